@@ -9,7 +9,7 @@ use ringwall_policy::DockerImage;
 use crate::aio_service::AioError;
 use crate::gvisor;
 use crate::image::ImageError;
-use crate::spawner::TIMEOUT;
+use crate::native::spawner::TIMEOUT;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

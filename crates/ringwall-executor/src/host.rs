@@ -3,16 +3,24 @@
 //! Facts, not decisions: which system directories there are, with which rights we run, where cgroups can be
 //! made. `lower` decides what follows from them.
 
+pub(crate) mod alias;
+pub(crate) mod allowed;
+pub(crate) mod kernel_file;
+pub(crate) mod mount_table;
+pub(crate) mod private_files;
+pub(crate) mod python;
+pub(crate) mod real_path;
+pub(crate) mod secrets;
+pub(crate) mod view;
 use std::ffi::CString;
 
 use ringwall_jail::plan::{FileKind, Owner, Privilege};
 use rustix::fs::{AtFlags, FileType};
 use rustix::thread::CapabilitySet;
 
-use crate::cgroup::{CgroupLayout, CgroupSupport};
+use crate::cgroup::layout::{CgroupLayout, CgroupSupport};
 use crate::counters::Caps;
 use crate::error::Error;
-use crate::{host_view, kernel_file, python};
 
 /// Where programs and libraries live. `/usr` is a directory; the others are, by distribution, links into it.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -135,7 +143,7 @@ fn system_entry(path: &str) -> Option<SystemEntry> {
 /// Mount points of kernel file systems in the system directories. Read it whenever these directories are cloned for a box
 /// or a spawner: a mount may be newer than the server.
 pub(crate) fn kernel_mounts() -> Result<Vec<CString>, Error> {
-    let mounts = host_view::kernel_mounts()?.into_iter();
+    let mounts = view::kernel_mounts()?.into_iter();
     let mounts = mounts.filter(|mount| mount.kind == FileKind::Directory);
     let mounts = mounts.filter(|mount| SYSTEM.iter().any(|system| mount.path.starts_with(system)));
     Ok(mounts.filter_map(|mount| CString::new(mount.path.into_os_string().into_encoded_bytes()).ok()).collect())

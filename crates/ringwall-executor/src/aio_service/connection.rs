@@ -17,7 +17,7 @@ use ureq::{Agent, Body};
 use super::address::ServiceUrl;
 use super::error::AioError;
 use super::messages::{Complaint, Envelope};
-use crate::trust::trust;
+use crate::tls_roots::trust;
 
 /// What is read of an answer: more than what a command prints between two questions, and less than would hurt.
 pub(super) const MAX_ANSWER: u64 = 16 << 20;

@@ -18,7 +18,7 @@ use super::line;
 use super::protections;
 use super::running::{RunningOnService, ServiceHandle};
 use crate::error::Error;
-use crate::running::Streams;
+use crate::native::running::Streams;
 use crate::time_limit;
 
 /// Everything before the command, with all its files.

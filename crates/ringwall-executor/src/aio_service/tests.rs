@@ -19,8 +19,8 @@ use super::error::AioError;
 use super::running::RunningOnService;
 use super::start::{ServiceFile, ServiceWork};
 use crate::error::Error;
+use crate::native::running::Streams;
 use crate::outcome::Ending;
-use crate::running::Streams;
 use crate::{ProtectionName, ProtectionState};
 
 const KEY: &str = "a-key-that-nobody-prints";

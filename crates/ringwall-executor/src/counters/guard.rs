@@ -19,7 +19,7 @@ use rustix::time::Timespec;
 
 use super::Caps;
 use super::count::{Held, Look, Tables, held};
-use crate::kernel_file;
+use crate::host::kernel_file;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 const INTERVALS_PER_LOOK: u32 = 10;

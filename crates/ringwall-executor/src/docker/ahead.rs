@@ -28,17 +28,17 @@ use super::name::ContainerName;
 use super::proof::prove;
 use super::protection;
 use crate::error::Error;
-use crate::limits::Stay;
-use crate::lower::literal;
-use crate::maker::Executor;
+use crate::executor::Executor;
+use crate::host::python::Python;
+use crate::native::prepare::{SPARE_UIDS, owner};
+use crate::native::sources::{WORKSPACE, check_working_directory, is_alone};
+use crate::native::warm::{Init, Unserved, is_over};
+use crate::plan::limits::Stay;
+use crate::plan::lower::literal;
 use crate::pool::{Pace, Sort};
-use crate::prepare::{SPARE_UIDS, owner};
 use crate::protection::check;
-use crate::python::Python;
-use crate::resident::{Awake, Body, Resident, Wardrobe};
-use crate::sources::{WORKSPACE, check_working_directory, is_alone};
-use crate::warm::{Init, Unserved, is_over};
-use crate::{kernel_file, program};
+use crate::session_box::{Awake, Body, Resident, Wardrobe};
+use crate::{host::kernel_file, native::program};
 
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// Making one keeps a processor busy for a third of a second: nobody may have asked for a box for so long.

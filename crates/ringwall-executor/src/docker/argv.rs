@@ -16,10 +16,13 @@ use super::daemon::{Daemon, Runtime};
 use super::instance::Instance;
 use super::name::ContainerName;
 use crate::error::Error;
-use crate::limits::Stay;
-use crate::python::Python;
-use crate::sources::{WORKSPACE, is_alone};
-use crate::{egress, etc, limits};
+use crate::host::python::Python;
+use crate::native::sources::{WORKSPACE, is_alone};
+use crate::plan::limits::Stay;
+use crate::{
+    egress,
+    plan::{etc, limits},
+};
 
 const MIB: u64 = 1024 * 1024;
 const BYTES_PER_INODE: u64 = 4096;

@@ -14,8 +14,8 @@ use crate::docker::daemon::{Daemon, Runtime, pretend};
 use crate::docker::instance::Instance;
 use crate::docker::name::ContainerName;
 use crate::error::Error;
-use crate::limits::Stay;
-use crate::python::Python;
+use crate::host::python::Python;
+use crate::plan::limits::Stay;
 
 fn mounts() -> ProjectMounts {
     ProjectMounts {

@@ -19,8 +19,8 @@ use super::client::{Process, command, find_in_path, in_short};
 use super::launch::Docker;
 use super::mirror::{self, Mirror};
 use crate::error::Error;
-use crate::etc;
 use crate::image::erase::erase;
+use crate::plan::etc;
 
 /// What boxes run on unless somebody says otherwise.
 pub const DEFAULT_IMAGE: &str = "ringwall/sandbox:latest";
@@ -172,7 +172,7 @@ impl Scratch {
     fn new(data: &Path) -> std::io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(data)?;
         let parent = rustix::fs::open(data, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let name = format!("docker-image.{}", crate::kernel_file::read("/proc/sys/kernel/random/uuid")?.trim());
+        let name = format!("docker-image.{}", crate::host::kernel_file::read("/proc/sys/kernel/random/uuid")?.trim());
         // Inside, root is /; it has to be as open as a / is.
         rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o700))?;
         let path = data.join(&name);

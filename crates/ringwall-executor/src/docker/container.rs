@@ -23,12 +23,12 @@ use super::pulse::{self, Beat};
 use super::sweep;
 use super::usage::Meter;
 use super::words::{NotStarted, Words};
+use crate::cgroup::freezer::Pause;
 use crate::error::Error;
-use crate::freezer::Pause;
+use crate::native::running::Streams;
+use crate::native::warm::Lease;
 use crate::outcome::{Ending, Outcome};
-use crate::running::Streams;
 use crate::time_limit;
-use crate::warm::Lease;
 
 /// How long an order to the daemon may take, and how long the container may take to end after the last one.
 const ORDERED_WITHIN: Duration = Duration::from_secs(5);

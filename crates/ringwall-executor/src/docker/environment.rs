@@ -16,7 +16,7 @@ use ringwall_policy::{Grant, Net, Secret};
 use rustix::fs::MemfdFlags;
 
 use crate::error::Error;
-use crate::{egress, etc};
+use crate::{egress, plan::etc};
 
 /// The client reads lines of less than 64 KiB.
 const MAX_LINE_LEN: usize = 65_000;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::name::ContainerName;
 use crate::error::Error;
-use crate::{cgroup, kernel_file};
+use crate::{cgroup::layout, host::kernel_file};
 
 pub(crate) const DATA_LABEL: &str = "ringwall";
 pub(crate) const MAKER_LABEL: &str = "ringwall.maker";
@@ -40,7 +40,7 @@ impl Instance {
         }
         static MAKERS: AtomicU64 = AtomicU64::new(0);
         let number = MAKERS.fetch_add(1, Ordering::Relaxed);
-        let maker = format!("{}-{}-{number}", std::process::id(), cgroup::own_start_time());
+        let maker = format!("{}-{}-{number}", std::process::id(), layout::own_start_time());
         Ok(Instance { data, maker })
     }
 
@@ -71,7 +71,7 @@ impl Instance {
         let mut parts = label.split('-');
         let (pid, start) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let alive = match (pid.parse::<u32>(), start.parse::<u64>()) {
-            (Ok(pid), Ok(start)) => cgroup::start_time(&pid.to_string()) == Some(start),
+            (Ok(pid), Ok(start)) => layout::start_time(&pid.to_string()) == Some(start),
             // A container of this data directory that no process of ours can have made so.
             _ => false,
         };
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(instance.maker(&instance.maker), Maker::Ourselves);
         let another = Instance::of(directory.path()).unwrap();
         assert_eq!(instance.maker(&another.maker), Maker::Alive, "another of the same process");
-        let init = format!("1-{}-0", cgroup::start_time("1").unwrap());
+        let init = format!("1-{}-0", layout::start_time("1").unwrap());
         assert_eq!(instance.maker(&init), Maker::Alive);
         for gone in ["1-1-0", "4194305-1-0", "", "x-y", "self-1", "1"] {
             assert_eq!(instance.maker(gone), Maker::Gone, "{gone}");

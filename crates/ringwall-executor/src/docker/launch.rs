@@ -27,11 +27,14 @@ use super::pulse::{self, Pulse};
 use super::watcher::Watcher;
 use super::{look, protection, sweep};
 use crate::error::Error;
-use crate::limits::Stay;
-use crate::program;
+use crate::host::python::Python;
+use crate::native::program;
+use crate::native::{
+    sources,
+    sources::{ProjectPlace, check_working_directory, open_places},
+};
+use crate::plan::limits::Stay;
 use crate::protection::check;
-use crate::python::Python;
-use crate::sources::{self, ProjectPlace, check_working_directory, open_places};
 use crate::time_limit;
 
 /// With what it takes to say so, the whole start is over within 10 s.

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::events::{ContainerId, Story};
-use crate::cgroup::is_version_2;
-use crate::kernel_file;
+use crate::cgroup::layout::is_version_2;
+use crate::host::kernel_file;
 use crate::outcome::Usage;
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";

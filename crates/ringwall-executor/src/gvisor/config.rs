@@ -12,11 +12,14 @@ use serde_json::{Value, json};
 
 use super::room::{self, BOX};
 use crate::error::Error;
-use crate::etc;
 use crate::host::{Host, SystemKind};
-use crate::limits::{self, OUR_AGENT, OUR_PROCESSES, Stay};
-use crate::lower;
-use crate::sources::Sources;
+use crate::native::sources::Sources;
+use crate::plan::etc;
+use crate::plan::lower;
+use crate::plan::{
+    limits,
+    limits::{OUR_AGENT, OUR_PROCESSES, Stay},
+};
 
 const MIB: u64 = 1024 * 1024;
 /// Nothing in a box uses what gVisor would let it do with these, and new kinds of them are not given by accident.

@@ -7,10 +7,10 @@ use ringwall_policy::{Mounts, ProjectMounts, Root, Workspace};
 
 use super::config;
 use crate::gvisor::room;
-use crate::limits::Stay;
-use crate::lower::tests::{grant, host, version_1};
-use crate::python::Python;
-use crate::sources::{Opened, ProjectPlace, Sources};
+use crate::host::python::Python;
+use crate::native::sources::{Opened, ProjectPlace, Sources};
+use crate::plan::limits::Stay;
+use crate::plan::lower::tests::{grant, host, version_1};
 
 const OWNER: Owner = Owner { uid: 2001, gid: 2002 };
 

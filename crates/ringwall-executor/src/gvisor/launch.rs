@@ -22,17 +22,20 @@ use super::room::{BUNDLE, KERNEL, RUNSC, STATE};
 use super::running::{Kept, RunningGvisor};
 use super::warden::Warden;
 use super::{config, room};
+use crate::cgroup::freezer::Pause;
+use crate::cgroup::groups::Groups;
 use crate::error::{Error, talk};
-use crate::freezer::Pause;
-use crate::groups::Groups;
-use crate::limits::{self, GVISOR_THREADS, OUR_PROCESSES, Stay};
-use crate::lower::literal;
-use crate::maker::Executor;
-use crate::prepare::owner;
-use crate::running::Streams;
-use crate::sources::{Sources, check_working_directory, is_alone, session_place};
-use crate::start::pipes;
-use crate::{counters, host, program, protection, time_limit};
+use crate::executor::Executor;
+use crate::native::prepare::owner;
+use crate::native::running::Streams;
+use crate::native::sources::{Sources, check_working_directory, is_alone, session_place};
+use crate::native::start::pipes;
+use crate::plan::lower::literal;
+use crate::plan::{
+    limits,
+    limits::{GVISOR_THREADS, OUR_PROCESSES, Stay},
+};
+use crate::{counters, host, native::program, protection, time_limit};
 
 /// What callers, records and messages call it.
 pub const BACKEND: &str = "gvisor";

@@ -11,10 +11,10 @@ use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{FileKind, MountAccess, Operation, Owner, Source};
 
 use crate::error::Error;
-use crate::etc;
 use crate::host::{Host, SystemKind};
-use crate::lower::{self, literal};
-use crate::sources::Sources;
+use crate::native::sources::Sources;
+use crate::plan::etc;
+use crate::plan::{lower, lower::literal};
 
 /// `runsc`, wherever the host has it.
 pub(super) const RUNSC: &str = "/runsc";

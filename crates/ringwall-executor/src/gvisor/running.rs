@@ -15,11 +15,11 @@ use tokio::sync::oneshot;
 
 use super::launch::{NOWHERE, null, words_of_pause, words_of_signal};
 use super::warden::Warden;
+use crate::cgroup::freezer::Pause;
+use crate::cgroup::groups::Groups;
 use crate::error::Error;
-use crate::freezer::Pause;
-use crate::groups::Groups;
+use crate::native::running::Streams;
 use crate::outcome::{Ending, Outcome, Usage};
-use crate::running::Streams;
 use crate::time_limit;
 
 const SIGTERM: i32 = 15;

@@ -19,8 +19,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, talk};
-use crate::program::Program;
-use crate::running::{ended, receive};
+use crate::native::program::Program;
+use crate::native::running::{ended, receive};
 
 #[derive(Debug)]
 pub(super) struct Warden {

@@ -1,0 +1,83 @@
+//! Holding a whole box still, and letting it go on: the kernel stops every process of its cgroup where it is.
+//!
+//! The processes notice nothing. On version 1 one that is held still cannot even be killed until it is let go, so
+//! whoever ends such a box lets it go as well.
+
+use std::ffi::CStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use ringwall_jail::cgroups::{FREEZER, FROZEN, THAWED};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, Result};
+
+use crate::cgroup::groups::open_at;
+
+const FREEZE: &CStr = c"cgroup.freeze";
+const EVENTS: &CStr = c"cgroup.events";
+/// A process in the middle of a system call that cannot be interrupted is waited for.
+const LOOKS: u32 = 2000;
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Whether a box is to be held still, or let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pause {
+    Begin,
+    End,
+}
+
+/// The files of one group.
+#[derive(Debug)]
+pub(crate) enum Freezer {
+    V1(OwnedFd),
+    V2 { freeze: OwnedFd, events: OwnedFd },
+}
+
+impl Freezer {
+    /// Nothing for a group that cannot be held still.
+    pub(crate) fn open(group: BorrowedFd<'_>) -> Option<Self> {
+        if let Ok(state) = open_at(group, FREEZER, OFlags::RDWR) {
+            return Some(Freezer::V1(state));
+        }
+        let freeze = open_at(group, FREEZE, OFlags::WRONLY).ok()?;
+        Some(Freezer::V2 { freeze, events: open_at(group, EVENTS, OFlags::RDONLY).ok()? })
+    }
+
+    /// Comes back when nothing in the box runs any more.
+    pub(crate) async fn freeze(&self) -> Result<()> {
+        for _ in 0..LOOKS {
+            // Said again on version 1, whose first try may have met a process that was just being born.
+            let is_still = match self {
+                Freezer::V1(state) => {
+                    rustix::io::pwrite(state, FROZEN, 0)?;
+                    read(state)?.trim_ascii() == FROZEN
+                }
+                Freezer::V2 { freeze, events } => {
+                    rustix::io::pwrite(freeze, b"1", 0)?;
+                    read(events)?.split(|byte| *byte == b'\n').any(|line| line == b"frozen 1")
+                }
+            };
+            if is_still {
+                return Ok(());
+            }
+            tokio::time::sleep(MOMENT).await;
+        }
+        self.thaw()?;
+        Err(Errno::TIMEDOUT)
+    }
+
+    pub(crate) fn thaw(&self) -> Result<()> {
+        match self {
+            Freezer::V1(state) => rustix::io::pwrite(state, THAWED, 0),
+            Freezer::V2 { freeze, .. } => rustix::io::pwrite(freeze, b"0", 0),
+        }
+        .map(drop)
+    }
+}
+
+fn read(file: &OwnedFd) -> Result<Vec<u8>> {
+    let mut text = vec![0; 256];
+    let count = rustix::io::pread(file, &mut text, 0)?;
+    text.truncate(count);
+    Ok(text)
+}

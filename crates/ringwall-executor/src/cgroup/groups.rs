@@ -1,0 +1,168 @@
+//! The cgroups of one box: made with their limits, held open to be counted, and removed if nobody else does.
+//!
+//! Should this process be killed, the spawner removes them, or the undertaker, who outlive it. On version 1 those of a
+//! server are given to one box after another (`shelf`): three directories cost a box a seventh of all its time.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use crate::cgroup::freezer::Freezer;
+use ringwall_jail::cgroups::Counted;
+use ringwall_jail::plan::{CgroupDirectory, CgroupVersion, Cgroups};
+use ringwall_jail::report::{Failure, Protection, ProtectionName, ProtectionState, Step};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, Result};
+
+/// How often the removal of a dying box's group is tried.
+const REMOVALS: u32 = 400;
+
+/// The groups of one box, held open.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    made: Vec<Made>,
+    /// What came of their limits.
+    pub(crate) protections: Vec<Protection>,
+    /// Files into which PID 1 writes itself (version 1).
+    pub(crate) doors: Vec<OwnedFd>,
+    /// Files that count, for PID 1 to read when all others are gone, and for us if it cannot.
+    pub(crate) counters: Vec<OwnedFd>,
+    /// The bytes in TCP and UDP queues, which version 1 counts apart.
+    pub(crate) socket_counter: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Made {
+    path: CString,
+    pub(crate) plan: CgroupDirectory,
+    pub(crate) directory: OwnedFd,
+}
+
+/// What a plan will make, by their full names.
+pub(crate) fn paths(plan: &Cgroups) -> Vec<CString> {
+    plan.directories.iter().map(path).collect()
+}
+
+impl Groups {
+    /// Makes the directories and sets their limits. Limits that the kernel refuses are reported as missing.
+    pub(crate) fn make(plan: &Cgroups) -> std::result::Result<Self, Failure> {
+        let mut groups = Groups::default();
+        for directory in &plan.directories {
+            if let Err(failure) = groups.make_one(plan.version, directory) {
+                groups.remove_now();
+                return Err(failure);
+            }
+        }
+        Ok(groups)
+    }
+
+    fn make_one(&mut self, version: CgroupVersion, plan: &CgroupDirectory) -> std::result::Result<(), Failure> {
+        let path = path(plan);
+        let fail = |errno| Failure::new(Step::MakeCgroups, path.to_string_lossy(), errno);
+        rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)).map_err(fail)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(fail)?;
+        for setting in &plan.settings {
+            let outcome = write_at(directory.as_fd(), &setting.file, setting.value.as_bytes());
+            let Some(name) = setting.protects else { continue };
+            let refused = |errno: Errno| {
+                format!("the kernel refused {} for {}: {errno}", setting.value, setting.file.to_string_lossy())
+            };
+            // The first setting of a protection is the limit itself; one that is refused after it leaves a gap.
+            match (self.protections.iter_mut().find(|known| known.name == name), outcome) {
+                (None, Ok(())) if version == CgroupVersion::V1 && name == ProtectionName::IoLimit => {
+                    let why = "cgroup version 1 does not count writes that the kernel performs later";
+                    self.protections.push(Protection::partial(name, why));
+                }
+                (None, Ok(())) => self.protections.push(Protection::enforced(name)),
+                (None, Err(errno)) => self.protections.push(Protection::not_available(name, refused(errno))),
+                (Some(known), Err(errno)) if known.state == ProtectionState::Enforced => {
+                    *known = Protection::partial(name, refused(errno));
+                }
+                (Some(_), _) => {}
+            }
+        }
+        if version == CgroupVersion::V1 {
+            self.doors.push(open_at(directory.as_fd(), c"tasks", OFlags::WRONLY).map_err(fail)?);
+        }
+        if limits(plan, ProtectionName::MemoryLimit) {
+            let files: &[&CStr] = match version {
+                CgroupVersion::V1 => &[c"memory.max_usage_in_bytes", c"memory.oom_control"],
+                CgroupVersion::V2 => &[c"memory.peak", c"memory.events", c"cpu.stat"],
+            };
+            self.counters.extend(files.iter().filter_map(|file| open_at(directory.as_fd(), file, OFlags::RDONLY).ok()));
+            self.socket_counter = open_at(directory.as_fd(), c"memory.kmem.tcp.usage_in_bytes", OFlags::RDONLY).ok();
+        }
+        self.made.push(Made { path, plan: plan.clone(), directory });
+        Ok(())
+    }
+
+    /// The group with this limit.
+    pub(crate) fn with(&self, limit: ProtectionName) -> Option<&Made> {
+        self.made.iter().find(|made| limits(&made.plan, limit))
+    }
+
+    /// Whether they are what this plan would make, whatever their name.
+    pub(crate) fn serve(&self, plan: &Cgroups) -> bool {
+        let alike = |made: &Made, plan: &CgroupDirectory| {
+            made.plan.parent == plan.parent && made.plan.settings == plan.settings
+        };
+        self.made.len() == plan.directories.len()
+            && self.made.iter().zip(&plan.directories).all(|(made, plan)| alike(made, plan))
+    }
+
+    /// By what the whole box is held still, if there is anything.
+    pub(crate) fn freezer(&self) -> Option<Freezer> {
+        self.made.iter().find_map(|made| Freezer::open(made.directory.as_fd()))
+    }
+
+    /// The same counters, for somebody who looks while the box runs.
+    pub(crate) fn copy_counters(&self) -> Vec<OwnedFd> {
+        self.counters.iter().filter_map(|counter| counter.try_clone().ok()).collect()
+    }
+
+    /// The group into which PID 1 is born (version 2).
+    pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
+        self.made.first().map(|made| made.directory.as_fd())
+    }
+
+    pub(crate) fn count(&self) -> Counted {
+        Counted::read(&self.counters)
+    }
+
+    /// Removes the groups once the box's last process is gone, which is soon.
+    pub(crate) async fn remove(&mut self) {
+        for made in self.made.drain(..) {
+            for _ in 0..REMOVALS {
+                match rustix::fs::rmdir(&made.path) {
+                    Err(Errno::BUSY) => tokio::time::sleep(Duration::from_millis(5)).await,
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// The same for groups that nobody is in.
+    pub(crate) fn remove_now(&self) {
+        for made in &self.made {
+            let _ = rustix::fs::rmdir(&made.path);
+        }
+    }
+}
+
+fn limits(plan: &CgroupDirectory, limit: ProtectionName) -> bool {
+    plan.settings.iter().any(|setting| setting.protects == Some(limit))
+}
+
+fn path(plan: &CgroupDirectory) -> CString {
+    // Neither part contains a NUL byte.
+    CString::new([plan.parent.as_bytes(), b"/", plan.name.as_bytes()].concat()).unwrap_or_default()
+}
+
+pub(crate) fn open_at(directory: BorrowedFd<'_>, file: &CStr, access: OFlags) -> Result<OwnedFd> {
+    rustix::fs::openat(directory, file, access | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn write_at(directory: BorrowedFd<'_>, file: &CStr, content: &[u8]) -> Result<()> {
+    rustix::io::write(open_at(directory, file, OFlags::WRONLY)?, content).map(drop)
+}

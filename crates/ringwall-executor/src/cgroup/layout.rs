@@ -1,0 +1,307 @@
+//! Where on this machine cgroups can be made for boxes, and the removal of those whose maker died.
+//!
+//! Boxes live below the cgroup in which we were started (version 1), or below its nearest ancestor that we may
+//! write to and that hands its controllers on (version 2, where a group with processes has no limited children).
+//! Groups that hold processes are never touched: other people's shells live there.
+//! Limits that somebody set on us therefore bind our boxes too, wherever the kernel allows it.
+
+use std::ffi::CString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ringwall_jail::cgroups::{FREEZER, THAWED};
+use ringwall_jail::plan::CgroupVersion;
+use rustix::fs::Access;
+
+use crate::host::kernel_file;
+
+const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
+const IO: &str = "io";
+/// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<executor>-<number>`.
+const BOX_PREFIX: &str = "ringwall-";
+
+/// Either a layout or the reason why there is none.
+pub type CgroupSupport = Result<CgroupLayout, String>;
+
+/// The directories in which boxes get theirs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CgroupLayout {
+    pub version: CgroupVersion,
+    pub memory: Option<Controller>,
+    pub pids: Option<Controller>,
+    pub cpu: Option<Controller>,
+    /// `blkio` on version 1, `io` on version 2. A group is chosen for the three above, and has this one or not.
+    pub io: Option<Controller>,
+    /// By which whole boxes are held still (version 1; on version 2 every group can be).
+    pub freezer: Option<Controller>,
+}
+
+/// One controller's directory for boxes; on version 2 all are the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    pub parent: CString,
+    /// Swap is counted too (version 1: the `memsw` files; version 2: `memory.swap.max`).
+    pub swap: bool,
+}
+
+impl CgroupLayout {
+    /// Looks for usable hierarchies; on version 2 this may ask a group to hand its controllers on.
+    pub fn find() -> CgroupSupport {
+        let own = kernel_file::read("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
+        let mounts =
+            kernel_file::read("/proc/self/mountinfo").map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
+        let [memory, pids, cpu] = CONTROLLERS.map(|name| version_1(name, &own, &mounts));
+        if memory.is_some() || pids.is_some() || cpu.is_some() {
+            let freezer = version_1("freezer", &own, &mounts);
+            let io = version_1("blkio", &own, &mounts);
+            return Ok(CgroupLayout { version: CgroupVersion::V1, memory, pids, cpu, io, freezer });
+        }
+        version_2(&own, &mounts).map_err(|none| match none {
+            NoPlace::Occupied(group) => {
+                let group = group.display();
+                format!("{group} could be divided, but holds processes (start Ringwall in a group below it)")
+            }
+            NoPlace::NotWritable if rustix::process::geteuid().is_root() => {
+                "no cgroup hierarchy is mounted writable here".to_owned()
+            }
+            NoPlace::NotWritable => {
+                "this user may not make cgroups here (version 2 with delegation is needed)".to_owned()
+            }
+        })
+    }
+
+    /// The directories in which boxes get theirs, each once.
+    pub(crate) fn parents(&self) -> std::collections::BTreeSet<&CString> {
+        let controllers = [&self.memory, &self.pids, &self.cpu, &self.io, &self.freezer];
+        controllers.into_iter().flatten().map(|controller| &controller.parent).collect()
+    }
+
+    /// Removes what earlier processes left when they were killed together with their jails.
+    pub fn sweep(&self) {
+        for parent in self.parents() {
+            let Ok(parent) = parent.to_str() else { continue };
+            for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+                if entry.file_name().to_str().is_some_and(is_orphan) {
+                    // One that was paused could not end with its maker.
+                    let _ = std::fs::OpenOptions::new()
+                        .write(true)
+                        .open(entry.path().join(FREEZER.to_string_lossy().as_ref()))
+                        .and_then(|mut state| state.write_all(THAWED));
+                    // Only an empty group can be removed, so a box that still runs is never harmed.
+                    let _ = rustix::fs::rmdir(entry.path());
+                }
+            }
+        }
+    }
+}
+
+/// Whether this system has version 2 alone, at its usual place.
+pub(crate) fn is_version_2() -> bool {
+    rustix::fs::access("/sys/fs/cgroup/cgroup.controllers", Access::EXISTS).is_ok()
+}
+
+/// What the names of an executor's groups begin with, unique among live executors and recognisable afterwards. A box's
+/// number completes it.
+pub(crate) fn name_prefix() -> String {
+    static EXECUTORS: AtomicU64 = AtomicU64::new(0);
+    let executor = EXECUTORS.fetch_add(1, Ordering::Relaxed);
+    format!("{BOX_PREFIX}{}-{}-{executor}-", std::process::id(), own_start_time())
+}
+
+/// When this process began, which together with its number names it for good.
+pub(crate) fn own_start_time() -> u64 {
+    start_time("self").unwrap_or(0)
+}
+
+/// Whether a directory's maker is gone: no such process, or another one with its number.
+fn is_orphan(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(BOX_PREFIX) else { return false };
+    let mut parts = rest.split('-');
+    match (parts.next(), parts.next().and_then(|start| start.parse::<u64>().ok())) {
+        (Some(pid), Some(start)) if pid.parse::<u32>().is_ok() => start_time(pid) != Some(start),
+        _ => false,
+    }
+}
+
+/// When a process began, in ticks since boot: the 22nd field of its stat line, counted after the command name,
+/// which may itself contain spaces and brackets.
+pub(crate) fn start_time(process: &str) -> Option<u64> {
+    let stat = kernel_file::read(&format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// A version 1 hierarchy with this controller, if we may make groups in it.
+fn version_1(controller: &str, own: &str, mounts: &str) -> Option<Controller> {
+    let path = own.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        controllers.split(',').any(|name| name == controller).then_some(path)
+    })?;
+    let mount = mounts.lines().map(Mount::parse).find_map(|mount| {
+        mount.filter(|mount| mount.kind == "cgroup" && mount.options.split(',').any(|name| name == controller))
+    })?;
+    let directory = mount.locate(path)?;
+    if !writable(&directory) {
+        return None;
+    }
+    let swap = controller == "memory" && directory.join("memory.memsw.limit_in_bytes").exists();
+    Some(Controller { parent: into_c_string(&directory)?, swap })
+}
+
+/// Why boxes get no groups on version 2.
+#[derive(Debug, PartialEq, Eq)]
+enum NoPlace {
+    NotWritable,
+    /// The nearest group that we may write to, if only it were free of processes.
+    Occupied(PathBuf),
+}
+
+/// The nearest ancestor of our own group that we may write to and that passes its controllers on.
+fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoPlace> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::")).ok_or(NoPlace::NotWritable)?;
+    let mount = mounts.lines().map(Mount::parse).find_map(|mount| mount.filter(|mount| mount.kind == "cgroup2"));
+    let mount = mount.ok_or(NoPlace::NotWritable)?;
+    let directory = mount.locate(path).ok_or(NoPlace::NotWritable)?;
+    let mut best: Option<(usize, &Path)> = None;
+    let mut nearest_occupied = None;
+    for ancestor in directory.ancestors().take_while(|ancestor| ancestor.starts_with(mount.point)) {
+        if !writable(ancestor) || !writable(&ancestor.join("cgroup.procs")) {
+            continue;
+        }
+        if is_occupied(ancestor) {
+            nearest_occupied.get_or_insert(ancestor);
+            continue;
+        }
+        hand_on(ancestor);
+        let count = CONTROLLERS.iter().filter(|name| handed_on(ancestor).contains(**name)).count();
+        if count > best.map_or(0, |(most, _)| most) {
+            best = Some((count, ancestor));
+        }
+        if count == CONTROLLERS.len() {
+            break;
+        }
+    }
+    let none = || nearest_occupied.map_or(NoPlace::NotWritable, |group| NoPlace::Occupied(group.to_owned()));
+    let (_, parent) = best.ok_or_else(none)?;
+    let enabled = handed_on(parent);
+    let parent = into_c_string(parent).ok_or(NoPlace::NotWritable)?;
+    let controller = |name: &str| enabled.contains(name).then(|| Controller { parent: parent.clone(), swap: true });
+    let ([memory, pids, cpu], io) = (CONTROLLERS.map(controller), controller(IO));
+    Ok(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu, io, freezer: None })
+}
+
+/// Whether a group holds processes and is not the root of the whole hierarchy, which alone has no type and may
+/// have both. Such a group refuses to hand memory on but not pids and cpu: it would become the root of a tree of
+/// threads, where no process can be born into a child.
+fn is_occupied(directory: &Path) -> bool {
+    let processes = std::fs::read_to_string(directory.join("cgroup.procs"));
+    directory.join("cgroup.type").exists() && processes.map_or(true, |processes| !processes.is_empty())
+}
+
+/// Asks the kernel to give children the controllers that they lack. One at a time: a refused one must not spoil
+/// the others; the caller sees what came of it by what is enabled afterwards.
+fn hand_on(directory: &Path) {
+    let enabled = handed_on(directory);
+    for controller in CONTROLLERS.iter().chain([&IO]).filter(|name| !enabled.contains(**name)) {
+        let _ = std::fs::write(directory.join("cgroup.subtree_control"), format!("+{controller}"));
+    }
+}
+
+/// The controllers that children of this group have.
+fn handed_on(directory: &Path) -> std::collections::BTreeSet<String> {
+    let text = std::fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap_or_default();
+    text.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+/// The part of a mountinfo line that matters here.
+struct Mount<'a> {
+    root: &'a str,
+    point: &'a str,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (front, back) = line.split_once(" - ")?;
+        let mut front = front.split(' ').skip(3);
+        let mut back = back.split(' ');
+        Some(Mount { root: front.next()?, point: front.next()?, kind: back.next()?, options: back.nth(1)? })
+    }
+
+    /// Where a group's path is in the file system.
+    fn locate(&self, group: &str) -> Option<PathBuf> {
+        let below = Path::new(group).strip_prefix(self.root).ok()?;
+        Some(Path::new(self.point).join(below))
+    }
+}
+
+fn writable(path: &Path) -> bool {
+    rustix::fs::access(path, Access::WRITE_OK).is_ok()
+}
+
+fn into_c_string(path: &Path) -> Option<CString> {
+    CString::new(path.to_str()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mountinfo_line_locates_a_group() {
+        let line = "35 24 0:30 /docker/abc /sys/fs/cgroup/memory rw,nosuid shared:9 - cgroup cgroup rw,memory";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!((mount.kind, mount.options), ("cgroup", "rw,memory"));
+        assert_eq!(mount.locate("/docker/abc/x"), Some(PathBuf::from("/sys/fs/cgroup/memory/x")));
+        assert_eq!(mount.locate("/elsewhere"), None);
+    }
+
+    /// A directory that looks like a group of version 2.
+    fn pretend_group(path: &Path, processes: &str, handed_on: &str) {
+        std::fs::create_dir_all(path).unwrap();
+        for (file, content) in
+            [("cgroup.type", "domain\n"), ("cgroup.procs", processes), ("cgroup.subtree_control", handed_on)]
+        {
+            std::fs::write(path.join(file), content).unwrap();
+        }
+    }
+
+    #[test]
+    fn boxes_go_beside_a_group_with_processes_and_leave_it_alone() {
+        let tree = tempfile::tempdir().unwrap();
+        let (slice, session) = (tree.path().join("slice"), tree.path().join("slice/session"));
+        pretend_group(tree.path(), "", "");
+        pretend_group(&slice, "", "cpu io memory pids\n");
+        pretend_group(&session, "7\n", "");
+        let mounts = format!("30 24 0:26 / {} rw - cgroup2 cgroup2 rw", tree.path().display());
+        let layout = version_2("0::/slice/session\n", &mounts).unwrap();
+        let parent = into_c_string(&slice);
+        for controller in [layout.memory, layout.pids, layout.cpu, layout.io] {
+            assert_eq!(controller.map(|controller| controller.parent), parent);
+        }
+        assert_eq!(handed_on(&session).len(), 0, "a shell's group is not divided");
+    }
+
+    #[test]
+    fn without_a_free_group_the_occupied_one_is_named() {
+        let group = tempfile::tempdir().unwrap();
+        pretend_group(group.path(), "7\n", "");
+        let mounts = format!("30 24 0:26 /own {} rw - cgroup2 cgroup2 rw", group.path().display());
+        assert_eq!(version_2("0::/own\n", &mounts), Err(NoPlace::Occupied(group.path().to_owned())));
+        assert_eq!(version_2("0::/elsewhere\n", &mounts), Err(NoPlace::NotWritable));
+        assert_eq!(handed_on(group.path()).len(), 0, "nothing was asked of it");
+    }
+
+    #[test]
+    fn only_directories_of_dead_makers_are_orphans() {
+        assert!(!is_orphan(&format!("{}1", name_prefix())), "our own");
+        let pid = rustix::process::getpid().as_raw_nonzero();
+        assert!(is_orphan(&format!("ringwall-{pid}-1-1")), "our number, another process");
+        assert!(is_orphan("ringwall-4194305-1-1"), "no such process");
+        for foreign in ["docker", "ringwall-", "ringwall-x-1-1", "ringwall-1", "user.slice"] {
+            assert!(!is_orphan(foreign), "{foreign} is not ours");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The maker of boxes: what it knows of this machine, and what it keeps from one box to the next.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ringwall_jail::Undertaker;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions};
+
+use crate::cgroup::cache::Shelf;
+use crate::counters::Guard;
+use crate::docker::find_in_path;
+use crate::error::Error;
+use crate::host::Host;
+use crate::image::Store;
+use crate::native::prepare::{Early, Prepared};
+use crate::native::sources;
+use crate::native::spawner::Spawner;
+use crate::native::warm::{Leases, Mappings};
+
+/// Makes boxes.
+#[derive(Debug)]
+pub struct Executor {
+    pub(crate) host: Host,
+    pub(crate) spawner: Spawner,
+    pub(crate) images: Store,
+    /// Our own files, hidden from every box; `None` while there are none.
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) started: AtomicU64,
+    /// Cgroups for the next box, where they can be used again.
+    pub(crate) shelf: Option<Arc<Shelf>>,
+    /// A PID 1 that is a child of this very process, and whoever removes its cgroups should this process be killed.
+    pub(crate) own_child: Option<Pid>,
+    pub(crate) undertaker: OnceLock<Undertaker>,
+    /// Who boxes that are made ahead are on the host, and what shows them files of others as their own.
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) mappings: Mappings,
+    /// gVisor's program, where there is one.
+    pub(crate) runsc: Option<PathBuf>,
+    /// Ends boxes that take too much of what they share with this process.
+    pub(crate) guard: Guard,
+}
+
+impl Executor {
+    pub fn new(host: Host, data: &Path) -> Result<Self, Error> {
+        ringwall_jail::restrict::allow_core_limit();
+        let spawner = Spawner::new(&host)?;
+        let mut executor = Self::with(host, data, spawner);
+        executor.shelf = executor.spawner.keeps_groups().then(Arc::default);
+        executor.runsc = find_in_path("runsc");
+        Ok(executor)
+    }
+
+    /// For a program that makes one box and ends, and has begun it already.
+    pub fn of_one(early: Result<Early, Error>, data: &Path) -> Result<(Self, Prepared), Error> {
+        let Early { prepared, privilege, init } = early?;
+        let host = Host::probe_as(privilege);
+        let spawner = Spawner::new(&host)?;
+        let mut executor = Self::with(host, data, spawner);
+        executor.own_child = init;
+        executor.started.store(1, Ordering::Relaxed);
+        Ok((executor, prepared))
+    }
+
+    fn with(host: Host, data: &Path, spawner: Spawner) -> Self {
+        // The kernel lets this process send descriptors to a new box only while its user, rootless boxes included, has
+        // fewer unreceived ones than this limit.
+        ringwall_jail::raise_open_files();
+        Executor {
+            guard: Guard::new(host.counter_caps),
+            host,
+            spawner,
+            images: Store::open(data),
+            data: sources::follow(data),
+            started: AtomicU64::new(0),
+            shelf: None,
+            own_child: None,
+            undertaker: OnceLock::new(),
+            leases: Arc::default(),
+            mappings: Mappings::default(),
+            runsc: None,
+        }
+    }
+
+    /// Removes what executors that were killed together with their spawners left behind.
+    pub fn sweep(&self) {
+        if let Ok(layout) = &self.host.cgroups {
+            layout.sweep();
+        }
+    }
+
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+}
+
+impl Drop for Executor {
+    /// Waits for a PID 1 of our own; dropping the undertaker or the spawner then waits for the rest, cgroups included.
+    fn drop(&mut self) {
+        if let Some(init) = self.own_child {
+            while matches!(rustix::process::waitpid(Some(init), WaitOptions::empty()), Err(Errno::INTR)) {}
+        }
+    }
+}

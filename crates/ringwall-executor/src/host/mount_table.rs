@@ -1,0 +1,158 @@
+//! `/proc/self/mountinfo`: what is mounted where, and which mounts show the kernel rather than files.
+
+use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use ringwall_jail::plan::FileKind;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
+
+use crate::native::sources::Covered;
+
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// File systems through which the kernel shows processes, devices and its own state. Mount points of these types are masked
+/// in a box wherever they are: a chroot's `/proc` shows the processes of the host as well as `/proc` does.
+const KERNEL_TYPES: [&str; 29] = [
+    "proc",
+    "sysfs",
+    "cgroup",
+    "cgroup2",
+    "devtmpfs",
+    "devpts",
+    "securityfs",
+    "debugfs",
+    "tracefs",
+    "bpf",
+    "configfs",
+    "pstore",
+    "efivarfs",
+    "fusectl",
+    "mqueue",
+    "autofs",
+    "binfmt_misc",
+    "nsfs",
+    "rpc_pipefs",
+    "nfsd",
+    "selinuxfs",
+    "smackfs",
+    "hugetlbfs",
+    "resctrl",
+    "functionfs",
+    "gadgetfs",
+    "usbfs",
+    "xenfs",
+    "ipathfs",
+];
+
+/// One line of the table.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    pub(crate) id: u64,
+    /// Major and minor number: equal for two mounts of one file system.
+    pub(crate) file_system: Vec<u8>,
+    /// The directory of the file system that is mounted.
+    pub(crate) root: PathBuf,
+    pub(crate) at: PathBuf,
+    kind: Vec<u8>,
+}
+
+impl Mount {
+    fn shows_kernel(&self) -> bool {
+        KERNEL_TYPES.iter().any(|kind| self.kind == kind.as_bytes())
+    }
+}
+
+pub(crate) fn read() -> std::io::Result<Vec<Mount>> {
+    Ok(parse(&std::fs::read(TABLE)?))
+}
+
+/// The mounts of all kernel file systems, as places to mask. Read them again for each box that clones directories of the
+/// host, because a mount may be newer than the server. An unreadable table is an error: without it nothing is known to be
+/// masked.
+pub(crate) fn kernel_mounts() -> std::io::Result<Vec<Covered>> {
+    Ok(read()?.into_iter().filter(Mount::shows_kernel).filter_map(cover).collect())
+}
+
+/// Whether an open file lies on a kernel file system. One whose mount is not known does.
+pub(crate) fn is_kernel_file(file: BorrowedFd<'_>, mounts: &[Mount]) -> bool {
+    let status = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
+    let mount = status.ok().and_then(|status| mounts.iter().find(|one| one.id == status.stx_mnt_id));
+    mount.is_none_or(Mount::shows_kernel)
+}
+
+/// `None` for a mount point that this process cannot reach; a box cannot reach it either.
+fn cover(mount: Mount) -> Option<Covered> {
+    // Asking for the status of an automount point must not mount it.
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let status = rustix::fs::statx(CWD, &mount.at, flags, StatxFlags::TYPE).ok()?;
+    let kind = match FileType::from_raw_mode(status.stx_mode.into()) {
+        FileType::Directory => FileKind::Directory,
+        _ => FileKind::File,
+    };
+    Some(Covered { path: mount.at, kind })
+}
+
+pub(crate) fn parse(table: &[u8]) -> Vec<Mount> {
+    table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
+}
+
+/// `36 35 98:0 /root /at options [optional fields] - type source options`
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut words = line.split(|byte| *byte == b' ');
+    let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let file_system = words.nth(1)?.to_vec();
+    let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(words.next()?))));
+    let (root, at) = (path()?, path()?);
+    words.find(|word| *word == b"-")?;
+    Some(Mount { id, file_system, root, at, kind: words.next()?.to_vec() })
+}
+
+/// The kernel writes blanks, tabs, line feeds and backslashes as `\040` and the like.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((byte, after)) = rest.split_first() {
+        let digits =
+            after.get(..3).filter(|digits| *byte == b'\\' && digits.iter().all(|digit| matches!(digit, b'0'..=b'7')));
+        match digits {
+            Some(digits) => {
+                plain.push(digits.iter().fold(0_u8, |value, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')));
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn line_with_optional_fields_gives_type() {
+        let table = b"22 27 0:21 / /srv/a\\040chroot/proc rw shared:5 master:1 - proc proc rw\n\
+                      23 27 8:1 / /srv rw - ext4 /dev/sda1 rw\n\
+                      24 27 0:21 / /odd rw";
+        let mounts = parse(table);
+        assert_eq!(mounts.len(), 2);
+        assert_eq!(mounts[0].at, Path::new("/srv/a chroot/proc"));
+        assert!(mounts[0].shows_kernel() && !mounts[1].shows_kernel());
+    }
+
+    #[test]
+    fn own_proc_is_a_kernel_mount() {
+        let proc = Covered { path: "/proc".into(), kind: FileKind::Directory };
+        assert!(kernel_mounts().unwrap().contains(&proc));
+        let is_kernel = |path: &str| is_kernel_file(std::fs::File::open(path).unwrap().as_fd(), &read().unwrap());
+        assert!(is_kernel("/proc/self/status") && !is_kernel("/usr"));
+    }
+}

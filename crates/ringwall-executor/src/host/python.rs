@@ -1,0 +1,164 @@
+//! `python` means python3 where a system has no other.
+//!
+//! Debian and its kin install `python3` alone, yet everybody writes `python`. Where none of the directories that will be searched
+//! has a `python`, a command of that name is python3; and where a shell or the like may run one, a box on the host's system
+//! has a link of that name, laid over a directory in which programs are searched. That costs a mount, so only boxes have
+//! it whose command speaks of python.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ringwall_jail::plan::Operation;
+use ringwall_policy::Grant;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+use crate::plan::lower::{AGENT_SEARCH, SEARCH, literal};
+
+pub(crate) const ASKED: &str = "python";
+pub(crate) const INSTALLED: &str = "python3";
+/// A directory of the root's own with nothing but the link, and where it is laid.
+const OWN: &str = "/var/python";
+const LAID_OVER: &str = "/usr/local/bin";
+
+/// Under which name the command is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Python {
+    AsNamed,
+    Python3,
+}
+
+impl Python {
+    /// Looks into the root that the box will have.
+    pub(crate) fn choose(grant: &Grant, root: &Path) -> Self {
+        if !speaks_of_python(grant.argv()) {
+            return Python::AsNamed;
+        }
+        let search = grant.env().get("PATH").map_or(OsStr::new(SEARCH), |path| path.expose());
+        Self::in_root(root, search)
+    }
+
+    /// For whoever does not know yet what will run.
+    pub(crate) fn in_root(root: &Path, search: &OsStr) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::open(root, flags, Mode::empty()) {
+            Ok(root) => Self::among(search, |path| {
+                // An image's links lead where they lead inside it.
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                rustix::fs::openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).is_ok()
+            }),
+            Err(_) => Python::AsNamed,
+        }
+    }
+
+    fn among(search: &OsStr, exists: impl Fn(&Path) -> bool) -> Self {
+        let is_anywhere = |name: &str| {
+            search
+                .as_bytes()
+                .split(|byte| *byte == b':')
+                .filter(|directory| !directory.is_empty())
+                .any(|directory| exists(&Path::new(OsStr::from_bytes(directory)).join(name)))
+        };
+        if !is_anywhere(ASKED) && is_anywhere(INSTALLED) { Python::Python3 } else { Python::AsNamed }
+    }
+
+    /// The words of the command with its first one settled.
+    pub(crate) fn argv(self, words: &[OsString]) -> impl Iterator<Item = &OsStr> {
+        words.iter().enumerate().map(move |(index, word)| match (self, index) {
+            (Python::Python3, 0) if word == ASKED => OsStr::new(INSTALLED),
+            _ => word.as_os_str(),
+        })
+    }
+
+    /// Lays the link over the host's programs, where it is needed.
+    pub(crate) fn lay(self) -> Option<Operation> {
+        let layer = Operation::Layer { own: literal(OWN), at: literal(LAID_OVER) };
+        (self == Python::Python3).then_some(layer)
+    }
+}
+
+/// Where the host has a python3 and no python.
+pub(crate) fn find_alone() -> Option<CString> {
+    if Python::in_root(Path::new("/"), OsStr::new(SEARCH)) == Python::AsNamed {
+        return None;
+    }
+    let places = AGENT_SEARCH.split(':').map(|directory| format!("{directory}/{INSTALLED}"));
+    places.into_iter().find(|path| Path::new(path).exists()).map(|path| literal(&path))
+}
+
+/// The directory with the link, in a root on the host's system.
+pub(crate) fn place(python3: Option<&CString>) -> Vec<Operation> {
+    let link = |target: &CString| {
+        let at = literal(&format!("{OWN}/{ASKED}"));
+        [Operation::Directory { at: literal(OWN), mode: 0o755 }, Operation::Symlink { at, target: target.clone() }]
+    };
+    python3.into_iter().flat_map(link).collect()
+}
+
+/// Whether a command is python, or may run one by that name. An interpreter's own code is not looked at.
+fn speaks_of_python(words: &[OsString]) -> bool {
+    let Some((program, rest)) = words.split_first() else { return false };
+    program == ASKED || program != INSTALLED && rest.iter().any(|word| names_python(word.as_bytes()))
+}
+
+fn names_python(word: &[u8]) -> bool {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(byte));
+    let is_there = |(at, part): (usize, &[u8])| {
+        let before = at.checked_sub(1).and_then(|before| word.get(before));
+        part == ASKED.as_bytes() && !is_part(before) && !is_part(word.get(at + part.len()))
+    };
+    word.windows(ASKED.len()).enumerate().any(is_there)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python3_stands_in_only_where_it_stands_alone() {
+        let table: [(&[&str], &str, Python); 5] = [
+            (&["/usr/bin/python3"], SEARCH, Python::Python3),
+            (&["/usr/bin/python", "/usr/bin/python3"], SEARCH, Python::AsNamed),
+            (&["/usr/bin/python3", "/usr/local/bin/python"], SEARCH, Python::AsNamed),
+            (&[], SEARCH, Python::AsNamed),
+            (&["/usr/bin/python3"], "/opt/a::/opt/b", Python::AsNamed),
+        ];
+        for (installed, search, expected) in table {
+            let found = Python::among(OsStr::new(search), |path| installed.iter().any(|one| path == Path::new(one)));
+            assert_eq!(found, expected, "{installed:?} in {search}");
+        }
+    }
+
+    #[test]
+    fn only_the_name_of_the_command_changes() {
+        let words = ["python", "-c", "python"].map(OsString::from);
+        assert_eq!(Python::Python3.argv(&words).collect::<Vec<_>>(), ["python3", "-c", "python"]);
+        assert_eq!(Python::AsNamed.argv(&words).collect::<Vec<_>>(), ["python", "-c", "python"]);
+        let words = ["bash", "-c", "python"].map(OsString::from);
+        assert_eq!(Python::Python3.argv(&words).collect::<Vec<_>>(), ["bash", "-c", "python"]);
+    }
+
+    #[test]
+    fn only_who_may_run_it_pays_for_it() {
+        let speaks = |words: &[&str]| speaks_of_python(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        for words in [
+            &["python"][..],
+            &["bash", "-c", "python x.py"],
+            &["bash", "-c", "ls|xargs python"],
+            &["find", ".", "-exec", "python", "{}", "+"],
+            &["bash", "-c", "/usr/bin/env python"],
+            &["xargs", "python"],
+        ] {
+            assert!(speaks(words), "{words:?}");
+        }
+        for words in [
+            &["python3", "-c", "import python"][..],
+            &["bash", "-c", "python3 x"],
+            &["bash", "-c", "cat python.md my-python"],
+            &["ls"],
+            &[],
+        ] {
+            assert!(!speaks(words), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Where a name of the host really leads, through whatever links are on the way.
+//!
+//! The answer is the kernel's own name for what was found, and can be stale when it is used: whoever opens it checks that
+//! it is still there, through no link. Nothing is opened but located (O_PATH), so that no FIFO waits and no device acts.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use ringwall_jail::plan::FileKind;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+
+use crate::native::sources::where_is;
+
+/// As many links as the kernel follows in one path.
+const MAX_LINKS: usize = 40;
+
+/// Something that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RealPlace {
+    pub path: PathBuf,
+    pub kind: PlaceKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlaceKind {
+    Directory,
+    File,
+    /// A socket, a device, a pipe.
+    Other,
+}
+
+impl PlaceKind {
+    pub(crate) const fn mounted_as(self) -> FileKind {
+        match self {
+            PlaceKind::Directory => FileKind::Directory,
+            PlaceKind::File | PlaceKind::Other => FileKind::File,
+        }
+    }
+}
+
+/// Nothing where nothing is, or where this user cannot look.
+pub fn find_place(path: &Path) -> Option<RealPlace> {
+    find(path, ResolveFlags::empty())
+}
+
+/// The same for a name that somebody else has given: nothing where it leads elsewhere in every process (`/dev/fd/7`).
+pub(crate) fn find_others_place(path: &Path) -> Option<RealPlace> {
+    find(path, ResolveFlags::NO_MAGICLINKS)
+}
+
+fn find(path: &Path, resolve: ResolveFlags) -> Option<RealPlace> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let handle = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve).ok()?;
+    let status = rustix::fs::fstat(&handle).ok()?;
+    let kind = match FileType::from_raw_mode(status.st_mode) {
+        FileType::Directory => PlaceKind::Directory,
+        FileType::RegularFile => PlaceKind::File,
+        _ => PlaceKind::Other,
+    };
+    let path = PathBuf::from(OsStr::from_bytes(&where_is(handle.as_fd()).ok()?));
+    Some(RealPlace { path, kind })
+}
+
+/// Where an absolute path leads, or would if it were there: what exists of it is resolved, and the rest is added. A link
+/// to what is not there yet leads there all the same.
+pub fn resolve(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Some((found, missing)) = split(&path) else { return path };
+        let mut missing = missing.components();
+        let Some(next) = missing.next() else { return found };
+        let name = found.join(next);
+        match std::fs::read_link(&name) {
+            Ok(target) => path = plain(&found.join(target).join(missing.as_path())),
+            Err(_) => return plain(&name.join(missing.as_path())),
+        }
+    }
+    path
+}
+
+/// The longest part of a path that is there, by its real name, and the rest.
+fn split(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    path.ancestors().find_map(|part| {
+        let found = find_place(part)?;
+        Some((found.path, path.strip_prefix(part).ok()?.to_owned()))
+    })
+}
+
+/// Without `.` and `..`. Where nothing is, there are no links to go wrong.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_also_to_what_is_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = find_place(directory.path()).unwrap().path;
+        std::fs::create_dir(top.join("a")).unwrap();
+        std::fs::write(top.join("a/file"), "x").unwrap();
+        symlink(top.join("a"), top.join("link")).unwrap();
+        symlink("a/none", top.join("dangling")).unwrap();
+        symlink("loop", top.join("loop")).unwrap();
+        for (given, real) in [
+            ("a", "a"),
+            ("link", "a"),
+            ("link/file", "a/file"),
+            ("link/new/b", "a/new/b"),
+            ("link/new/../../b", "b"),
+            ("dangling", "a/none"),
+            ("dangling/x", "a/none/x"),
+            ("none/x", "none/x"),
+        ] {
+            assert_eq!(resolve(&top.join(given)), top.join(real), "{given}");
+        }
+        assert_eq!(find_place(&top.join("link/file")).unwrap().kind, PlaceKind::File);
+        assert_eq!(find_place(&top.join("dangling")), None);
+        resolve(&top.join("loop/x"));
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_in_every_process_is_nobodys() {
+        use std::os::fd::AsRawFd;
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("a")).unwrap();
+        symlink("a", directory.path().join("link")).unwrap();
+        let held = std::fs::File::open(directory.path()).unwrap();
+        for way in ["/proc/self/fd", "/dev/fd"] {
+            let name = Path::new(way).join(held.as_raw_fd().to_string());
+            for name in [name.join("a"), name] {
+                assert!(find_place(&name).is_some(), "the control: {}", name.display());
+                assert_eq!(find_others_place(&name), None, "{}", name.display());
+            }
+        }
+        let link = directory.path().join("link");
+        assert_eq!(find_others_place(&link), find_place(&link), "an ordinary link is followed");
+    }
+}

@@ -1,0 +1,74 @@
+//! What all boxes on the host's system have in common, given to the spawner once.
+//!
+//! PID 1 of a box is then born in a copy of it, made by the kernel in the one call that makes the mount namespace:
+//! a fourth of the work of a box. Only for a server, where it pays, and only as root, whose spawner can have mounts
+//! of its own. A kernel that cannot do it, and a host whose files were replaced since, get boxes made from nothing.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use ringwall_jail::plan::{FileKind, Operation, Privilege};
+use ringwall_jail::{Answer, Request, wire};
+use rustix::io::Errno;
+
+use crate::error::{Error, talk};
+use crate::host::Host;
+use crate::native::spawner::receive_answer;
+use crate::plan::lower::{Birthplace, masks};
+use crate::{host, plan::frame};
+
+#[derive(Debug)]
+pub(crate) struct Skeleton {
+    /// Makes everything but the masks over kernel file systems, which differ from one spawner to the next.
+    operations: Vec<Operation>,
+    /// Single files of the host's, which are replaced rather than changed (a new list of libraries, say).
+    files: Vec<(CString, Stamp)>,
+}
+
+/// Device, inode, and when it was changed.
+type Stamp = Option<(u64, u64, i64)>;
+
+impl Skeleton {
+    /// `None` where boxes cannot have one.
+    pub(crate) fn of(host: &Host) -> Option<Self> {
+        if host.privilege != Privilege::Root {
+            return None;
+        }
+        let files = host.etc.iter().filter(|entry| entry.kind == FileKind::File);
+        Some(Skeleton {
+            operations: frame::skeleton(host),
+            files: files.map(|entry| (entry.path.clone(), stamp(&entry.path))).collect(),
+        })
+    }
+
+    /// Gives it to a spawner that has just started.
+    pub(crate) fn offer(&self, requests: &OwnedFd) -> Result<Birthplace, Error> {
+        let mut no_owners = |_| Err(Errno::INVAL);
+        let mut operations = self.operations.clone();
+        operations.extend(masks(&host::kernel_mounts()?));
+        let Ok(trees) = ringwall_jail::sources::open(&operations, &mut no_owners) else { return Ok(Birthplace::Host) };
+        let operations = wire::pack(&operations).map_err(talk)?;
+        let (ours, theirs) = wire::pair().map_err(talk)?;
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![theirs.as_fd(), operations.as_fd()];
+        descriptors.extend(trees.iter().map(AsFd::as_fd));
+        wire::send(requests, &Request::Skeleton, &descriptors).map_err(talk)?;
+        drop(theirs);
+        match receive_answer(&ours) {
+            Ok(Some((Answer::Done, _))) => Ok(Birthplace::Skeleton),
+            Ok(Some((Answer::Refused(_), _))) => Ok(Birthplace::Host),
+            Ok(None) => Err(Error::JailDied),
+            Err(Errno::TIMEDOUT) => Err(Error::NoAnswer { from: "the process that makes boxes" }),
+            Err(errno) => Err(talk(errno)),
+        }
+    }
+
+    /// Whether the host still has the files that it shows.
+    pub(crate) fn is_current(&self) -> bool {
+        self.files.iter().all(|(path, known)| stamp(path) == *known)
+    }
+}
+
+fn stamp(path: &CString) -> Stamp {
+    let status = rustix::fs::stat(path).ok()?;
+    Some((status.st_dev, status.st_ino, status.st_mtime))
+}

@@ -1,0 +1,167 @@
+//! A box before anything is known of its command: at most its namespaces, and the user that it is on the host.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use ringwall_jail::plan::{CgroupVersion, Identity, Owner, Privilege};
+use ringwall_jail::{NetworkSource, Request, wire};
+use ringwall_policy::Grant;
+use rustix::process::Pid;
+
+use crate::error::{Error, talk};
+use crate::executor::Executor;
+use crate::host;
+use crate::native::spawner::{Parent, Spawner};
+use crate::plan::lower::Birthplace;
+use crate::{cgroup::layout, plan::etc};
+
+/// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
+const FIRST_BOX_UID: u32 = 1_880_000_000;
+
+/// A process has so many for its boxes, and so many more for boxes that it makes ahead.
+const OWN_UIDS: u32 = 30;
+pub(crate) const SPARE_UIDS: u32 = 30;
+
+/// The one box of a program that makes one, begun before the program knows anything else: its namespaces get ready while
+/// it reads its arguments and looks at the host.
+#[derive(Debug)]
+pub struct Early {
+    pub(crate) prepared: Prepared,
+    pub(crate) privilege: Privilege,
+    pub(crate) init: Option<Pid>,
+}
+
+impl Early {
+    /// Call it first of all, while there is one thread.
+    pub fn begin() -> Result<Self, Error> {
+        ringwall_jail::restrict::allow_core_limit();
+        let (number, privilege) = (0, host::privilege());
+        let host = host::ids(privilege, box_uid(number));
+        // On version 2 it is born into its cgroup, later. Without Landlock a box could reach the program that its PID 1
+        // runs from, and only a spawner runs from a copy.
+        if layout::is_version_2() || ringwall_jail::landlock_version().is_err() {
+            let (control, theirs) = wire::pair().map_err(talk)?;
+            let birth = Born::NotYet(theirs);
+            let prepared = Prepared { control, number, host, network: NetworkSource::New, birth, parent: None };
+            return Ok(Early { prepared, privilege, init: None });
+        }
+        let (control, init) = ringwall_jail::bear_alone(&identity(privilege, host)).map_err(Error::Setup)?;
+        let birth = Born::In(Birthplace::Host);
+        let prepared = Prepared { control, number, host, network: NetworkSource::New, birth, parent: None };
+        Ok(Early { prepared, privilege, init: Some(init) })
+    }
+}
+
+/// A box of which at most the namespaces exist.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) control: OwnedFd,
+    pub(crate) number: u64,
+    pub(crate) host: Owner,
+    /// Where its network namespace comes from.
+    pub(crate) network: NetworkSource,
+    pub(crate) birth: Born,
+    /// Whoever bears it, where that is the spawner and it was asked already.
+    pub(crate) parent: Option<Parent>,
+}
+
+/// Whether PID 1 is there already.
+#[derive(Debug)]
+pub(crate) enum Born {
+    In(Birthplace),
+    /// Its end of the socket.
+    NotYet(OwnedFd),
+}
+
+impl Executor {
+    /// Begins a box: empty namespaces, in which nothing runs and nothing is mounted, of this user on the host where one is
+    /// said. Dropping them ends them.
+    pub(crate) fn prepare_as(&self, owner: Option<Owner>, network: NetworkSource) -> Result<Prepared, Error> {
+        let number = self.next_number();
+        let own = host::ids(self.host.privilege, box_uid(number));
+        // Boxes of one workspace (a user and agent) share its uid and may share a network namespace. A box without a
+        // workspace has a uid that no other living box has.
+        let (host, network) = match (self.host.privilege, owner) {
+            (Privilege::Root, Some(owner)) => (owner, network),
+            (Privilege::Root, None) | (Privilege::Rootless, _) => (own, NetworkSource::New),
+        };
+        self.begin(number, host, network)
+    }
+
+    /// The same of a user who has one box after another, of strangers to each other: they have nothing in common.
+    pub(crate) fn prepare_alone(&self, host: Owner) -> Result<Prepared, Error> {
+        self.begin(self.next_number(), host, NetworkSource::New)
+    }
+
+    fn next_number(&self) -> u64 {
+        self.started.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks for PID 1, or leaves that for later.
+    fn begin(&self, number: u64, host: Owner, network: NetworkSource) -> Result<Prepared, Error> {
+        let (control, theirs) = wire::pair().map_err(talk)?;
+        let birth = Born::NotYet(theirs);
+        let mut prepared = Prepared { control, number, host, network, birth, parent: None };
+        match &self.host.cgroups {
+            // When its cgroup is there, directly into it.
+            Ok(layout) if layout.version == CgroupVersion::V2 => {}
+            // At once; it writes itself into its cgroups later.
+            _ => {
+                let Born::NotYet(theirs) = &prepared.birth else { return Ok(prepared) };
+                let parent = ask_for_birth(&self.spawner, self.host.privilege, &prepared, &[theirs.as_fd()])?;
+                prepared.birth = Born::In(parent.birthplace);
+                prepared.parent = Some(parent);
+            }
+        }
+        Ok(prepared)
+    }
+}
+
+/// Whose files the box works on, where that says who it is.
+pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
+    match grant.workspace() {
+        ringwall_policy::Workspace::Project(mounts) => Some(mounts.owner),
+        ringwall_policy::Workspace::Agent(mounts) => Some(mounts.owner),
+        ringwall_policy::Workspace::Session(mounts) => Some(mounts.owner),
+        ringwall_policy::Workspace::Private | ringwall_policy::Workspace::Directory(_) => None,
+    }
+    .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })
+}
+
+/// A namespace with a way out is no other box's, ever: somebody outside may still hold a socket in it.
+pub(crate) fn network(grant: &Grant) -> NetworkSource {
+    match grant.effective().net {
+        ringwall_policy::Net::None => NetworkSource::OfItsUser,
+        ringwall_policy::Net::Allowlist { .. } => NetworkSource::New,
+    }
+}
+
+pub(crate) fn ask_for_birth(
+    spawner: &Spawner,
+    privilege: Privilege,
+    prepared: &Prepared,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<Parent, Error> {
+    let Prepared { number, host, network, .. } = *prepared;
+    spawner.request(&Request::Box { number, identity: identity(privilege, host), network }, descriptors)
+}
+
+fn identity(privilege: Privilege, host: Owner) -> Identity {
+    Identity { privilege, inside_uid: etc::UID, inside_gid: etc::GID, host_uid: host.uid, host_gid: host.gid }
+}
+
+/// A user id that no other living box has: process ids are unique while they live, and a process goes through
+/// 30 ids of its own before it comes back to the first.
+fn box_uid(number: u64) -> u32 {
+    uid(number as u32 % OWN_UIDS)
+}
+
+/// One of those that go to boxes made ahead, which keep theirs for as long as they live.
+pub(crate) fn spare_uid(slot: u32) -> u32 {
+    uid(OWN_UIDS + slot % SPARE_UIDS)
+}
+
+fn uid(index: u32) -> u32 {
+    const PROCESS_IDS: u32 = 1 << 22;
+    FIRST_BOX_UID + index * PROCESS_IDS + std::process::id() % PROCESS_IDS
+}

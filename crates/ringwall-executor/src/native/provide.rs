@@ -1,0 +1,126 @@
+//! What PID 1 cannot have from inside: its plan, as root the trees that are mounted, and the cgroups.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use ringwall_jail::plan::{Ahead, Cgroups, Plan, Privilege};
+use ringwall_jail::report::{Protection, ProtectionName, Step, StepTime};
+use ringwall_jail::restrict;
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use crate::cgroup::{groups, groups::Groups};
+use crate::error::{Error, talk};
+use crate::executor::Executor;
+use crate::native::prepare::{Born, Prepared, ask_for_birth};
+use crate::native::spawner::Parent;
+
+/// The steps that this process does itself.
+pub(crate) const OWN_STEPS: [Step; 2] = [Step::MakeCgroups, Step::OpenSources];
+
+/// What is made for a box before it is told to begin.
+#[derive(Debug, Default)]
+pub(crate) struct Belongings {
+    pub(crate) groups: Groups,
+    pub(crate) protections: Vec<Protection>,
+    pub(crate) steps: Vec<StepTime>,
+    pub(crate) parent: Option<Parent>,
+}
+
+/// What a box is to be.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) plan: Plan,
+    /// Whether it is made before its command is known.
+    pub(crate) ahead: Option<Ahead>,
+    /// The command's ends.
+    pub(crate) streams: &'a [OwnedFd],
+    /// Where a test wants it to stop.
+    pub(crate) hold_at: Option<Step>,
+}
+
+impl Executor {
+    /// Gives PID 1 its plan and what it cannot have from inside: as root the trees that are mounted, then, while it
+    /// builds, the cgroups. (One that is born into its cgroup gets that first.)
+    pub(crate) fn provide(
+        &self,
+        prepared: &Prepared,
+        wanted: Wanted<'_>,
+        belongings: &mut Belongings,
+    ) -> Result<(), Error> {
+        let Wanted { plan, ahead, streams, hold_at } = wanted;
+        let mut clock = Instant::now();
+        let mut done = |belongings: &mut Belongings, step| {
+            let microseconds = u32::try_from(clock.elapsed().as_micros()).unwrap_or(u32::MAX);
+            belongings.steps.push(StepTime { step, microseconds });
+            clock = Instant::now();
+            hold_at == Some(step)
+        };
+        let (cgroups, required) = (plan.cgroups.clone(), plan.required.clone());
+        if let Born::NotYet(theirs) = &prepared.birth {
+            self.make_groups(cgroups.as_ref(), &required, belongings)?;
+            if done(belongings, Step::MakeCgroups) {
+                return Ok(());
+            }
+            let mut descriptors = vec![theirs.as_fd()];
+            descriptors.extend(belongings.groups.birthplace());
+            let parent = ask_for_birth(&self.spawner, self.host.privilege, prepared, &descriptors)?;
+            belongings.parent = Some(parent);
+        }
+        let mut trees = Vec::new();
+        if self.host.privilege == Privilege::Root {
+            let mut mapping = |owner| match self.own_child {
+                Some(_) => ringwall_jail::sources::mapping(owner, prepared.host),
+                None => self.spawner.mapping(owner, prepared.host),
+            };
+            trees = ringwall_jail::sources::open(&plan.operations, &mut mapping).map_err(Error::Setup)?;
+        }
+        if done(belongings, Step::OpenSources) {
+            return Ok(());
+        }
+        sent(ringwall_jail::send_plan(&prepared.control, plan, ahead, streams, &trees))?;
+        if let Born::In(_) = prepared.birth {
+            self.make_groups(cgroups.as_ref(), &required, belongings)?;
+            if done(belongings, Step::MakeCgroups) {
+                return Ok(());
+            }
+        }
+        let Groups { doors, counters, socket_counter, .. } = &belongings.groups;
+        let protections = belongings.protections.clone();
+        sent(ringwall_jail::send_limits(&prepared.control, doors, counters, socket_counter.as_ref(), protections))
+    }
+
+    fn make_groups(
+        &self,
+        cgroups: Option<&Cgroups>,
+        required: &[ProtectionName],
+        belongings: &mut Belongings,
+    ) -> Result<(), Error> {
+        if let Some(cgroups) = cgroups {
+            if let Some(init) = self.own_child {
+                self.tell_undertaker(init, cgroups)?;
+            }
+            let kept = self.shelf.as_ref().and_then(|shelf| shelf.take(cgroups));
+            let groups = kept.map_or_else(|| Groups::make(cgroups), Ok).map_err(Error::Setup)?;
+            belongings.protections.extend_from_slice(&groups.protections);
+            belongings.groups = groups;
+        }
+        restrict::require(required, &belongings.protections).map_err(Error::Setup)
+    }
+
+    /// Tells somebody who outlives this process which groups it is about to make. (A spawner knows them by their names.)
+    fn tell_undertaker(&self, init: Pid, cgroups: &Cgroups) -> Result<(), Error> {
+        let undertaker = ringwall_jail::keep_watch(init, groups::paths(cgroups)).map_err(talk)?;
+        // There is one box of our own, so there was none before.
+        let _ = self.undertaker.set(undertaker);
+        Ok(())
+    }
+}
+
+/// A PID 1 that is gone already has said why, and that is read next.
+fn sent(outcome: rustix::io::Result<()>) -> Result<(), Error> {
+    match outcome {
+        Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+        Err(errno) => Err(talk(errno)),
+    }
+}

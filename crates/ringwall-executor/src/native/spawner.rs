@@ -1,0 +1,271 @@
+//! The process that is the parent of all boxes of this executor: our own program in the jail's role.
+//!
+//! Started by posix_spawn, which copies no memory however large this process is, with one socket and an empty
+//! environment. Everything a box needs is sent to its PID 1, so that a box started at the same moment by another
+//! thread cannot inherit it. A spawner that died is started again by the next request. One that does not answer is
+//! retired: the next request goes to a new one, and it is killed when the last of its boxes is over, because they would
+//! die with it.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringwall_jail::plan::{CgroupVersion, Owner};
+use ringwall_jail::{Answer, PROCESS_NAME, Removal, Request, wire};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::process::{Pid, PidfdFlags};
+use rustix::time::Timespec;
+
+use crate::cgroup::layout;
+use crate::error::{Error, talk};
+use crate::host::Host;
+use crate::native::base_rootfs::Skeleton;
+use crate::native::program::Program;
+use crate::plan::lower::Birthplace;
+
+/// How long the process may take to answer, and to end once it was told to.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct Spawner {
+    program: Program,
+    /// What a process that is started here is to stand in.
+    skeleton: Option<Skeleton>,
+    groups: GroupPlaces,
+    processes: Mutex<Processes>,
+}
+
+#[derive(Debug, Default)]
+struct Processes {
+    current: Option<Process>,
+    retired: Vec<Process>,
+}
+
+/// The process that was asked for a box. As long as somebody has this, it is not killed.
+#[derive(Debug, Clone)]
+pub(crate) struct Parent {
+    pub(crate) birthplace: Birthplace,
+    boxes: Arc<()>,
+}
+
+/// Where boxes get their cgroups, how those are named, and when they go at the latest.
+#[derive(Debug)]
+struct GroupPlaces {
+    parents: Vec<CString>,
+    prefix: String,
+    removal: Removal,
+}
+
+#[derive(Debug)]
+struct Process {
+    requests: OwnedFd,
+    child: Child,
+    birthplace: Birthplace,
+    /// Shared with everybody who has a box of it.
+    boxes: Arc<()>,
+}
+
+impl Spawner {
+    /// The process itself starts with the first box.
+    pub(crate) fn new(host: &Host) -> Result<Self, Error> {
+        let (program, skeleton) = (Program::choose()?, Skeleton::of(host));
+        Ok(Spawner { program, skeleton, groups: GroupPlaces::of(host), processes: Mutex::default() })
+    }
+
+    /// Our own program, for whoever else has to start it.
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The name of a box's cgroups.
+    pub(crate) fn group_name(&self, number: u64) -> String {
+        format!("{}{number}", self.groups.prefix)
+    }
+
+    /// Whether a box's cgroups are there for the next one too.
+    pub(crate) fn keeps_groups(&self) -> bool {
+        self.groups.removal == Removal::WithTheExecutor
+    }
+
+    /// Where the process stands; starts it if need be.
+    pub(crate) fn birthplace(&self) -> Result<Birthplace, Error> {
+        let mut processes = self.lock();
+        if processes.current.is_none() {
+            processes.current = Some(self.start()?);
+        }
+        Ok(processes.current.as_ref().map_or(Birthplace::Host, |process| process.birthplace))
+    }
+
+    fn start(&self) -> Result<Process, Error> {
+        let mut process = Process::start(&self.program)?;
+        process.learn_groups(&self.groups)?;
+        if let Some(skeleton) = &self.skeleton {
+            process.birthplace = skeleton.offer(&process.requests)?;
+        }
+        Ok(process)
+    }
+
+    /// Asks the process for something, and says which one it was; starts it if need be.
+    pub(crate) fn request(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Parent, Error> {
+        let mut processes = self.lock();
+        processes.end_retired();
+        let ask = |process: &Process| wire::send(&process.requests, request, descriptors);
+        match processes.current.as_ref().map(|process| (ask(process), process.parent())) {
+            Some((Ok(()), parent)) => return Ok(parent),
+            // More wait to be read than there are boxes at once: nobody reads them.
+            Some((Err(Errno::AGAIN), _)) => processes.retire(),
+            None | Some((Err(Errno::PIPE | Errno::CONNRESET), _)) => {}
+            Some((Err(errno), _)) => return Err(talk(errno)),
+        }
+        let started = processes.current.insert(self.start()?);
+        ask(started).map_err(talk)?;
+        Ok(started.parent())
+    }
+
+    /// Asks this process for nothing any more. Another one that took its place meanwhile stays.
+    pub(crate) fn retire(&self, parent: &Parent) {
+        let mut processes = self.lock();
+        if processes.current.as_ref().is_some_and(|process| Arc::ptr_eq(&process.boxes, &parent.boxes)) {
+            processes.retire();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Processes> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what the process stands in is still what the host has.
+    pub(crate) fn is_current(&self) -> bool {
+        self.skeleton.as_ref().is_none_or(Skeleton::is_current)
+    }
+
+    /// A user namespace for a mount that shows the owner's files as the host user's.
+    pub(crate) fn mapping(&self, owner: Owner, host: Owner) -> rustix::io::Result<OwnedFd> {
+        let (ours, theirs) = wire::pair()?;
+        let parent = self.request(&Request::Mapping { owner, host }, &[theirs.as_fd()]).map_err(|_| Errno::PIPE)?;
+        drop(theirs);
+        match receive_answer(&ours) {
+            Ok(Some((Answer::Done, descriptors))) => descriptors.into_iter().next().ok_or(Errno::BADMSG),
+            Ok(Some((Answer::Refused(errno), _))) => Err(Errno::from_raw_os_error(errno)),
+            Ok(None) => Err(Errno::PIPE),
+            Err(errno) => {
+                self.retire(&parent);
+                Err(errno)
+            }
+        }
+    }
+}
+
+/// The answer to a request that has one. An answer that does not come is a timeout.
+pub(crate) fn receive_answer(socket: &OwnedFd) -> rustix::io::Result<Option<(Answer, Vec<OwnedFd>)>> {
+    set_socket_timeout(socket, Timeout::Recv, Some(TIMEOUT))?;
+    match wire::receive(socket) {
+        Err(Errno::AGAIN) => Err(Errno::TIMEDOUT),
+        received => received,
+    }
+}
+
+impl Processes {
+    fn retire(&mut self) {
+        self.retired.extend(self.current.take());
+    }
+
+    /// Kills those whose boxes are over. They were given up, so they are not waited for.
+    fn end_retired(&mut self) {
+        for mut process in self.retired.extract_if(.., |process| Arc::strong_count(&process.boxes) == 1) {
+            let _ = process.child.kill();
+        }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for process in &mut self.retired {
+            let _ = process.child.kill();
+        }
+    }
+}
+
+impl Process {
+    /// Starts our own program in the jail's role.
+    fn start(program: &Program) -> Result<Self, Error> {
+        let (requests, theirs) = wire::pair().map_err(talk)?;
+        // Nobody waits for a process that reads nothing.
+        rustix::io::ioctl_fionbio(&requests, true).map_err(talk)?;
+        #[expect(clippy::disallowed_methods, reason = "the one program that the product starts is its own jail")]
+        let child = Command::new(program.path())
+            .arg0(PROCESS_NAME)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(Error::StartJail)?;
+        Ok(Process { requests, child, birthplace: Birthplace::Host, boxes: Arc::default() })
+    }
+
+    fn parent(&self) -> Parent {
+        Parent { birthplace: self.birthplace, boxes: Arc::clone(&self.boxes) }
+    }
+
+    /// It will not see the directories by name from a skeleton.
+    fn learn_groups(&self, groups: &GroupPlaces) -> Result<(), Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |path: &CString| rustix::fs::open(path, flags, Mode::empty());
+        let opened: Vec<OwnedFd> = groups.parents.iter().map(open).collect::<Result<_, _>>().map_err(talk)?;
+        let borrowed: Vec<BorrowedFd<'_>> = opened.iter().map(AsFd::as_fd).collect();
+        let prefix = CString::new(groups.prefix.as_str()).map_err(|_| Error::NulByte("a cgroup's name"))?;
+        wire::send(&self.requests, &Request::Parents { prefix, removal: groups.removal }, &borrowed).map_err(talk)
+    }
+}
+
+impl GroupPlaces {
+    fn of(host: &Host) -> Self {
+        match &host.cgroups {
+            Ok(layout) => GroupPlaces {
+                parents: layout.parents().into_iter().cloned().collect(),
+                prefix: layout::name_prefix(),
+                // Used again are those of which one can see that they are empty and which can be made to forget.
+                removal: match (layout.version, &layout.pids) {
+                    (CgroupVersion::V1, Some(_)) => Removal::WithTheExecutor,
+                    _ => Removal::WithItsBox,
+                },
+            },
+            Err(_) => GroupPlaces { parents: Vec::new(), prefix: String::new(), removal: Removal::WithItsBox },
+        }
+    }
+}
+
+impl Drop for Process {
+    /// The spawner ends after the last of its boxes, so this waits until nothing of any is left: no process, no mount,
+    /// no cgroup. One that stands still is killed, and its boxes with it.
+    fn drop(&mut self) {
+        let _ = rustix::net::shutdown(&self.requests, Shutdown::Both);
+        if !self.ends_in_time() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    fn ends_in_time(&self) -> bool {
+        let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // A child that was not waited for keeps its number, so this is the right one.
+        let Some(Ok(handle)) = number.map(|number| rustix::process::pidfd_open(number, PidfdFlags::empty())) else {
+            return false;
+        };
+        let patience = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+        let ended = rustix::io::retry_on_intr(|| {
+            rustix::event::poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience))
+        });
+        ended == Ok(1)
+    }
+}

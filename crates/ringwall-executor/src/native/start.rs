@@ -1,0 +1,268 @@
+//! From a grant to a running box: lower it, provide what PID 1 cannot have from inside, wait until all is in force.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use ringwall_jail::plan::{Owner, Privilege, Resource};
+use ringwall_jail::report::{Report, Step};
+use ringwall_jail::wire;
+use ringwall_policy::Grant;
+use rustix::fs::{Gid, Uid};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::net::UnixStream;
+
+use crate::cgroup::cache::ShelvedGroups;
+use crate::counters::register;
+use crate::error::{Error, talk};
+use crate::executor::Executor;
+use crate::host::python::Python;
+use crate::native::prepare::{Born, Prepared, network, owner};
+use crate::native::provide::{Belongings, OWN_STEPS, Wanted};
+use crate::native::running::{Running, Streams, receive};
+use crate::native::sources::Sources;
+use crate::native::spawner::TIMEOUT;
+use crate::plan::lower::{Birthplace, Occupant, Particulars, SEARCH, lower};
+use crate::{host, time_limit};
+
+/// What is no permission: how the box is shown, and where a test wants it to stop.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Options {
+    pub terminal: Option<ringwall_jail::plan::WindowSize>,
+    pub hold_at: Option<Hold>,
+}
+
+/// Stop half-made at this step, say so, and wait for the end: crash tests kill boxes at each step.
+#[derive(Debug, Clone, Copy)]
+pub struct Hold {
+    pub step: Step,
+    pub held: fn(Step),
+}
+
+impl Executor {
+    /// Starts the granted command. When this returns, every protection is in force and the command begins.
+    pub async fn start(&self, grant: Grant, options: Options) -> Result<Running, Error> {
+        let prepared = self.prepare_as(owner(&grant), network(&grant))?;
+        self.start_prepared(prepared, grant, options).await
+    }
+
+    /// The same in namespaces that were begun before.
+    pub async fn start_prepared(&self, prepared: Prepared, grant: Grant, options: Options) -> Result<Running, Error> {
+        let sources = Sources::open(&grant, &self.images, self.data.as_deref()).await?;
+        self.launch_box(prepared, &grant, sources, options, Occupant::Command).await
+    }
+
+    /// `sources` are those of the grant.
+    pub(crate) async fn launch_box(
+        &self,
+        prepared: Prepared,
+        grant: &Grant,
+        mut sources: Sources,
+        options: Options,
+        occupant: Occupant,
+    ) -> Result<Running, Error> {
+        // Namespaces that were begun for somebody else are of no use.
+        let prepared = match owner(grant) {
+            Some(owner) if self.host.privilege == Privilege::Root && prepared.host != owner => {
+                self.prepare_as(Some(owner), network(grant))?
+            }
+            _ => prepared,
+        };
+        let owner = prepared.host;
+        if matches!(occupant, Occupant::Agent(_)) && sources.image.is_none() {
+            // What will run in it is not known yet.
+            sources.python = Python::in_root(Path::new("/"), OsStr::new(SEARCH));
+        }
+        let birthplace = match &prepared.birth {
+            // The skeleton shows files that the host has replaced since: this box is made from nothing.
+            _ if !self.spawner.is_current() => Birthplace::Host,
+            Born::In(birthplace) => *birthplace,
+            Born::NotYet(_) => self.spawner.birthplace()?,
+        };
+        let particulars = Particulars {
+            name: self.group_name(&prepared),
+            host_uid: owner.uid,
+            host_gid: owner.gid,
+            terminal: options.terminal,
+            hold_at: options.hold_at.map(|hold| hold.step),
+            hidden: self.data.clone(),
+            kernel_mounts: match birthplace {
+                Birthplace::Host => host::kernel_mounts()?,
+                // The skeleton has masks for the mounts that were there when its directories were cloned; later mounts do
+                // not reach it. A box that shows host directories besides has masks for all (`Sources::covered`).
+                Birthplace::Skeleton => Vec::new(),
+            },
+            birthplace,
+            occupant,
+        };
+        let plan = lower(grant, &self.host, &sources, &particulars)?;
+        let time_limit = match particulars.occupant {
+            Occupant::Command => time_limit::of(grant),
+            // How long it stays is for its owner to say; each visit has a limit of its own.
+            Occupant::Agent(_) => None,
+        };
+        let is_open = plan.way_out.is_some();
+        let (mut streams, theirs) = match options.terminal {
+            Some(_) => (None, Vec::new()),
+            None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,
+        };
+        let wanted = Wanted { plan, ahead: None, streams: &theirs, hold_at: options.hold_at.map(|hold| hold.step) };
+        let mut running = self.hand_over(prepared, wanted, time_limit).await?;
+        drop(theirs);
+        if let Some(hold) = options.hold_at.filter(|hold| OWN_STEPS.contains(&hold.step)) {
+            (hold.held)(hold.step);
+            running.hold().await;
+            return Err(Error::Held(hold.step));
+        }
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
+        loop {
+            let Ok(report) = tokio::time::timeout_at(deadline, receive(running.control())).await else {
+                if let Some(parent) = running.parent() {
+                    self.spawner.retire(parent);
+                }
+                running.give_up().await;
+                return Err(Error::NoAnswer { from: "its first process" });
+            };
+            match report? {
+                Some((Report::Started { protections, steps }, descriptors)) => {
+                    running.started(protections, steps, descriptors.into_iter().next());
+                    break;
+                }
+                Some((Report::Terminal, descriptors)) => {
+                    streams = descriptors.into_iter().next().map(Streams::Terminal);
+                }
+                Some((Report::WayOut, descriptors)) => running.way_out = descriptors.into_iter().next(),
+                Some((Report::Failed(failure), _)) => {
+                    running.clean_up().await;
+                    return Err(Error::Setup(failure));
+                }
+                Some((Report::Holding(step), _)) => {
+                    if let Some(hold) = options.hold_at {
+                        (hold.held)(step);
+                    }
+                    running.hold().await;
+                    return Err(Error::Held(step));
+                }
+                Some((Report::Waiting | Report::NotExecuted { .. } | Report::Ended { .. }, _)) | None => {
+                    running.clean_up().await;
+                    return Err(Error::JailDied);
+                }
+            }
+        }
+        if is_open && running.way_out.is_none() {
+            return Err(Error::NoWayOut);
+        }
+        running.streams = streams;
+        drop(sources);
+        Ok(running)
+    }
+
+    /// Gives PID 1 what it needs to make the box, which is then followed by its socket.
+    pub(crate) async fn hand_over(
+        &self,
+        mut prepared: Prepared,
+        wanted: Wanted<'_>,
+        time_limit: Option<Duration>,
+    ) -> Result<Running, Error> {
+        let protections = wanted.plan.protections.clone();
+        let mut limits = wanted.plan.resource_limits.iter();
+        let open_files =
+            limits.find(|limit| limit.resource == Resource::OpenFiles).map_or(u64::MAX, |limit| limit.value);
+        let mut belongings = Belongings { protections, parent: prepared.parent.take(), ..Belongings::default() };
+        if let Err(error) = self.provide(&prepared, wanted, &mut belongings) {
+            belongings.groups.remove().await;
+            return Err(last_words(&prepared.control).unwrap_or(error));
+        }
+        let Belongings { groups, steps, parent, .. } = belongings;
+        let groups = ShelvedGroups::new(groups, self.shelf.clone());
+        // Ours alone from here on, so that its end is seen.
+        let Prepared { control, birth, .. } = prepared;
+        drop(birth);
+        rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
+        let (control, groups) = follow(control, groups, |control| UnixStream::from_std(control.into())).await?;
+        let mut running = Running::new(control, time_limit, groups, steps, parent);
+        if self.host.privilege == Privilege::Rootless {
+            let max_passed = self.host.counter_caps.passed(open_files);
+            running.watched = Some(self.guard.watch(running.init(), max_passed));
+        }
+        Ok(running)
+    }
+
+    /// The name of a box's cgroups, where there are any.
+    pub(crate) fn group_name(&self, prepared: &Prepared) -> String {
+        match self.host.cgroups {
+            Ok(_) => self.spawner.group_name(prepared.number),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+/// Registers a box's control socket with the runtime. That can fail, or be cancelled, after up to 10 s of waiting for a free
+/// epoll watch: then the socket is closed, which ends PID 1, and the groups return to their shelf.
+async fn follow<T>(
+    control: OwnedFd,
+    groups: ShelvedGroups,
+    wrap: impl Fn(OwnedFd) -> std::io::Result<T>,
+) -> Result<(T, ShelvedGroups), Error> {
+    Ok((register(control, wrap).await.map_err(Error::Talk)?, groups))
+}
+
+/// Why PID 1 failed, where it did: whoever removes its cgroups after it may have removed them under our hands, and that
+/// is not what went wrong.
+fn last_words(control: &OwnedFd) -> Option<Error> {
+    rustix::io::ioctl_fionbio(control, true).ok()?;
+    match wire::receive(control) {
+        Ok(Some((Report::Failed(failure), _))) => Some(Error::Setup(failure)),
+        _ => None,
+    }
+}
+
+/// Three pipes: our ends and the command's. A box never holds a descriptor of the host's. The pipes belong to the
+/// box's user, because programs open their own streams again by name (`> /dev/stderr`).
+pub(crate) fn pipes(owner: Owner) -> rustix::io::Result<(Streams, Vec<OwnedFd>)> {
+    let make = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::fs::fchown(&read, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))?;
+        Ok((read, write))
+    };
+    let ((stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr)) = (make()?, make()?, make()?);
+    let ours = Streams::Pipes { stdin: our_stdin, stdout: our_stdout, stderr: our_stderr };
+    Ok((ours, vec![stdin, stdout, stderr]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::cgroup::cache::Shelf;
+    use crate::cgroup::cache::tests::empty_group;
+
+    const EPERM: i32 = 1;
+    const ENOSPC: i32 = 28;
+
+    #[tokio::test(start_paused = true)]
+    async fn groups_return_to_the_shelf_if_the_control_socket_is_not_registered() {
+        for is_cancelled in [false, true] {
+            let parent = tempfile::tempdir().unwrap();
+            let (plan, groups) = empty_group(parent.path());
+            let shelf = Arc::new(Shelf::default());
+            let (control, theirs) = wire::pair().unwrap();
+            // ENOSPC is retried, EPERM is not.
+            let errno = if is_cancelled { ENOSPC } else { EPERM };
+            let full = |_| Err::<(), _>(std::io::Error::from_raw_os_error(errno));
+            let mut following = Box::pin(follow(control, ShelvedGroups::new(groups, Some(Arc::clone(&shelf))), full));
+            if is_cancelled {
+                assert!(following.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                drop(following);
+            } else {
+                assert!(matches!(following.await, Err(Error::Talk(_))));
+            }
+            assert!(shelf.take(&plan).is_some(), "cancelled: {is_cancelled}");
+            assert!(matches!(wire::receive::<Report>(&theirs), Ok(None)), "cancelled: {is_cancelled}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The interpreter that waits in a spare: how it is started, for which commands it can stand in, and what it is told.
+//!
+//! `runner.py` is its text until then. It was started with an environment of ours; whatever it has read of that by then
+//! must be what it would have read of the command's own, so a command that sets any of it is not for a spare.
+
+use std::ffi::{CString, OsStr};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use ringwall_jail::plan::{Command, Commission, Order};
+use ringwall_policy::{Grant, Workspace};
+
+use super::spare::SpareKind;
+use crate::error::Error;
+use crate::host::python::{ASKED, INSTALLED, Python};
+use crate::plan::etc;
+use crate::plan::lower::{SEARCH, literal};
+
+const RUNNER: &str = include_str!("runner.py");
+
+/// What the interpreter and its libraries read when they start, by names and by beginnings of names.
+const READ_AT_START: [&str; 8] = ["PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TZDIR", "LOCPATH", "GCONV_PATH"];
+const BEGINNINGS_READ_AT_START: [&str; 5] = ["PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_"];
+
+impl SpareKind {
+    /// The kind that serves a grant best.
+    pub fn of(grant: &Grant) -> Self {
+        let is_python = |program: &OsStr| {
+            program == INSTALLED || (program == ASKED && Python::choose(grant, Path::new("/")) == Python::Python3)
+        };
+        let is_code = match grant.argv() {
+            [program, option, code] => is_python(program) && option == "-c" && code.to_str().is_some(),
+            _ => false,
+        };
+        // Its search path is another one.
+        let is_at_home = !matches!(grant.workspace(), Workspace::Agent(_));
+        let is_neutral = !grant.env().keys().any(|key| is_read_at_start(key.as_bytes()));
+        if is_code && is_at_home && is_neutral { SpareKind::Python } else { SpareKind::Plain }
+    }
+}
+
+fn is_read_at_start(key: &[u8]) -> bool {
+    READ_AT_START.iter().any(|name| key == name.as_bytes())
+        || BEGINNINGS_READ_AT_START.iter().any(|beginning| key.starts_with(beginning.as_bytes()))
+}
+
+/// How it is started: with the text behind `-c`, in a namespace of its own, so that the code's is untouched.
+pub(super) fn command() -> &'static Command {
+    static COMMAND: LazyLock<Command> = LazyLock::new(make_command);
+    &COMMAND
+}
+
+fn make_command() -> Command {
+    // The text is plain enough that Rust's way to write a string down is Python's as well.
+    let text = format!("exec({RUNNER:?}, {{}})");
+    let environment = [
+        ("HOME", etc::HOME),
+        ("LANG", "C.UTF-8"),
+        ("LOGNAME", etc::USER),
+        ("PATH", SEARCH),
+        ("SHELL", "/bin/sh"),
+        ("USER", etc::USER),
+    ];
+    Command {
+        argv: [INSTALLED, "-c", &text].map(literal).to_vec(),
+        environment: environment.iter().map(|(key, value)| literal(&format!("{key}={value}"))).collect(),
+        search: SEARCH.split(':').map(literal).collect(),
+        directory: literal("/"),
+    }
+}
+
+/// What it is told: a directory, the code, and the environment, each with a NUL behind it, which none of them has in it.
+pub(super) fn commission(command: &Command) -> Result<Commission, Error> {
+    let [_, _, code] = command.argv.as_slice() else { return Err(Error::SpareUnfit("it waits for code")) };
+    let read = |environment: &[CString]| -> Vec<CString> {
+        let key = |entry: &CString| entry.as_bytes().split(|byte| *byte == b'=').next().is_some_and(is_read_at_start);
+        environment.iter().filter(|entry| key(entry)).cloned().collect()
+    };
+    if read(&command.environment) != read(&self::command().environment) {
+        return Err(Error::SpareUnfit("it was started with another environment"));
+    }
+    let mut order = Vec::new();
+    for part in [&command.directory, code].into_iter().chain(&command.environment) {
+        order.extend_from_slice(part.as_bytes_with_nul());
+    }
+    Ok(Commission::Tell { order: Order(order), directory: command.directory.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_one_that_both_languages_write_down_alike() {
+        let plain = |character: char| character == '\n' || (' '..='~').contains(&character);
+        assert!(RUNNER.chars().all(plain), "only printable ASCII and line ends");
+    }
+
+    #[test]
+    fn what_a_start_reads_is_known_by_its_name() {
+        for read in ["PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "LC_ALL", "LANG", "TZ", "PATH", "HOME"] {
+            assert!(is_read_at_start(read.as_bytes()), "{read}");
+        }
+        for other in ["USER", "KEY", "MY_PATH", "TZ_NAME", "HOMEPAGE", "OPENAI_API_KEY"] {
+            assert!(!is_read_at_start(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_order_holds_what_the_command_says() {
+        let mut wanted = command().clone();
+        wanted.argv = ["python3", "-c", "print(1)"].map(literal).to_vec();
+        wanted.directory = literal("/workspace");
+        wanted.environment =
+            ["HOME=/home/sandbox", "KEY=a=b", "LANG=C.UTF-8", &format!("PATH={SEARCH}")].map(literal).to_vec();
+        let Ok(Commission::Tell { order, .. }) = commission(&wanted) else { panic!("it is told") };
+        let expected = format!("/workspace\0print(1)\0HOME=/home/sandbox\0KEY=a=b\0LANG=C.UTF-8\0PATH={SEARCH}\0");
+        assert_eq!(String::from_utf8_lossy(&order.0), expected);
+        assert!(!format!("{order:?}").contains("KEY"));
+
+        wanted.environment[0] = literal("HOME=/tmp");
+        assert!(matches!(commission(&wanted), Err(Error::SpareUnfit(_))));
+    }
+}

@@ -1,0 +1,112 @@
+//! Who spares are on the host: one user id each for as long as a box of it lives, and then another one's.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ringwall_jail::plan::Owner;
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::Timespec;
+
+use crate::native::prepare::{SPARE_UIDS, spare_uid};
+
+/// A handle to PID 1 of a box, once there is one.
+pub(crate) type Init = Arc<OnceLock<OwnedFd>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many were ever let.
+    begun: u32,
+    /// Those whose box is over, or will be soon; the one given back first comes first.
+    left: VecDeque<(u32, Init)>,
+}
+
+/// One user id, given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    slot: u32,
+    init: Init,
+    leases: Arc<Leases>,
+}
+
+impl Leases {
+    /// A user that no living box is; `None` while there are `most` of them or more.
+    pub(crate) fn take(self: &Arc<Self>, most: u32) -> Option<Lease> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = state.left.iter().filter(|(_, init)| is_over(init)).count();
+        if (state.begun as usize).saturating_sub(over) >= most.min(SPARE_UIDS) as usize {
+            return None;
+        }
+        let free = state.left.iter().position(|(_, init)| is_over(init));
+        let slot = match free.and_then(|free| state.left.remove(free)) {
+            Some((slot, _)) => slot,
+            None if state.begun < SPARE_UIDS => {
+                state.begun += 1;
+                state.begun - 1
+            }
+            None => return None,
+        };
+        Some(Lease { slot, init: Init::default(), leases: Arc::clone(self) })
+    }
+}
+
+impl Lease {
+    pub(crate) fn owner(&self) -> Owner {
+        let uid = spare_uid(self.slot);
+        Owner { uid, gid: uid }
+    }
+
+    /// Whose end will end it.
+    pub(crate) fn bind(&mut self, init: Init) {
+        self.init = init;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut state = self.leases.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.left.push_back((self.slot, std::mem::take(&mut self.init)));
+    }
+}
+
+/// Whether every process of a box is gone. One whose PID 1 never introduced itself has had none but that.
+pub(crate) fn is_over(init: &Init) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    init.get().is_none_or(|init| {
+        rustix::event::poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready == 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_gets_the_user_of_a_living_box() {
+        let leases = Arc::new(Leases::default());
+        assert!(leases.take(0).is_none(), "as few as are said");
+        let held: Vec<Lease> = (0..SPARE_UIDS).map(|_| leases.take(SPARE_UIDS).expect("one is free")).collect();
+        let mut users: Vec<u32> = held.iter().map(|lease| lease.owner().uid).collect();
+        users.sort_unstable();
+        users.dedup();
+        assert_eq!(users.len(), held.len());
+        assert!(leases.take(SPARE_UIDS).is_none());
+
+        // This process stands in for a PID 1 that lives on when its box was let go of.
+        let living = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
+        let mut held = held.into_iter();
+        let (mut first, second) = (held.next().expect("many"), held.next().expect("many"));
+        let init = Init::default();
+        let _ = init.set(living.expect("this process"));
+        first.bind(init);
+        let (not_yet, free) = (first.owner(), second.owner());
+        drop((first, second));
+        assert_eq!(leases.take(SPARE_UIDS).map(|lease| lease.owner()), Some(free));
+        assert_ne!(leases.take(SPARE_UIDS).map(|lease| lease.owner()), Some(not_yet));
+    }
+}

@@ -1,0 +1,108 @@
+//! A spare gets its grant: the files are shown to it, and the command begins.
+//!
+//! Nothing is decided here that was not decided for a box made from nothing: the same sources, the same rules, the same
+//! command. Whatever goes wrong before the command has begun gives the grant back, for a box made from nothing.
+
+use ringwall_jail::plan::{Commission, Completion, Identity, Operation, Owner, Privilege};
+use ringwall_jail::report::Report;
+use ringwall_policy::Grant;
+use rustix::io::Errno;
+
+use super::interpreter;
+use super::spare::{Spare, SpareKind};
+use crate::error::{Error, protection_of, talk};
+use crate::executor::Executor;
+use crate::native::prepare::owner;
+use crate::native::running::{Running, receive};
+use crate::native::sources::Sources;
+use crate::native::spawner::TIMEOUT;
+use crate::plan::lower;
+use crate::{plan::etc, time_limit};
+
+/// A spare that could not serve: why, and the grant, with which nothing was begun.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Unserved {
+    pub grant: Grant,
+    #[source]
+    pub error: Error,
+}
+
+impl Executor {
+    /// Starts the granted command in a spare. When this returns, every protection is in force and the command begins.
+    pub async fn start_spare(&self, spare: Spare, grant: Grant) -> Result<Running, Box<Unserved>> {
+        match self.serve(spare, &grant).await {
+            Ok(running) => Ok(running),
+            Err(error) => Err(Box::new(Unserved { grant, error })),
+        }
+    }
+
+    async fn serve(&self, spare: Spare, grant: &Grant) -> Result<Running, Error> {
+        if self.shape_for(grant).as_ref() != Some(spare.shape()) {
+            return Err(Error::SpareUnfit("its shape is another"));
+        }
+        let kind = spare.kind();
+        let whose = owner(grant).ok_or(Error::SpareUnfit("it shows a workspace alone"))?;
+        let sources = Sources::open(grant, &self.images, self.data.as_deref()).await?;
+        let completion = self.complete(kind, grant, &sources, whose)?;
+        let Spare { mut running, streams, .. } = spare;
+        let host = running.lease.as_ref().map(super::Lease::owner).ok_or(Error::SpareUnfit("it is nobody"))?;
+        let mut mapping = |owner| self.mappings.get(owner, host, || self.spawner.mapping(owner, host));
+        let trees = ringwall_jail::sources::open(&completion.operations, &mut mapping).map_err(Error::Setup)?;
+        match ringwall_jail::send_completion(running.control(), completion, &trees) {
+            // One that is gone has said why, and that is read next.
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+            Err(errno) => return Err(talk(errno)),
+        }
+        drop(trees);
+        running.commission(time_limit::of(grant));
+        match tokio::time::timeout(TIMEOUT, receive(running.control())).await {
+            Ok(Ok(Some((Report::Started { protections, steps }, _)))) => running.started(protections, steps, None),
+            Ok(Ok(Some((Report::Failed(failure), _)))) => {
+                running.clean_up().await;
+                return Err(Error::Setup(failure));
+            }
+            Ok(Ok(_)) => {
+                running.clean_up().await;
+                return Err(Error::JailDied);
+            }
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                running.give_up().await;
+                return Err(Error::NoAnswer { from: "its first process" });
+            }
+        }
+        running.streams = Some(streams);
+        Ok(running)
+    }
+
+    fn complete(&self, kind: SpareKind, grant: &Grant, sources: &Sources, whose: Owner) -> Result<Completion, Error> {
+        // As a box would be that is this user itself.
+        let identity = Identity {
+            privilege: Privilege::Root,
+            inside_uid: etc::UID,
+            inside_gid: etc::GID,
+            host_uid: whose.uid,
+            host_gid: whose.gid,
+        };
+        let mut operations = lower::shown(sources, &identity, self.data.as_deref());
+        show_as_its_own(&mut operations, whose);
+        let command = lower::command(grant, lower::home(sources), sources.python, false)?;
+        let commission = match kind {
+            SpareKind::Plain => Commission::Execute(command),
+            SpareKind::Python => interpreter::commission(&command)?,
+        };
+        let required = grant.effective().require.iter().map(|requirement| protection_of(*requirement));
+        Ok(Completion { operations, access: lower::access(sources), required: required.collect(), commission })
+    }
+}
+
+/// What a box that is the workspace's owner has a right to by that, a spare has too. (Whatever belongs to others, and is
+/// shown as the box's own all the same, says so already.)
+fn show_as_its_own(operations: &mut [Operation], whose: Owner) {
+    for operation in operations {
+        if let Operation::Bind { source, .. } = operation {
+            source.owner.get_or_insert(whose);
+        }
+    }
+}

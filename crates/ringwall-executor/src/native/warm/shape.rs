@@ -1,0 +1,104 @@
+//! What is settled when a spare is made: its limits, its places, its cgroups. Two grants of one shape differ in their
+//! files, their command and their time limit, which all come later.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use ringwall_jail::plan::{Identity, Owner, Plan, Privilege, RootKind, UnixSockets};
+use ringwall_policy::{Control, Field, Grant, Net, Root, Workspace};
+
+use super::interpreter;
+use crate::error::{Error, protection_of};
+use crate::executor::Executor;
+use crate::plan::limits::Stay;
+use crate::plan::lower::{Birthplace, MIB, literal};
+use crate::{
+    counters, host,
+    plan::{etc, frame, limits},
+};
+
+/// A plan without names, files and command; equal plans make spares that can stand in for each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape(Arc<Plan>);
+
+impl Executor {
+    /// The shape of the spares that can serve this grant. None can where a box needs another root than the host's system,
+    /// is shown files outside a workspace, or where this is not root.
+    pub fn shape_for(&self, grant: &Grant) -> Option<Shape> {
+        let shows_a_workspace_alone = match grant.workspace() {
+            Workspace::Project(_) | Workspace::Agent(_) => true,
+            Workspace::Session(mounts) => match &mounts.control {
+                Control::On(reach) => reach.places.is_empty(),
+                Control::Off(_) => false,
+            },
+            Workspace::Private | Workspace::Directory(_) => false,
+        };
+        let fits = shows_a_workspace_alone && *grant.root() == Root::Host && grant.read_only().is_empty();
+        let fits = fits && grant.effective().net == Net::None;
+        if !fits || !self.makes_spares() || !self.spawner.is_current() {
+            return None;
+        }
+        self.shape(grant, self.spawner.birthplace().ok()?).ok()
+    }
+
+    /// Whether this is somebody who can show files of one user to another.
+    pub(crate) fn makes_spares(&self) -> bool {
+        self.host.privilege == Privilege::Root && self.own_child.is_none()
+    }
+
+    pub(super) fn shape(&self, grant: &Grant, birthplace: Birthplace) -> Result<Shape, Error> {
+        let allowed = &grant.effective().limits;
+        let (cgroups, mut protections) =
+            limits::cgroups(allowed, &self.host, "", limits::OUR_PROCESSES, Stay::OneCommand);
+        let open_files = limits::descriptors(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host);
+        protections.extend(counters::protections(self.host.privilege, self.host.counter_caps, open_files));
+        let (root, kernel_mounts) = match birthplace {
+            Birthplace::Skeleton => (RootKind::Skeleton, Vec::new()),
+            Birthplace::Host => (RootKind::Own, host::kernel_mounts()?),
+        };
+        Ok(Shape(Arc::new(Plan {
+            identity: identity(Owner { uid: 0, gid: 0 }),
+            hostname: literal(etc::HOSTNAME),
+            cgroups,
+            protections,
+            root,
+            operations: frame::ahead(&self.host, &kernel_mounts, allowed.get(Field::ScratchMb) * MIB, root),
+            resource_limits: limits::resource_limits(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host),
+            access: Vec::new(),
+            watchdog: limits::watchdog(allowed, vec![literal("/")]),
+            // No spare is shown files of the host's.
+            unix_sockets: UnixSockets::Allowed,
+            terminal: None,
+            way_out: None,
+            command: interpreter::command().clone(),
+            required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
+            hold_at: None,
+        })))
+    }
+}
+
+impl Shape {
+    pub(super) fn root(&self) -> RootKind {
+        self.0.root
+    }
+
+    /// The plan of one spare.
+    pub(super) fn plan_for(&self, owner: Owner, group: &str) -> Plan {
+        let mut plan = Plan::clone(&self.0);
+        plan.identity = identity(owner);
+        for directory in plan.cgroups.iter_mut().flat_map(|cgroups| &mut cgroups.directories) {
+            directory.name = CString::new(group).unwrap_or_default();
+        }
+        plan
+    }
+}
+
+fn identity(owner: Owner) -> Identity {
+    Identity {
+        privilege: Privilege::Root,
+        inside_uid: etc::UID,
+        inside_gid: etc::GID,
+        host_uid: owner.uid,
+        host_gid: owner.gid,
+    }
+}

@@ -1,0 +1,125 @@
+//! One spare: made, looked at, and let go of. Dropping it ends its box.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use ringwall_jail::plan::{Ahead, RootKind};
+use ringwall_jail::report::Report;
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::Timespec;
+
+use super::shape::Shape;
+use super::sort::SpareSort;
+use crate::error::{Error, talk};
+use crate::executor::Executor;
+use crate::native::prepare::{Born, SPARE_UIDS};
+use crate::native::provide::Wanted;
+use crate::native::running::{Running, Streams, receive};
+use crate::native::spawner::TIMEOUT;
+use crate::native::start::pipes;
+use crate::plan::lower::Birthplace;
+
+/// What waits in a spare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SpareKind {
+    /// Nothing: any command can be started in it.
+    Plain,
+    /// An interpreter: it runs what `python3 -c` would.
+    Python,
+}
+
+/// A box that waits for its command.
+#[derive(Debug)]
+pub struct Spare {
+    sort: SpareSort,
+    pub(super) running: Running,
+    pub(super) streams: Streams,
+    made: Instant,
+}
+
+impl Executor {
+    /// Makes a spare. It takes as long as a box does, and with an interpreter as long as that takes to start.
+    pub async fn prepare_spare(&self, sort: &SpareSort) -> Result<Spare, Error> {
+        let SpareSort { kind, shape } = sort;
+        let mut lease = self.leases.take(SPARE_UIDS).ok_or(Error::SpareUnfit("there are too many of them"))?;
+        let owner = lease.owner();
+        let prepared = self.prepare_alone(owner)?;
+        let born = match &prepared.birth {
+            Born::In(birthplace) => *birthplace,
+            Born::NotYet(_) => self.spawner.birthplace()?,
+        };
+        if (shape.root(), born) == (RootKind::Skeleton, Birthplace::Host) {
+            return Err(Error::SpareUnfit("whoever makes boxes was replaced meanwhile"));
+        }
+        let plan = shape.plan_for(owner, &self.group_name(&prepared));
+        let (streams, theirs) = pipes(owner).map_err(talk)?;
+        let ahead = match *kind {
+            SpareKind::Plain => Ahead::Alone,
+            SpareKind::Python => Ahead::WithInterpreter,
+        };
+        let wanted = Wanted { plan, ahead: Some(ahead), streams: &theirs, hold_at: None };
+        let mut running = self.hand_over(prepared, wanted, None).await?;
+        drop(theirs);
+        lease.bind(running.init());
+        running.lease = Some(lease);
+        match tokio::time::timeout(TIMEOUT, receive(running.control())).await {
+            Ok(Ok(Some((Report::Waiting, descriptors)))) => {
+                if let Some(init) = descriptors.into_iter().next() {
+                    running.introduce(init);
+                }
+            }
+            Ok(Ok(Some((Report::Failed(failure), _)))) => {
+                running.clean_up().await;
+                return Err(Error::Setup(failure));
+            }
+            Ok(Ok(Some((Report::NotExecuted { tried, .. }, _)))) => {
+                running.clean_up().await;
+                return Err(Error::CommandNotFound { command: tried.to_string_lossy().into_owned() });
+            }
+            Ok(Ok(_)) => {
+                running.clean_up().await;
+                return Err(Error::JailDied);
+            }
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                if let Some(parent) = running.parent() {
+                    self.spawner.retire(parent);
+                }
+                running.give_up().await;
+                return Err(Error::NoAnswer { from: "its first process" });
+            }
+        }
+        Ok(Spare { sort: sort.clone(), running, streams, made: Instant::now() })
+    }
+}
+
+impl Spare {
+    pub fn kind(&self) -> SpareKind {
+        self.sort.kind
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.sort.shape
+    }
+
+    pub fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Whether it still waits: nobody has ended it, and it has said nothing. One that did is never handed out.
+    pub fn is_alive(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut events = [PollFd::from_borrowed_fd(self.running.control().as_fd(), PollFlags::IN)];
+        rustix::event::poll(&mut events, Some(&at_once)).is_ok_and(|ready| ready == 0)
+    }
+
+    /// Ends it. When this returns, no process of it is left.
+    pub async fn end(self) {
+        self.running.end().await;
+    }
+
+    /// The process id of its PID 1 on this side, for measuring it.
+    pub fn init_pid(&self) -> Option<u32> {
+        self.running.init_pid()
+    }
+}

@@ -1,0 +1,64 @@
+//! The root of boxes on the host's system before anything is known of one: what the spawner stands in, and what a box has
+//! that is made ahead. Both have empty places for everything that any box may be shown. Pure, like `lower`.
+
+use std::ffi::CString;
+
+use ringwall_jail::agent::AGENT;
+use ringwall_jail::plan::{Cover, FileKind, MountAccess, Operation, RootKind, Source};
+
+use crate::host::Host;
+use crate::host::python;
+use crate::native::sources::WORKSPACE;
+use crate::plan::lower::{
+    AGENT_PLACES, BYTES_PER_INODE, EMPTY, MIB, PLACES, PROJECT, ROOT_INODES, device_nodes, literal, os_release,
+    own_files, own_places, private, processes, system,
+};
+
+/// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the
+/// spawner needs it to map ids, and the kernel lets a box mount its own only where one can be seen. PID 1 covers it.
+/// Masks over kernel file systems are not part of it.
+pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
+    let mut operations = frame(host, &[], MIB, ROOT_INODES);
+    // A box that stays has its agent there.
+    operations.push(Operation::File { at: literal(AGENT), content: Vec::new(), mode: 0o444 });
+    operations.push(Operation::Bind {
+        source: Source { path: literal("/proc"), identity: None, owner: None },
+        at: literal("/proc"),
+        kind: FileKind::Directory,
+        access: MountAccess::ReadWrite,
+    });
+    operations.push(Operation::SealRoot);
+    operations
+}
+
+/// A root with the host's system, and places for everything that any box may have besides.
+fn frame(host: &Host, kernel_mounts: &[CString], size: u64, inodes: u64) -> Vec<Operation> {
+    let directory = |at: &str| Operation::Directory { at: literal(at), mode: 0o755 };
+    let mut operations = vec![Operation::TmpfsRoot { size, inodes }];
+    operations.extend(system(host, kernel_mounts));
+    operations.extend(own_files());
+    operations.push(os_release());
+    operations.extend(device_nodes());
+    operations.extend(PLACES.map(|(at, _)| directory(at)));
+    operations.extend(["/dev/pts", EMPTY].map(directory));
+    operations.extend(PROJECT.map(directory));
+    operations.extend(AGENT_PLACES.map(directory));
+    operations.extend(python::place(host.python3_alone.as_ref()));
+    operations
+}
+
+/// What a box adds to the skeleton before it is known on which files it works; from nothing, where there is no skeleton.
+pub(crate) fn ahead(host: &Host, kernel_mounts: &[CString], scratch: u64, root: RootKind) -> Vec<Operation> {
+    let places = PLACES.into_iter().filter(|(place, _)| *place != WORKSPACE);
+    match root {
+        RootKind::Skeleton => own_places(places.collect(), scratch, host.privilege),
+        RootKind::Own => {
+            let mut operations = frame(host, kernel_mounts, scratch, ROOT_INODES + scratch / BYTES_PER_INODE);
+            operations.push(Operation::Pts { at: literal("/dev/pts") });
+            operations.extend(processes(host.privilege, &Cover::Directory(literal(EMPTY))));
+            operations.extend(places.map(|(at, mode)| private(at, scratch, mode, false)));
+            operations.push(Operation::SealRoot);
+            operations
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! Grant and host facts become a plan. Pure: the same input gives the same plan, and a snapshot test shows it.
+//!
+//! What a box contains is decided here and only here. The operations are in the order in which the jail applies
+//! them: a root, the system, /etc, /dev, /proc, places to write, what the grant adds, and at last a lock on the root.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use ringwall_jail::agent::AGENT;
+use ringwall_jail::plan::{
+    Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Plan, Privilege, RootKind,
+    ScratchPlace, Source, WindowSize,
+};
+use ringwall_jail::report::Step;
+use ringwall_policy::{Field, Grant, Net, Workspace};
+
+use crate::error::{Error, protection_of};
+use crate::host::python::Python;
+use crate::host::{Host, SystemKind};
+use crate::native::sources::{AGENT_FILES, Opened, ProjectPlace, Sources, WORKSPACE};
+use crate::plan::masks::covers;
+use crate::plan::{limits, limits::Stay};
+use crate::{
+    counters, egress,
+    host::{python, view},
+    plan::etc,
+};
+
+pub(crate) const MIB: u64 = 1024 * 1024;
+const OS_RELEASE: &str = "/etc/os-release";
+/// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
+/// kilobytes come out of the box's share.
+pub(crate) const ROOT_INODES: u64 = 1024;
+/// One file or directory per so many bytes of a memory file system.
+pub(crate) const BYTES_PER_INODE: u64 = 4096;
+/// Where a box can write.
+pub(crate) const PLACES: [(&str, u32); 5] =
+    [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
+/// Where a project's directories are.
+pub(crate) const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
+/// A directory with nothing but places for an agent's files, to cover `/workspace` with.
+const AGENT_FRAME: &str = "/var/agent";
+pub(crate) const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
+/// An empty directory, to cover others with.
+pub(crate) const EMPTY: &str = "/var/empty";
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+    ("/dev/ptmx", "pts/ptmx"),
+];
+/// Parts of /proc that tell about the machine or other tenants, and that everybody may read. /proc is mounted
+/// read-only as a whole. Every mount costs each box 10 µs, so the lists are short.
+const MASKED_FILES: [&str; 5] = ["kallsyms", "interrupts", "softirqs", "sched_debug", "latency_stats"];
+/// Parts that only root may read, or that show what belongs to the reader's user id. As root the box's uid is neither root's
+/// nor another agent's, so they are closed or empty.
+const MASKED_FROM_USERS: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
+const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
+pub(crate) const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const AGENT_SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// What programs are told of a terminal of ours.
+pub(crate) const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
+
+/// What is not in the grant because it is no permission: how this one box is named, shown and tested.
+#[derive(Debug)]
+pub(crate) struct Particulars {
+    pub(crate) name: String,
+    pub(crate) host_uid: u32,
+    pub(crate) host_gid: u32,
+    pub(crate) terminal: Option<WindowSize>,
+    pub(crate) hold_at: Option<Step>,
+    /// Ringwall's own directory, covered wherever a box would see it.
+    pub(crate) hidden: Option<PathBuf>,
+    /// Mount points of kernel file systems in the system directories; none if the box starts with these directories.
+    pub(crate) kernel_mounts: Vec<CString>,
+    /// What PID 1 is born into.
+    pub(crate) birthplace: Birthplace,
+    pub(crate) occupant: Occupant,
+}
+
+/// Who lives in the box.
+#[derive(Debug, Clone)]
+pub(crate) enum Occupant {
+    /// What the grant names.
+    Command,
+    /// Our own agent, from this program; what it starts has grants of its own.
+    Agent(Source),
+}
+
+/// What PID 1 sees when it is born.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Birthplace {
+    /// The host's mounts: everything has to be made.
+    Host,
+    /// What all boxes on the host's system have in common.
+    Skeleton,
+}
+
+/// The whole translation.
+pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: &Particulars) -> Result<Plan, Error> {
+    let limits = &grant.effective().limits;
+    let scratch = limits.get(Field::ScratchMb) * MIB;
+    let identity = Identity {
+        privilege: host.privilege,
+        inside_uid: etc::UID,
+        inside_gid: etc::GID,
+        host_uid: particulars.host_uid,
+        host_gid: particulars.host_gid,
+    };
+    let (ours, stay) = match particulars.occupant {
+        Occupant::Command => (limits::OUR_PROCESSES, Stay::OneCommand),
+        Occupant::Agent(_) => (limits::OUR_PROCESSES + limits::OUR_AGENT, Stay::Resident),
+    };
+    let (cgroups, mut protections) = limits::cgroups(limits, host, &particulars.name, ours, stay);
+    let open_files = limits::descriptors(limits.get(Field::Pids) + ours, host);
+    protections.extend(counters::protections(host.privilege, host.counter_caps, open_files));
+    // The skeleton has no room for other roots, nor for directories at places of their own.
+    let fits = sources.image.is_none() && sources.read_only.is_empty() && sources.allowed.is_empty();
+    let root = match particulars.birthplace {
+        Birthplace::Skeleton if fits => RootKind::Skeleton,
+        _ => RootKind::Own,
+    };
+    let hidden = particulars.hidden.as_deref();
+    let agent = match &particulars.occupant {
+        Occupant::Command => None,
+        Occupant::Agent(program) => Some(program),
+    };
+    Ok(Plan {
+        hostname: literal(etc::HOSTNAME),
+        root,
+        operations: match root {
+            RootKind::Own => operations(host, sources, scratch, &identity, particulars, agent),
+            RootKind::Skeleton => additions(sources, scratch, &identity, hidden, agent),
+        },
+        resource_limits: limits::resource_limits(limits.get(Field::Pids) + ours, host),
+        access: access(sources),
+        unix_sockets: sources.unix_sockets,
+        watchdog: limits::watchdog(limits, scratch_places(sources)),
+        cgroups,
+        protections,
+        terminal: particulars.terminal,
+        way_out: match grant.effective().net {
+            Net::None => None,
+            Net::Allowlist { .. } => Some(egress::PORT),
+        },
+        command: match agent {
+            Some(_) => agents_command(),
+            None => command(grant, home(sources), sources.python, particulars.terminal.is_some())?,
+        },
+        required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
+        hold_at: particulars.hold_at,
+        identity,
+    })
+}
+
+fn operations(
+    host: &Host,
+    sources: &Sources,
+    scratch: u64,
+    identity: &Identity,
+    particulars: &Particulars,
+    agent: Option<&Source>,
+) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    match &sources.image {
+        None => {
+            operations.push(Operation::TmpfsRoot { size: scratch, inodes: ROOT_INODES + scratch / BYTES_PER_INODE });
+            operations.extend(system(host, &particulars.kernel_mounts));
+        }
+        Some(image) => operations.push(Operation::OverlayRoot {
+            image: source(image, identity),
+            size: scratch,
+            inodes: scratch / BYTES_PER_INODE,
+        }),
+    }
+    operations.extend(own_files());
+    if sources.image.is_none() {
+        // A file of the host at the same place could not be bound over a link.
+        if !sources.allowed.iter().any(|allowed| allowed.at == Path::new(OS_RELEASE)) {
+            operations.push(os_release());
+        }
+        operations.push(Operation::Directory { at: literal(EMPTY), mode: 0o555 });
+        // Before anything of the host's can be shown in the place of its own directory.
+        if let Some(laid) = sources.python.lay() {
+            operations.extend(python::place(host.python3_alone.as_ref()));
+            operations.push(laid);
+        }
+    }
+    operations.extend(devices(sources.image.is_some()));
+    let empty = match sources.image {
+        // An image may have anything there.
+        Some(_) => Cover::FileSystem,
+        None => Cover::Directory(literal(EMPTY)),
+    };
+    operations.extend(processes(identity.privilege, &empty));
+    operations.extend(
+        private_places(sources).into_iter().map(|(at, mode)| private(at, scratch, mode, sources.image.is_some())),
+    );
+    operations.extend(workspace(sources, identity));
+    for directory in &sources.read_only {
+        operations.push(bind(directory, directory.path.as_bytes(), MountAccess::ReadOnly, identity));
+    }
+    operations.extend(sources.allowed.iter().map(|allowed| allowed.bind(identity)));
+    operations.extend(view::links(&sources.links, &operations));
+    operations.extend(covers(particulars.hidden.as_deref(), sources, &host.system));
+    operations.extend(agent.map(agents_place));
+    if sources.image.is_none() {
+        operations.push(Operation::SealRoot);
+    }
+    operations
+}
+
+/// What one box adds to the skeleton.
+fn additions(
+    sources: &Sources,
+    scratch: u64,
+    identity: &Identity,
+    hidden: Option<&Path>,
+    agent: Option<&Source>,
+) -> Vec<Operation> {
+    let mut operations = own_places(private_places(sources), scratch, identity.privilege);
+    operations.extend(shown(sources, identity, hidden));
+    operations.extend(agent.map(agents_place));
+    operations
+}
+
+pub(crate) fn own_places(places: Vec<(&'static str, u32)>, scratch: u64, privilege: Privilege) -> Vec<Operation> {
+    let places = places.into_iter();
+    let mut operations = vec![
+        Operation::Scratch {
+            size: scratch,
+            inodes: ROOT_INODES + scratch / BYTES_PER_INODE,
+            places: places.map(|(at, mode)| ScratchPlace { at: literal(at), mode }).collect(),
+        },
+        Operation::Pts { at: literal("/dev/pts") },
+    ];
+    operations.extend(processes(privilege, &Cover::Directory(literal(EMPTY))));
+    operations
+}
+
+/// The files that a command works on, in a root that has places for them.
+pub(crate) fn shown(sources: &Sources, identity: &Identity, hidden: Option<&Path>) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    if sources.project.iter().any(|place| place.at == AGENT_FILES) {
+        // The skeleton's own has the places of a project.
+        let cover = Cover::Directory(literal(AGENT_FRAME));
+        operations.push(Operation::Mask { at: literal(WORKSPACE), cover });
+    }
+    operations.extend(workspace(sources, identity));
+    operations.extend(covers(hidden, sources, &[]));
+    operations.extend(sources.python.lay());
+    operations
+}
+
+/// The agent's program, over whatever else is there. It can be read and executed, and not written to.
+pub(crate) fn agents_place(program: &Source) -> Operation {
+    Operation::Bind { source: program.clone(), at: literal(AGENT), kind: FileKind::File, access: MountAccess::ReadOnly }
+}
+
+/// The agent is told everything else when it is there.
+pub(crate) fn agents_command() -> Command {
+    Command { argv: vec![literal(AGENT)], environment: Vec::new(), search: Vec::new(), directory: literal("/") }
+}
+
+/// One directory, or those of a project or of an agent's files.
+fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
+    let whole = sources.workspace.iter();
+    let whole = whole.map(|directory| bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity));
+    whole.chain(sources.project.iter().flat_map(|place| project(place, identity))).collect()
+}
+
+/// The files that we write ourselves.
+pub(crate) fn own_files() -> impl Iterator<Item = Operation> {
+    etc::files(etc::UID, etc::GID).into_iter().map(|(at, content)| Operation::File {
+        at: literal(at),
+        content: content.into_bytes(),
+        mode: 0o644,
+    })
+}
+
+pub(crate) fn os_release() -> Operation {
+    Operation::Symlink { at: literal(OS_RELEASE), target: literal("../usr/lib/os-release") }
+}
+
+/// The host's programs and libraries, read-only, and the parts of its /etc that they need. `kernel_mounts` in them are
+/// masked.
+pub(crate) fn system(host: &Host, kernel_mounts: &[CString]) -> Vec<Operation> {
+    let plain = |path: &CString| Source { path: path.clone(), identity: None, owner: None };
+    let directories = host.system.iter().map(|entry| match &entry.kind {
+        SystemKind::Directory => Operation::Bind {
+            source: plain(&entry.path),
+            at: entry.path.clone(),
+            kind: FileKind::Directory,
+            access: MountAccess::ReadOnly,
+        },
+        SystemKind::Symlink(target) => Operation::Symlink { at: entry.path.clone(), target: target.clone() },
+    });
+    let etc = host.etc.iter().map(|entry| Operation::Bind {
+        source: plain(&entry.path),
+        at: entry.path.clone(),
+        kind: entry.kind,
+        access: MountAccess::ReadOnly,
+    });
+    directories.chain(etc).chain(masks(kernel_mounts)).collect()
+}
+
+/// Hides directories of the box under empty file systems.
+pub(crate) fn masks(directories: &[CString]) -> impl Iterator<Item = Operation> {
+    directories.iter().map(|at| Operation::Mask { at: at.clone(), cover: Cover::FileSystem })
+}
+
+fn devices(on_image: bool) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    if on_image {
+        // Whatever the image brought as /dev is covered, not used.
+        operations.push(tmpfs("/dev", MIB, 0o755));
+    }
+    operations.extend(device_nodes());
+    operations.push(Operation::Pts { at: literal("/dev/pts") });
+    operations
+}
+
+pub(crate) fn device_nodes() -> impl Iterator<Item = Operation> {
+    let nodes = DEVICES.map(|name| {
+        let path = literal(&format!("/dev/{name}"));
+        Operation::Device { source: path.clone(), at: path }
+    });
+    let links = DEVICE_LINKS.map(|(at, target)| Operation::Symlink { at: literal(at), target: literal(target) });
+    nodes.into_iter().chain(links)
+}
+
+pub(crate) fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operation> {
+    let mask = |name: &str, cover| Operation::Mask { at: literal(&format!("/proc/{name}")), cover };
+    let mut operations = vec![Operation::Proc { at: literal("/proc") }];
+    operations.extend(MASKED_FILES.map(|name| mask(name, Cover::Null)));
+    if privilege == Privilege::Rootless {
+        operations.extend(MASKED_FROM_USERS.map(|name| mask(name, Cover::Null)));
+    }
+    operations.extend(MASKED_DIRECTORIES.map(|name| mask(name, directories.clone())));
+    operations
+}
+
+/// Where the box can write, with the modes of these directories. A directory of the host that is shown above or at
+/// such a place takes it away; HOME is then /tmp.
+fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
+    let taken = |place: &str| {
+        (place == WORKSPACE && (sources.workspace.is_some() || !sources.project.is_empty()))
+            || sources.read_only.iter().any(|directory| Path::new(place).starts_with(directory.place()))
+            || sources.allowed.iter().any(|allowed| Path::new(place).starts_with(&allowed.at))
+    };
+    PLACES.into_iter().filter(|(place, _)| !taken(place)).collect()
+}
+
+/// A place for the box's own files. On the host's system they share the memory file system of the root; an image
+/// may have files there already, which a new one covers.
+pub(crate) fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
+    match on_image {
+        true => tmpfs(at, scratch, mode),
+        false => Operation::Writable { at: literal(at), mode },
+    }
+}
+
+fn tmpfs(at: &str, size: u64, mode: u32) -> Operation {
+    Operation::Tmpfs { at: literal(at), size, inodes: (size / BYTES_PER_INODE).max(64), mode }
+}
+
+fn bind(directory: &Opened, at: &[u8], access: MountAccess, identity: &Identity) -> Operation {
+    Operation::Bind {
+        source: source(directory, identity),
+        at: CString::new(at).unwrap_or_default(),
+        kind: FileKind::Directory,
+        access,
+    }
+}
+
+/// A directory of a project. Where the box may not look, an empty one covers whatever an image has there.
+fn project(place: &ProjectPlace, identity: &Identity) -> Vec<Operation> {
+    match &place.content {
+        Some((directory, MountAccess::ReadWrite)) => {
+            vec![bind(directory, place.at.as_bytes(), MountAccess::ReadWrite, identity)]
+        }
+        // What is only read needs no owner, and mapping one costs more than the rest of the mounts.
+        Some((directory, MountAccess::ReadOnly)) => vec![Operation::Bind {
+            source: Source { path: directory.path.clone(), identity: Some(directory.identity), owner: None },
+            at: literal(place.at),
+            kind: FileKind::Directory,
+            access: MountAccess::ReadOnly,
+        }],
+        None => vec![
+            Operation::Directory { at: literal(place.at), mode: 0o555 },
+            Operation::Mask { at: literal(place.at), cover: Cover::FileSystem },
+        ],
+    }
+}
+
+/// As root a directory that belongs to somebody else shows inside as the box's own, through an id-mapped mount.
+fn source(directory: &Opened, identity: &Identity) -> Source {
+    let foreign = directory.owner.uid != identity.host_uid || directory.owner.gid != identity.host_gid;
+    let owner = (identity.privilege == Privilege::Root && foreign).then_some(directory.owner);
+    Source { path: directory.path.clone(), identity: Some(directory.identity), owner }
+}
+
+/// Landlock's view of the same: everything can be read, and written to where the mounts are writable. A read-only mount does
+/// not stop a process from writing to a named pipe on it; the missing Landlock right does.
+pub(crate) fn access(sources: &Sources) -> Vec<Access> {
+    let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
+    let root = if sources.image.is_some() { AccessRight::Write } else { AccessRight::Read };
+    let mut rules = vec![rule("/", root), rule("/dev", AccessRight::WriteExisting)];
+    rules.extend(private_places(sources).into_iter().map(|(place, _)| rule(place, AccessRight::Write)));
+    if sources.workspace.is_some() {
+        rules.push(rule(WORKSPACE, AccessRight::Write));
+    }
+    let writable = sources.allowed.iter().filter(|allowed| allowed.access == MountAccess::ReadWrite);
+    rules.extend(writable.map(|allowed| Access {
+        beneath: CString::new(allowed.at.as_os_str().as_bytes()).unwrap_or_default(),
+        right: match allowed.kind {
+            FileKind::Directory => AccessRight::Write,
+            FileKind::File => AccessRight::WriteFile,
+        },
+    }));
+    let is_writable = |place: &&ProjectPlace| matches!(place.content, Some((_, MountAccess::ReadWrite)));
+    rules.extend(sources.project.iter().filter(is_writable).map(|place| rule(place.at, AccessRight::Write)));
+    rules
+}
+
+/// The memory file systems of the box: the root alone, or on an image one for each place.
+fn scratch_places(sources: &Sources) -> Vec<CString> {
+    let mut places = vec!["/"];
+    if sources.image.is_some() {
+        places.extend(private_places(sources).into_iter().map(|(place, _)| place));
+    }
+    places.into_iter().map(literal).collect()
+}
+
+/// Where the box's user is at home: somewhere that can be written to.
+pub(crate) fn home(sources: &Sources) -> &'static str {
+    if private_places(sources).iter().any(|(place, _)| *place == etc::HOME) { etc::HOME } else { "/tmp" }
+}
+
+/// The environment is built from nothing; what the grant names comes last and wins.
+pub(crate) fn command(grant: &Grant, home: &str, python: Python, on_terminal: bool) -> Result<Command, Error> {
+    let mut environment = std::collections::BTreeMap::from([
+        ("HOME", OsStr::new(home)),
+        ("LANG", OsStr::new("C.UTF-8")),
+        ("PATH", OsStr::new(SEARCH)),
+        ("USER", OsStr::new(etc::USER)),
+    ]);
+    match grant.workspace() {
+        // Five variables are promised there, and no others.
+        Workspace::Agent(_) => {
+            environment.insert("PATH", OsStr::new(AGENT_SEARCH));
+            environment.insert("PWD", grant.cwd().as_os_str());
+        }
+        Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Session(_) => {
+            environment.insert("LOGNAME", OsStr::new(etc::USER));
+            environment.insert("SHELL", OsStr::new("/bin/sh"));
+        }
+    }
+    if on_terminal {
+        environment.insert(TERMINAL.0, OsStr::new(TERMINAL.1));
+    }
+    if let Net::Allowlist { .. } = grant.effective().net {
+        environment.extend(egress::ENVIRONMENT.map(|(key, value)| (key, OsStr::new(value))));
+    }
+    environment.extend(grant.env().iter().map(|(key, value)| (key.as_str(), value.expose())));
+    let search = environment.get("PATH").copied().unwrap_or_default().as_bytes().split(|byte| *byte == b':');
+    Ok(Command {
+        argv: python
+            .argv(grant.argv())
+            .map(|word| c_string("an argument", word.as_bytes()))
+            .collect::<Result<_, _>>()?,
+        search: search
+            .filter(|directory| !directory.is_empty())
+            .map(|directory| c_string("PATH", directory))
+            .collect::<Result<_, _>>()?,
+        environment: environment
+            .iter()
+            .map(|(key, value)| c_string("the environment", &[key.as_bytes(), b"=", value.as_bytes()].concat()))
+            .collect::<Result<_, _>>()?,
+        directory: c_string("the directory", grant.cwd().as_os_str().as_bytes())?,
+    })
+}
+
+pub(crate) fn c_string(what: &'static str, bytes: &[u8]) -> Result<CString, Error> {
+    CString::new(bytes).map_err(|_| Error::NulByte(what))
+}
+
+/// A constant of this file; none contains a NUL byte.
+pub(crate) fn literal(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "lower_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,416 @@
+//! Snapshots of whole plans: a change of what a box contains shows up here as a change of text.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::path::PathBuf;
+
+use ringwall_jail::plan::{CgroupVersion, FileKind, MountAccess, Operation, Plan, Privilege, RootKind, WindowSize};
+use ringwall_policy::{
+    Access, AgentMounts, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetWish, Owner,
+    ProjectMounts, Reach, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict, Workspace,
+};
+
+use super::{Birthplace, MIB, Occupant, Particulars, lower, shown};
+use crate::cgroup::layout::{CgroupLayout, CgroupSupport, Controller};
+use crate::counters::Caps;
+use crate::host::allowed::{Allowed, Presence};
+use crate::host::python::Python;
+use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
+use crate::native::sources::{Covered, Opened, ProjectPlace, Sources};
+use crate::plan::frame::{ahead, skeleton};
+
+fn text(text: &str) -> CString {
+    CString::new(text).unwrap()
+}
+
+pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
+    let link = |path: &str, target: &str| SystemEntry { path: text(path), kind: SystemKind::Symlink(text(target)) };
+    Host {
+        privilege,
+        uid: 501,
+        gid: 502,
+        system: vec![
+            SystemEntry { path: text("/usr"), kind: SystemKind::Directory },
+            link("/bin", "usr/bin"),
+            link("/lib64", "usr/lib64"),
+        ],
+        etc: vec![
+            EtcEntry { path: text("/etc/alternatives"), kind: FileKind::Directory },
+            EtcEntry { path: text("/etc/ld.so.cache"), kind: FileKind::File },
+        ],
+        cgroups,
+        memory_mb: 8192,
+        cpus: 4,
+        pids: 32_768,
+        open_files: 819_200,
+        mappings: 65_530,
+        disks: vec!["8:0".to_owned(), "259:0".to_owned()],
+        python3_alone: Some(text("/usr/bin/python3")),
+        counter_caps: Caps::of(1_600_000, 1 << 20),
+    }
+}
+
+pub(crate) fn version_1() -> CgroupSupport {
+    let controller = |name: &str, swap| Some(Controller { parent: text(&format!("/sys/fs/cgroup/{name}/mine")), swap });
+    Ok(CgroupLayout {
+        version: CgroupVersion::V1,
+        memory: controller("memory", true),
+        pids: controller("pids", false),
+        cpu: controller("cpu", false),
+        io: controller("blkio", false),
+        freezer: controller("freezer", false),
+    })
+}
+
+fn version_2() -> CgroupSupport {
+    let controller = || Some(Controller { parent: text("/sys/fs/cgroup/user.slice"), swap: true });
+    Ok(CgroupLayout {
+        version: CgroupVersion::V2,
+        memory: controller(),
+        pids: controller(),
+        cpu: None,
+        io: controller(),
+        freezer: None,
+    })
+}
+
+pub(crate) fn grant(workspace: Workspace, root: Root, read_only: &[&str], require: &[Requirement]) -> Grant {
+    grant_with(workspace, root, read_only, require, None)
+}
+
+fn grant_with(
+    workspace: Workspace,
+    root: Root,
+    read_only: &[&str],
+    require: &[Requirement],
+    net: Option<NetWish>,
+) -> Grant {
+    let request = Request {
+        argv: vec!["make".into(), "test".into()],
+        env: BTreeMap::from([("TOKEN".to_owned(), Secret::new("very-secret-value"))]),
+        cwd: None,
+        root,
+        workspace,
+        read_only: read_only.iter().map(PathBuf::from).collect(),
+    };
+    let mut operator = Layer::new(LayerName::CommandLine);
+    operator.limits.insert(Field::MemoryMb, 64);
+    operator.limits.insert(Field::ScratchMb, 16);
+    operator.require = require.iter().copied().collect();
+    operator.net = net;
+    let layers = Layers {
+        system: ringwall_policy::profile::RUN,
+        ceilings: Ceilings {
+            limits: ringwall_policy::profile::machine_ceilings(8192, 4, 32_768),
+            set_by: LayerName::Machine,
+        },
+        operator,
+        narrowing: Vec::new(),
+    };
+    match ringwall_policy::decide(&request, &layers) {
+        Verdict::Allow(grant) => grant,
+        other => panic!("the policy did not allow the test's request: {other:?}"),
+    }
+}
+
+fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particulars {
+    Particulars {
+        kernel_mounts: Vec::new(),
+        name: "ringwall-1-2-3".to_owned(),
+        host_uid: 1_880_000_001,
+        host_gid: 1_880_000_001,
+        terminal,
+        hold_at: None,
+        hidden: hidden.map(PathBuf::from),
+        birthplace: Birthplace::Host,
+        occupant: Occupant::Command,
+    }
+}
+
+fn sources(workspace: Option<Opened>, image: Option<Opened>) -> Sources {
+    Sources {
+        workspace,
+        project: Vec::new(),
+        read_only: Vec::new(),
+        allowed: Vec::new(),
+        links: Vec::new(),
+        covered: Vec::new(),
+        unix_sockets: ringwall_jail::plan::UnixSockets::Allowed,
+        image,
+        python: Python::AsNamed,
+    }
+}
+
+fn project(access: Mounts) -> Workspace {
+    Workspace::Project(Box::new(ProjectMounts {
+        inputs: "/data/p/inputs".into(),
+        work: "/data/p/work".into(),
+        artifacts: "/data/p/running/e_1".into(),
+        access,
+        owner: Owner::new(2001, 2002).unwrap(),
+    }))
+}
+
+/// The same as `sources::open_project` gives for directories that exist.
+fn places(read_only: &[&'static str], writable: &[&'static str]) -> Vec<ProjectPlace> {
+    let owned = |name: &str| {
+        let mut opened = Opened::pretend(&text(&format!("/data/p/{name}")), 2001);
+        opened.owner.gid = 2002;
+        opened
+    };
+    let content = |name: &&'static str| {
+        let access = if writable.contains(name) { MountAccess::ReadWrite } else { MountAccess::ReadOnly };
+        (writable.contains(name) || read_only.contains(name)).then(|| (owned(name), access))
+    };
+    [("inputs", "/workspace/inputs"), ("work", "/workspace/work"), ("artifacts", "/workspace/artifacts")]
+        .map(|(name, at)| ProjectPlace { at, content: content(&name) })
+        .into()
+}
+
+fn check(name: &str, plan: &Plan) {
+    let shown = format!("{plan:#?}");
+    assert!(!shown.contains("very-secret-value"), "a plan that is printed shows a secret");
+    insta::assert_snapshot!(name, shown);
+}
+
+#[test]
+fn a_way_out_is_a_port_and_six_variables() {
+    let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
+    let plan = |net| {
+        let grant = grant_with(Workspace::Private, Root::Host, &[], &[], net);
+        lower(&grant, &host, &sources(None, None), &particulars(None, None)).unwrap()
+    };
+    let open = plan(Some(NetWish { mode: NetMode::Allowlist, ..NetWish::default() }));
+    let closed = plan(None);
+    assert_eq!((open.way_out, closed.way_out), (Some(3128), None));
+    let added: Vec<_> =
+        open.command.environment.iter().filter(|one| !closed.command.environment.contains(one)).collect();
+    assert_eq!(added.len(), 6, "{added:?}");
+    assert!(added.contains(&&text("https_proxy=http://127.0.0.1:3128")), "{added:?}");
+}
+
+/// Where there is no `python`, a box whose command speaks of it has a link of that name, and no other box pays for it.
+#[test]
+fn a_link_stands_in_for_python() {
+    let host = host(Privilege::Root, version_1());
+    let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+    let lowered = |python, birthplace| {
+        let sources = Sources { python, ..sources(None, None) };
+        lower(&grant, &host, &sources, &Particulars { birthplace, ..particulars(None, None) }).unwrap().operations
+    };
+    let layer = Operation::Layer { own: text("/var/python"), at: text("/usr/local/bin") };
+    let link = Operation::Symlink { at: text("/var/python/python"), target: text("/usr/bin/python3") };
+    for birthplace in [Birthplace::Host, Birthplace::Skeleton] {
+        let (with, without) = (lowered(Python::Python3, birthplace), lowered(Python::AsNamed, birthplace));
+        assert!(with.contains(&layer) && !without.contains(&layer), "{birthplace:?}");
+        let added: Vec<_> = with.iter().filter(|one| !without.contains(one)).collect();
+        let expected = if birthplace == Birthplace::Host { 3 } else { 1 };
+        assert_eq!(added.len(), expected, "{added:?}");
+        assert_eq!(with.contains(&link), birthplace == Birthplace::Host, "a skeleton has it already");
+        let at = |wanted: &Operation| with.iter().position(|one| one == wanted);
+        assert!(birthplace == Birthplace::Skeleton || at(&link) < at(&layer) && at(&layer) < at(&Operation::SealRoot));
+    }
+    assert!(skeleton(&host).contains(&link));
+    let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
+    let sources = Sources { python: Python::Python3, ..sources(None, image) };
+    let on_image = lower(&grant, &host, &sources, &particulars(None, None)).unwrap().operations;
+    assert!(!on_image.contains(&layer), "an image is its maker's");
+}
+
+/// Most distributions have a link at `/etc/os-release`, and a box has one of its own. A view that shows `/etc` entry by entry
+/// binds a regular file there, which could not be mounted over a link.
+#[test]
+fn regular_os_release_of_the_host_replaces_the_link() {
+    let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
+    let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+    let made_at_os_release = |allowed: Vec<Allowed>| {
+        let sources = Sources { allowed, ..sources(None, None) };
+        let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
+        plan.operations.into_iter().filter(|one| one.at() == Some(c"/etc/os-release")).collect::<Vec<_>>()
+    };
+    let link = Operation::Symlink { at: text("/etc/os-release"), target: text("../usr/lib/os-release") };
+    assert_eq!(made_at_os_release(Vec::new()), [link]);
+    let regular = Allowed {
+        at: "/etc/os-release".into(),
+        kind: FileKind::File,
+        rights: Rights::Boxes,
+        access: MountAccess::ReadOnly,
+        presence: Presence::Optional,
+        opened: Opened::pretend(c"/etc/os-release", 0),
+    };
+    let made = made_at_os_release(vec![regular]);
+    assert!(matches!(made.as_slice(), [Operation::Entry { kind: FileKind::File, .. }]), "{made:?}");
+}
+
+#[test]
+fn rootless_without_cgroups() {
+    let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
+    let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+    let sources = sources(None, None);
+    let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
+    check("rootless_without_cgroups", &plan);
+}
+
+#[test]
+fn root_with_directories_and_cgroups_version_1() {
+    let host = host(Privilege::Root, version_1());
+    let workspace = Workspace::Directory("/home/u".into());
+    let grant = grant(workspace, Root::Host, &["/opt/tools"], &[Requirement::Landlock, Requirement::Memory]);
+    let sources = Sources {
+        read_only: vec![Opened::pretend(c"/opt/tools", 0)],
+        ..sources(Some(Opened::pretend(c"/home/u", 501)), None)
+    };
+    let hidden = Some("/home/u/.local/share/ringwall");
+    let plan = lower(&grant, &host, &sources, &particulars(None, hidden)).unwrap();
+    check("root_with_directories_and_cgroups_version_1", &plan);
+}
+
+#[test]
+fn image_with_a_terminal_and_cgroups_version_2() {
+    let host = host(Privilege::Root, version_2());
+    let grant = grant(Workspace::Private, Root::Image("tiny".parse().unwrap()), &[], &[]);
+    let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
+    let sources = sources(None, image);
+    let size = WindowSize { rows: 40, columns: 120 };
+    let plan = lower(&grant, &host, &sources, &particulars(Some(size), None)).unwrap();
+    check("image_with_a_terminal_and_cgroups_version_2", &plan);
+}
+
+#[test]
+fn project_of_its_owner() {
+    let host = host(Privilege::Root, version_1());
+    let workspace = project(Mounts::WIDEST);
+    let grant = grant(workspace, Root::Host, &[], &[]);
+    let (host_uid, host_gid) = (2001, 2002);
+    let sources = Sources { project: places(&["inputs"], &["work", "artifacts"]), ..sources(None, None) };
+    let hidden = Some("/data");
+    let particulars = Particulars { host_uid, host_gid, ..particulars(None, hidden) };
+    let plan = lower(&grant, &host, &sources, &particulars).unwrap();
+    let shown = format!("{plan:#?}");
+    assert!(!shown.contains("owner: Some"), "the owner's files need no id-mapped mount");
+    check("project_of_its_owner", &plan);
+}
+
+#[test]
+fn narrow_project_on_an_image() {
+    let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
+    let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::ReadWrite };
+    let grant = grant(project(access), Root::Image("tiny".parse().unwrap()), &[], &[]);
+    let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 501));
+    let sources = Sources { project: places(&["work"], &["artifacts"]), ..sources(None, image) };
+    let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
+    check("narrow_project_on_an_image", &plan);
+}
+
+/// Both directories can be written to, and what they lie in cannot: neither by its mount nor by Landlock.
+#[test]
+fn an_agents_files() {
+    let host = host(Privilege::Root, version_1());
+    let mounts = AgentMounts {
+        files: "/data/w/files".into(),
+        skills: "/data/w/skills".into(),
+        owner: Owner::new(2001, 2002).unwrap(),
+    };
+    let grant = grant(Workspace::Agent(Box::new(mounts)), Root::Host, &[], &[]);
+    let place = |at: &'static str, path: &str| {
+        let mut opened = Opened::pretend(&text(path), 2001);
+        opened.owner.gid = 2002;
+        ProjectPlace { at, content: Some((opened, MountAccess::ReadWrite)) }
+    };
+    let places = vec![place("/workspace/files", "/data/w/files"), place("/workspace/skills", "/data/w/skills")];
+    let sources = Sources { project: places, ..sources(None, None) };
+    let particulars = Particulars { host_uid: 2001, host_gid: 2002, ..particulars(None, Some("/data")) };
+    check("agents_files", &lower(&grant, &host, &sources, &particulars).unwrap());
+    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars };
+    let plan = lower(&grant, &host, &sources, &born).unwrap();
+    assert!(!plan.access.iter().any(|access| access.beneath.as_c_str() == c"/workspace"));
+    check("agents_files_in_a_skeleton", &plan);
+}
+
+/// Most of a box is the same for all: the spawner makes it once, and a box adds the rest.
+#[test]
+fn root_in_a_skeleton() {
+    let host = host(Privilege::Root, version_1());
+    insta::assert_snapshot!("skeleton", format!("{:#?}", skeleton(&host)));
+    let grant = grant(Workspace::Directory("/home/u".into()), Root::Host, &[], &[]);
+    let sources = sources(Some(Opened::pretend(c"/home/u", 501)), None);
+    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
+    let plan = lower(&grant, &host, &sources, &born).unwrap();
+    check("root_in_a_skeleton", &plan);
+}
+
+/// Made ahead and completed later, a box is what it would have been at once.
+#[test]
+fn what_is_made_ahead_and_what_is_added_are_a_whole_box() {
+    let host = host(Privilege::Root, version_1());
+    let sources = sources(Some(Opened::pretend(c"/data/w", 2001)), None);
+    let particulars = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
+    let plan = lower(&grant(Workspace::Private, Root::Host, &[], &[]), &host, &sources, &particulars).unwrap();
+    let made = [ahead(&host, &[], 16 * MIB, RootKind::Skeleton), shown(&sources, &plan.identity, None)].concat();
+    assert_eq!(made, plan.operations);
+}
+
+/// What does not fit into the skeleton is made from nothing, wherever PID 1 was born.
+#[test]
+fn other_roots_and_directories_do_not_fit_into_the_skeleton() {
+    let host = host(Privilege::Root, version_1());
+    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
+    let directories = vec![Opened::pretend(c"/opt/tools", 0)];
+    let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
+    for sources in [Sources { read_only: directories, ..sources(None, None) }, sources(None, image)] {
+        let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+        assert_eq!(lower(&grant, &host, &sources, &born).unwrap().root, RootKind::Own);
+    }
+}
+
+/// Allowed paths lie at their own places, the outer before the inner, and can be written to; what is the server's own stays
+/// covered in them. An ordinary user's path that an operator allows is the box's own inside, root's never is.
+#[test]
+fn a_sessions_paths() {
+    let allowed = |at: &str, uid: u32, rights: Rights, kind: FileKind| Allowed {
+        at: at.into(),
+        kind,
+        rights,
+        access: MountAccess::ReadWrite,
+        presence: Presence::Required,
+        opened: Opened::pretend(&text(at), uid),
+    };
+    let places = || {
+        vec![
+            allowed("/etc/app.conf", 0, Rights::Owners, FileKind::File),
+            allowed("/home/u", 1001, Rights::Owners, FileKind::Directory),
+            allowed("/srv", 1001, Rights::Boxes, FileKind::Directory),
+            allowed("/tmp", 0, Rights::Owners, FileKind::Directory),
+        ]
+    };
+    let covered = || {
+        vec![
+            Covered { path: "/srv/workspaces".into(), kind: FileKind::Directory },
+            Covered { path: "/home/u/.netrc".into(), kind: FileKind::File },
+            Covered { path: "/elsewhere".into(), kind: FileKind::Directory },
+            // What is shown is itself what nobody is to see: a server's data may lie in the root of the host.
+            Covered { path: "/etc/app.conf".into(), kind: FileKind::File },
+        ]
+    };
+    let mut work = Opened::pretend(c"/data/w/sessions/s/work", 2001);
+    work.owner.gid = 2002;
+    let mounts = SessionMounts {
+        work: "/data/w/sessions/s/work".into(),
+        owner: Owner::new(2001, 2002).unwrap(),
+        control: Control::On(Reach::default()),
+        hidden: vec!["/data".into()],
+    };
+    let grant = grant(Workspace::Session(Box::new(mounts)), Root::Host, &[], &[]);
+    let sources = Sources { allowed: places(), covered: covered(), ..sources(Some(work), None) };
+    let born = Birthplace::Skeleton;
+    let hidden = Some("/home/u/.local/share/ringwall");
+    let particulars = Particulars { host_uid: 2001, host_gid: 2002, birthplace: born, ..particulars(None, hidden) };
+    let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &particulars).unwrap();
+    assert_eq!(plan.root, RootKind::Own, "the skeleton has no room for them");
+    check("a_sessions_paths", &plan);
+    let plan = lower(&grant, &host(Privilege::Rootless, version_1()), &sources, &particulars).unwrap();
+    assert!(!format!("{plan:#?}").contains("owner: Some"), "an ordinary user can map nobody");
+    let sources = Sources { allowed: Vec::new(), covered: covered(), ..sources };
+    let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &particulars).unwrap();
+    assert_eq!(plan.root, RootKind::Skeleton, "a session without paths is like any other box");
+}

@@ -1,0 +1,139 @@
+//! A box whose agent is there, and which is nobody's yet: what a session's box is before it has a grant.
+//!
+//! Three tasks are around it: one speaks, one listens, one waits for the end of the box and tells everybody. The box ends
+//! with its value; when nobody is left who holds it, nothing of it stays.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall_jail::agent::frame::{Base, Given, Start, ToAgent};
+use ringwall_jail::plan::Command;
+use ringwall_jail::report::{Protection, ProtectionName};
+use tokio::net::unix::pipe::Sender;
+
+use super::listen::{ignore, listen};
+use super::mouth::Mouth;
+use super::register::{Death, Life, Progress, Shared, Wanted};
+use super::reins::Body;
+use crate::counters::register;
+use crate::error::Error;
+use crate::native::running::Streams;
+use crate::outcome::{Ending, Outcome};
+use crate::plan::lower::literal;
+
+/// How long the agent may take for its first word, and to start a command.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take to say whether it can go somewhere. Whoever asks has another way.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct Awake {
+    pub(super) shared: Arc<Shared>,
+    pub(super) way_out: Option<OwnedFd>,
+    pub(super) protections: Vec<Protection>,
+}
+
+impl Awake {
+    /// When this returns, the agent has said that it is there.
+    pub(crate) async fn begin(mut body: Body) -> Result<Self, Error> {
+        let Some(Streams::Pipes { stdin, stdout, stderr }) = body.take_streams() else { return Err(Error::JailDied) };
+        let mouth = Mouth::open(register(stdin, Sender::from_owned_fd).await.map_err(Error::Talk)?);
+        let shared = Arc::new(Shared::new(body.reins(), mouth));
+        let (protections, way_out) = (body.protections(), body.take_way_out());
+        tokio::spawn(listen(stdout, Arc::clone(&shared)));
+        tokio::spawn(ignore(stderr));
+        tokio::spawn(follow(body, Arc::clone(&shared)));
+        // From here on dropping it ends the box.
+        let mut awake = Awake { shared, way_out, protections };
+        let mut life = awake.shared.life.subscribe();
+        match tokio::time::timeout(TIMEOUT, life.wait_for(|life| *life != Life::Waking)).await {
+            Ok(Ok(life)) => match &*life {
+                Life::Over(death) => return Err(death.to_error()),
+                Life::Waking | Life::Awake | Life::Paused => {}
+            },
+            Ok(Err(_)) | Err(_) => return Err(Error::NoAnswer { from: "the agent in the box" }),
+        }
+        awake.protections.push(match awake.shared.apart.get() {
+            Some(Given::Yes) => Protection::enforced(ProtectionName::CommandsApart),
+            Some(Given::No) | None => {
+                Protection::not_available(ProtectionName::CommandsApart, "there is no Landlock in this box")
+            }
+        });
+        Ok(awake)
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.shared.doom().is_none() && !matches!(*self.shared.life.borrow(), Life::Over(_))
+    }
+
+    /// Has the agent go into a directory, and there execute the directory itself, which cannot be: so the answer says that
+    /// the agent hears, and that whoever runs in the box gets as far as that.
+    pub(crate) async fn reaches(&self, directory: &str) -> bool {
+        let none = Wanted { stdin: Given::No, stderr: Given::No, channel: Given::No };
+        let Ok(registered) = self.shared.register(none) else { return false };
+        let place = literal(directory);
+        let command =
+            Command { argv: vec![place.clone()], environment: Vec::new(), search: Vec::new(), directory: place };
+        let start = Start {
+            command,
+            base: Base::Nothing,
+            otherwise: None,
+            terminal: None,
+            channel: Given::No,
+            stdin: Given::No,
+        };
+        let mut progress = registered.progress.clone();
+        let answered = async {
+            let place = self.shared.mouth.place().await?;
+            place.say(&ToAgent::Start { visit: registered.id, start: Box::new(start) });
+            progress.wait_for(|progress| *progress != Progress::Asked).await.ok().map(|progress| progress.clone())
+        };
+        let answer = tokio::time::timeout(SHORT_TIMEOUT, answered).await;
+        matches!(answer, Ok(Some(Progress::NotStarted { tried, .. })) if tried == directory)
+    }
+
+    /// Ends the box, and waits until nothing is left.
+    pub(crate) async fn end(&self) {
+        self.shared.end_for(Death::Ordered);
+        self.died().await;
+    }
+
+    pub(crate) async fn died(&self) -> Death {
+        let mut life = self.shared.life.subscribe();
+        let over = life.wait_for(|life| matches!(life, Life::Over(_))).await;
+        match over.as_deref() {
+            Ok(Life::Over(death)) => death.clone(),
+            Ok(Life::Waking | Life::Awake | Life::Paused) | Err(_) => Death::Ordered,
+        }
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.shared.end_for(Death::Ordered);
+    }
+}
+
+/// Waits for the end of the box, and tells everybody.
+async fn follow(body: Body, shared: Arc<Shared>) {
+    let outcome = body.wait().await;
+    // Also what it was thought to have ended for comes of that.
+    let ran_out = matches!(&outcome, Ok(Outcome { out_of_memory: true, .. }));
+    let death = match (shared.doom().cloned(), outcome) {
+        (Some(Death::Ordered), _) => Death::Ordered,
+        (_, Ok(_)) if ran_out && ended_by_kernel(&shared) => Death::OutOfMemory,
+        (_, Ok(Outcome { ending: Ending::OverCounters, .. })) => {
+            Death::Itself("it held more epoll watches or unreceived descriptors than one box may".to_owned())
+        }
+        (Some(death), Ok(_)) => death,
+        (None, Ok(_)) => Death::Itself("its agent has ended".to_owned()),
+        (_, Err(error)) => Death::Itself(error.to_string()),
+    };
+    shared.bury(death);
+}
+
+/// Whether the end was none of our own: then memory that ran out is the best reason there is.
+fn ended_by_kernel(shared: &Shared) -> bool {
+    matches!(shared.doom(), None | Some(Death::Itself(_)))
+}

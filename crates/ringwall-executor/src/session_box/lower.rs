@@ -1,0 +1,62 @@
+//! A visit's grant in the agent's terms. Pure but for one look where a box on the host's system finds its Python.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use ringwall_jail::agent::frame::{Base, Given, Start};
+use ringwall_jail::plan::{Command, WindowSize};
+use ringwall_policy::Grant;
+
+use crate::error::Error;
+use crate::host::python::{ASKED, INSTALLED, Python};
+use crate::plan::{
+    lower,
+    lower::{TERMINAL, c_string, literal},
+};
+
+/// Where commands of a box get what they are not given.
+#[derive(Debug)]
+pub(crate) enum Wardrobe {
+    /// From us, who made the root: where they are at home, and where the root is.
+    Ours { home: &'static str, root: PathBuf },
+    /// From the image, whose variables the agent was started with.
+    Image,
+}
+
+impl Wardrobe {
+    pub(crate) fn dress(
+        &self,
+        grant: &Grant,
+        terminal: Option<WindowSize>,
+        channel: Given,
+        stdin: Given,
+    ) -> Result<Start, Error> {
+        let on_terminal = terminal.is_some();
+        let (command, base, otherwise) = match self {
+            Wardrobe::Ours { home, root } => {
+                let python = Python::choose(grant, root);
+                (lower::command(grant, home, python, on_terminal)?, Base::Nothing, None)
+            }
+            Wardrobe::Image => {
+                let is_python = grant.argv().first().is_some_and(|name| name == ASKED);
+                (from_image(grant, on_terminal)?, Base::Agents, is_python.then(|| literal(INSTALLED)))
+            }
+        };
+        Ok(Start { command, base, otherwise, terminal, channel, stdin })
+    }
+}
+
+/// Only what the grant itself says; the agent adds the image's variables beneath.
+fn from_image(grant: &Grant, on_terminal: bool) -> Result<Command, Error> {
+    let terminal = on_terminal.then_some((TERMINAL.0, TERMINAL.1.as_bytes()));
+    let granted = grant.env().iter().map(|(key, value)| (key.as_str(), value.expose().as_bytes()));
+    let entry = |(key, value): (&str, &[u8])| c_string("the environment", &[key.as_bytes(), b"=", value].concat());
+    let argv = grant.argv().iter().map(|word| c_string("an argument", word.as_bytes()));
+    Ok(Command {
+        argv: argv.collect::<Result<_, _>>()?,
+        environment: terminal.into_iter().chain(granted).map(entry).collect::<Result<Vec<CString>, _>>()?,
+        search: Vec::new(),
+        directory: c_string("the directory", grant.cwd().as_os_str().as_bytes())?,
+    })
+}

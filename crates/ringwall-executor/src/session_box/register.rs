@@ -1,0 +1,334 @@
+//! The visits of one box: what each has said so far, and what could come next.
+//!
+//! A visit is asked for, started, exited and ended, in this order; what does not fit is no word of our agent. When the box
+//! is gone, every visit that was not over is told why, and no other begins.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use ringwall_jail::agent::frame::{Disorder, FromAgent, Given, Inlet, Outlet, ToAgent, VisitId};
+use ringwall_jail::report::Ending;
+use tokio::sync::{RwLock, watch};
+
+use super::clock::Clock;
+use super::input::Window;
+use super::mouth::Mouth;
+use super::output::Buffer;
+use super::reins::Reins;
+use crate::cgroup::freezer::Pause;
+use crate::error::Error;
+
+/// How many visits a box has at once. Each may keep so much waiting as its windows allow.
+const MAX_PROCESSES: usize = 64;
+/// No kernel counts further, and no record can.
+const MAX_OFFSET: u64 = i64::MAX as u64;
+const MAX_ERRNO: i32 = 4095;
+const LAST_SIGNAL: i32 = 64;
+
+/// Why a box is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Death {
+    /// It was told to end.
+    Ordered,
+    /// Its memory ran out, and the agent or all of it was killed.
+    OutOfMemory,
+    /// Its own doing, in words.
+    Itself(String),
+}
+
+/// How a box is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// The agent has not yet said that it is there.
+    Waking,
+    Awake,
+    Paused,
+    Over(Death),
+}
+
+/// How far a visit is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Asked,
+    NotStarted { errno: i32, tried: String },
+    Started,
+    Exited(Exit),
+    Ended(Exit),
+    Lost(Death),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exit {
+    pub(crate) ending: Ending,
+    pub(crate) cpu_microseconds: u64,
+    pub(crate) peak_memory_bytes: u64,
+    /// By the box's clock.
+    pub(crate) at: Duration,
+}
+
+/// What everybody around one box has in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) reins: Reins,
+    pub(crate) clock: Clock,
+    pub(crate) life: watch::Sender<Life>,
+    /// For commands and input; what is urgent goes by [`Shared::order`].
+    pub(crate) mouth: Mouth,
+    visits: Mutex<Visits>,
+    /// Whether it is to stand still, whatever it does for a moment. Held by whoever turns it, and shared by those who need it
+    /// to go on.
+    pub(crate) wanted: Arc<RwLock<Pause>>,
+    /// Whether its commands are kept from looking into each other, as the agent says before there are any.
+    pub(crate) apart: OnceLock<Given>,
+    /// The first reason to end the box.
+    doom: OnceLock<Death>,
+}
+
+#[derive(Debug, Default)]
+struct Visits {
+    next: u32,
+    entries: HashMap<VisitId, Entry>,
+    over: Option<Death>,
+}
+
+/// One visit, as the agent's words reach it.
+#[derive(Debug)]
+struct Entry {
+    outlets: [Option<Arc<Buffer>>; 3],
+    inlets: [Option<Arc<Window>>; 2],
+    progress: watch::Sender<Progress>,
+}
+
+/// The other ends of an entry.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) id: VisitId,
+    pub(crate) stdout: Arc<Buffer>,
+    pub(crate) stderr: Option<Arc<Buffer>>,
+    pub(crate) stdin: Option<Arc<Window>>,
+    pub(crate) channel: Option<(Arc<Window>, Arc<Buffer>)>,
+    pub(crate) progress: watch::Receiver<Progress>,
+}
+
+/// What a visit is to have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) stdin: Given,
+    pub(crate) stderr: Given,
+    pub(crate) channel: Given,
+}
+
+impl Shared {
+    pub(crate) fn new(reins: Reins, mouth: Mouth) -> Self {
+        Shared {
+            reins,
+            clock: Clock::begin(),
+            life: watch::Sender::new(Life::Waking),
+            mouth,
+            visits: Mutex::default(),
+            wanted: Arc::new(RwLock::new(Pause::End)),
+            apart: OnceLock::new(),
+            doom: OnceLock::new(),
+        }
+    }
+
+    /// Says something short. An agent that hears so little that these pile up is given up.
+    pub(crate) fn order(&self, order: &ToAgent<'_>) {
+        if self.mouth.say_urgently(order).is_err() {
+            self.end_for(Death::Itself("its agent does not listen".to_owned()));
+        }
+    }
+
+    /// Ends the box, for this reason if there was none before.
+    pub(crate) fn end_for(&self, reason: Death) {
+        let _ = self.doom.set(reason);
+        self.reins.kill();
+    }
+
+    /// Why the box was ended, if it was.
+    pub(crate) fn doom(&self) -> Option<&Death> {
+        self.doom.get()
+    }
+
+    pub(crate) fn register(&self, wanted: Wanted) -> Result<Registered, Error> {
+        let mut visits = self.lock();
+        if let Some(death) = &visits.over {
+            return Err(death.to_error());
+        }
+        if visits.entries.len() >= MAX_PROCESSES {
+            return Err(Error::TooManyVisits { most: MAX_PROCESSES });
+        }
+        visits.next = visits.next.wrapping_add(1);
+        let id = VisitId(visits.next);
+        let (progress, watched) = watch::channel(Progress::Asked);
+        let buffer = |given: Given| (given == Given::Yes).then(|| Arc::new(Buffer::new()));
+        let window = |given: Given| (given == Given::Yes).then(|| Arc::new(Window::new()));
+        let stdout = Arc::new(Buffer::new());
+        let (stderr, channel_out) = (buffer(wanted.stderr), buffer(wanted.channel));
+        let (stdin, channel_in) = (window(wanted.stdin), window(wanted.channel));
+        let entry = Entry {
+            outlets: [Some(Arc::clone(&stdout)), stderr.clone(), channel_out.clone()],
+            inlets: [stdin.clone(), channel_in.clone()],
+            progress,
+        };
+        visits.entries.insert(id, entry);
+        Ok(Registered { id, stdout, stderr, stdin, channel: channel_in.zip(channel_out), progress: watched })
+    }
+
+    /// Takes one word of the agent. An error when it could not have come now.
+    pub(crate) fn hear(&self, said: &FromAgent<'_>) -> Result<(), Disorder> {
+        if let FromAgent::Ready { apart } = *said {
+            return self.wake(apart);
+        }
+        if *self.life.borrow() == Life::Waking {
+            return Err(Disorder);
+        }
+        let mut visits = self.lock();
+        let Visits { entries, .. } = &mut *visits;
+        let entry = |visit: &VisitId| entries.get(visit).ok_or(Disorder);
+        match *said {
+            FromAgent::Ready { .. } => Err(Disorder),
+            FromAgent::Started { visit } => entry(&visit)?.advance(Progress::Started),
+            // No path holds a NUL, and no record can.
+            FromAgent::NotStarted { errno, tried, .. } if !(1..=MAX_ERRNO).contains(&errno) || tried.contains('\0') => {
+                Err(Disorder)
+            }
+            FromAgent::NotStarted { visit, errno, tried } => {
+                entry(&visit)?.advance(Progress::NotStarted { errno, tried: tried.to_owned() })?;
+                entries.remove(&visit);
+                Ok(())
+            }
+            FromAgent::Output { visit, from, bytes } => {
+                let entry = entry(&visit)?;
+                if *entry.progress.borrow() == Progress::Asked {
+                    return Err(Disorder);
+                }
+                let index = match from {
+                    Outlet::Stdout => 0,
+                    Outlet::Stderr => 1,
+                    Outlet::Channel => 2,
+                };
+                let room = entry.outlets[index].as_ref().ok_or(Disorder)?.push(bytes)?;
+                drop(visits);
+                if let Some(bytes) = room {
+                    self.order(&ToAgent::Room { visit, from, bytes });
+                }
+                Ok(())
+            }
+            FromAgent::Taken { visit, to, bytes } => entry(&visit)?.inlet(to)?.taken(bytes),
+            FromAgent::Closed { visit, to } => entry(&visit)?.inlet(to)?.close(),
+            FromAgent::Exited { visit, ending, cpu_microseconds, peak_memory_bytes } => {
+                if !is_possible(ending) || [cpu_microseconds, peak_memory_bytes].iter().any(|count| *count > MAX_OFFSET)
+                {
+                    return Err(Disorder);
+                }
+                let exit = Exit { ending, cpu_microseconds, peak_memory_bytes, at: self.clock.now() };
+                let entry = entry(&visit)?;
+                entry.advance(Progress::Exited(exit))?;
+                entry.inlets.iter().flatten().for_each(|window| window.end());
+                Ok(())
+            }
+            FromAgent::Ended { visit } => {
+                let found = entry(&visit)?;
+                let exit = match *found.progress.borrow() {
+                    Progress::Exited(exit) => exit,
+                    _ => return Err(Disorder),
+                };
+                found.close();
+                found.progress.send_replace(Progress::Ended(exit));
+                entries.remove(&visit);
+                Ok(())
+            }
+        }
+    }
+
+    fn wake(&self, apart: Given) -> Result<(), Disorder> {
+        // Before any command was here that could say it in the agent's place.
+        self.apart.set(apart).map_err(|_| Disorder)?;
+        let mut outcome = Err(Disorder);
+        self.life.send_if_modified(|life| {
+            let is_first = *life == Life::Waking;
+            if is_first {
+                *life = Life::Awake;
+                outcome = Ok(());
+            }
+            is_first
+        });
+        outcome
+    }
+
+    /// The box is gone: whoever waits for something of it is told.
+    pub(crate) fn bury(&self, death: Death) {
+        let mut visits = self.lock();
+        visits.over = Some(death.clone());
+        for (_, entry) in visits.entries.drain() {
+            entry.close();
+            entry.progress.send_modify(|progress| {
+                *progress = match progress {
+                    Progress::Exited(exit) => Progress::Ended(*exit),
+                    _ => Progress::Lost(death.clone()),
+                };
+            });
+        }
+        drop(visits);
+        self.life.send_replace(Life::Over(death));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Visits> {
+        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn advance(&self, to: Progress) -> Result<(), Disorder> {
+        let mut outcome = Err(Disorder);
+        self.progress.send_if_modified(|progress| {
+            let fits = matches!(
+                (&*progress, &to),
+                (Progress::Asked, Progress::Started | Progress::NotStarted { .. })
+                    | (Progress::Started, Progress::Exited(_))
+            );
+            if fits {
+                *progress = to;
+                outcome = Ok(());
+            }
+            fits
+        });
+        outcome
+    }
+
+    fn inlet(&self, to: Inlet) -> Result<&Window, Disorder> {
+        let index = match to {
+            Inlet::Stdin => 0,
+            Inlet::Channel => 1,
+        };
+        self.inlets[index].as_deref().ok_or(Disorder)
+    }
+
+    fn close(&self) {
+        self.outlets.iter().flatten().for_each(|buffer| buffer.end());
+        self.inlets.iter().flatten().for_each(|window| window.end());
+    }
+}
+
+/// Whether a process can end so.
+fn is_possible(ending: Ending) -> bool {
+    match ending {
+        Ending::Exited(code) => (0..=0xff).contains(&code),
+        Ending::Signalled(signal) => (1..=LAST_SIGNAL).contains(&signal),
+        // Only PID 1 of a box ends anything for that, and it does not ask us.
+        Ending::OverMemory => false,
+    }
+}
+
+impl Death {
+    pub(crate) fn to_error(&self) -> Error {
+        let why = match self {
+            Death::Ordered => "it was told to".to_owned(),
+            Death::OutOfMemory => "its memory ran out".to_owned(),
+            Death::Itself(why) => why.clone(),
+        };
+        Error::BoxDied { why }
+    }
+}
