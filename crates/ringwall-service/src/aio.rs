@@ -12,12 +12,12 @@ use ringwall_policy::{Grant, Secret};
 use ringwall_record::{AgentId, UserId};
 use serde::Deserialize;
 
-use crate::backend::{Backend, Started};
-use crate::code::{Created, Trail};
 use crate::error::Error;
-use crate::order::Ground;
-use crate::run_exec::Exec;
+use crate::exec::backend::{Backend, Started};
+use crate::exec::lifecycle::Exec;
+use crate::exec::order::Ground;
 use crate::service::Inner;
+use crate::session::code::{Created, Trail};
 use crate::settings::secret;
 
 /// A value that is not shown, and not stored.

@@ -5,9 +5,9 @@
 
 use ringwall_record::ExecId;
 
-use crate::agents::AgentProblem;
-use crate::fixed::{Source, setting_variable};
-use crate::outcome::DISK_QUOTA;
+use crate::agent_files::AgentProblem;
+use crate::exec::outcome::DISK_QUOTA;
+use crate::settings::pinned::{Source, setting_variable};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -10,104 +10,59 @@
 //! `run_box`, `capture`,
 //! `collect`, `outcome`, `end`), then the questions about it.
 
+mod auth;
+mod exec;
+mod ops;
 pub mod skills;
 
 mod error;
-mod origin;
-mod principal;
-mod request;
-mod view;
 
 mod aio;
-mod fixed;
-mod live;
-mod queue;
 mod service;
 mod settings;
-mod settings_view;
-mod skill_names;
 
-mod change_settings;
-mod schema;
-
-mod digest_key;
-mod logins;
 mod open;
-mod owner_token;
-mod private_file;
-mod tickets;
-mod token;
 
-mod excerpt;
-mod line;
-mod order;
-mod submit;
-
-mod backend;
-mod briefly;
-mod capture;
-mod collect;
-mod grant;
-mod outcome;
 mod pool;
-mod run_box;
-mod run_exec;
 
-mod drain;
-mod end;
-mod prune;
-
-mod artifacts;
-mod events;
-mod execs;
-
-mod agents;
+mod agent_files;
 mod approvals;
 mod browser;
-mod code;
-mod contexts;
 mod egress;
 mod paths;
-mod residents;
-mod sessions;
-
-mod audit;
-mod health;
-mod invoke;
-mod metrics;
-mod overview;
+mod session;
 
 pub use crate::browser::{BrowserActionView, BrowserAnswer, BrowserBegun, BrowserRequest, BrowserView};
-pub use agents::{
+pub use agent_files::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };
 pub use approvals::{
     Announcement, Answer, ApprovalView, Considered, Following, Gone, Preview, PreviewedPath, Verdict, Watched,
 };
-pub use artifacts::{Artifacts, Observation, OutputPart};
-pub use code::{CodeBegun, CodeRan, CodeRequest, Language};
-pub use contexts::{Bundle, ContextAddress, ContextView};
-pub use digest_key::{ensure_head_key, head_key};
+pub use auth::digest_key::{ensure_head_key, head_key};
+pub use auth::logins::{BegunLogin, HeldLogin, LOGIN_LASTS};
+pub use auth::origin::{ClientClaim, Origin};
+pub use auth::principal::Principal;
+pub use auth::tickets::NewTicket;
+pub use auth::token::{NewToken, create_token_offline};
 pub use egress::{AllowedHost, ConnectionView, NetworkView};
 pub use error::{Error, causes};
-pub use events::{Event, EventCursor, EventKind};
-pub use execs::ExecFilter;
-pub use fixed::{Fixed, Source, setting_keys, setting_variable};
-pub use health::{Availability, Backends, Health, Host, WritableCheck};
-pub use invoke::InvokeOptions;
-pub use logins::{BegunLogin, HeldLogin, LOGIN_LASTS};
-pub use metrics::{Histogram, Metrics};
+pub use exec::artifacts::{Artifacts, Observation, OutputPart};
+pub use exec::events::{Event, EventCursor, EventKind};
+pub use exec::invoke::InvokeOptions;
+pub use exec::query::ExecFilter;
+pub use exec::request::{ExecRequest, Idempotency};
+pub use exec::submit::Submitted;
+pub use exec::view::{ExecView, Usage};
 pub use open::{Auth, Config};
-pub use origin::{ClientClaim, Origin};
-pub use overview::{Minute, Overview};
+pub use ops::health::{Availability, Backends, Health, Host, WritableCheck};
+pub use ops::metrics::{Histogram, Metrics};
+pub use ops::overview::{Minute, Overview};
+pub use ops::prune::Pruned;
 pub use paths::{
     AllowedPaths, NewSandboxPath, PathChange, PathControl, SandboxPath, SessionCommand, SessionExecuted, SwitchedPaths,
     WantedPath,
 };
-pub use principal::Principal;
-pub use prune::Pruned;
-pub use request::{ExecRequest, Idempotency};
-pub use residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
 pub use ringwall_executor::WindowSize;
 pub use ringwall_executor::pool::{Figures as PoolFigures, OnBusy};
 pub use ringwall_record::{
@@ -120,11 +75,11 @@ pub use ringwall_workspace::{
     SkillSummary, Stream, Text,
 };
 pub use service::{Service, now};
-pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionList, SessionView};
+pub use session::code::{CodeBegun, CodeRan, CodeRequest, Language};
+pub use session::context::{Bundle, ContextAddress, ContextView};
+pub use session::residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
+pub use session::{SessionAddress, SessionChange, SessionFilter, SessionList, SessionView};
+pub use settings::pinned::{Fixed, Source, setting_keys, setting_variable};
+pub use settings::view::SettingsView;
 pub use settings::{Webhook, aio_service, docker_settings};
-pub use settings_view::SettingsView;
-pub use skill_names::SkillNames;
-pub use submit::Submitted;
-pub use tickets::NewTicket;
-pub use token::{NewToken, create_token_offline};
-pub use view::{ExecView, Usage};
+pub use skills::names::SkillNames;

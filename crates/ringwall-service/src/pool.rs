@@ -13,9 +13,9 @@ use ringwall_executor::warm::{Spare, SpareSort};
 use ringwall_executor::{Options, Running};
 use ringwall_policy::Grant;
 
-use crate::contexts::{BoxKey, SessionBox};
 use crate::error::causes;
 use crate::service::Inner;
+use crate::session::context::{BoxKey, SessionBox};
 
 pub(crate) type BoxPool = Pool<Boxes>;
 

@@ -15,26 +15,26 @@ use ringwall_record::{AgentId, Digest, Exec, ExecId, Store, Timestamp, UserId};
 use ringwall_workspace::{Baselines, Owner, Workspaces};
 use tokio::task::JoinHandle;
 
-use crate::agents::{Locks, Quotas};
+use crate::agent_files::{Locks, Quotas};
 use crate::aio::AssignedService;
 use crate::approvals::Desk;
+use crate::auth::digest_key::DigestKey;
+use crate::auth::logins::Logins;
+use crate::auth::principal::Principal;
+use crate::auth::tickets::Tickets;
 use crate::browser::Browsers;
-use crate::code::Assessors;
-use crate::digest_key::DigestKey;
 use crate::error::Error;
-use crate::fixed::Fixed;
-use crate::health::Looked;
-use crate::live::Registry;
-use crate::logins::Logins;
-use crate::metrics::Counters;
+use crate::exec::queue::Turns;
+use crate::exec::registry::Registry;
 use crate::open::Auth;
+use crate::ops::health::Looked;
+use crate::ops::metrics::Counters;
 use crate::pool::BoxPool;
-use crate::principal::Principal;
-use crate::queue::Turns;
-use crate::sessions::SessionGates;
+use crate::session::SessionGates;
+use crate::session::code::Assessors;
 use crate::settings::Settings;
+use crate::settings::pinned::Fixed;
 use crate::skills::Skills;
-use crate::tickets::Tickets;
 
 /// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
 /// executor gives to boxes without a workspace of somebody's.

@@ -3,6 +3,10 @@
 //! A document is validated before it is saved, so a stored one can always be applied. Keys of the stored document that
 //! only start-up configuration may set are dropped when it is read.
 
+pub(crate) mod change;
+pub(crate) mod pinned;
+pub(crate) mod schema;
+pub(crate) mod view;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,9 +26,9 @@ use serde_json::{Map, Value};
 use crate::aio::AioPart;
 use crate::browser::BrowserPart;
 use crate::error::Error;
-use crate::fixed::{Fixed, remove_start_up_keys};
-use crate::queue::Bounds;
-use crate::skill_names::McpPart;
+use crate::exec::queue::Bounds;
+use crate::settings::pinned::{Fixed, remove_start_up_keys};
+use crate::skills::names::McpPart;
 
 /// Stands for the usual root where that is not known.
 const UNKNOWN: &str = "/workspaces";

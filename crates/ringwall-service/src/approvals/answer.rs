@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::expire::unanswered;
 use super::question::Decision;
 use super::view::{ApprovalView, no_approval, shared};
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::principal::Principal;
 use crate::service::{Service, now};
 
 const MAX_REASON_LEN: usize = 2000;

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use super::follow::{Announcement, Following, News, Watched};
 use super::question::{Decision, StillStands};
 use super::view::ApprovalView;
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::principal::Principal;
 
 const MAX_OPEN: usize = 2048;
 const MAX_OPEN_PER_USER: usize = 512;

@@ -10,10 +10,10 @@ use ringwall_policy::{CommandLine, HostPath, Locale, blocked, normalise};
 use ringwall_record::{ApprovalKind, Command, ExecId, Filter, Limit, PathScope, Store, UserId};
 use serde::Serialize;
 
-use crate::agents::execute::PROJECT;
+use crate::agent_files::execute::PROJECT;
+use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::paths::{HOME, Listed, read_path};
-use crate::principal::Principal;
 use crate::service::Service;
 
 /// Commands that are looked at.

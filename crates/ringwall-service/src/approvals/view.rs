@@ -8,8 +8,8 @@ use ringwall_record::{
 };
 use serde::Serialize;
 
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::principal::Principal;
 use crate::service::Service;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]

@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::perform::Deed;
 use super::wish::{Evaluate, Wish, shortened};
 use crate::approvals::{Decision, Question, StillStands};
-use crate::sessions::Rules;
+use crate::session::Rules;
 
 /// What a person is asked about, if anything.
 pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {

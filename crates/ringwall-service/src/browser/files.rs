@@ -11,7 +11,7 @@ use ringwall_workspace::{AgentPath, Download};
 use super::fault::Fault;
 use super::instance::Instance;
 use super::perform::Deed;
-use crate::agents::execute::WORKSPACE;
+use crate::agent_files::execute::WORKSPACE;
 use crate::error::Error;
 use crate::service::Service;
 

@@ -21,14 +21,14 @@ use tokio::io::AsyncReadExt;
 
 use super::fault::Fault;
 use super::gate::{BrowserGate, Reach, UnderWay};
-use crate::agents::execute::WORKSPACE;
-use crate::contexts::{BoxKey, SessionBox};
+use crate::agent_files::execute::WORKSPACE;
 use crate::egress::{Asking, NetRule, OnDuty, Questions};
-use crate::order::layers;
+use crate::exec::order::layers;
 use crate::pool::Boxes;
-use crate::residents::home_grant;
 use crate::service::Service;
-use crate::sessions::Place;
+use crate::session::Place;
+use crate::session::context::{BoxKey, SessionBox};
+use crate::session::residents::home_grant;
 
 /// Where the way out is, in every box that has one.
 const PROXY: &str = "http://127.0.0.1:3128";
@@ -226,7 +226,7 @@ impl Service {
         let net = own.effective().net.clone();
         let home = || home_grant(&own, &layers, &[AGENT.to_owned()]);
         let key = BoxKey::new(place, isolation);
-        let name = format!("box-{}", crate::token::random_digits::<16>()?);
+        let name = format!("box-{}", crate::auth::token::random_digits::<16>()?);
         let lease = self.enter_box(&key, isolation, home, name, OnBusy::Wait).await?;
         let home = lease.resident().clone();
         let Some(hold) = lease.hold() else { return Err(Fault::failed("the session's box is ending; try again")) };

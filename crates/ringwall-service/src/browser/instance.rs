@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::fault::Fault;
 use super::home::Home;
 use super::stop::Stop;
-use crate::token::random_digits;
+use crate::auth::token::random_digits;
 
 const SIGKILL: i32 = 9;
 const ON_THE_WAY: usize = 256 << 10;

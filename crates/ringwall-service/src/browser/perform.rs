@@ -20,12 +20,12 @@ use super::instance::Instance;
 use super::seats::{Seat, Turn, watch_over};
 use super::stop::Stop;
 use super::wish::{Known, Wish};
+use crate::auth::principal::Principal;
+use crate::auth::token::random_digits;
 use crate::egress::Asking;
 use crate::error::{Error, causes};
-use crate::principal::Principal;
 use crate::service::{Service, now};
-use crate::sessions::{Place, SessionAddress};
-use crate::token::random_digits;
+use crate::session::{Place, SessionAddress};
 
 pub(super) const MISSING: &str =
     "no Chromium was found on this machine; install it, e.g. with: apt-get install chromium";

@@ -6,10 +6,10 @@ use ringwall_record::{BrowserAction, BrowserStatus, ExecId, Limit, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::principal::Principal;
 use crate::service::Service;
-use crate::sessions::{Place, SessionAddress};
+use crate::session::{Place, SessionAddress};
 
 /// In one answer.
 const SHOWN: u64 = 50;

@@ -7,8 +7,8 @@ use ringwall_policy::{NetEntry, NetList};
 use ringwall_record::{Holder, NetHostEntry, Remembering, Scope, Timestamp, UserId};
 use serde::Serialize;
 
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::principal::Principal;
 use crate::service::{Service, now};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]

@@ -12,7 +12,7 @@ use super::late::Late;
 use super::rule::NetRule;
 use super::session::SessionWay;
 use crate::error::causes;
-use crate::run_exec::Exec;
+use crate::exec::lifecycle::Exec;
 use crate::service::now;
 
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use ringwall_policy::NetMode;
 use ringwall_record::{ExecId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::principal::Principal;
 use crate::service::{Service, milliseconds};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]

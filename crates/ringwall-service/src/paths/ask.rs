@@ -16,11 +16,11 @@ use serde_json::json;
 
 use crate::approvals::{Decision, Question, StillStands, Waiting};
 use crate::error::causes;
-use crate::live::{Cancellation, Stage};
-use crate::order::{Ground, Places};
-use crate::outcome::{RUNTIME_ERROR, Told};
-use crate::queue::Admission;
-use crate::run_exec::Exec;
+use crate::exec::lifecycle::Exec;
+use crate::exec::order::{Ground, Places};
+use crate::exec::outcome::{RUNTIME_ERROR, Told};
+use crate::exec::queue::Admission;
+use crate::exec::registry::{Cancellation, Stage};
 
 use super::cover::{Coverage, MAX_FILE_CHANGES};
 use super::reach::{Approved, missing_from, requested};

@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::path::Path;
 use utoipa::ToSchema;
 
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::principal::Principal;
 use crate::service::{Service, now};
 
 use super::list::{Listed, SandboxPath, read_new_path, read_path, working_directory};

@@ -15,8 +15,8 @@ use ringwall_policy::{
 use ringwall_record::{ApprovalFiles, CoveredFile, Digest, ScriptText, Uncovered, UncoveredFile, UserId};
 use ringwall_workspace::{Content, NoContent, Owner, read_content, read_stamp};
 
-use crate::agents::detached;
-use crate::agents::execute::WORKSPACE;
+use crate::agent_files::detached;
+use crate::agent_files::execute::WORKSPACE;
 use crate::error::Error;
 use crate::service::Service;
 

@@ -11,11 +11,11 @@ use ringwall_workspace::{ProjectId, SessionId, Stream};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agents::execute::{PROJECT, SHOWN, WORKSPACE, needs, text};
-use crate::backend::Backend;
+use crate::agent_files::execute::{PROJECT, SHOWN, WORKSPACE, needs, text};
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::order::{Ground, Order, layers};
-use crate::principal::Principal;
+use crate::exec::backend::Backend;
+use crate::exec::order::{Ground, Order, layers};
 use crate::service::Service;
 
 use super::cover::Covering;
@@ -103,7 +103,7 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         layer.limits.insert(Field::TimeoutMs, Field::TimeoutMs.check(timeout_ms)?);
         narrowing.push(layer);
     }
-    let argv = Ok(crate::line::argv(&command.command));
+    let argv = Ok(crate::exec::line::argv(&command.command));
     Ok(Order {
         author: by.author(),
         idempotency: None,
@@ -116,7 +116,7 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         backend: Backend::Native,
         image: None,
         argv,
-        words: crate::line::words(command.command),
+        words: crate::exec::line::words(command.command),
         cwd: PathBuf::from(HostPath::as_str(&cwd)),
         env: Default::default(),
         layers: layers(profile::FILES, operator, narrowing),

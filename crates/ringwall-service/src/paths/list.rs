@@ -10,8 +10,8 @@ use ringwall_record::{Holder, PathEntry, PathScope, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::principal::Principal;
 use crate::service::Service;
 
 /// The switch, and the entries that the asker may see.

@@ -16,7 +16,7 @@ use ringwall_record::{PathScope, UserId};
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::order::control;
+use crate::exec::order::control;
 use crate::service::Service;
 
 use super::list::Listed;

@@ -6,8 +6,8 @@
 use ringwall_policy::HostPath;
 use ringwall_record::{Holder, NewPath, PathScope, RememberedPath, Remembering, UserId};
 
+use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::principal::Principal;
 use crate::service::Service;
 
 use super::change::require_room;

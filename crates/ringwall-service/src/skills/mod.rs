@@ -29,6 +29,7 @@ mod inputs;
 
 #[cfg(test)]
 mod laws;
+pub(crate) mod names;
 
 pub use call::{Call, RESERVED};
 pub use command::{Command, INPUTS_VARIABLE};

@@ -24,7 +24,7 @@ pub struct Skill {
     pub permissions: Permissions,
     /// In each field's own unit; serialised in the unit that manifests use.
     #[serde(serialize_with = "serialize_limits")]
-    #[schema(schema_with = crate::schema::some_limits)]
+    #[schema(schema_with = crate::settings::schema::some_limits)]
     pub limits: BTreeMap<Field, u64>,
     #[serde(skip)]
     pub(super) inputs: Validator,
@@ -63,9 +63,9 @@ pub struct Interface {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Permissions {
-    #[schema(schema_with = crate::schema::file_permissions)]
+    #[schema(schema_with = crate::settings::schema::file_permissions)]
     pub fs: FilePermissions,
-    #[schema(schema_with = crate::schema::net)]
+    #[schema(schema_with = crate::settings::schema::net)]
     #[serde(default)]
     pub net: NetWish,
 }

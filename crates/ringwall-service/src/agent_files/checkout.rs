@@ -1,0 +1,207 @@
+//! Bringing what an agent shares with others into a workspace, before that is used.
+//!
+//! While boxes run there, skills that it has stay as they are, though not for ever. Whoever changes something or runs
+//! something waits for its turn to do it; whoever only reads waits for a moment, and else reads what there is: a reader is
+//! never refused because somebody else is slow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall_workspace::{Baselines, Standing};
+
+use crate::error::Error;
+use crate::service::Service;
+
+use super::files::detached;
+use super::locks::Locks;
+use super::open::Agent;
+use super::quota::Disk;
+
+/// How long boxes that follow each other without a gap may keep a new version of a skill away: twice the time of one command.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+/// What a reader waits for a new version at most. Others who read are mostly done by then; and if nobody waited at all,
+/// readers who follow each other without a gap would keep it away.
+const READER_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Who wants the workspace in step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    Reading,
+    Changing,
+}
+
+impl Service {
+    pub(super) async fn sync_agent(&self, agent: &Agent, wanted: For) -> Result<(), Error> {
+        let checkout = Checkout {
+            baselines: &self.inner.baselines,
+            locks: &self.inner.agent_locks,
+            boxes: &self.inner.agent_boxes,
+            longest_wait: MAX_WAIT,
+        };
+        checkout.bring(agent, wanted, || self.disk_of(agent)).await
+    }
+}
+
+struct Checkout<'a> {
+    baselines: &'a Arc<Baselines>,
+    locks: &'a Locks,
+    /// Where boxes are.
+    boxes: &'a Locks,
+    longest_wait: Duration,
+}
+
+impl Checkout<'_> {
+    async fn bring(&self, agent: &Agent, wanted: For, disk: impl FnOnce() -> Disk) -> Result<(), Error> {
+        let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
+        let standing = || Ok(self.baselines.standing(&id, agent.tree.workspace())?);
+        let alone = || self.boxes.try_write(&agent.user, &agent.agent);
+        let is_due = match Service::blocking(standing).await? {
+            Standing::InStep => return Ok(()),
+            Standing::Waiting { since } if since.elapsed() < self.longest_wait => {
+                if alone().is_none() {
+                    return Ok(());
+                }
+                false
+            }
+            Standing::Waiting { .. } => true,
+            Standing::Behind => false,
+        };
+        let writing = match wanted {
+            For::Changing => self.locks.write(&agent.user, &agent.agent).await?,
+            For::Reading => match self.locks.write_within(READER_TIMEOUT, &agent.user, &agent.agent).await {
+                Some(writing) => writing,
+                None => return Ok(()),
+            },
+        };
+        // Whoever had the lock before may have done it.
+        if Service::blocking(standing).await? == Standing::InStep {
+            return Ok(());
+        }
+        // Held until it is done: a box that comes meanwhile waits.
+        let alone = alone();
+        let (baselines, tree, disk) = (Arc::clone(self.baselines), agent.tree.clone(), disk());
+        detached(move || {
+            let _writing = writing;
+            let more = baselines.growth(&id, tree.workspace())?;
+            let synced = if alone.is_some() || is_due {
+                disk.adding(more, || Ok(baselines.sync(&id, &tree)?))
+            } else {
+                let synced = disk.reserve(more).and_then(|_room| Ok(baselines.sync_new(&id, &tree)?));
+                disk.measure_later();
+                synced
+            };
+            drop(alone);
+            match synced {
+                // Reading and deleting must go on, or nobody could make room.
+                Err(Error::DiskQuota { message }) => {
+                    tracing::warn!(agent = %id, message, "baselines wait for room in a workspace");
+                    Ok(())
+                }
+                outcome => outcome,
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, Write};
+
+    use ringwall_record::{AgentId, UserId};
+    use ringwall_workspace::{ArchiveLimits, Owner, Usage, Workspaces};
+    use tempfile::TempDir;
+    use zip::write::SimpleFileOptions;
+
+    use super::*;
+    use crate::agent_files::Quotas;
+
+    struct Lab {
+        directory: TempDir,
+        baselines: Arc<Baselines>,
+        locks: Locks,
+        boxes: Locks,
+        agent: Agent,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let workspaces = Workspaces::open(&directory.path().join("w")).unwrap();
+            let baselines = Arc::new(Baselines::open(&directory.path().join("b")).unwrap());
+            let workspace = workspaces.workspace(&"u".parse().unwrap(), &"a".parse().unwrap(), Owner::server());
+            let (user, agent): (UserId, AgentId) = ("u".parse().unwrap(), "a".parse().unwrap());
+            let agent = Agent { user, agent, tree: workspace.unwrap().tree().unwrap() };
+            Self { directory, baselines, locks: Locks::default(), boxes: Locks::default(), agent }
+        }
+
+        /// Makes this the text of the skill that all users of the agent share.
+        fn publish(&self, text: &str) {
+            let mut zip = zip::ZipWriter::new(self.baselines.upload_file().unwrap());
+            zip.start_file("s/SKILL.md", SimpleFileOptions::default()).unwrap();
+            zip.write_all(text.as_bytes()).unwrap();
+            let mut archive = zip.finish().unwrap();
+            archive.rewind().unwrap();
+            let limits = ArchiveLimits { bytes: 1000, entries: 10 };
+            self.baselines.upload(&"a".parse().unwrap(), archive, limits).unwrap();
+        }
+
+        async fn bring(&self, wanted: For, longest_wait: Duration) -> Result<(), Error> {
+            let Self { baselines, locks, boxes, agent, .. } = self;
+            let most = Usage { bytes: 1 << 30, files: 1000 };
+            let disk = || Disk::for_test(Quotas::default(), &agent.user, &agent.agent, agent.tree.workspace(), most);
+            Checkout { baselines, locks, boxes, longest_wait }.bring(agent, wanted, disk).await
+        }
+
+        fn text(&self) -> Option<String> {
+            std::fs::read_to_string(self.directory.path().join("w/u/a/skills/s/SKILL.md")).ok()
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(1000);
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn boxes_keep_a_new_version_away_but_not_for_ever() {
+        let lab = Lab::new();
+        lab.publish("1");
+        lab.bring(For::Reading, LONG).await.unwrap();
+        let running = lab.boxes.stay(&lab.agent.user, &lab.agent.agent).await;
+        lab.publish("2");
+        for wanted in [For::Reading, For::Changing, For::Changing] {
+            lab.bring(wanted, LONG).await.unwrap();
+            assert_eq!(lab.text().as_deref(), Some("1"), "a box works on it");
+        }
+        lab.bring(For::Reading, Duration::ZERO).await.unwrap();
+        assert_eq!(lab.text().as_deref(), Some("2"), "it has waited long enough");
+        lab.publish("3");
+        lab.bring(For::Reading, LONG).await.unwrap();
+        assert_eq!(lab.text().as_deref(), Some("2"));
+        drop(running);
+        lab.bring(For::Reading, LONG).await.unwrap();
+        assert_eq!(lab.text().as_deref(), Some("3"), "no box is there");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_reader_does_not_wait_for_what_is_busy() {
+        let lab = Lab::new();
+        lab.publish("1");
+        let (user, agent) = (&lab.agent.user, &lab.agent.agent);
+        // Somebody reads for long, or changes something: another reader gets what there is.
+        let slow = lab.locks.read(user, agent).await.unwrap();
+        lab.bring(For::Reading, LONG).await.unwrap();
+        drop(slow);
+        let slow = lab.locks.write(user, agent).await.unwrap();
+        lab.bring(For::Reading, LONG).await.unwrap();
+        assert_eq!(lab.text(), None);
+        let (brought, ()) = tokio::join!(lab.bring(For::Changing, LONG), async {
+            tokio::task::yield_now().await;
+            drop(slow);
+        });
+        brought.unwrap();
+        assert_eq!(lab.text().as_deref(), Some("1"), "whoever changes something has waited");
+        // And when nobody is there, a reader sees what was published before it asked.
+        lab.publish("2");
+        lab.bring(For::Reading, LONG).await.unwrap();
+        assert_eq!(lab.text().as_deref(), Some("2"));
+    }
+}

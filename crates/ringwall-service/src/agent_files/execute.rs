@@ -1,0 +1,244 @@
+//! Running something on an agent's files: a line for a shell, or a program in a skill or in the sandbox.
+//!
+//! The words are checked and become an order like any other; from there on it is an exec as all are, on record, in line,
+//! and to be asked about. Whoever asked waits for its ending and is told in the contract's words. No lock is held
+//! meanwhile.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use ringwall_policy::{ArgvCommand, CommandLine, CommandLists, Denial, profile};
+use ringwall_record::{ExecId, Status};
+use ringwall_workspace::{AgentPath, ProjectId, Stream};
+
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::artifacts::OutputPart;
+use crate::exec::backend::Backend;
+use crate::exec::order::{Ground, Needs, Order, layers};
+use crate::exec::outcome::{DISK_QUOTA, OOM};
+use crate::exec::submit::Submitted;
+use crate::exec::view::ExecView;
+use crate::service::Service;
+use crate::settings::Settings;
+
+use super::files::require_skill;
+use super::open::{Address, Agent};
+use super::problem::ProblemKind;
+
+/// Keeps what execs on an agent's files print.
+pub(crate) const PROJECT: &str = "workspace";
+pub(crate) const WORKSPACE: &str = "/workspace";
+/// Of each stream, in an answer.
+pub(crate) const SHOWN: u64 = 10 * 1024 * 1024;
+
+/// What is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Execution {
+    /// By a shell, in the workspace.
+    Line(String),
+    /// In a skill.
+    Skill { skill: String, command: String, arguments: Vec<String> },
+    /// In `files`.
+    Sandbox { command: String, arguments: Vec<String> },
+}
+
+/// What it printed, as text, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Executed {
+    pub stdout: String,
+    pub stderr: String,
+    pub exit_code: i32,
+}
+
+impl Service {
+    /// Begins, and comes back when that is on record: it runs, or waits for its turn.
+    pub async fn begin_execution(
+        &self,
+        by: &Principal,
+        address: &Address,
+        what: Execution,
+    ) -> Result<Submitted, Error> {
+        let agent = self.open_agent(by, address).await?;
+        let settings = self.settings_now();
+        let order = Self::blocking(|| order(by, &agent, what, &settings)).await?;
+        self.admit(order).await
+    }
+
+    /// Runs it and waits for its ending. It goes on when whoever asked is gone.
+    pub async fn execute(&self, by: &Principal, address: &Address, what: Execution) -> Result<Executed, Error> {
+        let is_line = matches!(what, Execution::Line(_));
+        let submitted = self.begin_execution(by, address, what).await.map_err(|error| match error {
+            Error::QueueFull => {
+                Error::agent(ProblemKind::Busy, "Server busy: Too many executions are waiting. Please try again.")
+            }
+            other => other,
+        })?;
+        let view = self.finished(by, &submitted.exec_id).await?;
+        match view.summary.status {
+            Status::Timeout => return Err(timed_out(&view, is_line)),
+            Status::Cancelled if is_stopped(&view) => return Err(Error::Stopping),
+            Status::Cancelled => return Err(Error::agent(ProblemKind::Mismatch, "Execution was cancelled.")),
+            _ => {}
+        }
+        if let Some(failure) = view.failure() {
+            return Err(failure);
+        }
+        self.tell(by, &submitted.exec_id, &view).await
+    }
+
+    async fn tell(&self, by: &Principal, exec_id: &ExecId, view: &ExecView) -> Result<Executed, Error> {
+        let Some(exit_code) = view.summary.exit_code else {
+            return Err(Error::Runtime { message: format!("the exec {exec_id} has no ending that can be told") });
+        };
+        let stdout = self.output(by, exec_id, Stream::Stdout, 0, SHOWN).await?;
+        let stderr = self.output(by, exec_id, Stream::Stderr, 0, SHOWN).await?;
+        let (stdout, mut stderr) = (text(stdout), text(stderr));
+        // What kept the program from starting, or ended it, nobody but us can say.
+        if let Some(reason) = &view.error_reason {
+            match reason.code.as_str() {
+                "COMMAND_NOT_FOUND" | "COMMAND_NOT_EXECUTABLE" => stderr = format!("{}\n", reason.message),
+                DISK_QUOTA | OOM => stderr.push_str(&format!("\nringwall: {}\n", reason.message)),
+                _ => {}
+            }
+        }
+        Ok(Executed { stdout, stderr, exit_code })
+    }
+}
+
+/// Reads and checks what is to run. What is not allowed stays in the order, to go on record.
+fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) -> Result<Order, Error> {
+    let lists = &settings.commands;
+    match what {
+        Execution::Line(line) => {
+            let read = CommandLine::read(&line)?;
+            let checked = read.check(lists);
+            let needs = needs(read.wants_network());
+            let argv = checked.map(|()| crate::exec::line::argv(&line));
+            plain(by, agent, crate::exec::line::words(line), argv, needs, WORKSPACE.into(), settings)
+        }
+        Execution::Skill { skill, command, arguments } => {
+            let directory = AgentPath::skill(&skill)?;
+            require_skill(agent, &directory)?;
+            let mut order = run(by, agent, &command, arguments, &format!("skills/{skill}"), lists, settings)?;
+            order.skill_id = Some(skill);
+            Ok(order)
+        }
+        Execution::Sandbox { command, arguments } => run(by, agent, &command, arguments, "files", lists, settings),
+    }
+}
+
+/// A program that runs in a directory of the workspace, without a shell.
+fn run(
+    by: &Principal,
+    agent: &Agent,
+    command: &str,
+    arguments: Vec<String>,
+    directory: &str,
+    lists: &CommandLists,
+    settings: &Settings,
+) -> Result<Order, Error> {
+    let words: Vec<String> = std::iter::once(command.to_owned()).chain(arguments.iter().cloned()).collect();
+    let read = ArgvCommand::read(command, arguments)?;
+    let cwd = PathBuf::from(WORKSPACE).join(directory);
+    let argv = read.check(directory, lists).map(|()| words.iter().map(OsString::from).collect());
+    plain(by, agent, words, argv, needs(read.wants_network()), cwd, settings)
+}
+
+fn plain(
+    by: &Principal,
+    agent: &Agent,
+    words: Vec<String>,
+    argv: Result<Vec<OsString>, Denial>,
+    needs: Needs,
+    cwd: PathBuf,
+    settings: &Settings,
+) -> Result<Order, Error> {
+    Ok(Order {
+        author: by.author(),
+        idempotency: None,
+        user_id: agent.user.clone(),
+        agent_id: agent.agent.clone(),
+        project_id: PROJECT.parse::<ProjectId>()?,
+        task_id: None,
+        conversation_id: None,
+        skill_id: None,
+        backend: Backend::Native,
+        image: None,
+        argv,
+        words,
+        cwd,
+        env: Default::default(),
+        layers: layers(profile::FILES, settings.operator.clone(), Vec::new()),
+        ground: Ground::Agent { needs },
+    })
+}
+
+pub(crate) fn needs(network: bool) -> Needs {
+    if network { Needs::Network } else { Needs::Nothing }
+}
+
+fn is_stopped(view: &ExecView) -> bool {
+    view.error_reason.as_ref().is_some_and(|reason| reason.code == "SERVER_STOPPED")
+}
+
+/// In the words of the contract that the route belongs to.
+fn timed_out(view: &ExecView, is_line: bool) -> Error {
+    let limit = view.policy_snapshot["limits"]["timeout_ms"].as_u64().unwrap_or(profile::FILES.timeout_ms);
+    Error::agent(ProblemKind::Timeout, time_is_up(limit / 1000, is_line))
+}
+
+fn time_is_up(seconds: u64, is_line: bool) -> String {
+    match (is_line, seconds % 60) {
+        (true, _) => format!("Execution Timeout: Process killed after {seconds} seconds."),
+        (false, 0) => format!("Execution timed out after {} minutes.", seconds / 60),
+        (false, _) => format!("Execution timed out after {seconds} seconds."),
+    }
+}
+
+/// What is no UTF-8 is shown as such; a character that the limit cut through is not shown at all.
+pub(crate) fn text(part: OutputPart) -> String {
+    let is_cut = part.truncated || part.total > part.bytes.len() as u64;
+    let mut bytes = part.bytes;
+    if is_cut && let Some(last) = bytes.utf8_chunks().last() {
+        let rest = last.invalid();
+        let is_begun = std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+        let cut = if is_begun { rest.len() } else { 0 };
+        bytes.truncate(bytes.len() - cut);
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_up_in_the_words_of_each_contract() {
+        let usual = profile::FILES.timeout_ms / 1000;
+        assert_eq!(time_is_up(usual, true), "Execution Timeout: Process killed after 300 seconds.");
+        assert_eq!(time_is_up(usual, false), "Execution timed out after 5 minutes.");
+        // As an operator may have set it.
+        assert_eq!(time_is_up(90, true), "Execution Timeout: Process killed after 90 seconds.");
+        assert_eq!(time_is_up(90, false), "Execution timed out after 90 seconds.");
+    }
+
+    #[test]
+    fn output_is_cut_between_characters() {
+        let part = |bytes: &[u8], total: u64, truncated| {
+            text(OutputPart { bytes: bytes.to_vec(), total, truncated, ended: true })
+        };
+        let (crab, whole) = ("🦀".as_bytes(), "aé🦀".len() as u64);
+        for cut in 0..crab.len() {
+            let bytes = [b"a\xc3\xa9", &crab[..cut]].concat();
+            assert_eq!(part(&bytes, whole, false), "aé", "{cut} bytes");
+            assert_eq!(part(&bytes, bytes.len() as u64, true), "aé", "{cut} bytes");
+        }
+        assert_eq!(part(b"a\xf0\x9f", 3, false), "a\u{fffd}", "nothing was cut off");
+        assert_eq!(part(b"\xff\xfea", 3, true), "\u{fffd}\u{fffd}a");
+        assert_eq!(part(b"", 0, true), "");
+    }
+}

@@ -1,0 +1,81 @@
+//! Giving room back that nobody uses: sessions that are over, strays on the way in or out, versions of baselines that
+//! nobody has any more. By an operator's word, and every hour beside retention.
+
+use std::time::{Duration, SystemTime};
+
+use ringwall_record::Timestamp;
+use ringwall_workspace::{Doing, Garbage};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::auth::principal::Principal;
+use crate::error::{Error, causes};
+use crate::service::{Service, now};
+
+use super::files::detached;
+
+/// Nobody is on the way for so long: an upload that takes this long was broken off long before.
+const STRAY_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// What was removed, or would be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Freed {
+    /// Whether it was only looked for
+    pub dry_run: bool,
+    /// Sessions that were not used for `sessions.retention_hours`
+    pub sessions: u64,
+    /// What execs, uploads and deletions left on their way
+    pub strays: u64,
+    /// Versions of baselines that newer ones have replaced
+    pub baseline_versions: u64,
+    pub bytes: u64,
+    pub files: u64,
+    /// What could not be removed; the log says why
+    pub failed: u64,
+}
+
+impl Service {
+    /// Removes what nobody needs any more at this moment, or only says what that is.
+    pub async fn collect_garbage(&self, by: &Principal, doing: Doing) -> Result<Freed, Error> {
+        by.require_operator("remove what nobody needs any more")?;
+        self.remove_garbage(now(), doing).await
+    }
+
+    pub(crate) async fn remove_garbage(&self, at: Timestamp, doing: Doing) -> Result<Freed, Error> {
+        let kept = self.settings_now().sessions.kept();
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(at.milliseconds()).unwrap_or(0));
+        let before = move |time: Duration| at.checked_sub(time).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.touch_sessions_in_use().await;
+        if doing == Doing::Removing {
+            self.end_idle_sessions(before(kept)).await?;
+        }
+        let (workspaces, baselines) = (self.inner.workspaces.clone(), self.inner.baselines.clone());
+        let registry = self.inner.registry.clone();
+        let freed = detached(move || {
+            let is_running = |exec: &ringwall_workspace::ExecId| {
+                exec.as_str().parse().is_ok_and(|exec_id| registry.find(&exec_id).is_some())
+            };
+            let garbage = Garbage { sessions_before: before(kept), strays_before: before(STRAY_AFTER), is_running };
+            let found = workspaces.collect_garbage(&garbage, doing);
+            if let Some(error) = &found.first_failure {
+                tracing::warn!(failed = found.failed, error = %causes(error), "could not remove all that nobody needs");
+            }
+            let (baseline_versions, usage) = baselines.collect_garbage(doing);
+            let usage = usage.plus(found.usage);
+            Ok(Freed {
+                dry_run: doing == Doing::Looking,
+                sessions: found.sessions,
+                strays: found.strays,
+                baseline_versions,
+                bytes: usage.bytes,
+                files: usage.files,
+                failed: found.failed,
+            })
+        })
+        .await?;
+        if doing == Doing::Removing && freed.files > 0 {
+            self.inner.quotas.shrink_all();
+        }
+        Ok(freed)
+    }
+}

@@ -1,0 +1,113 @@
+//! From what a route names to an agent's open files: who may, which ids, which directories.
+//!
+//! An id that cannot be one is malformed, whoever asks. A workspace that is not the asker's does not exist for them.
+
+use ringwall_record::{AgentId, Holder, UserId};
+use ringwall_workspace::Tree;
+
+use crate::auth::principal::{DEFAULT, Principal};
+use crate::error::Error;
+use crate::service::Service;
+
+use super::checkout::For;
+use super::locks::{Reading, Writing};
+
+/// Whose files a request is about, as its route names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// The caller's own where none is named; `default` for those who are nobody's.
+    pub user: Option<String>,
+    pub agent: String,
+}
+
+/// An agent whose files are open.
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
+    pub(crate) user: UserId,
+    pub(crate) agent: AgentId,
+    pub(crate) tree: Tree,
+}
+
+impl Service {
+    /// Opens the files of an agent, which need no making, with what all users of the agent share in them.
+    pub(crate) async fn open_agent(&self, by: &Principal, address: &Address) -> Result<Agent, Error> {
+        self.open_in_step(by, address, For::Changing).await
+    }
+
+    async fn open_in_step(&self, by: &Principal, address: &Address, wanted: For) -> Result<Agent, Error> {
+        let (user, agent) = by.address(address)?;
+        let owner = self.owner_of(&user, &agent).await?;
+        let workspaces = &self.inner.workspaces;
+        let tree = Self::blocking(|| {
+            let workspace = workspaces.workspace(&user.as_str().parse()?, &agent.as_str().parse()?, owner)?;
+            Ok(workspace.tree()?)
+        })
+        .await?;
+        let agent = Agent { user, agent, tree };
+        self.sync_agent(&agent, wanted).await?;
+        Ok(agent)
+    }
+
+    /// For reading: no writer is there meanwhile.
+    pub(crate) async fn read_agent(&self, by: &Principal, address: &Address) -> Result<(Agent, Reading), Error> {
+        let agent = self.open_in_step(by, address, For::Reading).await?;
+        let reading = self.inner.agent_locks.read(&agent.user, &agent.agent).await?;
+        Ok((agent, reading))
+    }
+
+    /// For changing: nobody else is there meanwhile, but boxes.
+    pub(crate) async fn change_agent(&self, by: &Principal, address: &Address) -> Result<(Agent, Writing), Error> {
+        let agent = self.open_agent(by, address).await?;
+        let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
+        Ok((agent, writing))
+    }
+}
+
+impl Principal {
+    /// The ids of an address, if the caller may use them.
+    fn address(&self, address: &Address) -> Result<(UserId, AgentId), Error> {
+        let own = match &self.holder {
+            Holder::Owner | Holder::Operator => DEFAULT,
+            Holder::User(own) | Holder::Agent(own, _) => own.as_str(),
+        };
+        let (user, agent) = (address.user.as_deref().unwrap_or(own), address.agent.as_str());
+        // The files' rule is the stricter one, because these names become directories.
+        user.parse::<ringwall_workspace::UserId>()?;
+        agent.parse::<ringwall_workspace::AgentId>()?;
+        let (user, agent) = (user.parse()?, agent.parse()?);
+        if self.sees(&user, &agent) {
+            Ok((user, agent))
+        } else {
+            Err(Error::NotFound { what: format!("agent {agent}") })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_ones_own_or_not_there() {
+        let (user, agent): (UserId, AgentId) = ("u".parse().unwrap(), "a".parse().unwrap());
+        let found = |holder: &Holder, user: Option<&str>, agent: &str| {
+            let principal = Principal::new("t", holder.clone());
+            let address = Address { user: user.map(str::to_owned), agent: agent.to_owned() };
+            let found = principal.address(&address);
+            found.map(|(user, agent)| format!("{user}/{agent}")).map_err(|error| error.code())
+        };
+        let holders = [Holder::Owner, Holder::Operator, Holder::User(user.clone()), Holder::Agent(user, agent)];
+        let all = |user, agent| holders.each_ref().map(|holder| found(holder, user, agent).ok());
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(all(None, "a"), [some("default/a"), some("default/a"), some("u/a"), some("u/a")]);
+        assert_eq!(all(None, "b"), [some("default/b"), some("default/b"), some("u/b"), None]);
+        assert_eq!(all(Some("u"), "a"), [some("u/a"), some("u/a"), some("u/a"), some("u/a")]);
+        assert_eq!(all(Some("v"), "a"), [some("v/a"), some("v/a"), None, None]);
+        for holder in &holders {
+            for (user, agent) in [(None, "skills"), (None, "a..b"), (None, ""), (Some(".."), "a"), (Some(""), "a")] {
+                assert_eq!(found(holder, user, agent), Err("INVALID_ARGUMENT"), "{holder:?} {user:?} {agent:?}");
+            }
+        }
+        assert_eq!(found(&holders[3], None, "b"), Err("NOT_FOUND"));
+    }
+}

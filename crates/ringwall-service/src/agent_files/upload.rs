@@ -1,0 +1,107 @@
+//! A file that arrives: written beside as its bytes come, and given its name when all of them are there.
+//!
+//! No lock is held while somebody sends slowly. Whatever goes wrong before the end leaves nothing.
+
+use std::io::{self, Write};
+
+use ringwall_workspace::{AgentPath, StagedFile, Usage};
+
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::service::Service;
+
+use super::open::{Address, Agent};
+use super::problem::ProblemKind;
+use super::room::Room;
+
+#[derive(Debug)]
+pub struct Upload {
+    agent: Agent,
+    staged: StagedFile,
+    written: u64,
+    /// Kept for what was written.
+    room: Room,
+}
+
+impl Service {
+    pub async fn begin_upload(&self, by: &Principal, address: &Address) -> Result<Upload, Error> {
+        let agent = self.open_agent(by, address).await?;
+        let disk = self.disk_of(&agent);
+        Self::blocking(|| {
+            let room = disk.reserve(Usage::default())?;
+            let staged = agent.tree.workspace().stage()?;
+            Ok(Upload { agent, staged, written: 0, room })
+        })
+        .await
+    }
+
+    /// Gives the file its name in `files/`, of which only the last part counts. Where it is then.
+    pub async fn finish_upload(&self, upload: Upload, file_name: &str) -> Result<String, Error> {
+        let path = place(file_name)?;
+        let Upload { agent, staged, written, mut room } = upload;
+        let _writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
+        Self::blocking(|| {
+            // Only now is it known whether the name is a new one.
+            let growth = agent.tree.growth(&path, written);
+            room.reach(growth)?;
+            agent.tree.place(staged, &path)?;
+            room.settle(growth);
+            Ok(())
+        })
+        .await?;
+        Ok(path.plain())
+    }
+}
+
+impl Write for Upload {
+    /// What there is no room for is an error of the kind `QuotaExceeded`, in words for whoever sends it.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        keep_for(&mut self.room, self.written.saturating_add(bytes.len() as u64))?;
+        let count = self.staged.write(bytes)?;
+        self.written += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.staged.flush()
+    }
+}
+
+/// Keeps room for so many bytes of something on its way.
+pub(super) fn keep_for(room: &mut Room, length: u64) -> io::Result<()> {
+    let wanted = Usage { files: 0, ..Usage::of_file(length) };
+    room.reach(wanted).map_err(|error| match error {
+        Error::DiskQuota { message } => io::Error::new(io::ErrorKind::QuotaExceeded, message),
+        other => io::Error::other(other),
+    })
+}
+
+fn place(file_name: &str) -> Result<AgentPath, Error> {
+    let name = file_name.rsplit(['/', '\\']).next().unwrap_or_default();
+    if matches!(name, "" | "." | "..") {
+        return Err(Error::agent(ProblemKind::Invalid, "The uploaded file has no name."));
+    }
+    Ok(AgentPath::parse(&format!("files/{name}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_part_of_a_name_counts() {
+        for (given, expected) in [
+            ("a.txt", "files/a.txt"),
+            ("../../etc/passwd", "files/passwd"),
+            ("C:\\Users\\x\\报告.pdf", "files/报告.pdf"),
+            ("/a\\b", "files/b"),
+            ("a..b", "files/a..b"),
+            ("SKILL.md", "files/SKILL.md"),
+        ] {
+            assert_eq!(place(given).unwrap().plain(), expected);
+        }
+        for given in ["", ".", "..", "a/", "a/..", "a\\", "a\0b", &"n".repeat(256)] {
+            assert_eq!(place(given).unwrap_err().code(), "INVALID_ARGUMENT", "{given:?}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `digest.key`: the secret of a data directory, made once. Keys for other purposes are derived from it.
+//!
+//! - It keys the digests by which a repeated request is known again. A request may hold secrets, and a plain digest
+//!   in a copied record could be tried against guesses. With another key a repeated request is refused, never run twice.
+//! - A derived key signs the head of the audit chain ([`head_key`]).
+
+use std::path::Path;
+
+use hmac::{Hmac, KeyInit, Mac};
+use ringwall_record::HeadKey;
+use sha2::Sha256;
+
+use crate::auth::private_file;
+use crate::auth::token::random_digits;
+use crate::error::Error;
+
+const FILE: &str = "digest.key";
+const SIGNED: &str = "audit.signed";
+/// As long as a block of the hash.
+const BYTES: usize = 64;
+
+pub(crate) struct DigestKey([u8; BYTES]);
+
+impl DigestKey {
+    /// Reads it, or makes it. Of several processes that make it at once, all get the same one. Blocks.
+    pub(crate) fn ensure(data: &Path) -> Result<Self, Error> {
+        let failed =
+            |source: std::io::Error| Error::start("read or write digest.key in the data directory")(source.into());
+        if let Some(key) = Self::read(data).map_err(failed)? {
+            return Ok(key);
+        }
+        let made = random_digits::<BYTES>()?;
+        private_file::create(&data.join(FILE), &made).map_err(failed)?;
+        // The one on disk counts: another process may have been faster.
+        let key = Self::read(data).map_err(failed)?;
+        key.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
+    }
+
+    /// Nothing if the data directory has none.
+    fn read(data: &Path) -> std::io::Result<Option<Self>> {
+        let path = data.join(FILE);
+        let text = match private_file::read(&path)? {
+            Some(text) => text,
+            None if path.symlink_metadata().is_ok() => String::new(),
+            None => return Ok(None),
+        };
+        let wrong = "it does not hold the 128 hexadecimal digits of a key; put it back from a copy";
+        let key = Self::parse(&text).ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, wrong))?;
+        Ok(Some(key))
+    }
+
+    /// Signs the head of the audit chain. A head without a signature is accepted until [`mark_signed`] was called.
+    pub(crate) fn head_key(&self, data: &Path) -> HeadKey {
+        let key = HeadKey::new(self.derive("the head of the audit chain"));
+        match data.join(SIGNED).symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => key.adopting_unsigned(),
+            _ => key,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut key = [0; BYTES];
+        if text.len() != 2 * BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (byte, place) in key.iter_mut().zip((0..text.len()).step_by(2)) {
+            *byte = u8::from_str_radix(&text[place..place + 2], 16).ok()?;
+        }
+        Some(Self(key))
+    }
+
+    /// What goes on record in the place of a digest.
+    pub(crate) fn seal(&self, digest: [u8; 32]) -> [u8; 32] {
+        self.authenticate(&digest)
+    }
+
+    /// A key for something else, from which neither this one nor another can be told.
+    pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
+        // Longer than any digest, so that it is none.
+        self.authenticate(format!("the key of this data directory for {purpose}").as_bytes())
+    }
+
+    fn authenticate(&self, bytes: &[u8]) -> [u8; 32] {
+        let mut sealed = Hmac::<Sha256>::new(&self.0.into());
+        sealed.update(bytes);
+        sealed.finalize().into_bytes().into()
+    }
+}
+
+/// The key with which the servers of this data directory sign the head of the audit chain; nothing if the directory
+/// has no key. Blocks.
+pub fn head_key(data: &Path) -> std::io::Result<Option<HeadKey>> {
+    DigestKey::read(data).map(|key| key.map(|key| key.head_key(data)))
+}
+
+/// The same for a program that writes to the record, which makes the key if there is none. Blocks.
+pub fn ensure_head_key(data: &Path) -> Result<HeadKey, Error> {
+    DigestKey::ensure(data).map(|key| key.head_key(data))
+}
+
+/// From now on a head without a signature counts as changed. Outside of the database, so that whoever can write that
+/// alone cannot take it back. Blocks.
+pub(crate) fn mark_signed(data: &Path) -> Result<(), Error> {
+    if data.join(SIGNED).symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let text = "The head of the audit chain is signed. Remove this file to accept a database that is not.";
+    let failed = |source: std::io::Error| Error::start("write audit.signed in the data directory")(source.into());
+    private_file::create(&data.join(SIGNED), text).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_has_one_key_and_another_directory_another() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let sealed = |data: &Path| DigestKey::ensure(data).unwrap().seal([7; 32]);
+        let first = sealed(one.path());
+        assert_eq!(first, sealed(one.path()));
+        assert_ne!(first, sealed(other.path()));
+        assert_ne!(first, [7; 32]);
+        let derived = |purpose: &str| DigestKey::ensure(one.path()).unwrap().derive(purpose);
+        assert_eq!(derived("a"), derived("a"));
+        assert!(derived("a") != derived("b") && derived("a") != first);
+        assert_ne!(first, DigestKey::ensure(one.path()).unwrap().seal([8; 32]));
+        let mode = std::fs::metadata(one.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_damaged_key_is_not_replaced_in_silence() {
+        let data = tempfile::tempdir().unwrap();
+        for damaged in ["", "x", "0g", &"0".repeat(127), &"é".repeat(64)] {
+            std::fs::write(data.path().join(FILE), damaged).unwrap();
+            assert!(DigestKey::ensure(data.path()).is_err(), "{damaged}");
+        }
+    }
+
+    #[test]
+    fn concurrent_starts_get_one_key() {
+        let data = tempfile::tempdir().unwrap();
+        let barrier = std::sync::Barrier::new(8);
+        let sealed: Vec<[u8; 32]> = std::thread::scope(|scope| {
+            let start = || {
+                barrier.wait();
+                DigestKey::ensure(data.path()).unwrap().seal([7; 32])
+            };
+            let starts: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+            starts.into_iter().map(|start| start.join().unwrap()).collect()
+        });
+        assert!(sealed.iter().all(|one| *one == sealed[0]));
+        assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn head_key_of_empty_directory_is_absent() {
+        let data = tempfile::tempdir().unwrap();
+        assert!(head_key(data.path()).unwrap().is_none());
+        ensure_head_key(data.path()).unwrap();
+        assert!(head_key(data.path()).unwrap().is_some());
+    }
+}

@@ -1,0 +1,231 @@
+//! Logins: a browser shows a token once, and from then on a random text that ends soon and can be taken back.
+//!
+//! A login has no rights of its own: it remembers the hash of the token it began with, and every request asks the record
+//! whether that token still opens, so that revoking the token ends the login. Only hashes are held, and only in memory: a
+//! restart logs everybody out. A *code* begins one login as the owner, once, within minutes of its making; it is for the
+//! person in front of the terminal in which the server was started.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ringwall_record::Digest;
+use tokio::sync::watch;
+
+use crate::auth::principal::Principal;
+use crate::auth::token::random_digits;
+use crate::error::Error;
+use crate::open::Auth;
+use crate::service::Service;
+
+/// How long a login lasts, used or not.
+pub const LOGIN_LASTS: Duration = Duration::from_secs(12 * 60 * 60);
+/// How long a code can begin one.
+const CODE_LASTS: Duration = Duration::from_secs(10 * 60);
+/// Logins of one token at the same time; the oldest makes room.
+const MAX_PER_TOKEN: usize = 32;
+
+/// A login that has begun: who it is, and the text that shows it from now on.
+pub struct BegunLogin {
+    pub principal: Principal,
+    pub text: String,
+}
+
+impl fmt::Debug for BegunLogin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("BegunLogin").field("principal", &self.principal).finish_non_exhaustive()
+    }
+}
+
+/// Which logins there are, by the hash of their text, and which codes can begin one.
+#[derive(Default)]
+pub(crate) struct Logins {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    logins: HashMap<Digest, Login>,
+    codes: HashMap<Digest, Lasting>,
+}
+
+/// What a login or a code stands for, and until when.
+#[derive(Clone, Copy)]
+struct Lasting {
+    token: Digest,
+    ends: Instant,
+}
+
+/// A login, which is over when this is dropped.
+struct Login {
+    lasting: Lasting,
+    over: watch::Sender<()>,
+}
+
+/// A login that something which lasts longer than a request was begun with.
+#[derive(Debug, Clone)]
+pub struct HeldLogin {
+    over: watch::Receiver<()>,
+    ends: Instant,
+}
+
+impl HeldLogin {
+    /// Comes back when it is over.
+    pub async fn ended(mut self) {
+        let logged_out = async { while self.over.changed().await.is_ok() {} };
+        let _ = tokio::time::timeout_at(self.ends.into(), logged_out).await;
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.has_changed().is_err() || Instant::now() >= self.ends
+    }
+}
+
+impl Logins {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, text: &str, token: Digest, now: Instant) {
+        let mut table = self.lock();
+        table.logins.retain(|_, login| now < login.lasting.ends);
+        let of_token = table.logins.iter().filter(|(_, login)| login.lasting.token == token);
+        if of_token.clone().count() >= MAX_PER_TOKEN {
+            let oldest = of_token.min_by_key(|(_, login)| login.lasting.ends).map(|(text, _)| *text);
+            oldest.map(|text| table.logins.remove(&text));
+        }
+        let login = Login { lasting: Lasting { token, ends: now + LOGIN_LASTS }, over: watch::Sender::default() };
+        table.logins.insert(Digest::of(text.as_bytes()), login);
+    }
+
+    fn find(&self, text: &str, now: Instant) -> Option<(Digest, HeldLogin)> {
+        let table = self.lock();
+        let Login { lasting, over } = table.logins.get(&Digest::of(text.as_bytes()))?;
+        let held = HeldLogin { over: over.subscribe(), ends: lasting.ends };
+        (now < lasting.ends).then_some((lasting.token, held))
+    }
+
+    fn end(&self, text: &str) {
+        self.lock().logins.remove(&Digest::of(text.as_bytes()));
+    }
+
+    fn add_code(&self, text: &str, token: Digest, now: Instant) {
+        let mut table = self.lock();
+        table.codes.retain(|_, code| now < code.ends);
+        table.codes.insert(Digest::of(text.as_bytes()), Lasting { token, ends: now + CODE_LASTS });
+    }
+
+    /// Taken out whatever comes of it: a code is used once.
+    fn take_code(&self, text: &str, now: Instant) -> Option<Digest> {
+        let found = self.lock().codes.remove(&Digest::of(text.as_bytes()));
+        found.filter(|code| now < code.ends).map(|code| code.token)
+    }
+}
+
+impl Service {
+    /// Begins a login of whoever shows a token.
+    pub async fn log_in(&self, token: &str) -> Result<BegunLogin, Error> {
+        let principal = self.authenticate(Some(token)).await?;
+        self.begin_login(principal, Digest::of(token.as_bytes()))
+    }
+
+    /// Begins a login of the owner with a code that nobody has used.
+    pub async fn log_in_with_code(&self, code: &str) -> Result<BegunLogin, Error> {
+        let token = self.inner.logins.take_code(code, Instant::now()).ok_or(Error::Unauthenticated)?;
+        let principal = self.holder_of(&token).await?;
+        self.begin_login(principal, token)
+    }
+
+    /// Who a login is; nobody once it, or the token it began with, has ended. Where nobody logs in there is none to hold.
+    pub async fn authenticate_login(&self, text: &str) -> Result<(Principal, Option<HeldLogin>), Error> {
+        match self.inner.auth {
+            Auth::Nobody => Ok((self.authenticate(None).await?, None)),
+            Auth::Tokens => {
+                let (token, held) = self.inner.logins.find(text, Instant::now()).ok_or(Error::Unauthenticated)?;
+                Ok((self.holder_of(&token).await?, Some(held)))
+            }
+        }
+    }
+
+    /// Ends a login. One that there is not has ended.
+    pub fn log_out(&self, text: &str) {
+        self.inner.logins.end(text);
+    }
+
+    /// A text that logs the owner in, once and soon. None where nobody has to log in.
+    pub fn make_login_code(&self) -> Result<Option<String>, Error> {
+        let Some(owner) = self.inner.owner_token else { return Ok(None) };
+        let code = random_digits::<16>()?;
+        self.inner.logins.add_code(&code, owner, Instant::now());
+        Ok(Some(code))
+    }
+
+    fn begin_login(&self, principal: Principal, token: Digest) -> Result<BegunLogin, Error> {
+        let text = random_digits::<32>()?;
+        self.inner.logins.begin(&text, token, Instant::now());
+        Ok(BegunLogin { principal, text })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token_of(logins: &Logins, text: &str, now: Instant) -> Option<Digest> {
+        logins.find(text, now).map(|(token, _)| token)
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_with_a_login_learns_of_its_end() {
+        let (logins, token, now) = (Logins::default(), Digest::of(b"token"), Instant::now());
+        for text in ["one", "two"] {
+            logins.begin(text, token, now);
+        }
+        let [one, two] = ["one", "two"].map(|text| logins.find(text, now).unwrap().1);
+        assert!(!one.is_over() && !two.is_over());
+        logins.end("one");
+        assert!(one.is_over() && !two.is_over(), "another login of the same token goes on");
+        one.ended().await;
+        let late = HeldLogin { ends: now, ..two };
+        assert!(late.is_over());
+        late.ended().await;
+    }
+
+    #[test]
+    fn a_login_lasts_its_time() {
+        let (logins, token, now) = (Logins::default(), Digest::of(b"token"), Instant::now());
+        logins.begin("text", token, now);
+        assert_eq!(token_of(&logins, "text", now), Some(token));
+        assert_eq!(token_of(&logins, "other", now), None);
+        assert_eq!(token_of(&logins, "text", now + LOGIN_LASTS), None);
+        logins.end("text");
+        assert_eq!(token_of(&logins, "text", now), None);
+    }
+
+    #[test]
+    fn a_code_is_used_once_and_soon() {
+        let (logins, token, now) = (Logins::default(), Digest::of(b"token"), Instant::now());
+        logins.add_code("code", token, now);
+        assert_eq!(logins.take_code("code", now), Some(token));
+        assert_eq!(logins.take_code("code", now), None);
+        logins.add_code("late", token, now);
+        assert_eq!(logins.take_code("late", now + CODE_LASTS), None);
+        // A code is no login, and a login no code.
+        logins.add_code("code", token, now);
+        logins.begin("text", token, now);
+        assert_eq!((token_of(&logins, "code", now), logins.take_code("text", now)), (None, None));
+    }
+
+    #[test]
+    fn the_oldest_login_of_a_token_makes_room() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        let (token, another) = (Digest::of(b"token"), Digest::of(b"another"));
+        logins.begin("of another", another, now);
+        for count in 0..=MAX_PER_TOKEN {
+            logins.begin(&format!("{count}"), token, now + Duration::from_secs(count as u64));
+        }
+        let lasts = |text: &str| token_of(&logins, text, now).is_some();
+        assert!(!lasts("0") && lasts("1") && lasts("of another"));
+    }
+}

@@ -1,0 +1,10 @@
+//! HEAD MISSING: say what this folder does.
+
+pub(crate) mod digest_key;
+pub(crate) mod logins;
+pub(crate) mod origin;
+pub(crate) mod owner_token;
+pub(crate) mod principal;
+pub(crate) mod private_file;
+pub(crate) mod tickets;
+pub(crate) mod token;

@@ -1,0 +1,115 @@
+//! Tickets: what opens one WebSocket, once and soon, for those who cannot send a header with it.
+//!
+//! A ticket goes in an address, and addresses are written down by whoever is in between; so it is worth nothing a moment
+//! later. It stands for the token or the login with which it was asked for, and opens nothing when that has ended meanwhile.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ringwall_record::{Digest, Timestamp};
+use tokio::time::Instant;
+
+use crate::auth::logins::HeldLogin;
+use crate::auth::principal::Principal;
+use crate::auth::token::random_digits;
+use crate::error::Error;
+use crate::service::{Service, milliseconds, now};
+
+const LASTS: Duration = Duration::from_secs(30);
+/// At once, of everybody. They are gone after seconds.
+const MAX_COUNT: usize = 10_000;
+/// Of one token.
+const MAX_PER_USER: usize = 1_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Tickets(Mutex<HashMap<Digest, Ticket>>);
+
+#[derive(Debug)]
+struct Ticket {
+    of: Principal,
+    /// What it was asked for with, where that was a login.
+    login: Option<HeldLogin>,
+    until: Instant,
+}
+
+/// The only answer that has its text.
+#[derive(Debug, Clone)]
+pub struct NewTicket {
+    pub text: String,
+    pub expires_at: Timestamp,
+}
+
+impl Tickets {
+    fn issue(&self, of: &Principal, login: Option<HeldLogin>, text: &str) -> Result<(), Error> {
+        let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = Instant::now();
+        tickets.retain(|_, ticket| at < ticket.until);
+        let own = tickets.values().filter(|ticket| ticket.of.caller() == of.caller()).count();
+        if tickets.len() >= MAX_COUNT || own >= MAX_PER_USER {
+            return Err(Error::TooManyTickets);
+        }
+        tickets.insert(Digest::of(text.as_bytes()), Ticket { of: of.clone(), login, until: at + LASTS });
+        Ok(())
+    }
+
+    /// Whoever shows it has used it.
+    fn redeem(&self, text: &str) -> Option<(Principal, Option<HeldLogin>)> {
+        let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = tickets.remove(&Digest::of(text.as_bytes()))?;
+        let is_over = ticket.login.as_ref().is_some_and(HeldLogin::is_over);
+        (Instant::now() < ticket.until && !is_over).then_some((ticket.of, ticket.login))
+    }
+}
+
+impl Service {
+    pub fn issue_ticket(&self, by: &Principal, login: Option<HeldLogin>) -> Result<NewTicket, Error> {
+        let text = format!("rwt_{}", random_digits::<32>()?);
+        self.inner.tickets.issue(by, login, &text)?;
+        let lasts = i64::try_from(milliseconds(LASTS)).unwrap_or(i64::MAX);
+        let expires_at = Timestamp::from_milliseconds(now().milliseconds().saturating_add(lasts));
+        Ok(NewTicket { text, expires_at })
+    }
+
+    /// Who this is, and the login that it ends with, if there is one.
+    pub async fn authenticate_ticket(&self, text: &str) -> Result<(Principal, Option<HeldLogin>), Error> {
+        let (principal, login) = self.inner.tickets.redeem(text).ok_or(Error::Unauthenticated)?;
+        self.authenticate_again(&principal).await?;
+        Ok((principal, login))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringwall_record::Holder;
+
+    use super::*;
+
+    fn principal() -> Principal {
+        Principal::new("t_0123456789abcdef", Holder::Operator)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ticket_opens_once_and_soon() {
+        let tickets = Tickets::default();
+        tickets.issue(&principal(), None, "one").unwrap();
+        tickets.issue(&principal(), None, "two").unwrap();
+        let redeem = |text: &str| tickets.redeem(text).map(|(of, _)| of);
+        assert_eq!(redeem("three"), None);
+        assert_eq!(redeem("one"), Some(principal()));
+        assert_eq!(redeem("one"), None, "used");
+        tokio::time::advance(LASTS).await;
+        assert_eq!(redeem("two"), None, "too late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_has_without_end() {
+        let tickets = Tickets::default();
+        for number in 0..MAX_PER_USER {
+            tickets.issue(&principal(), None, &number.to_string()).unwrap();
+        }
+        assert!(matches!(tickets.issue(&principal(), None, "more"), Err(Error::TooManyTickets)));
+        tokio::time::advance(LASTS).await;
+        tickets.issue(&principal(), None, "more").unwrap();
+    }
+}

@@ -1,0 +1,192 @@
+//! What an exec left and printed, for reading: also while it still runs, as far as it has come.
+
+use ringwall_record::{ExecId, Kept, Reason, Status, Summary};
+use ringwall_workspace::{ArtifactFile, OutputFile, Project, RelativePath, Stream};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::agent_files::execute::text;
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::registry::Live;
+use crate::exec::view::ExecView;
+use crate::service::Service;
+
+/// Of each stream, in an observation; a model reads no more at once.
+const OBSERVED: usize = 64 * 1024;
+/// So much is read in less time than it takes to tell another thread of it.
+const LITTLE: u64 = 4 * 1024;
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Artifacts {
+    pub exec_id: ExecId,
+    pub artifacts_dir: String,
+    pub files: Vec<ArtifactFile>,
+}
+
+/// A part of what a command printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputPart {
+    pub bytes: Vec<u8>,
+    /// How much is kept in all.
+    pub total: u64,
+    /// Whether more was printed than is kept.
+    pub truncated: bool,
+    /// Whether nothing more can come.
+    pub ended: bool,
+}
+
+impl OutputPart {
+    /// What is no UTF-8 is shown as such; a character that a limit cut through is not shown at all.
+    pub fn into_text(self) -> String {
+        text(self)
+    }
+}
+
+/// Everything at once, for a model to read.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Observation {
+    pub exec_id: ExecId,
+    pub status: Status,
+    pub exit_code: Option<i32>,
+    pub error_reason: Option<Reason>,
+    pub stdout: String,
+    pub stderr: String,
+    /// Whether there is more than is shown here.
+    pub stdout_truncated: bool,
+    pub stderr_truncated: bool,
+    pub artifacts: Vec<ArtifactFile>,
+}
+
+impl Service {
+    pub async fn artifacts(&self, by: &Principal, exec_id: &ExecId) -> Result<Artifacts, Error> {
+        let exec = self.recorded(by, exec_id).await?;
+        let files =
+            self.with_project(&exec.summary, |project, exec| project.artifacts(exec)).await?.unwrap_or_default();
+        Ok(Artifacts { exec_id: exec_id.clone(), artifacts_dir: exec.summary.artifacts_path, files })
+    }
+
+    /// One file and its size.
+    pub async fn artifact(&self, by: &Principal, exec_id: &ExecId, path: &str) -> Result<(std::fs::File, u64), Error> {
+        let path: RelativePath = path.parse()?;
+        let exec = self.recorded(by, exec_id).await?;
+        let missing = Error::NotFound { what: format!("artifact {path}") };
+        let found = self.with_project(&exec.summary, move |project, exec| project.open_artifact(exec, &path)).await?;
+        let artifact = found.ok_or(missing)?;
+        Ok((artifact.file, artifact.size))
+    }
+
+    /// At most `limit` bytes of a stream, from `offset` on.
+    pub async fn output(
+        &self,
+        by: &Principal,
+        exec_id: &ExecId,
+        stream: Stream,
+        offset: u64,
+        limit: u64,
+    ) -> Result<OutputPart, Error> {
+        // Looked for before the record is asked: what has then ended was whole before.
+        let live = self.find_live(by, exec_id);
+        let exec = self.recorded(by, exec_id).await?;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let kept = match stream {
+            Stream::Stdout => exec.stdout,
+            Stream::Stderr => exec.stderr,
+        };
+        let truncated = kept == Kept::Truncated || live.is_some_and(|live| live.is_truncated(stream));
+        let ended = exec.summary.status.is_ended();
+        let read = move |project: &Project, exec: &ringwall_workspace::ExecId| {
+            project.read_output(exec, stream, offset, limit)
+        };
+        let part = self.with_project(&exec.summary, read).await?;
+        let (bytes, total) = part.map_or((Vec::new(), 0), |part| (part.bytes, part.total));
+        Ok(OutputPart { bytes, total, truncated, ended })
+    }
+
+    /// Both outputs of an exec that has ended, each up to a number of bytes. Whoever has its view may see them, so the record
+    /// is asked nothing more.
+    pub async fn printed(&self, view: &ExecView, limit: u64) -> Result<[OutputPart; 2], Error> {
+        self.printed_by(view, None, limit).await
+    }
+
+    /// The same, and where they are still open they are not opened again.
+    pub(crate) async fn printed_by(
+        &self,
+        view: &ExecView,
+        live: Option<&Live>,
+        limit: u64,
+    ) -> Result<[OutputPart; 2], Error> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let open = live.and_then(|live| Some((live.output(Stream::Stdout)?, live.output(Stream::Stderr)?)));
+        if let Some((stdout, stderr)) = open {
+            let failed = |error: std::io::Error| Error::runtime("read what was printed", &error);
+            let part = |file: &OutputFile, truncated| -> Result<OutputPart, Error> {
+                let bytes = file.read(0, limit).map_err(failed)?;
+                Ok(OutputPart { bytes, total: file.length(), truncated, ended: true })
+            };
+            let both = || Ok([part(stdout, view.stdout_truncated)?, part(stderr, view.stderr_truncated)?]);
+            let is_little = stdout.length() + stderr.length() <= LITTLE;
+            return if is_little { both() } else { Self::blocking(both).await };
+        }
+        let read = move |project: &Project, exec: &ringwall_workspace::ExecId| {
+            let part = |stream| project.read_output(exec, stream, 0, limit);
+            Ok([part(Stream::Stdout)?, part(Stream::Stderr)?])
+        };
+        let parts = self.with_project(&view.summary, read).await?;
+        let parts = parts.map_or_else(Default::default, |parts| parts.map(|part| (part.bytes, part.total)));
+        let [stdout, stderr] = parts;
+        let ended = view.summary.status.is_ended();
+        let part = |(bytes, total), truncated| OutputPart { bytes, total, truncated, ended };
+        Ok([part(stdout, view.stdout_truncated), part(stderr, view.stderr_truncated)])
+    }
+
+    pub async fn observation(&self, by: &Principal, exec_id: &ExecId) -> Result<Observation, Error> {
+        // Looked for before the record is asked: what has then ended was whole before.
+        let live = self.find_live(by, exec_id);
+        let view = self.exec(by, exec_id).await?;
+        let read = |project: &Project, exec: &ringwall_workspace::ExecId| {
+            let part = |stream| project.read_output(exec, stream, 0, OBSERVED);
+            Ok((part(Stream::Stdout)?, part(Stream::Stderr)?, project.artifacts(exec)?))
+        };
+        let (stdout, stderr, artifacts) = self.with_project(&view.summary, read).await?.unwrap_or_default();
+        let is_cut = |stream, part: &ringwall_workspace::OutputPart| {
+            let is_longer = live.as_ref().is_some_and(|live| live.is_truncated(stream));
+            is_longer || part.total > part.bytes.len() as u64
+        };
+        let text = |part: &ringwall_workspace::OutputPart| String::from_utf8_lossy(&part.bytes).into_owned();
+        Ok(Observation {
+            exec_id: exec_id.clone(),
+            status: view.summary.status,
+            exit_code: view.summary.exit_code,
+            error_reason: view.error_reason,
+            stdout: text(&stdout),
+            stderr: text(&stderr),
+            stdout_truncated: view.stdout_truncated || is_cut(Stream::Stdout, &stdout),
+            stderr_truncated: view.stderr_truncated || is_cut(Stream::Stderr, &stderr),
+            artifacts,
+        })
+    }
+
+    /// Nothing where the exec has no files, because it has not begun or never did.
+    pub(crate) async fn with_project<T: Send + 'static>(
+        &self,
+        summary: &Summary,
+        read: impl FnOnce(&Project, &ringwall_workspace::ExecId) -> Result<T, ringwall_workspace::Error> + Send + 'static,
+    ) -> Result<Option<T>, Error> {
+        let owner = self.owner_of(&summary.user_id, &summary.agent_id).await?;
+        let workspaces = self.inner.workspaces.clone();
+        let (user, agent) = (summary.user_id.as_str().to_owned(), summary.agent_id.as_str().to_owned());
+        let (project, exec_id) = (summary.project_id.clone(), summary.exec_id.as_str().to_owned());
+        Self::blocking(move || {
+            let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
+            let found = workspace.find_project(&project.parse()?);
+            match found.and_then(|project| read(&project, &exec_id.parse()?)) {
+                Err(ringwall_workspace::Error::ProjectMissing(_) | ringwall_workspace::Error::ExecMissing(_)) => {
+                    Ok(None)
+                }
+                read => Ok(Some(read?)),
+            }
+        })
+        .await
+    }
+}

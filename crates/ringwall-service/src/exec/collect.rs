@@ -1,0 +1,123 @@
+//! What a box left, taken over when all its processes are dead, with the two files that say what it was.
+
+use ringwall_executor::docker::{AGENT, WAY_OUT};
+use ringwall_policy::{Access, NetMode};
+use ringwall_record::{Kept, Status};
+use ringwall_workspace::{ExecFiles, Processes};
+use serde_json::{Value, json};
+
+use crate::agent_files::Disk;
+use crate::error::{Error, causes};
+use crate::exec::backend::Backend;
+use crate::exec::lifecycle::{Before, Exec, OpenGround, Ran, Ready, Remains, among_names};
+use crate::exec::order::Ground;
+use crate::exec::outcome::Told;
+use crate::service::milliseconds;
+use crate::session::code::Created;
+
+impl Exec {
+    /// Takes over what the box left, on a thread that may block. Nothing of it can fail the exec but its size, and a disk that
+    /// does not work.
+    pub(crate) fn collect(&self, files: ExecFiles, told: Told, mut meta: Value) -> Result<Told, Error> {
+        let bytes_max = self.limits.artifacts_bytes;
+        let exec_id = &self.intent.exec_id;
+        let processes = match self.order.image {
+            None => Processes::Dead,
+            // A daemon that did not answer is not waited for: it may remove a container only when it is back.
+            Some(_) => Processes::Uncertain,
+        };
+        let collected = files.collect(bytes_max, processes)?;
+        if let Some(error) = collected.residue() {
+            tracing::warn!(%exec_id, %error, "could not remove all that a box left");
+        }
+        let told = told.with_extent(collected.extent(), bytes_max);
+        meta["status"] = json!(Status::from(told.status));
+        meta["exit_code"] = json!(told.exit_code);
+        meta["error_reason"] = json!(told.reason);
+        meta["skipped"] = json!(collected.skipped());
+        meta["skipped_total"] = json!(collected.skipped_total());
+        collected.finish(&meta)?;
+        Ok(told)
+    }
+
+    /// Puts away what code left, on a thread that may block. Nothing of that changes how it ended: a failure is in the log.
+    pub(crate) fn put_away(&self, remains: Remains) {
+        let Remains { ready: Ready { ground, files, disks, before, .. }, told, meta } = remains;
+        let exec_id = &self.intent.exec_id;
+        if let (OpenGround::Session(session), Ground::Code(code), Some(before)) = (ground, &self.order.ground, before) {
+            let created = match before {
+                Before::These(before) => among_names(|most| session.new_since(&before, most)),
+                Before::TooMany => Ok(None),
+            };
+            code.trail.created(match created {
+                Ok(created) => created.map_or(Created::Unknown, Created::These),
+                Err(error) => {
+                    tracing::warn!(%exec_id, %error, "could not see what code made");
+                    Created::Unknown
+                }
+            });
+        }
+        if let Err(error) = self.collect(files, told, meta) {
+            tracing::error!(%exec_id, error = %causes(&error), "could not write down what an exec was beside its output");
+        }
+        disks.iter().for_each(Disk::measure_later);
+    }
+
+    /// What is known before the artifacts are looked at, with what the box had of the host's paths. Of the environment its keys alone.
+    pub(crate) fn meta(&self, ran: &Ran, of_host: Vec<Value>) -> Value {
+        let mode = |access| match access {
+            Access::Empty => "empty",
+            Access::ReadOnly => "ro",
+            Access::ReadWrite => "rw",
+        };
+        let mount = |source: String, name: &str, access| json!({ "source": source, "target": format!("/workspace/{name}"), "mode": mode(access) });
+        let mut mounts = match &self.order.ground {
+            Ground::Project { access, .. } => {
+                let within = |name: &str| format!("projects/{}/{name}", self.order.project_id);
+                vec![
+                    mount(within("inputs"), "inputs", access.inputs),
+                    mount(within("work"), "work", access.work),
+                    mount(self.intent.artifacts_path.clone(), "artifacts", access.artifacts),
+                ]
+            }
+            Ground::Agent { .. } => {
+                ["files", "skills"].map(|name| mount(name.to_owned(), name, Access::ReadWrite)).into()
+            }
+            Ground::Session { .. } | Ground::Code(_) => {
+                let session = self.order.session().map(ToString::to_string).unwrap_or_default();
+                let source = format!("sessions/{session}/work");
+                vec![json!({ "source": source, "target": "/workspace", "mode": mode(Access::ReadWrite) })]
+            }
+        };
+        mounts.extend(of_host);
+        mounts.extend(self.own_mounts());
+        json!({
+            "exec_id": self.intent.exec_id,
+            "project_id": self.intent.project_id,
+            "backend": self.intent.backend,
+            "image": self.intent.image,
+            "env_keys": self.intent.env_keys,
+            "policy_snapshot": self.intent.policy_snapshot,
+            "duration_ms": ran.duration.map(milliseconds),
+            "stdout_truncated": ran.stdout == Kept::Truncated,
+            "stderr_truncated": ran.stderr == Kept::Truncated,
+            "docker_mounts": mounts,
+        })
+    }
+
+    /// What a container is shown of ours: the program that is its agent or hands its way out over, and where to.
+    fn own_mounts(&self) -> Vec<Value> {
+        let is_open = self.intent.policy_snapshot["net"]["mode"] == NetMode::Allowlist.key();
+        let has_program = is_open || self.order.backend == Backend::Aio;
+        let mount =
+            |name: &str, target: &str| json!({ "source": format!("ringwall/{name}"), "target": target, "mode": "ro" });
+        match self.order.image {
+            None => Vec::new(),
+            Some(_) => [(has_program, "agent", AGENT), (is_open, "way-out", WAY_OUT)]
+                .into_iter()
+                .filter(|(is_there, ..)| *is_there)
+                .map(|(_, name, target)| mount(name, target))
+                .collect(),
+        }
+    }
+}

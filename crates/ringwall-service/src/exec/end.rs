@@ -1,0 +1,129 @@
+//! The one ending of an exec: on record first, then everybody is told.
+//!
+//! A record that cannot be written is tried again until it can, or until the server stops; an exec whose ending was never
+//! recorded is LOST at the next start, and until then nobody is told that it ended. What no record can hold is not tried
+//! again: the exec then ends as failed, and with nothing beside that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall_record::{Ending, Finish, Scope, Status};
+
+use crate::error::causes;
+use crate::exec::briefly::briefly;
+use crate::exec::lifecycle::{Exec, Ran, Remains};
+use crate::exec::outcome::{RUNTIME_ERROR, Told};
+use crate::exec::queue::Slot;
+use crate::exec::registry::Stage;
+use crate::exec::view::ExecView;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+impl Exec {
+    /// What remains is put away while the ending is being recorded. The slot is free before anybody learns of the ending, so
+    /// that whoever then asks for the next finds it.
+    pub(crate) async fn conclude(self, ran: Ran, remains: Option<Remains>, slot: Option<Slot>) {
+        let ending = ran.ending();
+        let put_away = async {
+            if let Some(remains) = remains {
+                briefly(|| self.put_away(remains));
+            }
+        };
+        let (view, ()) = tokio::join!(biased; self.finish(ending), put_away);
+        drop(slot);
+        if let Some(view) = view {
+            self.service.inner.counters.ended(&view.summary.user_id, view.summary.status, &view.summary.backend);
+            self.live.set_stage(Stage::Over(Some(Arc::new(view))));
+        }
+        // Whoever waits for the last exec to go may then open the directory again.
+        let Self { service, registration, .. } = self;
+        drop(service);
+        drop(registration);
+    }
+
+    async fn finish(&self, ending: Ending) -> Option<ExecView> {
+        let (store, exec_id) = (&self.service.inner.store, &self.intent.exec_id);
+        let (mut ending, mut is_bare) = (ending, false);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let view = async {
+                let mut view = ExecView::intended(&self.intent);
+                view.end(&ending);
+                view
+            };
+            // What is to be told is put together while it is being written.
+            let (finished, view) = tokio::join!(biased; store.finish(&self.intent, &ending), view);
+            match finished {
+                Ok(Finish::Recorded) => return Some(view),
+                Ok(Finish::EndedBefore(_)) => {
+                    return store.exec(exec_id, &Scope::All).await.ok().flatten().map(ExecView::from);
+                }
+                Err(error) => match after(&error, is_bare) {
+                    // It was not confirmed, and did not happen.
+                    Next::Nothing if matches!(error, ringwall_record::Error::UnknownExec(_)) => return None,
+                    Next::Nothing => {
+                        let (status, error) = (Status::from(ending.status), causes(&error));
+                        tracing::error!(%exec_id, %status, %error, "an ending was not recorded, and will be LOST");
+                        return None;
+                    }
+                    Next::Bare => {
+                        tracing::error!(%exec_id, error = %causes(&error), "an ending cannot be recorded as it is");
+                        (ending, is_bare) = (bare(&ending), true);
+                    }
+                    Next::Again => {
+                        tracing::error!(%exec_id, error = %causes(&error), "could not record an ending; trying again");
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(MAX_PAUSE);
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// What is left to be done about an ending that was not recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Again,
+    /// With as little as any record can hold.
+    Bare,
+    Nothing,
+}
+
+fn after(error: &ringwall_record::Error, is_bare: bool) -> Next {
+    match error {
+        ringwall_record::Error::UnknownExec(_) | ringwall_record::Error::Closed => Next::Nothing,
+        error if !error.is_about_content() => Next::Again,
+        _ if is_bare => Next::Nothing,
+        _ => Next::Bare,
+    }
+}
+
+/// What is left of an ending that no record can hold. It counts as failed, whatever it was.
+fn bare(ending: &Ending) -> Ending {
+    let told = Told::failed(RUNTIME_ERROR, "what is known of its ending cannot be recorded");
+    Ending { ended_at: ending.ended_at, stdout: ending.stdout, stderr: ending.stderr, ..Ran::never(told).ending() }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringwall_record::Error;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_change_is_not_tried_again() {
+        let [number, text] = [Error::NumberTooLarge { column: "max_rss_bytes" }, Error::NulByte { column: "reason" }];
+        for error in [number, text] {
+            assert_eq!((after(&error, false), after(&error, true)), (Next::Bare, Next::Nothing), "{error}");
+        }
+        assert_eq!((after(&Error::Busy, false), after(&Error::Busy, true)), (Next::Again, Next::Again));
+        assert_eq!(after(&Error::Closed, false), Next::Nothing);
+        let mut ran = Ran::never(Told::failed("X", "a\0b"));
+        ran.peak_memory_bytes = Some(u64::MAX);
+        let bare = bare(&ran.ending());
+        assert_eq!((bare.max_rss_bytes, bare.cpu_ms, bare.exit_code), (None, None, None));
+        assert!(bare.error_reason.is_some_and(|reason| reason.code == RUNTIME_ERROR && !reason.message.contains('\0')));
+    }
+}

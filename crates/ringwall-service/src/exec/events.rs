@@ -1,0 +1,225 @@
+//! Following an exec: what it prints as it prints it, and at last how it ended.
+//!
+//! Output is read from its files, and a cursor says how much of each stream somebody has. So a follower who comes back
+//! with their last cursor gets exactly the rest, whether the exec still runs or has long ended, and a slow one costs no
+//! memory.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use futures::Stream as Events;
+use ringwall_record::{Exec, ExecId, Status};
+use ringwall_workspace::Stream;
+use tokio::sync::watch;
+
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::registry::{Live, Stage};
+use crate::exec::view::ExecView;
+use crate::service::Service;
+
+/// At most this much of a stream in one event.
+const CHUNK: usize = 64 * 1024;
+
+/// How many bytes of each stream were delivered. Written `o123-e45`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EventCursor {
+    pub stdout: u64,
+    pub stderr: u64,
+}
+
+impl EventCursor {
+    fn of(&mut self, stream: Stream) -> &mut u64 {
+        match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        }
+    }
+}
+
+impl fmt::Display for EventCursor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "o{}-e{}", self.stdout, self.stderr)
+    }
+}
+
+impl FromStr for EventCursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let number = |text: &str| text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let parts = text.strip_prefix('o').and_then(|rest| rest.split_once("-e"));
+        let cursor = parts.and_then(|(stdout, stderr)| Some(Self { stdout: number(stdout)?, stderr: number(stderr)? }));
+        cursor.ok_or_else(|| Error::invalid("that is not a cursor that an event has given; it looks like o123-e45"))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// Come back with this to get what follows.
+    pub cursor: EventCursor,
+    pub kind: EventKind,
+}
+
+#[derive(Debug, Clone)]
+pub enum EventKind {
+    Status(Status),
+    Output {
+        stream: Stream,
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    /// The last one.
+    End(Arc<ExecView>),
+}
+
+impl Service {
+    /// Follows an exec to its end, from the cursor on.
+    pub async fn events(
+        &self,
+        by: &Principal,
+        exec_id: &ExecId,
+        after: Option<EventCursor>,
+    ) -> Result<impl Events<Item = Result<Event, Error>> + Send + use<>, Error> {
+        let live = self.find_live(by, exec_id).map(|live| {
+            let stage = live.watch();
+            (live, stage)
+        });
+        let exec = self.recorded(by, exec_id).await?;
+        let source = match live {
+            Some((live, stage)) => Source::Live { live, stage },
+            None => Source::Ended,
+        };
+        let follower = Follower {
+            service: self.clone(),
+            exec,
+            source,
+            cursor: after.unwrap_or_default(),
+            said: None,
+            state: State::Following,
+        };
+        Ok(futures::stream::unfold(follower, |mut follower| async move {
+            let event = follower.next().await?;
+            if event.is_err() {
+                follower.state = State::Done;
+            }
+            Some((event, follower))
+        }))
+    }
+}
+
+struct Follower {
+    service: Service,
+    exec: Exec,
+    source: Source,
+    cursor: EventCursor,
+    said: Option<Status>,
+    state: State,
+}
+
+enum Source {
+    Live { live: Arc<Live>, stage: watch::Receiver<Stage> },
+    Ended,
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    Following,
+    Done,
+}
+
+impl Follower {
+    async fn next(&mut self) -> Option<Result<Event, Error>> {
+        loop {
+            if self.state == State::Done {
+                return None;
+            }
+            // The stage before the output: what was printed before the end is then seen before the end.
+            let stage = match &mut self.source {
+                Source::Live { stage, .. } => stage.borrow_and_update().clone(),
+                Source::Ended => Stage::Over(None),
+            };
+            if let Stage::At(status) = stage
+                && self.said != Some(status)
+            {
+                self.said = Some(status);
+                return Some(Ok(self.event(EventKind::Status(status))));
+            }
+            for stream in [Stream::Stdout, Stream::Stderr] {
+                match self.read(stream).await {
+                    Ok(bytes) if bytes.is_empty() => {}
+                    Ok(bytes) => {
+                        let place = self.cursor.of(stream);
+                        let offset = *place;
+                        *place += bytes.len() as u64;
+                        return Some(Ok(self.event(EventKind::Output { stream, offset, bytes })));
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            if let Stage::Over(view) = stage {
+                self.state = State::Done;
+                return Some(self.ending(view).await.map(|view| self.event(EventKind::End(view))));
+            }
+            if let Source::Live { stage, .. } = &mut self.source
+                && stage.changed().await.is_err()
+            {
+                self.source = Source::Ended;
+            }
+        }
+    }
+
+    fn event(&self, kind: EventKind) -> Event {
+        Event { cursor: self.cursor, kind }
+    }
+
+    async fn read(&mut self, stream: Stream) -> Result<Vec<u8>, Error> {
+        let offset = *self.cursor.of(stream);
+        match &self.source {
+            Source::Live { live, .. } => match live.output(stream) {
+                None => Ok(Vec::new()),
+                Some(file) => {
+                    file.read(offset, CHUNK).map_err(|error| Error::runtime("read what the exec printed", &error))
+                }
+            },
+            Source::Ended => {
+                let part = self.service.with_project(&self.exec.summary, move |project, exec| {
+                    project.read_output(exec, stream, offset, CHUNK)
+                });
+                Ok(part.await?.map(|part| part.bytes).unwrap_or_default())
+            }
+        }
+    }
+
+    /// From whoever ran it, or from the record.
+    async fn ending(&self, view: Option<Arc<ExecView>>) -> Result<Arc<ExecView>, Error> {
+        if let Some(view) = view {
+            return Ok(view);
+        }
+        let exec_id = &self.exec.summary.exec_id;
+        let exec = self.service.inner.store.exec(exec_id, &ringwall_record::Scope::All).await?;
+        exec.map(|exec| Arc::new(exec.into())).ok_or_else(|| crate::service::no_exec(exec_id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_cursor_is_read_as_it_is_written(stdout: u64, stderr: u64) {
+            let cursor = EventCursor { stdout, stderr };
+            prop_assert_eq!(cursor.to_string().parse::<EventCursor>().ok(), Some(cursor));
+        }
+    }
+
+    #[test]
+    fn what_is_no_cursor_is_refused() {
+        for text in ["", "o1", "o1-e", "o-e1", "e1-o1", "o+1-e1", "o1-e-1", "o1-e1 ", "o99999999999999999999-e0"] {
+            assert!(text.parse::<EventCursor>().is_err(), "{text}");
+        }
+    }
+}

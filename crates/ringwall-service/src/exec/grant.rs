@@ -1,0 +1,84 @@
+//! The last word before a box: decided once more, with what was opened and with the list of paths as it is by then.
+//!
+//! What the box runs under is on record when this allows it. What is not allowed any more is asked about anew.
+
+use ringwall_policy::{Ask, Grant, Verdict};
+use ringwall_workspace::Section;
+
+use crate::error::causes;
+use crate::exec::lifecycle::{Exec, OpenGround, Ready};
+use crate::exec::order::{Ground, Places, control};
+use crate::exec::outcome::{RUNTIME_ERROR, Told};
+use crate::service::now;
+
+pub(crate) enum Granted {
+    Now(Box<Grant>),
+    Asks(Ask),
+}
+
+impl Exec {
+    /// Asked again, now with the directories that were opened and with the list of paths as it is now. What it runs under is
+    /// on record then. Code was asked about when its session was opened, while its intent was being recorded; once a person
+    /// was asked, it is asked about anew.
+    pub(crate) async fn grant(&mut self, ready: &mut Ready) -> Result<Granted, Told> {
+        self.check_covered_files().await?;
+        let hidden;
+        let places = match (&self.order.ground, &ready.ground, ready.files.artifacts()) {
+            (Ground::Project { access, .. }, _, Some(artifacts)) => Places::Project {
+                inputs: ready.project.inputs().path(),
+                work: ready.project.work().path(),
+                artifacts: artifacts.path(),
+                access: *access,
+            },
+            (Ground::Agent { .. }, OpenGround::Agent(tree), _) => Places::Agent {
+                files: tree.section(Section::Files).path(),
+                skills: tree.section(Section::Skills).path(),
+            },
+            (Ground::Session { named, approved, .. }, OpenGround::Session(session), _) => {
+                let reach = self.service.reach(&self.order.user_id, named, approved).await;
+                let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+                hidden = self.service.hidden_now();
+                Places::Session { work: session.work().path(), control, hidden: &hidden }
+            }
+            (Ground::Code(_), OpenGround::Session(session), _) => Places::code(session.work().path()),
+            (Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_), ..) => {
+                return Err(Told::failed(RUNTIME_ERROR, "the files that it works on are not open"));
+            }
+        };
+        let decided = match ready.verdict.take() {
+            Some(verdict) => Ok(verdict),
+            None => self.order.decide(&places, self.owner),
+        };
+        match decided {
+            Ok(Verdict::Allow(grant)) => {
+                self.note_policy(&grant).await?;
+                Ok(Granted::Now(Box::new(grant)))
+            }
+            Ok(Verdict::Ask(ask)) => Ok(Granted::Asks(ask)),
+            Ok(Verdict::Deny(_)) | Err(_) => {
+                tracing::error!(exec_id = %self.intent.exec_id, "the directories of an exec are not allowed in a box");
+                Err(Told::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
+            }
+        }
+    }
+
+    /// An intent says what was in force when it came. Where that is another by now, because a person allowed something or a
+    /// list changed, that is on record before the box is made.
+    async fn note_policy(&mut self, grant: &Grant) -> Result<(), Told> {
+        // Nothing of it can have changed.
+        if self.questions == 0 && !matches!(self.order.ground, Ground::Session { .. }) {
+            return Ok(());
+        }
+        let snapshot = self.order.snapshot(grant.effective(), control(grant));
+        if snapshot == self.intent.policy_snapshot {
+            return Ok(());
+        }
+        let recorded = self.service.inner.store.record_policy(&self.intent, &snapshot, now()).await;
+        recorded.map_err(|error| {
+            tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a policy");
+            Told::failed(RUNTIME_ERROR, "its policy could not be recorded, so it was not run")
+        })?;
+        self.intent.policy_snapshot = snapshot;
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Calling a skill: its manifest narrows, its inputs are checked, and what it runs is an exec like any other.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::order::Order;
+use crate::exec::request::{ExecRequest, Idempotency};
+use crate::exec::submit::Submitted;
+use crate::service::Service;
+use crate::skills::{Call, Catalogue, Found, Skill};
+
+/// What belongs to a call and is not in its body.
+#[derive(Debug, Clone, Default)]
+pub struct InvokeOptions {
+    pub idempotency: Option<Idempotency>,
+}
+
+impl Service {
+    /// The skills that are there, and the manifests that are none.
+    pub async fn skills(&self) -> Result<Catalogue, Error> {
+        let skills = self.inner.skills.clone();
+        Self::blocking(move || Ok(skills.list()?)).await
+    }
+
+    pub async fn invoke(
+        &self,
+        by: &Principal,
+        skill_id: &str,
+        body: Value,
+        options: InvokeOptions,
+    ) -> Result<Submitted, Error> {
+        let skill = self.find_skill(skill_id).await?;
+        let call = Call::read(body).map_err(|error| Error::invalid(error.to_string()))?;
+        let invalid =
+            |error: crate::skills::InvalidInput| Error::InvalidInput { field: error.field, message: error.reason };
+        skill.validate_inputs(&call.inputs).map_err(invalid)?;
+        let command = skill.command(&call.inputs).map_err(invalid)?;
+        let request = ExecRequest {
+            user_id: call.user_id,
+            agent_id: call.agent_id,
+            project_id: call.project_id,
+            skill_id: Some(skill.id.clone()),
+            task_id: call.task_id,
+            conversation_id: call.conversation_id,
+            backend: call.backend,
+            idempotency: options.idempotency,
+            env: command.env,
+            ..ExecRequest::default()
+        };
+        let mut order = Order::read(by, request, Some(&skill), &self.settings_now(), self.inner.gvisor_home())?;
+        // A skill's command is the operator's word, so no rule for callers' commands applies to it.
+        order.words = command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        order.argv = Ok(command.argv);
+        order.layers.narrowing.push(call.layer);
+        self.admit(order).await
+    }
+
+    /// One of them.
+    pub async fn find_skill(&self, id: &str) -> Result<Arc<Skill>, Error> {
+        let (skills, wanted) = (self.inner.skills.clone(), id.to_owned());
+        match Self::blocking(move || Ok(skills.find(&wanted)?)).await? {
+            Found::Skill(skill) => Ok(skill),
+            Found::Invalid(invalid) => {
+                Err(Error::InvalidManifest { id: invalid.id.clone(), reasons: invalid.reasons.clone() })
+            }
+            Found::Unknown => Err(Error::NotFound { what: "skill of this id".to_owned() }),
+        }
+    }
+}

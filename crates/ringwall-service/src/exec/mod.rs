@@ -1,0 +1,24 @@
+//! HEAD MISSING: say what this folder does.
+
+pub(crate) mod artifacts;
+pub(crate) mod backend;
+pub(crate) mod briefly;
+pub(crate) mod collect;
+pub(crate) mod drain;
+pub(crate) mod end;
+pub(crate) mod events;
+pub(crate) mod excerpt;
+pub(crate) mod grant;
+pub(crate) mod invoke;
+pub(crate) mod lifecycle;
+pub(crate) mod line;
+pub(crate) mod order;
+pub(crate) mod outcome;
+pub(crate) mod output;
+pub(crate) mod query;
+pub(crate) mod queue;
+pub(crate) mod registry;
+pub(crate) mod request;
+pub(crate) mod run;
+pub(crate) mod submit;
+pub(crate) mod view;

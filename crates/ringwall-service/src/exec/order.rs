@@ -1,0 +1,292 @@
+//! A request, read: everything about it that can be wrong without asking anybody is found here.
+//!
+//! What is malformed is an error and leaves no trace. What is well-formed and not allowed is kept as a denial, because
+//! that goes on record. Nothing is written, opened or started here.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringwall_policy::{
+    AgentMounts, Ceilings, Control, Denial, DockerImage, Effective, Grant, HostPath, Isolation, Kind, Layer, LayerName,
+    Layers, Limits, Mounts, ProjectMounts, Reach, Request, Root, Secret, SessionMounts, Verdict, Workspace, check_cwd,
+    check_kind, decide, decide_code, profile,
+};
+use ringwall_record::{AgentId, Author, UserId};
+use ringwall_workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::backend::{Backend, GvisorHome};
+use crate::exec::registry::Company;
+use crate::exec::request::{ExecRequest, Idempotency};
+use crate::paths::{Approved, Covering, note};
+use crate::session::code::CodeOrder;
+use crate::settings::Settings;
+use crate::skills::{RuntimeKind, Skill};
+
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) author: Author,
+    pub(crate) idempotency: Option<Idempotency>,
+    pub(crate) user_id: UserId,
+    pub(crate) agent_id: AgentId,
+    pub(crate) project_id: ProjectId,
+    pub(crate) task_id: Option<String>,
+    pub(crate) conversation_id: Option<String>,
+    pub(crate) skill_id: Option<String>,
+    pub(crate) backend: Backend,
+    pub(crate) image: Option<DockerImage>,
+    /// The words as they were asked for, for the record.
+    pub(crate) words: Vec<String>,
+    pub(crate) argv: Result<Vec<OsString>, Denial>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) env: BTreeMap<String, Secret>,
+    pub(crate) layers: Layers,
+    pub(crate) ground: Ground,
+}
+
+/// What an exec works on.
+#[derive(Debug)]
+pub(crate) enum Ground {
+    /// The directories of its project.
+    Project { inputs: Vec<Input>, access: Mounts },
+    /// The agent's own files, by their real place. Its project only keeps what it prints.
+    Agent { needs: Needs },
+    /// The files of a session, and what its user may reach of the host. Its project only keeps what it prints.
+    Session { session: SessionId, named: Vec<HostPath>, approved: Vec<Approved>, covering: Box<Covering>, needs: Needs },
+    /// The files of a session, and nothing of the host: a piece of code. Its project only keeps what it prints.
+    Code(Box<CodeOrder>),
+}
+
+/// What a command is of no use without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    Network,
+}
+
+/// Where on the host the parts of its ground are.
+#[derive(Debug)]
+pub(crate) enum Places<'a> {
+    Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: Mounts },
+    Agent { files: &'a Path, skills: &'a Path },
+    Session { work: &'a Path, control: Control, hidden: &'a [PathBuf] },
+}
+
+impl<'a> Places<'a> {
+    /// What code works on: the session's files alone.
+    pub(crate) fn code(work: &'a Path) -> Self {
+        Places::Session { work, control: Control::On(Reach::default()), hidden: &[] }
+    }
+}
+
+impl Order {
+    pub(crate) fn read(
+        by: &Principal,
+        request: ExecRequest,
+        skill: Option<&Arc<Skill>>,
+        settings: &Settings,
+        gvisor: GvisorHome,
+    ) -> Result<Self, Error> {
+        let (user_id, agent_id) = by.workspace(request.user_id.as_deref(), request.agent_id.as_deref())?;
+        let project_id = project(request.project_id.as_deref(), request.conversation_id.as_deref())?;
+        let inputs = request.inputs.into_iter().map(|(path, content)| {
+            let path = path.parse::<RelativePath>()?;
+            Ok(Input { path, content })
+        });
+        let inputs = inputs.collect::<Result<Vec<_>, Error>>()?;
+        let cwd = check_cwd(request.cwd.as_deref())?;
+        let mut narrowing = Vec::new();
+        narrowing.extend(skill.map(|skill| skill.layer()));
+        if let Some(overrides) = request.overrides.filter(|overrides| !overrides.is_null()) {
+            let layer =
+                Layer::deserialize(overrides).map_err(|error| Error::invalid(format!("policy_overrides: {error}")))?;
+            narrowing.push(layer.named(LayerName::Request));
+        }
+        let (backend, image) = choose_backend(request.backend.as_deref(), skill, settings, gvisor)?;
+        let argv = request.kind.parse::<Kind>().and_then(|kind| check_kind(kind, &request.command, &request.args));
+        let mut words = vec![request.command];
+        words.extend(request.args);
+        Ok(Self {
+            author: by.author(),
+            idempotency: request.idempotency,
+            user_id,
+            agent_id,
+            project_id,
+            task_id: request.task_id,
+            conversation_id: request.conversation_id,
+            skill_id: request.skill_id,
+            backend,
+            image,
+            words,
+            argv,
+            cwd,
+            env: request.env,
+            layers: layers(profile::EXECS, settings.operator.clone(), narrowing),
+            ground: Ground::Project { inputs, access: skill.map_or(Mounts::WIDEST, |skill| skill.mounts()) },
+        })
+    }
+
+    pub(crate) fn has_inputs(&self) -> bool {
+        match &self.ground {
+            Ground::Project { inputs, .. } => !inputs.is_empty(),
+            Ground::Code(code) => code.has_files(),
+            Ground::Agent { .. } | Ground::Session { .. } => false,
+        }
+    }
+
+    /// Whether its box can have a way out, whoever it stays with.
+    pub(crate) fn can_reach_hosts(&self) -> bool {
+        match (self.backend, &self.ground) {
+            (Backend::Native | Backend::Docker, _) => true,
+            (Backend::Aio, Ground::Code(code)) => code.home != Isolation::Gvisor,
+            (Backend::Gvisor | Backend::Aio | Backend::AioService, _) => false,
+        }
+    }
+
+    /// The session in whose files it works.
+    pub(crate) fn session(&self) -> Option<&SessionId> {
+        match &self.ground {
+            Ground::Session { session, .. } => Some(session),
+            Ground::Code(code) => Some(code.session()),
+            Ground::Project { .. } | Ground::Agent { .. } => None,
+        }
+    }
+
+    pub(crate) fn company(&self) -> Company {
+        match &self.ground {
+            Ground::Code(code) if !code.stdin.ends() => Company::Alone,
+            Ground::Code(_) | Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => {
+                Company::Awaited
+            }
+        }
+    }
+
+    pub(crate) fn take_inputs(&mut self) -> Vec<Input> {
+        match &mut self.ground {
+            Ground::Project { inputs, .. } => std::mem::take(inputs),
+            Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_) => Vec::new(),
+        }
+    }
+
+    /// The verdict on this order with the parts of its ground in these places.
+    pub(crate) fn decide(&self, places: &Places<'_>, owner: Owner) -> Result<Verdict, Error> {
+        let argv = match &self.argv {
+            Ok(argv) => argv.clone(),
+            Err(denial) => return Ok(Verdict::Deny(denial.clone())),
+        };
+        let owner = ringwall_policy::Owner::new(owner.uid, owner.gid)?;
+        let workspace = match places {
+            Places::Project { inputs, work, artifacts, access } => {
+                let [inputs, work, artifacts] = [inputs, work, artifacts].map(|path| path.to_path_buf());
+                Workspace::Project(Box::new(ProjectMounts { inputs, work, artifacts, access: *access, owner }))
+            }
+            Places::Agent { files, skills } => {
+                let [files, skills] = [files, skills].map(|path| path.to_path_buf());
+                Workspace::Agent(Box::new(AgentMounts { files, skills, owner }))
+            }
+            Places::Session { work, control, hidden } => {
+                let (work, hidden) = (work.to_path_buf(), hidden.to_vec());
+                Workspace::Session(Box::new(SessionMounts { work, owner, control: control.clone(), hidden }))
+            }
+        };
+        let request = Request {
+            argv,
+            env: self.env.clone(),
+            cwd: Some(self.cwd.clone()),
+            root: self.image.clone().map_or(Root::Host, Root::Docker),
+            workspace,
+            read_only: Vec::new(),
+        };
+        Ok(match &self.ground {
+            Ground::Code(code) => decide_code(&request, &self.layers, &code.judged),
+            Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => decide(&request, &self.layers),
+        })
+    }
+}
+
+impl Order {
+    /// The policy as it goes on record: the limits with whose word each is, what of the host its box has, and what is known of
+    /// its code. Before it is known what a person says, what it has of the host is not told.
+    pub(crate) fn snapshot(&self, effective: &Effective, control: Option<&Control>) -> Value {
+        let mut snapshot = json!(effective);
+        match (&self.ground, control) {
+            (Ground::Session { .. }, Some(control)) => note(control, &mut snapshot),
+            // Only who is controlled is asked.
+            (Ground::Session { .. }, None) => snapshot["path_control"] = json!("on"),
+            (Ground::Code(code), _) => snapshot["code"] = code.note(),
+            (Ground::Project { .. } | Ground::Agent { .. }, _) => {}
+        }
+        snapshot
+    }
+}
+
+/// What of the host's paths a grant gives, where it is about them.
+pub(crate) fn control(grant: &Grant) -> Option<&Control> {
+    match grant.workspace() {
+        Workspace::Session(mounts) => Some(&mounts.control),
+        Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_) => None,
+    }
+}
+
+/// Everybody's say in an exec of a server.
+pub(crate) fn layers(system: Limits, operator: Layer, narrowing: Vec<Layer>) -> Layers {
+    let ceilings = Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System };
+    Layers { system, ceilings, operator, narrowing }
+}
+
+/// The same for what lasts in a session's box until it ends or is ended.
+pub(crate) fn lasting_layers(operator: Layer) -> Layers {
+    let ceilings = Ceilings { limits: profile::PROCESS_CEILINGS, set_by: LayerName::System };
+    Layers { system: profile::PROCESSES, ceilings, operator, narrowing: Vec::new() }
+}
+
+fn project(project: Option<&str>, conversation: Option<&str>) -> Result<ProjectId, Error> {
+    let name = project
+        .or(conversation)
+        .ok_or_else(|| Error::invalid("project_id is missing, and there is no conversation_id to stand in for it"))?;
+    Ok(name.parse()?)
+}
+
+/// A skill that names docker runs there and nowhere else. gVisor is a runtime of either: it runs an image that is asked for
+/// by docker, and everything else on the host's system, where it can.
+fn choose_backend(
+    asked: Option<&str>,
+    skill: Option<&Arc<Skill>>,
+    settings: &Settings,
+    gvisor: GvisorHome,
+) -> Result<(Backend, Option<DockerImage>), Error> {
+    let asked = asked.map(str::parse::<Backend>).transpose()?;
+    let needs_docker = skill.is_some_and(|skill| skill.runtime.kind == RuntimeKind::Docker);
+    let backend = match (asked, needs_docker) {
+        (Some(Backend::Native), true) => {
+            return Err(Error::invalid("backend: this skill needs docker, so it cannot run natively"));
+        }
+        (Some(asked), _) => asked,
+        (None, true) => Backend::Docker,
+        (None, false) => Backend::Native,
+    };
+    let image = image_for(backend, skill, settings, gvisor)?;
+    Ok((backend, image))
+}
+
+/// What docker runs it on, where docker does.
+pub(crate) fn image_for(
+    backend: Backend,
+    skill: Option<&Arc<Skill>>,
+    settings: &Settings,
+    gvisor: GvisorHome,
+) -> Result<Option<DockerImage>, Error> {
+    let needs_docker = skill.is_some_and(|skill| skill.runtime.kind == RuntimeKind::Docker);
+    let is_on_docker = match (backend, gvisor) {
+        (Backend::Native | Backend::Aio | Backend::AioService, _) => false,
+        (Backend::Docker, _) | (Backend::Gvisor, GvisorHome::Docker) => true,
+        (Backend::Gvisor, GvisorHome::Host) => needs_docker,
+    };
+    let named = skill.and_then(|skill| skill.runtime.image.as_deref());
+    Ok(is_on_docker.then(|| named.map_or_else(|| Ok(settings.image.clone()), str::parse)).transpose()?)
+}

@@ -1,0 +1,307 @@
+//! How an exec ended, in the words of the record: one status, at most one reason.
+//!
+//! Pure. The order of the rules is the order of what a caller wants to know first: that somebody ended it, that it took
+//! too long, that it ran out of memory, that it left too much, and only then what it said itself.
+
+use ringwall_executor::aio_service::AioError;
+use ringwall_executor::{Ending, Outcome, Step};
+use ringwall_policy::HostPath;
+use ringwall_record::{EndedAs, Reason};
+use ringwall_workspace::Extent;
+
+use crate::exec::registry::Cancellation;
+
+pub(crate) const BACKEND_UNAVAILABLE: &str = "BACKEND_UNAVAILABLE";
+pub(crate) const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
+pub(crate) const DISK_QUOTA: &str = "DISK_QUOTA";
+pub(crate) const OOM: &str = "OOM";
+pub(crate) const SHARED_COUNTER: &str = "SHARED_COUNTER";
+pub(crate) const SESSION_BUSY: &str = "SESSION_BUSY";
+/// Under what ran in it: an ending as a signal is one.
+pub(crate) const BOX_DIED: &str = "BOX_DIED";
+pub(crate) const POOL_FULL: &str = "POOL_FULL";
+pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+const ENOTDIR: i32 = 20;
+const ELOOP: i32 = 40;
+const COMMAND_NOT_FOUND: i32 = 127;
+const COMMAND_NOT_EXECUTABLE: i32 = 126;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) status: EndedAs,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) reason: Option<Reason>,
+}
+
+impl Told {
+    pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
+        Self { status: EndedAs::Failed, exit_code: None, reason: Some(reason(code, message)) }
+    }
+
+    pub(crate) fn cancelled(by: Cancellation) -> Self {
+        let reason = match by {
+            Cancellation::ByCaller => reason("CANCELLED", "it was cancelled"),
+            Cancellation::HungUp => reason("HUNG_UP", "nobody is at its terminal any more"),
+            Cancellation::ServerStops => reason("SERVER_STOPPED", "the server was stopped before it had ended"),
+        };
+        Self { status: EndedAs::Cancelled, exit_code: None, reason: Some(reason) }
+    }
+
+    /// Nothing ran, because nobody allowed it.
+    pub(crate) fn denied(code: &str, message: impl Into<String>) -> Self {
+        Self { status: EndedAs::PolicyDenied, exit_code: None, reason: Some(reason(code, message)) }
+    }
+
+    pub(crate) fn of_outcome(outcome: &Outcome, timeout_ms: u64, memory_mb: u64) -> Self {
+        let exit_code = Some(outcome.exit_code());
+        match outcome.ending {
+            Ending::TimedOut => {
+                let message = format!("it ran longer than the {timeout_ms} ms that it may");
+                Self { status: EndedAs::Timeout, exit_code: None, reason: Some(reason("TIMEOUT", message)) }
+            }
+            Ending::Exited(0) => Self { status: EndedAs::Succeeded, exit_code, reason: None },
+            Ending::Exited(_) | Ending::Signalled(_) | Ending::Stopped(_) if outcome.out_of_memory => {
+                let message = format!("it needed more than the {memory_mb} MB of memory that it may have");
+                Self { status: EndedAs::Failed, exit_code, reason: Some(reason(OOM, message)) }
+            }
+            Ending::OverCounters => {
+                let message = "the box was ended: it held more epoll watches, or unreceived descriptors sent over Unix \
+                               sockets, than one box may take from the user that the server runs as; hold fewer, or run \
+                               the server as root";
+                Self { status: EndedAs::Failed, exit_code, reason: Some(reason(SHARED_COUNTER, message)) }
+            }
+            Ending::Exited(_) | Ending::Signalled(_) => Self { status: EndedAs::Failed, exit_code, reason: None },
+            Ending::Stopped(_) => {
+                let message = "the box was killed from outside, not by its command";
+                Self { status: EndedAs::Failed, exit_code, reason: Some(reason(RUNTIME_ERROR, message)) }
+            }
+        }
+    }
+
+    /// It was ended because of what its workspace takes, unless it was over in the same moment.
+    pub(crate) fn with_full_disk(self, full: Option<String>) -> Self {
+        match full {
+            Some(words) if self.status == EndedAs::Failed => {
+                let message = format!("the box was ended, because its workspace took too much of the disk. {words}");
+                Self { reason: Some(reason(DISK_QUOTA, message)), ..self }
+            }
+            Some(_) | None => self,
+        }
+    }
+
+    /// What went wrong with the box, without a path of the host.
+    pub(crate) fn of_error(error: &ringwall_executor::Error) -> Self {
+        use ringwall_executor::Error as Of;
+        match error {
+            Of::BackendUnavailable { why, .. } => Self::failed(BACKEND_UNAVAILABLE, why.clone()),
+            Of::NoTerminal => Self::failed(BACKEND_UNAVAILABLE, with_hint(error)),
+            Of::ProtectionMissing { .. } | Of::DockerImageMissing(_) => {
+                Self::failed(BACKEND_UNAVAILABLE, error.to_string())
+            }
+            Of::CommandNotFound { .. } => {
+                Self { exit_code: Some(COMMAND_NOT_FOUND), ..Self::failed("COMMAND_NOT_FOUND", error.to_string()) }
+            }
+            Of::CommandNotExecutable { .. } => Self {
+                exit_code: Some(COMMAND_NOT_EXECUTABLE),
+                ..Self::failed("COMMAND_NOT_EXECUTABLE", error.to_string())
+            },
+            Of::WayOutWithheld { .. } => {
+                Self::failed(BACKEND_UNAVAILABLE, format!("{error}; {}", error.hint().unwrap_or_default()))
+            }
+            Of::EnvironmentNotForDocker { .. } => Self::failed(INVALID_ARGUMENT, error.to_string()),
+            // None of its words names a path of the host or where the service is.
+            Of::Aio(error) => Self::failed(code_of(error), format!("{error}; {}", error.hint())),
+            Of::DirectoryMissing(path) | Of::NotADirectory(path) | Of::DirectoryIsLink(path)
+                if path.starts_with("/workspace") =>
+            {
+                Self::failed(INVALID_ARGUMENT, format!("cwd: {error}"))
+            }
+            // The last step before the command is to enter its directory, which a box may have removed, or never made.
+            Of::Setup(failure)
+                if failure.step == Step::StartCommand
+                    && failure.subject.starts_with("/workspace")
+                    && [ENOENT, EACCES, ENOTDIR, ELOOP].contains(&failure.errno) =>
+            {
+                let wrong = std::io::Error::from_raw_os_error(failure.errno);
+                Self::failed(INVALID_ARGUMENT, format!("cwd: {} cannot be entered: {wrong}", failure.subject))
+            }
+            Of::SessionBusy | Of::BoxPaused | Of::OtherLanguage { .. } => Self::failed(SESSION_BUSY, with_hint(error)),
+            Of::PoolFull | Of::TooManyVisits { .. } => Self::failed(POOL_FULL, with_hint(error)),
+            Of::PoolStopped => Self::cancelled(Cancellation::ServerStops),
+            // What the session's box says of itself; none of its words names a path of the host.
+            Of::BoxDied { .. } => Self::failed(BOX_DIED, with_hint(error)),
+            Of::NotForThisBox { .. } => Self::failed(RUNTIME_ERROR, with_hint(error)),
+            Of::NoAnswer { .. } => Self::failed(RUNTIME_ERROR, format!("{error}; try again")),
+            Of::HostViewTimeout { .. } => Self::failed(RUNTIME_ERROR, with_hint(error)),
+            _ => Self::failed(RUNTIME_ERROR, "the box could not be made; the server's log says why"),
+        }
+    }
+
+    /// A failure of what was refused a connection says so.
+    pub(crate) fn with_refused_host(self, host: Option<String>) -> Self {
+        match (self.status, &self.reason, host) {
+            (EndedAs::Failed, None, Some(host)) => {
+                let message = format!(
+                    "it failed, and its box was refused a connection to {host}; GET /sandbox/execs/{{id}}/network says \
+                     why, and an operator allows hosts with the setting net.allow"
+                );
+                Self { reason: Some(reason("NET_REFUSED", message)), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// A failure of what names a path that is allowed and not there says so: nothing can be made by its name alone.
+    pub(crate) fn with_unseen(self, path: Option<HostPath>) -> Self {
+        match (self.status, &self.reason, path) {
+            (EndedAs::Failed, None, Some(path)) => {
+                let message = format!(
+                    "it failed, and it names {path}, which is allowed and not there; for something to be made, the \
+                     directory in which it is to be has to be allowed"
+                );
+                Self { reason: Some(reason("PATH_MISSING", message)), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// A failure of what wanted a network that its box does not have says so.
+    pub(crate) fn without_network(self) -> Self {
+        match (self.status, &self.reason) {
+            (EndedAs::Failed, None) => {
+                let message = "it failed, and it names a program that needs a network, which its box does not have; an \
+                               operator allows hosts with the settings net.mode and net.allow";
+                Self { reason: Some(reason("NO_NETWORK", message)), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Too many artifacts make a failure of what ended by itself.
+    pub(crate) fn with_extent(self, extent: Extent, bytes_max: u64) -> Self {
+        let message = match extent {
+            Extent::Within => return self,
+            Extent::NamesExceeded => "it left more files than are kept".to_owned(),
+            Extent::BytesExceeded => format!("its artifacts are more than the {bytes_max} bytes that they may be"),
+        };
+        match self.reason {
+            Some(_) => self,
+            None => Self { status: EndedAs::Failed, reason: Some(reason("ARTIFACTS_LIMIT", message)), ..self },
+        }
+    }
+}
+
+fn code_of(error: &AioError) -> &'static str {
+    match error {
+        AioError::Unreachable { .. }
+        | AioError::TooLate { .. }
+        | AioError::KeyRefused
+        | AioError::Redirected { .. }
+        | AioError::NotUnderstood { .. }
+        | AioError::Failed { .. }
+        | AioError::Refused { .. }
+        | AioError::Malformed { .. }
+        | AioError::Overdue => BACKEND_UNAVAILABLE,
+        AioError::NotForService(_) => INVALID_ARGUMENT,
+        AioError::TooLarge { .. } => "OUTPUT_LIMIT",
+        AioError::AddressMalformed(_) | AioError::KeyMalformed | AioError::Unclear(_) | AioError::Streams(_) => {
+            RUNTIME_ERROR
+        }
+    }
+}
+
+fn with_hint(error: &ringwall_executor::Error) -> String {
+    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
+}
+
+fn reason(code: &str, message: impl Into<String>) -> Reason {
+    Reason { code: code.to_owned(), message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringwall_executor::Usage;
+    use std::time::Duration;
+
+    fn outcome(ending: Ending, out_of_memory: bool) -> Outcome {
+        let (duration, usage) = (Duration::ZERO, Usage::default());
+        Outcome { ending, out_of_memory, duration, usage, protections: vec![], steps: vec![] }
+    }
+
+    fn code(told: &Told) -> &str {
+        told.reason.as_ref().map_or("", |reason| reason.code.as_str())
+    }
+
+    #[test]
+    fn every_ending_has_its_words() {
+        for (ending, out_of_memory, status, exit_code, reason) in [
+            (Ending::Exited(0), false, EndedAs::Succeeded, Some(0), ""),
+            // Something in the box was killed, and the command did what it should all the same.
+            (Ending::Exited(0), true, EndedAs::Succeeded, Some(0), ""),
+            (Ending::Exited(3), false, EndedAs::Failed, Some(3), ""),
+            (Ending::Exited(137), true, EndedAs::Failed, Some(137), "OOM"),
+            (Ending::Signalled(9), true, EndedAs::Failed, Some(137), "OOM"),
+            (Ending::Signalled(11), false, EndedAs::Failed, Some(139), ""),
+            (Ending::Stopped(9), false, EndedAs::Failed, Some(137), RUNTIME_ERROR),
+            (Ending::Stopped(9), true, EndedAs::Failed, Some(137), "OOM"),
+            (Ending::TimedOut, false, EndedAs::Timeout, None, "TIMEOUT"),
+            (Ending::OverCounters, false, EndedAs::Failed, Some(137), SHARED_COUNTER),
+            (Ending::TimedOut, true, EndedAs::Timeout, None, "TIMEOUT"),
+        ] {
+            let told = Told::of_outcome(&outcome(ending, out_of_memory), 1000, 64);
+            assert_eq!((told.status, told.exit_code, code(&told)), (status, exit_code, reason), "{ending:?}");
+        }
+    }
+
+    #[test]
+    fn too_many_artifacts_fail_what_has_no_reason_of_its_own() {
+        let told = |ending| Told::of_outcome(&outcome(ending, false), 1000, 64).with_extent(Extent::BytesExceeded, 10);
+        let succeeded = told(Ending::Exited(0));
+        assert_eq!((succeeded.status, succeeded.exit_code), (EndedAs::Failed, Some(0)));
+        assert_eq!(code(&succeeded), "ARTIFACTS_LIMIT");
+        assert_eq!(code(&told(Ending::Exited(2))), "ARTIFACTS_LIMIT");
+        assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
+        let within = Told::of_outcome(&outcome(Ending::Exited(0), false), 1, 1);
+        assert_eq!(within.clone().with_extent(Extent::Within, 10), within);
+    }
+
+    #[test]
+    fn a_full_disk_explains_what_failed() {
+        let told = |ending| {
+            let told = Told::of_outcome(&outcome(ending, false), 1000, 64);
+            told.with_full_disk(Some("Full.".to_owned()))
+        };
+        let ended = told(Ending::Stopped(9));
+        assert_eq!((ended.status, ended.exit_code, code(&ended)), (EndedAs::Failed, Some(137), DISK_QUOTA));
+        assert_eq!(code(&told(Ending::Exited(0))), "");
+        assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
+    }
+
+    #[test]
+    fn unread_host_view_is_told_with_its_hint() {
+        let told = Told::of_error(&ringwall_executor::Error::HostViewTimeout { timeout: Duration::from_secs(30) });
+        let reason = told.reason.unwrap();
+        assert_eq!(reason.code, RUNTIME_ERROR);
+        assert!(reason.message.contains("longer than 30 s") && reason.message.contains("network mount"), "{reason:?}");
+    }
+
+    #[test]
+    fn no_path_of_the_host_is_told() {
+        let secret = std::path::PathBuf::from("/var/lib/ringwall/workspaces/u/a");
+        for error in [
+            ringwall_executor::Error::DirectoryMissing(secret.clone()),
+            ringwall_executor::Error::DirectoryReplaced(secret.clone()),
+            ringwall_executor::Error::OwnData(secret),
+            ringwall_executor::Error::JailDied,
+        ] {
+            let told = Told::of_error(&error);
+            assert_eq!(code(&told), RUNTIME_ERROR);
+            assert!(told.reason.is_some_and(|reason| !reason.message.contains("/var")));
+        }
+        let cwd = Told::of_error(&ringwall_executor::Error::DirectoryMissing("/workspace/work/x".into()));
+        assert_eq!(code(&cwd), INVALID_ARGUMENT);
+    }
+}

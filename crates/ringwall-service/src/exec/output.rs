@@ -1,0 +1,244 @@
+//! What a command prints goes into its file as it comes, up to the limit; whoever follows is woken. What it is given to read
+//! goes the other way, and then its input ends.
+//!
+//! The pipe is read to its end whatever the limit, so that nobody is stopped or slowed for printing too much. When the
+//! box is over, so is its output: what lies in the pipe is read, and nobody waits for somebody who still holds the
+//! other end, nor reads what they go on writing. (A box can hand its output to another one of its project.)
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use ringwall_executor::register;
+use ringwall_executor::session_box::{VisitInput, VisitOutput};
+use ringwall_record::Kept;
+use ringwall_workspace::{OutputFile, Stream};
+use rustix::io::Errno;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::{mpsc, watch};
+
+use crate::exec::registry::Live;
+
+const CHUNK: usize = 64 * 1024;
+
+/// Where a command's input goes.
+#[derive(Debug)]
+pub(crate) enum Fed {
+    Pipe(OwnedFd),
+    /// To a visit, where it has any.
+    Visit(Option<VisitInput>),
+}
+
+/// Where what a command prints comes from.
+#[derive(Debug)]
+pub(crate) enum Printed {
+    Pipe(OwnedFd),
+    /// From a visit, whose end is its output's.
+    Visit(VisitOutput),
+    /// From a visit's terminal. Whoever sits there is shown each piece, and one who does not look holds it up.
+    Screen(VisitOutput, mpsc::Sender<Vec<u8>>),
+    /// From a cell, whose end is its output's.
+    Cell(DuplexStream),
+    /// There is no such stream.
+    Nothing,
+}
+
+impl From<OwnedFd> for Printed {
+    fn from(pipe: OwnedFd) -> Self {
+        Printed::Pipe(pipe)
+    }
+}
+
+/// Writes a command's whole input, as far as it is read. A command that does not read it is not waited for.
+pub(crate) async fn feed(to: Fed, input: &[u8], mut over: watch::Receiver<bool>) {
+    // Without an input it ends at once.
+    if input.is_empty() {
+        return;
+    }
+    let write = async {
+        match to {
+            Fed::Pipe(pipe) => register(pipe, Sender::from_owned_fd).await?.write_all(input).await,
+            Fed::Visit(Some(mut visit)) => visit.write(input).await,
+            Fed::Visit(None) => Ok(()),
+        }
+    };
+    tokio::select! {
+        // It may have read enough, or be gone.
+        _ = write => {}
+        _ = over.wait_for(|over| *over) => {}
+    }
+}
+
+/// Reads one stream to its end. `over` turns true when the box is.
+pub(crate) async fn capture(
+    from: impl Into<Printed>,
+    stream: Stream,
+    file: OutputFile,
+    limit: u64,
+    live: &Live,
+    over: watch::Receiver<bool>,
+) -> Kept {
+    let mut keeper = Keeper { stream, file, limit, live, kept: Kept::Whole };
+    let read = match from.into() {
+        Printed::Pipe(pipe) => read_all(pipe, &mut keeper, over).await,
+        Printed::Visit(output) => read_visit(output, &mut keeper, None).await,
+        Printed::Cell(output) => read_visit(output, &mut keeper, None).await,
+        Printed::Screen(output, screen) => read_visit(output, &mut keeper, Some(screen)).await,
+        Printed::Nothing => Ok(()),
+    };
+    if let Err(error) = read {
+        tracing::error!(exec_id = %live.exec_id, %stream, %error, "could not read what a command prints");
+        keeper.cut();
+    }
+    keeper.kept
+}
+
+async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Receiver<bool>) -> io::Result<()> {
+    let pipe = register(pipe, Receiver::from_owned_fd).await?;
+    let mut buffer = vec![0; CHUNK];
+    // What lay in the pipe when the box was over, and is still to be read.
+    let mut rest = None;
+    loop {
+        if rest.is_none() && *over.borrow_and_update() {
+            rest = Some(rustix::io::ioctl_fionread(&pipe)?);
+        }
+        let room = rest.map_or(CHUNK, |rest| usize::try_from(rest).unwrap_or(CHUNK).min(CHUNK));
+        if room == 0 {
+            return Ok(());
+        }
+        // The kernel itself is asked, and not what the runtime has heard of it so far: that may be less.
+        let looked = match rustix::io::read(&pipe, &mut buffer[..room]) {
+            Err(Errno::AGAIN) if rest.is_some() => return Ok(()),
+            Err(Errno::AGAIN) => tokio::select! {
+                ready = pipe.readable() => ready.and_then(|()| pipe.try_read(&mut buffer)),
+                // Nobody is left who could say that it is over.
+                changed = over.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return Ok(()),
+                },
+            },
+            looked => looked.map_err(io::Error::from),
+        };
+        match looked {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                rest = rest.map(|rest| rest.saturating_sub(count as u64));
+                keeper.keep(&buffer[..count]);
+                tokio::task::yield_now().await;
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The output of a visit or a cell ends with it, whoever else still writes there.
+async fn read_visit(
+    mut output: impl AsyncRead + Unpin,
+    keeper: &mut Keeper<'_>,
+    screen: Option<mpsc::Sender<Vec<u8>>>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let count = match output.read(&mut buffer).await? {
+            0 => return Ok(()),
+            count => count,
+        };
+        keeper.keep(&buffer[..count]);
+        if let Some(screen) = &screen {
+            // Whoever is gone is waited for by nobody.
+            let _ = screen.send(buffer[..count].to_vec()).await;
+        }
+    }
+}
+
+struct Keeper<'a> {
+    stream: Stream,
+    file: OutputFile,
+    limit: u64,
+    live: &'a Live,
+    kept: Kept,
+}
+
+impl Keeper<'_> {
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = usize::try_from(self.limit.saturating_sub(self.file.length())).unwrap_or(usize::MAX);
+        let fitting = match self.kept {
+            Kept::Whole => &bytes[..bytes.len().min(room)],
+            // After a gap nothing more is kept, also where there would be room again.
+            Kept::Truncated => return,
+        };
+        if let Err(error) = self.file.append(fitting) {
+            tracing::error!(exec_id = %self.live.exec_id, stream = %self.stream, %error, "could not keep what a command prints");
+            self.cut();
+        } else if fitting.len() < bytes.len() {
+            self.cut();
+        }
+        self.live.ring();
+    }
+
+    fn cut(&mut self) {
+        self.kept = Kept::Truncated;
+        self.live.set_truncated(self.stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringwall_workspace::{ExecId, Owner, Workspaces};
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    /// An empty file of an exec's, in a directory that goes with the first value.
+    fn file() -> (tempfile::TempDir, OutputFile) {
+        let directory = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::open(directory.path()).unwrap();
+        let owned = workspaces.workspace(&"u".parse().unwrap(), &"a".parse().unwrap(), Owner::server()).unwrap();
+        let files = owned.project(&"p".parse().unwrap()).unwrap().begin(&ExecId::random().unwrap()).unwrap();
+        (directory, files.output(Stream::Stdout).clone())
+    }
+
+    fn live() -> Live {
+        let exec_id = ExecId::random().unwrap().as_str().parse().unwrap();
+        Live::new(
+            exec_id,
+            "u".parse().unwrap(),
+            "a".parse().unwrap(),
+            None,
+            None,
+            crate::exec::registry::Company::Awaited,
+        )
+    }
+
+    #[tokio::test]
+    async fn what_was_written_before_the_end_is_kept() {
+        let (_directory, file) = file();
+        let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        rustix::io::write(&writer, b"last words").unwrap();
+        // The other end stays open.
+        let (_tell, over) = watch::channel(true);
+        let kept = capture(pipe, Stream::Stdout, file.clone(), 100, &live(), over).await;
+        assert_eq!((kept, file.read(0, 100).unwrap().as_slice()), (Kept::Whole, b"last words".as_slice()));
+    }
+
+    #[tokio::test]
+    async fn somebody_who_goes_on_writing_is_not_waited_for() {
+        let (_directory, file) = file();
+        let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let fill = || while rustix::io::write(&writer, &[b'x'; CHUNK]).is_ok() {};
+        fill();
+        let before = rustix::io::ioctl_fionread(&pipe).unwrap();
+        let (_tell, over) = watch::channel(true);
+        // On one thread, in turns: the pipe is full again whenever it was read.
+        let go_on = async {
+            for _ in 0..100 {
+                fill();
+                tokio::task::yield_now().await;
+            }
+        };
+        let live = live();
+        let (kept, ()) = tokio::join!(capture(pipe, Stream::Stdout, file.clone(), 1 << 30, &live, over), go_on);
+        assert_eq!((kept, file.length()), (Kept::Whole, before));
+    }
+}

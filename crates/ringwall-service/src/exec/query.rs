@@ -1,0 +1,70 @@
+//! Questions about execs, and the order to end one. What the asker may not see is not there.
+
+use std::sync::Arc;
+
+use ringwall_record::{Cursor, ExecId, Filter, Limit, Page, Status, Summary};
+
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::registry::{Cancellation, Live};
+use crate::exec::view::ExecView;
+use crate::service::Service;
+
+/// Which execs a list holds. What is absent restricts nothing.
+#[derive(Debug, Clone, Default)]
+pub struct ExecFilter {
+    pub task_id: Option<String>,
+    pub project_id: Option<String>,
+    pub status: Option<Status>,
+}
+
+impl Service {
+    /// The exec as it stands.
+    pub async fn exec(&self, by: &Principal, exec_id: &ExecId) -> Result<ExecView, Error> {
+        Ok(self.recorded(by, exec_id).await?.into())
+    }
+
+    /// Waits for the ending.
+    pub async fn finished(&self, by: &Principal, exec_id: &ExecId) -> Result<ExecView, Error> {
+        if let Some(live) = self.find_live(by, exec_id)
+            && let Some(view) = live.over().await
+        {
+            return Ok(view.as_ref().clone());
+        }
+        self.exec(by, exec_id).await
+    }
+
+    /// Newest first.
+    pub async fn execs(
+        &self,
+        by: &Principal,
+        filter: ExecFilter,
+        limit: Limit,
+        cursor: Option<Cursor>,
+    ) -> Result<Page<Summary>, Error> {
+        let ExecFilter { task_id, project_id, status } = filter;
+        let filter = Filter { scope: by.scope(), task_id, project_id, status };
+        Ok(self.inner.store.list(&filter, limit, cursor).await?)
+    }
+
+    /// Ends an exec that runs or waits, and gives it as it then is.
+    pub async fn cancel(&self, by: &Principal, exec_id: &ExecId) -> Result<ExecView, Error> {
+        let Some(live) = self.find_live(by, exec_id) else {
+            let exec = self.recorded(by, exec_id).await?;
+            return Err(Error::AlreadyEnded(exec.summary.exec_id));
+        };
+        live.cancel(Cancellation::ByCaller);
+        let view = self.finished(by, exec_id).await?;
+        match view.summary.status {
+            Status::Cancelled => Ok(view),
+            // It ended by itself in the same moment.
+            _ => Err(Error::AlreadyEnded(exec_id.clone())),
+        }
+    }
+
+    pub(crate) fn find_live(&self, by: &Principal, exec_id: &ExecId) -> Option<Arc<Live>> {
+        let live = self.inner.registry.find(exec_id).filter(|live| by.sees(&live.user_id, &live.agent_id))?;
+        // Its ending is on record; it is only not yet gone from here.
+        (!live.is_over()).then_some(live)
+    }
+}

@@ -1,0 +1,184 @@
+//! The box of an exec: started, followed to its end or brought to it, and told of.
+//!
+//! A box is never just let go of: whoever cancels waits for its end too, and so does whoever finds the disk full.
+
+use std::time::Instant;
+
+use ringwall_executor::Outcome;
+use ringwall_policy::Grant;
+use ringwall_workspace::{ExecFiles, Stream};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::agent_files::{Disk, watch_all};
+use crate::error::causes;
+use crate::exec::backend::{Ends, Reins, Started};
+use crate::exec::lifecycle::{Exec, Ran};
+use crate::exec::line;
+use crate::exec::order::Ground;
+use crate::exec::outcome::{RUNTIME_ERROR, Told};
+use crate::exec::output::{capture, feed};
+use crate::exec::queue::Slot;
+use crate::exec::registry::{Cancellation, Company};
+use crate::session::Hold;
+use crate::session::context::SessionBox;
+
+impl Exec {
+    pub(crate) async fn run_box(
+        &self,
+        grant: Grant,
+        files: &ExecFiles,
+        disks: &[Disk],
+        slot: &mut Option<Slot>,
+        hold: &mut Hold,
+    ) -> Ran {
+        let began = Instant::now();
+        let net = grant.effective().net.clone();
+        // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
+        // one that does not come up is given up soon. What it left is looked at afterwards.
+        let starting = self.start_box(grant);
+        let mut started = match (starting.await, self.live.cancellation()) {
+            (Ok(started), _) => started,
+            (Err(_), Some(by)) => return Ran::never(Told::cancelled(by)),
+            (Err(error), None) => return Ran::never(self.explain(&error)),
+        };
+        self.service.inner.counters.set_up(began.elapsed());
+        if let Some(home) = started.home() {
+            self.live.set_home(home);
+            // An exec that takes the session alone pauses its boxes, so this one need not be waited for.
+            *hold = Hold::Nothing;
+            // It lasts as long as it likes, in a box with a place of its own: whoever only passes through does not wait.
+            if self.live.company() == Company::Alone {
+                *slot = None;
+            }
+        }
+        let memory_mb = started.home().map_or(self.limits.memory_mb, |home| home.resident.memory_mb());
+        let protections = Some(json!(started.protections()));
+        let Some(Ends { stdin, stdout, stderr }) = started.take_streams() else {
+            started.reins().kill().await;
+            let _ = started.wait().await;
+            return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));
+        };
+        let way_out = self.way_out(&net, started.take_way_out());
+        let shared = started.gate();
+        let (tell, over) = watch::channel(false);
+        let wait = async {
+            let ended = self.wait(started, disks).await;
+            tell.send_replace(true);
+            ended
+        };
+        let capture = |pipe, stream: Stream, limit, over| {
+            capture(pipe, stream, files.output(stream).clone(), limit, &self.live, over)
+        };
+        let carry = {
+            let mut over = over.clone();
+            async move {
+                let is_over = async {
+                    let _ = over.wait_for(|is_over| *is_over).await;
+                };
+                Some(way_out?.serve(is_over).await)
+            }
+        };
+        // An empty input, or what long code is read from; never one that does not end.
+        let input = match &self.order.ground {
+            Ground::Code(code) => code.input(),
+            Ground::Agent { .. } | Ground::Session { .. } => line::input(&self.order.words),
+            Ground::Project { .. } => &[],
+        };
+        // In this order: when the first is over, what it has printed has ended, and all are over at once.
+        let ((outcome, full), gate, (), stdout, stderr) = tokio::join!(
+            biased;
+            wait,
+            carry,
+            feed(stdin, input, over.clone()),
+            capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
+            capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
+        );
+        let refused = match gate.or(shared).as_deref() {
+            Some(gate) => self.keep_network(gate).await,
+            None => None,
+        };
+        let told = match (self.live.cancellation(), &outcome) {
+            (Some(by), _) => Told::cancelled(by),
+            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, memory_mb)
+                .with_full_disk(full)
+                .with_refused_host(refused),
+            (None, Err(error)) => self.explain(error),
+        };
+        let outcome = outcome.ok();
+        Ran {
+            told,
+            duration: Some(outcome.as_ref().map_or_else(|| began.elapsed(), |outcome| outcome.duration)),
+            protections,
+            cpu: outcome.as_ref().and_then(|outcome| outcome.usage.cpu),
+            peak_memory_bytes: outcome.as_ref().and_then(|outcome| outcome.usage.peak_memory_bytes),
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Waits for the end of the box, or brings it about. With words, if that is because the disk is full.
+    async fn wait(
+        &self,
+        started: Started,
+        disks: &[Disk],
+    ) -> (Result<Outcome, ringwall_executor::Error>, Option<String>) {
+        let home = started.home().cloned();
+        let (outcome, full) = self.wait_for(started, home.as_deref(), disks).await;
+        // Where others have filled it, everybody in it ends for that.
+        let full = full.or_else(|| home?.full().map(str::to_owned));
+        (outcome, full)
+    }
+
+    async fn wait_for(
+        &self,
+        started: Started,
+        home: Option<&SessionBox>,
+        disks: &[Disk],
+    ) -> (Result<Outcome, ringwall_executor::Error>, Option<String>) {
+        let reins: Reins = started.reins();
+        let over = started.wait();
+        tokio::pin!(over);
+        let by = tokio::select! {
+            biased;
+            outcome = &mut over => return (outcome, None),
+            by = self.live.cancelled() => by,
+            full = watch_all(disks) => {
+                match home {
+                    Some(home) => home.end_as_full(full.clone()),
+                    None => reins.kill().await,
+                }
+                return (over.await, Some(full));
+            }
+        };
+        let stop = async {
+            // Stopping a command of a paused session box resumes the box for up to a second. While an approved command has
+            // the session alone, that would let other processes of the box change the approved files.
+            let _shared = match (home, by, self.session_name()) {
+                (Some(_), Cancellation::ByCaller | Cancellation::HungUp, Some(name)) => {
+                    Some(self.service.inner.session_gates.share(&name).await)
+                }
+                _ => None,
+            };
+            match by {
+                Cancellation::ByCaller => reins.stop().await,
+                Cancellation::HungUp => reins.hang_up().await,
+                Cancellation::ServerStops => reins.kill().await,
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            outcome = &mut over => (outcome, None),
+            never = stop => never,
+        }
+    }
+
+    fn explain(&self, error: &ringwall_executor::Error) -> Told {
+        let told = Told::of_error(error);
+        if told.exit_code.is_none() {
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(error), "a box could not be made");
+        }
+        told
+    }
+}

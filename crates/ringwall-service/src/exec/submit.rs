@@ -1,0 +1,299 @@
+//! From a request to an exec: read, decided, on record, and then in line or running.
+//!
+//! Whoever asked may go away at any moment. So once the intent is on its way, everything happens in a task of the exec's own,
+//! which answers when it is on record; nothing that is recorded is ever without somebody who brings it to its end.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ringwall_policy::{Denial, Net, Verdict};
+use ringwall_record::{Digest, ExecId, Intent, NewExec, Reason, Start, Status};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::excerpt::shorten_refused;
+use crate::exec::lifecycle::{Entrance, Exec};
+use crate::exec::order::{Ground, Order, Places, control};
+use crate::exec::queue::Admission;
+use crate::exec::registry::Live;
+use crate::exec::request::ExecRequest;
+use crate::service::{Service, now};
+
+/// The answer to a request that is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Submitted {
+    pub exec_id: ExecId,
+    pub status: Status,
+    /// Whether the same request was made before; then this is that one, and nothing new runs.
+    pub known: bool,
+}
+
+/// When whoever asked learns that their exec is on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// At once.
+    WhenIntended,
+    /// With its ending, for which they wait anyway: so they are woken once.
+    WhenOver,
+}
+
+/// Sent when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Late {
+    to: Option<oneshot::Sender<Result<Submitted, Error>>>,
+    submitted: Submitted,
+}
+
+impl Answered {
+    /// Tells it now, or gives what tells it later.
+    pub(crate) fn tell(self, to: oneshot::Sender<Result<Submitted, Error>>, submitted: Submitted) -> Option<Late> {
+        match self {
+            // Nobody may be listening any more; the exec runs all the same.
+            Answered::WhenIntended => {
+                let _ = to.send(Ok(submitted));
+                None
+            }
+            Answered::WhenOver => Some(Late { to: Some(to), submitted }),
+        }
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        if let Some(to) = self.to.take() {
+            let _ = to.send(Ok(self.submitted.clone()));
+        }
+    }
+}
+
+impl Service {
+    /// Decides, records the intent, and starts the exec or lets it wait.
+    pub async fn submit(&self, by: &Principal, request: ExecRequest) -> Result<Submitted, Error> {
+        let skill = match &request.skill_id {
+            Some(id) => Some(self.find_skill(id).await?),
+            None => None,
+        };
+        let order = Order::read(by, request, skill.as_ref(), &self.settings_now(), self.inner.gvisor_home())?;
+        self.admit(order).await
+    }
+
+    pub(crate) async fn admit(&self, order: Order) -> Result<Submitted, Error> {
+        self.admit_and_follow(order, Answered::WhenIntended).await.map(|(submitted, _)| submitted)
+    }
+
+    /// The same for somebody who then waits for what was begun, if something was.
+    pub(crate) async fn admit_and_follow(
+        &self,
+        mut order: Order,
+        answered: Answered,
+    ) -> Result<(Submitted, Option<Arc<Live>>), Error> {
+        let unfollowed = |submitted| (submitted, None);
+        if let Some(idempotency) = &mut order.idempotency {
+            idempotency.body_digest = self.inner.digest_key.seal(idempotency.body_digest);
+        }
+        self.inner.registry.check_open()?;
+        let owner = self.owner_of(&order.user_id, &order.agent_id).await?;
+        let exec_id: ExecId = ringwall_workspace::ExecId::random()?.as_str().parse()?;
+        // What it works on is opened after the intent is recorded. Until then the question is asked with where that will
+        // be, and it is asked again with what was opened.
+        let workspace = self.inner.workspaces_path.join(order.user_id.as_str()).join(order.agent_id.as_str());
+        let verdict = match &order.ground {
+            Ground::Project { access, .. } => {
+                let project = workspace.join("projects").join(order.project_id.as_str());
+                let [inputs, work, artifacts] = ["inputs", "work", "artifacts"].map(|name| project.join(name));
+                let places = Places::Project { inputs: &inputs, work: &work, artifacts: &artifacts, access: *access };
+                order.decide(&places, owner)?
+            }
+            Ground::Agent { .. } => {
+                let [files, skills] = ["files", "skills"].map(|name| workspace.join(name));
+                order.decide(&Places::Agent { files: &files, skills: &skills }, owner)?
+            }
+            Ground::Session { session, named, approved, .. } => {
+                let work = workspace.join("sessions").join(session.as_str()).join("work");
+                let control = self.reach(&order.user_id, named, approved).await?;
+                order.decide(&Places::Session { work: &work, control, hidden: &self.hidden_now() }, owner)?
+            }
+            Ground::Code(code) => order.decide(&Places::code(&self.session_work(&code.place)), owner)?,
+        };
+        let (effective, snapshot, ask) = match verdict {
+            Verdict::Allow(grant) => {
+                let snapshot = order.snapshot(grant.effective(), control(&grant));
+                (grant.effective().clone(), snapshot, None)
+            }
+            Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await.map(unfollowed),
+            // Asked last of all, so that the layers merge.
+            Verdict::Ask(ask) => match ringwall_policy::merge(&order.layers) {
+                Ok(effective) => {
+                    let snapshot = order.snapshot(&effective, None);
+                    (effective, snapshot, Some(ask))
+                }
+                Err(denial) => return self.deny(&order, exec_id, denial).await.map(unfollowed),
+            },
+        };
+        // Not without one in silence: whoever asked may count on it.
+        if effective.net != Net::None && !order.can_reach_hosts() {
+            let denial = Denial::no_network(order.backend.key());
+            return self.deny(&order, exec_id, denial).await.map(unfollowed);
+        }
+        self.check_company(&order)?;
+        if let Err(full) = self.check_room_on_record(&order.user_id, &order.agent_id, &order.words).await {
+            return self.repeated(&order).await?.map(unfollowed).ok_or(full);
+        }
+        let key = order.idempotency.as_ref().map(|known| (order.author.by.clone(), known.key.clone()));
+        let session = order.session().map(ToString::to_string);
+        let (user_id, agent_id) = (order.user_id.clone(), order.agent_id.clone());
+        let live = Arc::new(Live::new(exec_id.clone(), user_id, agent_id, key, session, order.company()));
+        // Before the line, so that whoever finds the line full because of this one also finds this one.
+        let registration = self.inner.registry.register(live.clone())?;
+        let entrance = match ask {
+            // Whoever waits for a person takes nobody's place in the line.
+            Some(ask) => Entrance::Asking(ask),
+            None => match self.inner.turns.enter(&order.user_id) {
+                Some(admission) => Entrance::Admitted(admission),
+                None => {
+                    drop(registration);
+                    return self.repeated(&order).await?.map(unfollowed).ok_or(Error::QueueFull);
+                }
+            },
+        };
+        let start = match &entrance {
+            Entrance::Admitted(Admission::Now(_)) => Start::Running { started_at: now() },
+            Entrance::Admitted(Admission::Later(_)) => Start::Queued,
+            Entrance::Asking(_) => Start::AwaitingApproval,
+        };
+        let intent = order.intent(exec_id, snapshot, start);
+        // On its way at once; and nothing comes between this and the task that sees to it.
+        let intending = self.inner.store.intend(&intent);
+        let (answer, told) = oneshot::channel();
+        let followed = live.clone();
+        let exec = Exec {
+            service: self.clone(),
+            order,
+            owner,
+            intent,
+            live,
+            registration,
+            limits: effective.limits,
+            net: effective.net.mode(),
+            questions: 0,
+            answered,
+        };
+        tokio::spawn(exec.live_to_the_end(entrance, answer, intending));
+        match told.await {
+            Ok(submitted) => submitted.map(|submitted| {
+                // Where the same was asked before, that one is told of.
+                let followed = Some(followed).filter(|_| !submitted.known);
+                (submitted, followed)
+            }),
+            Err(_) => Err(Error::Runtime { message: "the exec's task ended without an answer".to_owned() }),
+        }
+    }
+
+    /// A denied request is on record with an excerpt of its command, and ends there.
+    async fn deny(&self, order: &Order, exec_id: ExecId, denial: Denial) -> Result<Submitted, Error> {
+        let reason = Reason { code: "POLICY_DENIED".to_owned(), message: denial.message.clone() };
+        let mut intent = order.intent(exec_id.clone(), denied_policy(order, &denial), Start::Denied(reason));
+        shorten_refused(&mut intent);
+        let (user, backend) = (intent.user_id.clone(), intent.backend.clone());
+        let exec_id = match self.inner.store.intend(&intent).await? {
+            Intent::Recorded => {
+                self.inner.counters.ended(&user, Status::PolicyDenied, &backend);
+                exec_id
+            }
+            Intent::Known { exec_id, body_digest } => {
+                let known = self.known(order, exec_id, body_digest).await?;
+                match known.status {
+                    Status::PolicyDenied => known.exec_id,
+                    // What was allowed and has happened is answered with, also where it would not be allowed now.
+                    _ => return Ok(known),
+                }
+            }
+        };
+        Err(Error::Denied { denial: Box::new(denial), exec_id })
+    }
+
+    /// The exec that this order's key already stands for, without a new intent.
+    async fn repeated(&self, order: &Order) -> Result<Option<Submitted>, Error> {
+        let Some(idempotency) = &order.idempotency else { return Ok(None) };
+        // Of several, one may be recorded while the others are being refused as this one is: none is overlooked.
+        while let Some(live) = self.inner.registry.find_intending(&order.author.by, &idempotency.key) {
+            live.intended().await;
+        }
+        match self.inner.store.known(&order.author.by, &idempotency.key).await? {
+            Some((exec_id, digest)) => self.known(order, exec_id, digest).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) async fn known(&self, order: &Order, exec_id: ExecId, digest: Digest) -> Result<Submitted, Error> {
+        order.check_same(digest)?;
+        let found = self.inner.store.exec(&exec_id, &ringwall_record::Scope::All).await?;
+        let status = found.map_or(Status::Running, |exec| exec.summary.status);
+        Ok(Submitted { exec_id, status, known: true })
+    }
+}
+
+impl Order {
+    fn intent(&self, exec_id: ExecId, policy_snapshot: Value, start: Start) -> NewExec {
+        let artifacts_path = format!("projects/{}/artifacts/{exec_id}", self.project_id);
+        let (cmd, args) = self.words.split_first().map(|(cmd, args)| (cmd.clone(), args.to_vec())).unwrap_or_default();
+        NewExec {
+            exec_id,
+            user_id: self.user_id.clone(),
+            agent_id: self.agent_id.clone(),
+            caller: self.author.by.clone(),
+            from: self.author.from.clone(),
+            idempotency: self.idempotency.as_ref().map(|idempotency| ringwall_record::Idempotency {
+                key: idempotency.key.clone(),
+                body_digest: Digest::from_bytes(idempotency.body_digest),
+            }),
+            project_id: self.project_id.as_str().to_owned(),
+            task_id: self.task_id.clone(),
+            conversation_id: self.conversation_id.clone(),
+            skill_id: self.skill_id.clone(),
+            backend: self.backend.key().to_owned(),
+            image: self.image.as_ref().map(|image| image.as_str().to_owned()),
+            cmd,
+            args,
+            cwd: show(&self.cwd),
+            env_keys: self.env.keys().cloned().collect(),
+            policy_snapshot,
+            artifacts_path,
+            created_at: now(),
+            start,
+        }
+    }
+
+    fn check_same(&self, recorded: Digest) -> Result<(), Error> {
+        match &self.idempotency {
+            Some(own) if Digest::from_bytes(own.body_digest) == recorded => Ok(()),
+            Some(_) | None => Err(Error::Conflict {
+                message: "this Idempotency-Key was used before, for another request; use a new one".to_owned(),
+            }),
+        }
+    }
+}
+
+/// The policy that was in force where there was one, and what it refused.
+fn denied_policy(order: &Order, denial: &Denial) -> Value {
+    let show = |value: Option<u64>| denial.field.zip(value).map(|(field, value)| field.quantity(value));
+    let mut snapshot = ringwall_policy::merge(&order.layers).map_or_else(|_| json!({}), |effective| json!(effective));
+    if let Ground::Code(code) = &order.ground {
+        snapshot["code"] = code.note();
+    }
+    snapshot["denied"] = json!({
+        "code": denial.code,
+        "field": denial.field,
+        "asked": show(denial.asked),
+        "allowed": show(denial.allowed),
+        "layer": denial.layer,
+    });
+    snapshot
+}
+
+fn show(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,127 @@
+//! An exec as callers see it, with the names that the interface has; serialises as that.
+
+use ringwall_record::{Ending, Exec, Kept, NewExec, Reason, Start, Summary};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::error::Error;
+use crate::exec::outcome::{BACKEND_UNAVAILABLE, DISK_QUOTA, INVALID_ARGUMENT, POOL_FULL, RUNTIME_ERROR, SESSION_BUSY};
+
+/// Everything that callers can know of one exec.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ExecView {
+    #[serde(flatten)]
+    pub summary: Summary,
+    pub image: Option<String>,
+    pub cmd: String,
+    pub args: Vec<String>,
+    pub cwd: String,
+    pub env_keys: Vec<String>,
+    /// The policy in force, and for each limit the layer that set it
+    #[schema(value_type = Object)]
+    pub policy_snapshot: Value,
+    /// What held the box, each with its state
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub protections: Option<Value>,
+    pub error_reason: Option<Reason>,
+    pub stdout_truncated: bool,
+    pub stderr_truncated: bool,
+    pub usage: Usage,
+}
+
+/// What is not known is null.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Usage {
+    pub cpu_ms: Option<u64>,
+    /// The most memory that the box had at once
+    pub max_rss_bytes: Option<u64>,
+}
+
+impl ExecView {
+    /// The error that an exec amounts to whose command never ran: its backend was not there, its box could not be made, there
+    /// was no room for it on the disk, or its inputs or directory turned out to be wrong. The exec is on record as FAILED.
+    pub fn failure(&self) -> Option<Error> {
+        let reason = self.error_reason.as_ref().filter(|_| self.summary.exit_code.is_none())?;
+        match reason.code.as_str() {
+            BACKEND_UNAVAILABLE => {
+                Some(Error::BackendUnavailable { backend: self.summary.backend.clone(), why: reason.message.clone() })
+            }
+            DISK_QUOTA => Some(Error::DiskQuota { message: reason.message.clone() }),
+            INVALID_ARGUMENT => Some(Error::invalid(reason.message.clone())),
+            SESSION_BUSY => Some(Error::Conflict { message: reason.message.clone() }),
+            POOL_FULL => Some(Error::PoolFull { message: reason.message.clone() }),
+            RUNTIME_ERROR => Some(Error::Runtime { message: reason.message.clone() }),
+            _ => None,
+        }
+    }
+
+    /// An intent that is on record, before it has an ending.
+    pub(crate) fn intended(exec: &NewExec) -> Self {
+        let started_at = match exec.start {
+            Start::Running { started_at } => Some(started_at),
+            Start::Queued | Start::AwaitingApproval | Start::Denied(_) => None,
+        };
+        Self {
+            summary: Summary {
+                exec_id: exec.exec_id.clone(),
+                user_id: exec.user_id.clone(),
+                agent_id: exec.agent_id.clone(),
+                project_id: exec.project_id.clone(),
+                task_id: exec.task_id.clone(),
+                conversation_id: exec.conversation_id.clone(),
+                skill_id: exec.skill_id.clone(),
+                backend: exec.backend.clone(),
+                status: exec.start.status(),
+                exit_code: None,
+                created_at: exec.created_at,
+                started_at,
+                ended_at: None,
+                duration_ms: None,
+                artifacts_path: exec.artifacts_path.clone(),
+            },
+            image: exec.image.clone(),
+            cmd: exec.cmd.clone(),
+            args: exec.args.clone(),
+            cwd: exec.cwd.clone(),
+            env_keys: exec.env_keys.clone(),
+            policy_snapshot: exec.policy_snapshot.clone(),
+            protections: None,
+            error_reason: None,
+            stdout_truncated: false,
+            stderr_truncated: false,
+            usage: Usage::default(),
+        }
+    }
+
+    pub(crate) fn end(&mut self, ending: &Ending) {
+        self.summary.status = ending.status.into();
+        self.summary.exit_code = ending.exit_code;
+        self.summary.ended_at = Some(ending.ended_at);
+        self.summary.duration_ms = ending.duration_ms;
+        self.protections = ending.protections.clone();
+        self.error_reason = ending.error_reason.clone();
+        self.stdout_truncated = ending.stdout == Kept::Truncated;
+        self.stderr_truncated = ending.stderr == Kept::Truncated;
+        self.usage = Usage { cpu_ms: ending.cpu_ms, max_rss_bytes: ending.max_rss_bytes };
+    }
+}
+
+impl From<Exec> for ExecView {
+    fn from(exec: Exec) -> Self {
+        Self {
+            summary: exec.summary,
+            image: exec.image,
+            cmd: exec.cmd,
+            args: exec.args,
+            cwd: exec.cwd,
+            env_keys: exec.env_keys,
+            policy_snapshot: exec.policy_snapshot,
+            protections: exec.protections,
+            error_reason: exec.error_reason,
+            stdout_truncated: exec.stdout == Kept::Truncated,
+            stderr_truncated: exec.stderr == Kept::Truncated,
+            usage: Usage { cpu_ms: exec.cpu_ms, max_rss_bytes: exec.max_rss_bytes },
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Whether a server can do its work, and with what: the record, the files, and each maker of boxes.
+//!
+//! A probe runs a real box in every backend that says it is there. Paths of the host are named, because whoever asks for
+//! health runs the machine. Looking starts programs and boxes that stand in no line, so it is done by one at a time,
+//! and for all who asked before it began.
+
+use std::time::{Duration, Instant};
+
+use ringwall_executor::aio_service::AioService;
+use ringwall_executor::docker::Runtime;
+use ringwall_executor::docker::paths::Platform;
+use ringwall_executor::{Ending, Options};
+use ringwall_policy::{Layer, LayerName, Mounts, ProjectMounts, Request, Root, Verdict, decide};
+use ringwall_record::{AgentId, Holder, UserId};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::auth::principal::Principal;
+use crate::error::causes;
+use crate::exec::backend::{Backend, GvisorHome};
+use crate::service::Service;
+use crate::settings::here;
+
+/// Whose containers a probe runs.
+const PROBER: &str = "ringwall-probe";
+/// How long a trial may take, which has little to do: whatever hangs is not there.
+const TRIAL: Duration = Duration::from_secs(30);
+
+/// How long an AIO service may take to answer: others wait for this look.
+const SERVICE: Duration = Duration::from_secs(2);
+
+/// Stands for words that name a path.
+const HIDDEN: &str = "an operator's token is told why";
+
+/// What was seen last, and from when on.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    begun: Instant,
+    probe: bool,
+    health: Health,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Health {
+    pub runtime_mode: String,
+    /// Paths of the host are for operators alone, and null for others
+    pub workspace_root_native: Option<String>,
+    pub workspace_root_docker_mount: Option<String>,
+    pub docker_cli_path: Option<String>,
+    pub docker_version: Option<String>,
+    pub docker_context: Option<String>,
+    pub platform: Host,
+    pub writable_check: WritableCheck,
+    pub backends: Backends,
+    /// The external AIO service; null where none is configured
+    pub aio_service: Option<Availability>,
+}
+
+impl Health {
+    /// Whether execs can be served: they are recorded, and run natively.
+    pub fn is_ready(&self) -> bool {
+        self.writable_check.ok && self.backends.native.available
+    }
+
+    /// The same for somebody who is not told where on the host anything is.
+    fn without_paths(self) -> Self {
+        let told = |why: Option<String>| why.map(|why| if why.contains('/') { HIDDEN.to_owned() } else { why });
+        let availability = |of: Availability| Availability { available: of.available, why: told(of.why) };
+        let Backends { native, docker, gvisor } = self.backends;
+        Self {
+            workspace_root_native: None,
+            workspace_root_docker_mount: None,
+            docker_cli_path: None,
+            docker_context: self.docker_context.filter(|context| !context.contains('/')),
+            writable_check: WritableCheck { ok: self.writable_check.ok, error: told(self.writable_check.error) },
+            backends: Backends {
+                native: availability(native),
+                docker: availability(docker),
+                gvisor: availability(gvisor),
+            },
+            aio_service: self.aio_service.map(availability),
+            ..self
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Host {
+    pub os: String,
+    pub release: String,
+    pub is_wsl: bool,
+}
+
+/// Whether the record answers and the workspaces can be written to.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct WritableCheck {
+    pub ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Backends {
+    pub native: Availability,
+    pub docker: Availability,
+    pub gvisor: Availability,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Availability {
+    pub available: bool,
+    pub why: Option<String>,
+}
+
+impl Availability {
+    fn of(result: Result<(), String>) -> Self {
+        Self { available: result.is_ok(), why: result.err() }
+    }
+}
+
+/// Why a trial did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrialError {
+    #[error(transparent)]
+    Box(#[from] ringwall_executor::Error),
+    #[error(transparent)]
+    Service(#[from] crate::error::Error),
+    #[error(transparent)]
+    Name(#[from] ringwall_record::Error),
+    #[error(transparent)]
+    Files(#[from] ringwall_workspace::Error),
+    #[error(transparent)]
+    Policy(#[from] ringwall_policy::Error),
+    #[error("the policy does not allow a trial: {0}")]
+    Refused(String),
+    #[error("the trial ended with {0:?}")]
+    Ended(Ending),
+    #[error("the trial did not end within {} seconds", TRIAL.as_secs())]
+    Hung,
+}
+
+impl Service {
+    /// Contract 003's health; with `probe`, after a run in each backend that is there.
+    pub async fn health(&self, by: &Principal, probe: bool) -> Health {
+        let health = self.looked(probe).await;
+        match by.holder() {
+            Holder::Owner | Holder::Operator => health,
+            Holder::User(_) | Holder::Agent(..) => health.without_paths(),
+        }
+    }
+
+    async fn looked(&self, probe: bool) -> Health {
+        let asked = Instant::now();
+        let mut last = self.inner.looked.lock().await;
+        if let Some(looked) = last.as_ref()
+            && looked.begun >= asked
+            && (looked.probe || !probe)
+        {
+            return looked.health.clone();
+        }
+        let begun = Instant::now();
+        let health = self.look(probe).await;
+        *last = Some(Looked { begun, probe, health: health.clone() });
+        health
+    }
+
+    async fn look(&self, probe: bool) -> Health {
+        let docker = self.inner.docker.probe().await;
+        let mut backends = Backends {
+            native: Availability::of(Ok(())),
+            docker: Availability::of(docker.available(Runtime::Usual).map(drop)),
+            gvisor: Availability::of(match self.inner.executor.gvisor() {
+                Ok(_) => Ok(()),
+                Err(here) => {
+                    let there = docker.available(Runtime::Gvisor).map(drop);
+                    there.map_err(|there| format!("{here}, and as docker's runtime: {there}"))
+                }
+            }),
+        };
+        if probe {
+            for backend in Backend::ALL {
+                let availability = match backend {
+                    Backend::Native => &mut backends.native,
+                    Backend::Docker => &mut backends.docker,
+                    Backend::Gvisor => &mut backends.gvisor,
+                    // Asked for itself, below.
+                    Backend::Aio | Backend::AioService => continue,
+                };
+                if availability.available {
+                    let trial = async {
+                        match backend {
+                            Backend::Native | Backend::Aio | Backend::AioService => self.try_native().await,
+                            Backend::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => {
+                                self.try_in_project(backend, Root::Host).await
+                            }
+                            Backend::Docker | Backend::Gvisor => {
+                                let image = self.settings_now().image.clone();
+                                self.try_in_project(backend, Root::Docker(image)).await
+                            }
+                        }
+                    };
+                    let tried = tokio::time::timeout(TRIAL, trial).await.unwrap_or(Err(TrialError::Hung));
+                    *availability = Availability::of(tried.map_err(|error| causes(&error)));
+                }
+            }
+        }
+        let aio_service = match &self.inner.aio {
+            Some(assigned) => Some(Availability::of(answers(&assigned.service).await)),
+            None => None,
+        };
+        let root = &self.inner.workspace_root;
+        Health {
+            runtime_mode: root.platform.to_string(),
+            workspace_root_native: Some(root.host_path_native.clone()),
+            workspace_root_docker_mount: Some(root.docker_mount_path.clone()),
+            docker_cli_path: docker.client.as_ref().map(|path| path.display().to_string()),
+            docker_version: docker.daemon.ok().map(|daemon| daemon.version),
+            docker_context: docker.context,
+            platform: platform(),
+            writable_check: self.check_writable().await,
+            backends,
+            aio_service,
+        }
+    }
+
+    async fn check_writable(&self) -> WritableCheck {
+        let root = self.inner.workspaces_path.clone();
+        let access = Self::blocking(move || {
+            let access = rustix::fs::access(&root, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
+            Ok(access.err().map(|errno| format!("the workspaces cannot be written to: {errno}")))
+        });
+        let error = match self.inner.store.health().await {
+            Err(error) => Some(causes(&error)),
+            Ok(()) => access.await.unwrap_or_else(|error| Some(error.to_string())),
+        };
+        WritableCheck { ok: error.is_none(), error }
+    }
+
+    /// A native box that does nothing.
+    pub(crate) async fn try_native(&self) -> Result<(), TrialError> {
+        let running = self
+            .inner
+            .executor
+            .start(grant(Root::Host, ringwall_policy::Workspace::Private)?, Options::default())
+            .await?;
+        ended(running.wait().await?.ending)
+    }
+
+    /// The same where a box needs a project: one of the house's own.
+    async fn try_in_project(&self, backend: Backend, root: Root) -> Result<(), TrialError> {
+        let (user, agent): (UserId, AgentId) = (PROBER.parse()?, PROBER.parse()?);
+        let owner = self.owner_of(&user, &agent).await?;
+        let workspaces = self.inner.workspaces.clone();
+        let exec_id = ringwall_workspace::ExecId::random()?;
+        let begun = exec_id.clone();
+        let (project, files) = Self::blocking(move || {
+            let workspace = workspaces.workspace(&PROBER.parse()?, &PROBER.parse()?, owner)?;
+            let project = workspace.project(&PROBER.parse()?)?;
+            let files = project.begin(&begun)?;
+            Ok((project, files))
+        })
+        .await?;
+        let mounts = ProjectMounts {
+            inputs: project.inputs().path().to_owned(),
+            work: project.work().path().to_owned(),
+            artifacts: files.artifacts().map(|artifacts| artifacts.path().to_owned()).unwrap_or_default(),
+            access: Mounts::WIDEST,
+            owner: ringwall_policy::Owner::new(owner.uid, owner.gid)?,
+        };
+        let tried = async {
+            let grant = grant(root, ringwall_policy::Workspace::Project(Box::new(mounts)))?;
+            let started = self.inner.start(backend, grant, exec_id.as_str()).await?;
+            ended(started.wait().await?.ending)
+        };
+        let tried = tried.await;
+        Self::blocking(move || Ok(project.remove_artifacts(files.exec())?)).await?;
+        tried
+    }
+}
+
+async fn answers(service: &AioService) -> Result<(), String> {
+    match tokio::time::timeout(SERVICE, service.info()).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("{error}; {}", error.hint())),
+        Err(_) => Err(format!("the AIO service did not answer within {} s", SERVICE.as_secs())),
+    }
+}
+
+fn grant(root: Root, workspace: ringwall_policy::Workspace) -> Result<ringwall_policy::Grant, TrialError> {
+    let request = Request {
+        argv: vec!["true".into()],
+        env: Default::default(),
+        cwd: None,
+        root,
+        workspace,
+        read_only: Vec::new(),
+    };
+    match decide(
+        &request,
+        &crate::exec::order::layers(ringwall_policy::profile::EXECS, Layer::new(LayerName::Settings), Vec::new()),
+    ) {
+        Verdict::Allow(grant) => Ok(grant),
+        Verdict::Deny(denial) => Err(TrialError::Refused(denial.message)),
+        Verdict::Ask(_) => Err(TrialError::Refused("it asks for approval".to_owned())),
+    }
+}
+
+fn ended(ending: Ending) -> Result<(), TrialError> {
+    match ending {
+        Ending::Exited(0) => Ok(()),
+        other => Err(TrialError::Ended(other)),
+    }
+}
+
+fn platform() -> Host {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy().into_owned();
+    Host { os: "linux".to_owned(), is_wsl: here() == Platform::Wsl, release }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_is_told_to_others() {
+        let why = |text: &str| Availability::of(Err(text.to_owned()));
+        let health = Health {
+            runtime_mode: "linux".to_owned(),
+            workspace_root_native: Some("/var/lib/x".to_owned()),
+            workspace_root_docker_mount: Some("/var/lib/x".to_owned()),
+            docker_cli_path: Some("/usr/bin/docker".to_owned()),
+            docker_version: Some("1".to_owned()),
+            docker_context: Some("default".to_owned()),
+            platform: platform(),
+            writable_check: WritableCheck { ok: false, error: Some("could not open /var/lib/x/db.sqlite".to_owned()) },
+            backends: Backends {
+                native: why("x: /usr/lib"),
+                docker: why("no client"),
+                gvisor: why("is /run/s there?"),
+            },
+            aio_service: Some(why("look at /v1")),
+        };
+        let told = health.without_paths();
+        let json = serde_json::to_string(&told).unwrap();
+        assert!(!json.contains('/'), "{json}");
+        assert_eq!(told.backends.docker.why.as_deref(), Some("no client"));
+        assert_eq!(told.docker_version.as_deref(), Some("1"));
+    }
+}

@@ -1,0 +1,167 @@
+//! Retention: what is older than the settings allow goes, files first and then their record, a few at a time.
+//!
+//! In that order, because a record without files says what there was, and files without a record would stay for ever. What
+//! could not be removed stays on record and is tried again. The chain of entries stays verifiable: it says what went, and
+//! starts at its checkpoint. A task of its own does this every hour, and ends with the server.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use ringwall_record::{ExecId, Keep, Limit, Summary, Timestamp};
+use tokio::time::MissedTickBehavior;
+
+use crate::error::{Error, causes};
+use crate::service::{Service, milliseconds, now};
+
+const PERIOD: Duration = Duration::from_secs(60 * 60);
+/// Execs at once: few enough that nobody waits long for the record meanwhile.
+const BATCH: u64 = 100;
+/// Who removes, in the record.
+const BY: &str = "retention";
+
+/// What one round removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    pub execs: u64,
+    pub entries: u64,
+}
+
+impl Service {
+    /// Removes what the settings no longer keep at this moment, and gives back room that nobody uses. Where one step fails,
+    /// the log says so, the others are done all the same, and it is tried again in the next round.
+    pub async fn prune(&self, at: Timestamp) -> Result<Pruned, Error> {
+        let retention = self.settings_now().retention;
+        let mut pruned = Pruned::default();
+        if let Some(kept) = retention.execs() {
+            pruned.execs = tried("remove old execs", self.prune_execs(before(at, kept), at).await)?;
+            tried("read what workspaces have on record", self.load_recorded().await)?;
+            let actions = self.inner.store.prune_browser_actions(before(at, kept), at, BY).await;
+            tried("remove old actions of browsers", actions.map_err(Error::from))?;
+        }
+        if let Some(kept) = retention.audit() {
+            let entries = self.inner.store.prune_audit(Keep::Since(before(at, kept)), at, BY).await;
+            pruned.entries = tried("remove old entries of the audit log", entries.map_err(Error::from))?;
+        }
+        let freed = tried("free unused space", self.remove_garbage(at, ringwall_workspace::Doing::Removing).await)?;
+        if freed.files > 0 {
+            let crate::agent_files::Freed { sessions, strays, baseline_versions, bytes, .. } = freed;
+            tracing::info!(sessions, strays, baseline_versions, bytes, "gave back room that nobody used");
+        }
+        Ok(pruned)
+    }
+
+    async fn prune_execs(&self, ended_before: Timestamp, at: Timestamp) -> Result<u64, Error> {
+        let (mut removed, mut cursor) = (0, None);
+        loop {
+            let page = self.inner.store.oldest(Limit::nearest(BATCH), cursor).await?;
+            // An exec ends after it was made: where all are young, so are those that come after them.
+            let is_past = page.items.iter().all(|exec| exec.created_at >= ended_before);
+            let old = page.items.into_iter().filter(|exec| exec.ended_at.is_some_and(|ended| ended < ended_before));
+            let mut gone = Vec::new();
+            for exec in old {
+                gone.extend(self.remove_files(exec).await);
+            }
+            if !gone.is_empty() {
+                removed += self.inner.store.prune_execs(gone, ended_before, at, BY).await?;
+            }
+            cursor = page.next;
+            if is_past || cursor.is_none() {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// The exec's id, if nothing of its files is left.
+    async fn remove_files(&self, exec: Summary) -> Option<ExecId> {
+        let exec_id = exec.exec_id.clone();
+        match self.with_project(&exec, |project, exec| project.remove_artifacts(exec)).await {
+            Ok(_) => Some(exec_id),
+            Err(error) => {
+                tracing::warn!(%exec_id, error = %causes(&error), "could not remove the files of an old exec");
+                None
+            }
+        }
+    }
+
+    /// Holds on to the service only while it works, so that whoever drops the last handle of it ends it.
+    pub(crate) fn prune_on_schedule(&self) {
+        let inner = Arc::downgrade(&self.inner);
+        let task = tokio::spawn(every_hour(async move || {
+            let Some(inner) = inner.upgrade() else { return ControlFlow::Break(()) };
+            let service = Service { inner };
+            match service.prune(now()).await {
+                Ok(pruned) if pruned == Pruned::default() => {}
+                Ok(Pruned { execs, entries }) => tracing::info!(execs, entries, "removed what is no longer kept"),
+                Err(_) => return ControlFlow::Break(()),
+            }
+            service.end_forsaken_boxes().await;
+            ControlFlow::Continue(())
+        }));
+        *self.inner.pruner.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+}
+
+/// What a step did; nothing where it failed. A server that stops fails every step, and ends the round.
+fn tried<T: Default>(step: &str, done: Result<T, Error>) -> Result<T, Error> {
+    match done {
+        Err(error) if !matches!(error, Error::Stopping) => {
+            tracing::warn!(error = %causes(&error), "could not {step}");
+            Ok(T::default())
+        }
+        done => done,
+    }
+}
+
+/// At once, and then every hour until a round says that it was the last. After one that took longer there is an hour's
+/// rest: rounds that were missed have nothing to do any more.
+async fn every_hour(mut round: impl AsyncFnMut() -> ControlFlow<()>) {
+    let mut rounds = tokio::time::interval(PERIOD);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        if round().await.is_break() {
+            return;
+        }
+    }
+}
+
+fn before(at: Timestamp, kept: Duration) -> Timestamp {
+    let kept = i64::try_from(milliseconds(kept)).unwrap_or(i64::MAX);
+    Timestamp::from_milliseconds(at.milliseconds().saturating_sub(kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const HOUR: u64 = 60 * 60;
+
+    /// After how many seconds each round began, of which the second takes this long and the fourth is the last.
+    async fn rounds(second: Duration) -> Vec<u64> {
+        let begun = Instant::now();
+        let mut rounds = Vec::new();
+        every_hour(async || {
+            rounds.push(begun.elapsed().as_secs());
+            if rounds.len() == 2 {
+                sleep(second).await;
+            }
+            if rounds.len() == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .await;
+        rounds
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_at_once_and_then_every_hour() {
+        assert_eq!(rounds(Duration::from_secs(60)).await, [0, HOUR, 2 * HOUR, 3 * HOUR]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_round_is_not_made_up_for() {
+        let rounds = rounds(Duration::from_secs(3 * HOUR)).await;
+        assert_eq!(rounds, [0, HOUR, 4 * HOUR, 5 * HOUR]);
+    }
+}

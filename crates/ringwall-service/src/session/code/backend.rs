@@ -1,0 +1,139 @@
+//! How strong a box code gets: what the strict mode demands of what is there, or the stronger one that was asked for.
+//!
+//! Whatever is demanded or asked for and not there is refused; no weaker box ever stands in.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringwall_executor::docker::{DockerState, Runtime};
+use ringwall_policy::{Denial, DockerImage, Isolation, Level, SecurityMode, choose_isolation, demands_isolation};
+
+use crate::error::Error;
+use crate::exec::backend::Backend;
+use crate::exec::order::image_for;
+use crate::service::Service;
+use crate::session::Place;
+
+const SEEN_FOR: Duration = Duration::from_secs(5);
+/// The box that lives as long as its session.
+pub(super) const ALL_IN_ONE: &str = "aio";
+
+/// Which maker, on which image; or why none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) backend: Backend,
+    pub(crate) image: Option<DockerImage>,
+    /// How strong the box is, whoever it stays with.
+    pub(crate) home: Isolation,
+    pub(crate) denial: Option<Denial>,
+}
+
+impl Service {
+    pub(super) async fn choose_box(
+        &self,
+        place: &Place,
+        asked: Option<&str>,
+        mode: SecurityMode,
+        level: Level,
+    ) -> Result<Choice, Error> {
+        let asked = match asked {
+            None => None,
+            Some(ALL_IN_ONE) if self.inner.service_for(&place.name.user_id, &place.name.agent_id).is_some() => {
+                return self.choose_service(mode, level).await;
+            }
+            Some(ALL_IN_ONE) => return self.choose_session_box(mode).await,
+            Some(text) => Some(read(text)?),
+        };
+        let demanded = if demands_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
+        let settings = self.settings_now();
+        let chosen = choose_isolation(asked, demanded);
+        let isolation = chosen.as_ref().ok().copied().or(asked).unwrap_or(Isolation::Native);
+        if chosen.is_ok() && demanded != Some(isolation) {
+            self.require_box(isolation).await?;
+        }
+        let backend = backend_of(isolation);
+        let image = image_for(backend, None, &settings, self.inner.gvisor_home())?;
+        Ok(Choice { backend, image, home: isolation, denial: chosen.err() })
+    }
+
+    /// The box that stays with the session. What else will run in it is not known, so in the strict mode it is as strong as
+    /// any code could demand.
+    async fn choose_session_box(&self, mode: SecurityMode) -> Result<Choice, Error> {
+        let home = self.session_isolation(mode).await?;
+        let image = image_for(backend_of(home), None, &self.settings_now(), self.inner.gvisor_home())?;
+        Ok(Choice { backend: Backend::Aio, image, home, denial: None })
+    }
+
+    /// How strong the box is that stays with a session.
+    pub(crate) async fn session_isolation(&self, mode: SecurityMode) -> Result<Isolation, Error> {
+        match mode {
+            SecurityMode::Strict => self.demanded_box().await,
+            SecurityMode::Permissive => Ok(Isolation::Native),
+        }
+    }
+
+    /// The external service of this workspace. To the strict mode it counts as native: that it isolates is the word of whoever
+    /// configured it, and nothing stronger is known.
+    async fn choose_service(&self, mode: SecurityMode, level: Level) -> Result<Choice, Error> {
+        let demanded = if demands_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
+        let denial = choose_isolation(Some(Isolation::Native), demanded).err();
+        Ok(Choice { backend: Backend::AioService, image: None, home: Isolation::Native, denial })
+    }
+
+    /// The strongest that the operator names for the strict mode and that is there.
+    async fn demanded_box(&self) -> Result<Isolation, Error> {
+        let named = &self.settings_now().strict.backends;
+        let mut missing = Vec::new();
+        for isolation in Isolation::ALL.into_iter().filter(|isolation| named.contains(isolation)) {
+            match self.require_box(isolation).await {
+                Ok(()) => return Ok(isolation),
+                Err(Error::BackendUnavailable { why, .. }) => missing.push((isolation.key(), why)),
+                Err(error) => return Err(error),
+            }
+        }
+        let backend = missing.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
+        let why = missing.into_iter().map(|(_, why)| why).collect::<Vec<_>>().join("; ");
+        Err(Error::BackendUnavailable { backend, why: format!("{why}; the strict mode demands it for this code") })
+    }
+
+    async fn require_box(&self, isolation: Isolation) -> Result<(), Error> {
+        let is_there = match isolation {
+            Isolation::Native => Ok(()),
+            Isolation::Docker => self.docker_now().await.available(Runtime::Usual).map(drop),
+            Isolation::Gvisor => match self.inner.executor.gvisor() {
+                Ok(_) => Ok(()),
+                Err(here) => {
+                    let there = self.docker_now().await.available(Runtime::Gvisor).map(drop);
+                    there.map_err(|there| format!("{here}, and as docker's runtime: {there}"))
+                }
+            },
+        };
+        is_there.map_err(|why| Error::BackendUnavailable { backend: isolation.key().to_owned(), why })
+    }
+
+    /// What docker is like, as of a moment ago: to ask takes longer than most code runs. One that goes away meanwhile is
+    /// found out when its box is made.
+    async fn docker_now(&self) -> Arc<DockerState> {
+        let mut seen = self.inner.docker_seen.lock().await;
+        if let Some((at, state)) = seen.as_ref()
+            && at.elapsed() < SEEN_FOR
+        {
+            return state.clone();
+        }
+        let state = Arc::new(self.inner.docker.probe().await);
+        *seen = Some((Instant::now(), state.clone()));
+        state
+    }
+}
+
+fn read(text: &str) -> Result<Isolation, Error> {
+    text.parse().map_err(|_| Error::invalid("backend must be native, docker, gvisor or aio"))
+}
+
+pub(super) const fn backend_of(isolation: Isolation) -> Backend {
+    match isolation {
+        Isolation::Native => Backend::Native,
+        Isolation::Docker => Backend::Docker,
+        Isolation::Gvisor => Backend::Gvisor,
+    }
+}

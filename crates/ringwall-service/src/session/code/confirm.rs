@@ -1,0 +1,154 @@
+//! The question about code that deserves care: what a person is shown, and what decides where nobody is to be asked.
+//!
+//! The whole code is part of the question. Whatever decides, the ledger has the question and its one answer. Before an answer
+//! counts, and again after it, how the session is treated is read anew.
+
+use std::sync::Arc;
+
+use ringwall_policy::{Ask, Consent, Locale};
+use ringwall_record::{
+    ApprovalFiles, ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs, Uncovered, UncoveredFile,
+};
+use serde_json::json;
+
+use super::backend::Choice;
+use super::order::CodeOrder;
+use crate::agent_files::execute::WORKSPACE;
+use crate::approvals::{Question, StillStands, Waiting};
+use crate::error::causes;
+use crate::exec::lifecycle::Exec;
+use crate::exec::order::{Ground, Places};
+use crate::exec::outcome::Told;
+
+pub(super) const AUTO_REJECTED: &str = "AUTO_REJECTED";
+
+impl Exec {
+    /// Asks whoever the session says; comes back with the right to the answer, or with why there is none.
+    pub(crate) async fn put_code_question(&self, code: &CodeOrder, ask: &Ask) -> Result<Waiting, Told> {
+        let question = self.code_question(code, ask);
+        let settled = match code.rules.confirmation {
+            Confirmation::Websocket | Confirmation::Callback => None,
+            Confirmation::AutoApprove => Some(SettledAs::Approved),
+            Confirmation::AutoReject => Some(SettledAs::Denied),
+        };
+        let asked = match settled {
+            None => self.service.ask(question).await,
+            Some(settled) => self.service.ask_nobody(question, settled, code.rules.confirmation.as_str()).await,
+        };
+        let waiting = asked.map_err(|error| {
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
+            Told::failed(error.code(), error.to_string())
+        })?;
+        if settled == Some(SettledAs::Denied) {
+            return Err(Told::denied(AUTO_REJECTED, "its session rejects code that deserves a person's word"));
+        }
+        tracing::info!(exec_id = %self.intent.exec_id, approval = %waiting.id(), "code waits for its confirmation");
+        Ok(waiting)
+    }
+
+    fn code_question(&self, code: &CodeOrder, ask: &Ask) -> Question {
+        let assessment = &code.judged.assessment;
+        let level = ask.risk.as_ref().map_or(assessment.level, |risk| risk.level);
+        let findings = ask.risk.as_ref().map_or(&assessment.findings, |risk| &risk.findings);
+        let patterns = findings.iter().map(|finding| {
+            format!("{} (line {}): {}", finding.rule.id, finding.line, finding.message(Locale::English))
+        });
+        let terms = ringwall_policy::merge(&self.order.layers).ok().map(|effective| effective.terms());
+        let action = json!({
+            "words": self.order.words, "cwd": self.order.cwd, "env_keys": self.intent.env_keys,
+            "code": code.note(), "backend": self.intent.backend, "policy": terms,
+        });
+        let language = code.request.language;
+        Question {
+            kind: ApprovalKind::Risk,
+            exec_id: self.intent.exec_id.clone(),
+            user_id: self.order.user_id.clone(),
+            agent_id: self.order.agent_id.clone(),
+            session_id: code.place.id.to_string(),
+            command: format!("Run {} code{}: {}", language.key(), code.company(), assessment.reason(Locale::English)),
+            code: Some(code.request.code.clone()),
+            requested_paths: Vec::new(),
+            blocked_paths: Vec::new(),
+            risk_level: risk_level(level),
+            patterns: patterns.collect(),
+            files: uncovered_files(),
+            digest: Digest::of(action.to_string().as_bytes()),
+            asked_by: self.order.author.clone(),
+            still_stands: self.rules_stand(code, terms),
+        }
+    }
+
+    /// Whether the session still has the rules, and the code the policy terms, that it had when this was asked.
+    fn rules_stand(&self, code: &CodeOrder, terms: Option<String>) -> StillStands {
+        let (request, rules, is_waited_for) = (code.request.clone(), code.rules.clone(), code.stdin.ends());
+        let parts = Arc::new((self.service.clone(), code.place.clone(), rules, request, terms));
+        Arc::new(move || {
+            let parts = parts.clone();
+            Box::pin(async move {
+                let (service, place, rules, request, terms) = parts.as_ref();
+                // What cannot be read now may have changed.
+                let is_treated_so = service.session_rules(place).await.is_ok_and(|now| now == *rules);
+                let layers = request.layers(service.settings_now().operator.clone(), is_waited_for);
+                let now = layers.ok().and_then(|layers| ringwall_policy::merge(&layers).ok());
+                is_treated_so && now.map(|effective| effective.terms()) == *terms
+            })
+        })
+    }
+
+    /// What is still to be asked about its code, with everything as it is now.
+    pub(crate) async fn judge_code(&mut self) -> Result<Option<Ask>, Told> {
+        let failed = |error: crate::error::Error| Told::failed(error.code(), error.to_string());
+        let (service, owner) = (self.service.clone(), self.owner);
+        let Ground::Code(code) = &mut self.order.ground else { return Ok(None) };
+        let rules = service.session_rules(&code.place).await.map_err(failed)?;
+        let (asked, level) = (code.request.backend.clone(), code.judged.assessment.level);
+        let choice = service.choose_box(&code.place, asked.as_deref(), rules.mode, level).await.map_err(failed)?;
+        code.judged.mode = rules.mode;
+        code.rules = rules;
+        let layers = code.request.layers(service.settings_now().operator.clone(), code.stdin.ends());
+        let layers = layers.map_err(|error| Told::denied("POLICY_DENIED", error.to_string()))?;
+        let work = service.session_work(&code.place);
+        let Choice { backend, image, home, denial } = choice;
+        let is_as_before = (backend, &image, home) == (self.order.backend, &self.order.image, code.home);
+        if !is_as_before || denial.is_some() {
+            // What is on record is what runs.
+            let message = "what its session demands changed before it could begin; send it again";
+            return Err(Told::denied("POLICY_CHANGED", message));
+        }
+        self.order.layers = layers;
+        let verdict = self.order.decide(&Places::code(&work), owner).map_err(failed)?;
+        self.heed(verdict)
+    }
+}
+
+impl CodeOrder {
+    /// What is not part of the code and comes along with it.
+    fn company(&self) -> String {
+        match self.request.files.as_slice() {
+            [] => String::new(),
+            [(only, _)] => format!(" with the file {only:?}"),
+            [(first, _), rest @ ..] => format!(" with the file {first:?} and {} more", rest.len()),
+        }
+    }
+
+    /// A person has allowed this very code.
+    pub(crate) fn consent(&mut self) {
+        self.judged.consent = Consent::Given;
+    }
+}
+
+/// The answer covers the code alone.
+fn uncovered_files() -> ApprovalFiles {
+    let opened = UncoveredFile { path: WORKSPACE.to_owned(), why: Uncovered::OpenedByCode };
+    ApprovalFiles { covered: Vec::new(), not_covered: vec![opened] }
+}
+
+const fn risk_level(level: ringwall_policy::Level) -> RiskLevel {
+    match level {
+        ringwall_policy::Level::Safe => RiskLevel::Safe,
+        ringwall_policy::Level::Low => RiskLevel::Low,
+        ringwall_policy::Level::Medium => RiskLevel::Medium,
+        ringwall_policy::Level::High => RiskLevel::High,
+        ringwall_policy::Level::Critical => RiskLevel::Critical,
+    }
+}

@@ -1,0 +1,185 @@
+//! Running code and telling how it ended. A refusal, an expiry and a time limit are results; only what cannot be run at all
+//! is an error.
+
+use std::sync::Arc;
+
+use ringwall_policy::{Assessment, DenialCode, Locale};
+use ringwall_record::{ExecId, Status};
+
+use super::order::Input;
+use super::request::CodeRequest;
+use super::trail::{Created, Trail};
+use super::words::error_of;
+use crate::agent_files::execute::{SHOWN, text};
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::order::Order;
+use crate::exec::registry::Live;
+use crate::exec::submit::{Answered, Submitted};
+use crate::exec::view::ExecView;
+use crate::service::Service;
+use crate::session::context::Bundle;
+use crate::session::{Place, SessionAddress};
+
+/// What an exit code is where there is none.
+const NO_EXIT_CODE: i32 = -1;
+
+/// Code that is on record: it runs, waits for its turn or a person, or was refused. Whoever keeps it can be told the ending
+/// later, and more than once.
+#[derive(Debug, Clone)]
+pub struct CodeBegun {
+    pub exec_id: ExecId,
+    pub status: Status,
+    trail: Arc<Trail>,
+    /// What was begun, for whoever waits for its ending: its output stays open with it.
+    live: Option<Arc<Live>>,
+}
+
+impl CodeBegun {
+    /// The exec as which it goes on, which is another one where a person changed the code.
+    pub fn latest(&self) -> ExecId {
+        self.trail.latest().unwrap_or_else(|| self.exec_id.clone())
+    }
+
+    /// The same for whoever comes back some day, and keeps nothing open until then.
+    pub fn set_aside(self) -> Self {
+        Self { live: None, ..self }
+    }
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct CodeRan {
+    /// The one that ended, which is another one where a person changed the code.
+    pub exec_id: ExecId,
+    pub success: bool,
+    pub stdout: String,
+    pub stderr: String,
+    /// -1 where there is none.
+    pub exit_code: i32,
+    pub error: Option<String>,
+    pub sandbox_type: String,
+    pub execution_time_ms: u64,
+    /// Relative to the session's files. Nothing where that is not known: there are too many, or they could not be looked at.
+    pub files_created: Option<Vec<String>>,
+    pub assessment: Arc<Assessment>,
+    /// What it showed, where it ran in a context.
+    pub results: Option<Vec<Bundle>>,
+}
+
+impl Service {
+    /// Begins, and comes back when that is on record.
+    pub async fn begin_code(&self, by: &Principal, request: CodeRequest) -> Result<CodeBegun, Error> {
+        self.begin_with_input(by, request, Input::Ends).await
+    }
+
+    pub(crate) async fn begin_with_input(
+        &self,
+        by: &Principal,
+        request: CodeRequest,
+        input: Input,
+    ) -> Result<CodeBegun, Error> {
+        let (order, trail) = self.read_asked(by, request, input).await?;
+        self.begin_order(order, trail, Answered::WhenIntended).await
+    }
+
+    /// Begins, and comes back with the ending. It goes on when whoever waits is gone.
+    pub async fn run_code(&self, by: &Principal, request: CodeRequest, locale: Locale) -> Result<CodeRan, Error> {
+        let (order, trail) = self.read_asked(by, request, Input::Ends).await?;
+        let begun = self.begin_order(order, trail, Answered::WhenOver).await?;
+        self.finish_code(by, begun, locale).await
+    }
+
+    /// A request as an order that is not on record yet.
+    pub(crate) async fn read_asked(
+        &self,
+        by: &Principal,
+        request: CodeRequest,
+        input: Input,
+    ) -> Result<(Order, Arc<Trail>), Error> {
+        let address = SessionAddress {
+            session_id: request.session_id.clone(),
+            user_id: request.user_id.clone(),
+            agent_id: request.agent_id.clone(),
+        };
+        let place = Place::read(by, &address)?;
+        let trail = Arc::<Trail>::default();
+        let order = self.read_code(by.author(), place, request, trail.clone(), input).await?;
+        Ok((order, trail))
+    }
+
+    pub(crate) async fn begin_order(
+        &self,
+        order: Order,
+        trail: Arc<Trail>,
+        answered: Answered,
+    ) -> Result<CodeBegun, Error> {
+        match self.admit_and_follow(order, answered).await {
+            Ok((Submitted { exec_id, status, .. }, live)) => Ok(CodeBegun { exec_id, status, trail, live }),
+            Err(Error::Denied { denial, exec_id }) if denial.code == DenialCode::CodeDestructive => {
+                Ok(CodeBegun { exec_id, status: Status::PolicyDenied, trail, live: None })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for the ending, also where a person has changed the code meanwhile. It goes on when whoever waits is gone.
+    pub async fn finish_code(&self, by: &Principal, begun: CodeBegun, locale: Locale) -> Result<CodeRan, Error> {
+        let CodeBegun { mut exec_id, trail, live: mut known, .. } = begun;
+        let (live, view) = loop {
+            let live = known.take().or_else(|| self.find_live(by, &exec_id));
+            let over = match &live {
+                Some(live) => live.over().await,
+                None => None,
+            };
+            let view = match over {
+                Some(view) => view,
+                None => Arc::new(self.exec(by, &exec_id).await?),
+            };
+            match trail.latest() {
+                Some(next) if next != exec_id => exec_id = next,
+                Some(_) | None => break (live, view),
+            }
+        };
+        if let Some(failure) = view.failure() {
+            return Err(failure);
+        }
+        if view.error_reason.as_ref().is_some_and(|reason| reason.code == "SERVER_STOPPED") {
+            return Err(Error::Stopping);
+        }
+        let assessment = trail
+            .assessment()
+            .ok_or_else(|| Error::Runtime { message: format!("the exec {exec_id} was never assessed") })?;
+        let (mut stdout, mut stderr) = Default::default();
+        // What never ran has printed nothing.
+        if view.summary.started_at.is_some() && view.protections.is_some() {
+            [stdout, stderr] = self.printed_by(&view, live.as_deref(), SHOWN).await?.map(text);
+        }
+        let in_context = view.policy_snapshot["code"]["context_id"].is_string();
+        let answer = trail.answer().unwrap_or_default();
+        let raised = answer.raised.filter(|_| view.summary.status == Status::Failed);
+        Ok(CodeRan {
+            results: in_context.then_some(answer.results),
+            success: view.summary.status == Status::Succeeded,
+            stdout,
+            stderr,
+            exit_code: view.summary.exit_code.unwrap_or(NO_EXIT_CODE),
+            error: outright(&view, &assessment, locale).or(raised).or_else(|| error_of(&view, locale)),
+            sandbox_type: view.summary.backend.clone(),
+            execution_time_ms: view.summary.duration_ms.unwrap_or(0),
+            files_created: match trail.files_created() {
+                Created::These(files) => Some(files),
+                Created::Unknown => None,
+            },
+            assessment,
+            exec_id,
+        })
+    }
+}
+
+/// The sentence with which it was refused without asking anybody, if it was.
+fn outright(view: &ExecView, assessment: &Assessment, locale: Locale) -> Option<String> {
+    let reason = view.error_reason.as_ref()?;
+    let is_told = reason.code == "POLICY_DENIED" && assessment.refusal(Locale::English)? == reason.message;
+    if is_told { assessment.refusal(locale) } else { None }
+}

@@ -1,0 +1,126 @@
+//! Seeing contexts, stopping what runs in them, starting them anew and ending them.
+
+use std::sync::Arc;
+
+use ringwall_policy::Isolation;
+use ringwall_record::Timestamp;
+use serde::Serialize;
+
+use super::session_box::{BoxKey, Context, Doing, SessionBox};
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::service::Service;
+use crate::session::{Place, SessionAddress};
+
+const SIGINT: i32 = 2;
+
+/// Which context a request is about, as it names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextAddress {
+    pub session: SessionAddress,
+    pub context_id: String,
+}
+
+/// An interpreter that stays.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+pub struct ContextView {
+    context_id: String,
+    /// `python` or `javascript`
+    language: &'static str,
+    /// Who made the box that it is in
+    sandbox_type: &'static str,
+    /// `idle` or `busy`
+    status: &'static str,
+    #[schema(value_type = String)]
+    created_at: Timestamp,
+    #[schema(value_type = String)]
+    last_used_at: Timestamp,
+}
+
+impl ContextView {
+    fn new(id: &str, context: &Context, isolation: Isolation) -> Self {
+        Self {
+            context_id: id.to_owned(),
+            language: context.language.key(),
+            sandbox_type: isolation.key(),
+            status: match context.doing {
+                Doing::Nothing => "idle",
+                Doing::Running => "busy",
+            },
+            created_at: context.created_at,
+            last_used_at: context.used_at,
+        }
+    }
+}
+
+impl Service {
+    /// Those of a session; none where it has no box.
+    pub async fn contexts(&self, by: &Principal, session: &SessionAddress) -> Result<Vec<ContextView>, Error> {
+        let place = self.known_session(by, session).await?;
+        let view = |(key, home): (BoxKey, Arc<SessionBox>)| {
+            home.read(|contexts| {
+                contexts.iter().map(|(id, context)| ContextView::new(id, context, key.isolation())).collect::<Vec<_>>()
+            })
+        };
+        Ok(self.homes(&place).into_iter().flat_map(view).collect())
+    }
+
+    /// Stops what runs in it, as Ctrl-C does. Whether something ran.
+    pub async fn interrupt_context(&self, by: &Principal, address: &ContextAddress) -> Result<bool, Error> {
+        let home = self.home_of(by, address).await?;
+        let running = home.read(|contexts| {
+            let context = contexts.get(&address.context_id).filter(|context| context.doing == Doing::Running)?;
+            context.handle.clone()
+        });
+        if let Some(handle) = &running {
+            handle.signal(SIGINT);
+        }
+        Ok(running.is_some())
+    }
+
+    /// The next run starts from nothing. What runs in it ends.
+    pub async fn restart_context(&self, by: &Principal, address: &ContextAddress) -> Result<(), Error> {
+        let _shared = self.inner.session_gates.try_share(&Place::read(by, &address.session)?.name)?;
+        let home = self.home_of(by, address).await?;
+        if home.restart(&address.context_id) { Ok(()) } else { Err(no_context(address)) }
+    }
+
+    pub async fn delete_context(&self, by: &Principal, address: &ContextAddress) -> Result<(), Error> {
+        let _shared = self.inner.session_gates.try_share(&Place::read(by, &address.session)?.name)?;
+        let home = self.home_of(by, address).await?;
+        if home.delete(&address.context_id) { Ok(()) } else { Err(no_context(address)) }
+    }
+
+    /// Ends the boxes of a session, and waits until they are gone.
+    pub(crate) async fn end_boxes(&self, place: &Place) {
+        for (key, home) in self.homes(place) {
+            self.inner.boxes.dismiss(&key);
+            home.resident.end().await;
+        }
+    }
+
+    /// The boxes that a session has.
+    pub(crate) fn homes(&self, place: &Place) -> Vec<(BoxKey, Arc<SessionBox>)> {
+        let keys = Isolation::ALL.map(|isolation| BoxKey::new(place, isolation));
+        keys.into_iter().filter_map(|key| Some((key.clone(), self.inner.boxes.find(&key)?))).collect()
+    }
+
+    async fn home_of(&self, by: &Principal, address: &ContextAddress) -> Result<Arc<SessionBox>, Error> {
+        let place = self.known_session(by, &address.session).await?;
+        let homes = self.homes(&place).into_iter().map(|(_, home)| home);
+        let found = homes.into_iter().find(|home| home.read(|contexts| contexts.contains_key(&address.context_id)));
+        found.ok_or_else(|| no_context(address))
+    }
+
+    async fn known_session(&self, by: &Principal, session: &SessionAddress) -> Result<Place, Error> {
+        let place = Place::read(by, session)?;
+        match self.session_times(&place).await? {
+            Some(_) => Ok(place),
+            None => Err(Error::NotFound { what: format!("session {}", place.id) }),
+        }
+    }
+}
+
+fn no_context(address: &ContextAddress) -> Error {
+    Error::NotFound { what: format!("context {}", address.context_id) }
+}

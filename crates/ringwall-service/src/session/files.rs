@@ -1,0 +1,137 @@
+//! Reading and changing a session's files, beside its boxes, under its workspace's lock.
+//!
+//! Writing makes a session that is not there yet, as running something in it does; nothing else does. What is written
+//! counts against the session's share of the disk and its workspace's.
+
+use ringwall_workspace::{AgentPath, Download, Lines, Text, Tree};
+
+use super::place::{Place, SessionAddress, no_session};
+use crate::agent_files::{Edit, detached, make};
+use crate::auth::principal::Principal;
+use crate::error::{Error, causes};
+use crate::service::Service;
+
+impl Service {
+    /// Every regular file beneath a directory of the session, relative to the session, sorted.
+    pub async fn list_session_files(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        path: AgentPath,
+    ) -> Result<Vec<String>, Error> {
+        let (place, tree) = self.session_files(by, address).await?;
+        let reading = self.inner.agent_locks.read(&place.name.user_id, &place.name.agent_id).await?;
+        detached(move || {
+            let listed = tree.list(&path);
+            drop(reading);
+            let directory = path.inner().map(|inner| format!("{}/", inner.as_str())).unwrap_or_default();
+            let whole = |name: String| match name.is_empty() {
+                true => directory.trim_end_matches('/').to_owned(),
+                false => format!("{directory}{name}"),
+            };
+            Ok(listed?.relative().into_iter().map(whole).collect())
+        })
+        .await
+    }
+
+    /// Lines of a file.
+    pub async fn read_session_file(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        path: &AgentPath,
+        lines: Lines,
+    ) -> Result<Text, Error> {
+        let (place, tree) = self.session_files(by, address).await?;
+        let _reading = self.inner.agent_locks.read(&place.name.user_id, &place.name.agent_id).await?;
+        Self::blocking(|| Ok(tree.read(path, lines)?)).await
+    }
+
+    /// Replaces text in a file.
+    pub async fn edit_session_file(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        path: &AgentPath,
+        edit: &Edit,
+    ) -> Result<(), Error> {
+        let (place, tree) = self.session_files(by, address).await?;
+        let _shared = self.inner.session_gates.try_share(&place.name)?;
+        let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
+        let disk = self.disk(&place.name.user_id, &place.name.agent_id, tree.workspace());
+        let own = self.session_disk(&disk, &place.id);
+        Self::blocking(|| make(tree.edit(path, &edit.old, &edit.new, edit.expected)?, &[&disk, &own])).await
+    }
+
+    /// Opens a file, or finds what is in a directory, to be sent.
+    pub async fn download_session_file(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        path: AgentPath,
+    ) -> Result<Download, Error> {
+        let (place, tree) = self.session_files(by, address).await?;
+        let reading = self.inner.agent_locks.read(&place.name.user_id, &place.name.agent_id).await?;
+        detached(move || {
+            let download = tree.download(&path);
+            drop(reading);
+            Ok(download?)
+        })
+        .await
+    }
+
+    /// Makes a file or replaces it, with the directories on its way.
+    pub async fn write_session_file(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        path: AgentPath,
+        content: impl AsRef<[u8]> + Send + 'static,
+    ) -> Result<(), Error> {
+        let place = Place::read(by, address)?;
+        let shared = self.inner.session_gates.try_share(&place.name)?;
+        // Notes the end of an earlier session of this id before there is a new one.
+        self.session_rules(&place).await?;
+        let workspace = self.session_workspace(&place.name).await?;
+        let writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
+        let disk = self.disk(&place.name.user_id, &place.name.agent_id, &workspace);
+        let own = self.session_disk(&disk, &place.id);
+        detached(move || {
+            let (_writing, _shared) = (writing, shared);
+            let session = workspace.session(&place.id)?;
+            session.furnish()?;
+            make(session.tree().replace_lines(&path, None, content.as_ref())?, &[&disk, &own])
+        })
+        .await
+    }
+
+    /// Deletes a file, or a directory with everything in it.
+    pub async fn delete_session_file(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        path: &AgentPath,
+    ) -> Result<(), Error> {
+        let (place, tree) = self.session_files(by, address).await?;
+        let _shared = self.inner.session_gates.try_share(&place.name)?;
+        let writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
+        let removed = Self::blocking(|| Ok(tree.delete(path)?)).await?;
+        drop(writing);
+        if let Err(error) = detached(move || Ok(removed.erase()?)).await {
+            // It is deleted all the same; the room that it takes is given back at the next start.
+            tracing::warn!(error = %causes(&error), "could not erase what was deleted");
+        }
+        let disk = self.disk(&place.name.user_id, &place.name.agent_id, tree.workspace());
+        self.session_disk(&disk, &place.id).shrink();
+        disk.shrink();
+        Ok(())
+    }
+
+    pub(super) async fn session_files(&self, by: &Principal, address: &SessionAddress) -> Result<(Place, Tree), Error> {
+        let place = Place::read(by, address)?;
+        let workspace = self.session_workspace(&place.name).await?;
+        let session = Self::blocking(|| Ok(workspace.find_session(&place.id)?)).await?;
+        let session = session.ok_or_else(|| no_session(&place.id))?;
+        Ok((place, session.tree().clone()))
+    }
+}

@@ -1,0 +1,178 @@
+//! A command that goes on in its session's box while nobody waits for it: what it prints is read from any byte on, and it
+//! can be written and signalled to. It is an exec like any other, and its id is the exec's.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall_executor::session_box::{VisitHandle, VisitInput};
+use ringwall_record::{ExecId, Status, Summary};
+use ringwall_workspace::Stream;
+
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::artifacts::OutputPart;
+use crate::exec::order::Order;
+use crate::exec::registry::{Company, Live};
+use crate::exec::view::ExecView;
+use crate::service::{Service, no_exec};
+use crate::session::code::{CodeBegun, CodeRequest, Input, goes_on_as};
+use crate::session::{Place, SessionAddress};
+
+/// Of one stream at once.
+const MAX_COUNT: u64 = 1 << 20;
+/// How long somebody who writes waits for a process that does not read.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// By what a running process is reached.
+#[derive(Debug)]
+pub(crate) struct ProcessReins {
+    handle: VisitHandle,
+    stdin: tokio::sync::Mutex<Option<VisitInput>>,
+}
+
+impl ProcessReins {
+    pub(crate) fn new(handle: VisitHandle, stdin: Option<VisitInput>) -> Self {
+        ProcessReins { handle, stdin: tokio::sync::Mutex::new(stdin) }
+    }
+}
+
+/// What a process has printed from the asked bytes on.
+#[derive(Debug)]
+pub struct ProcessOutput {
+    /// The exec whose output this is, where a person has changed the code of the one that was asked for.
+    pub goes_on_as: Option<ExecId>,
+    pub status: Status,
+    pub exit_code: Option<i32>,
+    pub stdout: OutputPart,
+    pub stderr: OutputPart,
+}
+
+/// Whether a process's input ends with what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterInput {
+    More,
+    End,
+}
+
+impl Service {
+    /// Begins, and comes back when that is on record.
+    pub async fn begin_process(&self, by: &Principal, request: CodeRequest) -> Result<CodeBegun, Error> {
+        self.begin_with_input(by, request, Input::Open).await
+    }
+
+    pub async fn process_output(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        exec_id: &ExecId,
+        from: (u64, u64),
+    ) -> Result<ProcessOutput, Error> {
+        let place = Place::read(by, address)?;
+        let view = self.latest_process(by, &place, exec_id).await?;
+        let now = &view.summary.exec_id;
+        let stdout = self.output(by, now, Stream::Stdout, from.0, MAX_COUNT).await?;
+        let stderr = self.output(by, now, Stream::Stderr, from.1, MAX_COUNT).await?;
+        Ok(ProcessOutput {
+            goes_on_as: (now != exec_id).then(|| now.clone()),
+            status: view.summary.status,
+            exit_code: view.summary.exit_code,
+            stdout,
+            stderr,
+        })
+    }
+
+    /// The process of this id, or the one that goes on in its place, as often as a person has changed its code.
+    async fn latest_process(&self, by: &Principal, place: &Place, exec_id: &ExecId) -> Result<ExecView, Error> {
+        let mut view = self.exec(by, exec_id).await?;
+        let is_its_own = |summary: &Summary| {
+            (&summary.user_id, &summary.agent_id) == (&place.name.user_id, &place.name.agent_id)
+                && summary.conversation_id.as_deref() == Some(place.id.as_str())
+        };
+        if !is_its_own(&view.summary) {
+            return Err(no_exec(exec_id));
+        }
+        while let Some(next) = view.error_reason.as_ref().and_then(goes_on_as) {
+            view = self.exec(by, &next).await?;
+        }
+        Ok(view)
+    }
+
+    /// Writes to a process, and comes back when it has taken all of it.
+    pub async fn write_to_process(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        exec_id: &ExecId,
+        bytes: &[u8],
+        after: AfterInput,
+    ) -> Result<(), Error> {
+        let live = self.process(by, address, exec_id).await?;
+        let reins = live.process().ok_or_else(|| not_reached(exec_id))?;
+        let mut stdin = reins.stdin.lock().await;
+        let closed = || Error::Conflict { message: format!("the input of {exec_id} is closed") };
+        let input = stdin.as_mut().ok_or_else(closed)?;
+        match tokio::time::timeout(TAKEN_WITHIN, input.write(bytes)).await {
+            Ok(written) => written.map_err(|_| closed())?,
+            Err(_) => {
+                let message =
+                    format!("{exec_id} does not read what is written to it; a part of it may have been taken");
+                return Err(Error::Conflict { message });
+            }
+        }
+        if let Some(input) = stdin.take_if(|_| after == AfterInput::End) {
+            input.close().await;
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to the process group of a process.
+    pub async fn signal_process(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        exec_id: &ExecId,
+        number: i32,
+    ) -> Result<(), Error> {
+        let live = self.process(by, address, exec_id).await?;
+        live.process().ok_or_else(|| not_reached(exec_id))?.handle.signal(number);
+        Ok(())
+    }
+
+    async fn process(&self, by: &Principal, address: &SessionAddress, exec_id: &ExecId) -> Result<Arc<Live>, Error> {
+        let place = Place::read(by, address)?;
+        let find = |exec_id: &ExecId| self.find_live(by, exec_id).filter(|live| live.is_in(&place.name));
+        if let Some(live) = find(exec_id) {
+            return Ok(live);
+        }
+        let latest = self.latest_process(by, &place, exec_id).await?;
+        find(&latest.summary.exec_id).ok_or_else(|| no_exec(exec_id))
+    }
+
+    /// What nobody waits for keeps its session's box, and one user does not keep all the boxes that there are: of so many
+    /// sessions at most as they may have execs at once.
+    pub(crate) fn check_company(&self, order: &Order) -> Result<(), Error> {
+        let (Company::Alone, Some(own)) = (order.company(), order.session()) else { return Ok(()) };
+        let most = self.settings_now().bounds().running_per_user as usize;
+        let lives = self.inner.registry.all();
+        let kept: BTreeSet<_> = lives
+            .iter()
+            .filter(|live| live.company() == Company::Alone && live.user_id == order.user_id)
+            .map(|live| (&live.agent_id, live.session.as_deref()))
+            .filter(|(agent, session)| **agent != order.agent_id || *session != Some(own.as_str()))
+            .collect();
+        if kept.len() < most {
+            return Ok(());
+        }
+        let message = format!(
+            "processes and terminals of {} other sessions keep their boxes, and a user's may keep {most} at once; end \
+             some, or have an operator raise sandbox.max_concurrent_execs_per_user",
+            kept.len()
+        );
+        Err(Error::PoolFull { message })
+    }
+}
+
+fn not_reached(exec_id: &ExecId) -> Error {
+    Error::Conflict { message: format!("{exec_id} has not begun, or is no process of a session's box") }
+}

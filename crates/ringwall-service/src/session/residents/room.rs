@@ -1,0 +1,49 @@
+//! What the boxes of sessions take of the disk while no exec watches it: what one has left in its background may go on writing.
+//!
+//! One task looks at all of them, once a second, at a glance. A box that is over the share of its session or workspace ends.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::agent_files::Disk;
+use crate::service::Service;
+use crate::session::context::{BoxKey, SessionBox};
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+impl Service {
+    /// Holds on to the service only while it works, so that whoever drops the last handle of it ends it.
+    pub(crate) fn measure_boxes_on_schedule(&self) {
+        let inner = Arc::downgrade(&self.inner);
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(PERIOD).await;
+                let Some(inner) = inner.upgrade() else { return };
+                Service { inner }.measure_boxes().await;
+            }
+        });
+        *self.inner.measurer.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+
+    async fn measure_boxes(&self) {
+        let boxes = &self.inner.boxes;
+        for (key, home) in boxes.keys().into_iter().filter_map(|key| Some((key.clone(), boxes.find(&key)?))) {
+            if home.resident.is_paused() {
+                continue;
+            }
+            for disk in self.disks_of(&key, &home) {
+                if let Some(words) = disk.glance().await {
+                    home.end_as_full(words);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn disks_of(&self, key: &BoxKey, home: &SessionBox) -> Vec<Disk> {
+        let Some(place) = key.place() else { return Vec::new() };
+        let workspace = self.disk(&place.name.user_id, &place.name.agent_id, &home.workspace);
+        let session = self.session_disk(&workspace, &place.id);
+        vec![workspace, session]
+    }
+}

@@ -1,0 +1,58 @@
+//! Holding a session's boxes still and letting them go on. Whoever may use the session may do both.
+
+use std::sync::Arc;
+
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::service::Service;
+use crate::session::context::SessionBox;
+use crate::session::{Place, SessionAddress};
+
+impl Service {
+    /// Holds everything in the session's boxes still. The time limits of what runs there stand still too.
+    pub async fn pause_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
+        let _shared = self.inner.session_gates.try_share(&Place::read(by, address)?.name)?;
+        for home in self.boxes_of(by, address)? {
+            home.resident.pause().await.map_err(not_turned)?;
+        }
+        Ok(())
+    }
+
+    pub async fn resume_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
+        // A box that is paused for an approved command stays paused until that has ended.
+        let _shared = self.inner.session_gates.try_share(&Place::read(by, address)?.name)?;
+        for home in self.boxes_of(by, address)? {
+            home.resident.resume().await.map_err(not_turned)?;
+        }
+        Ok(())
+    }
+
+    fn boxes_of(&self, by: &Principal, address: &SessionAddress) -> Result<Vec<Arc<SessionBox>>, Error> {
+        let place = Place::read(by, address)?;
+        let homes: Vec<Arc<SessionBox>> = self.homes(&place).into_iter().map(|(_, home)| home).collect();
+        match homes.is_empty() {
+            true => Err(Error::NotFound { what: format!("box of the session {}", place.id) }),
+            false => Ok(homes),
+        }
+    }
+
+    /// Ends the browsers and the boxes of sessions that are not there any more.
+    pub(crate) async fn end_forsaken_boxes(&self) {
+        for name in self.inner.browsers.unused_sessions() {
+            let Ok(id) = name.session_id.parse() else { continue };
+            let place = Place { name, id };
+            if matches!(self.session_times(&place).await, Ok(None)) {
+                self.inner.browsers.dismiss_unused(&self.inner, &place.name).await;
+            }
+        }
+        for place in self.inner.boxes.keys().iter().filter_map(|key| key.place()) {
+            if matches!(self.session_times(&place).await, Ok(None)) {
+                self.end_boxes(&place).await;
+            }
+        }
+    }
+}
+
+fn not_turned(error: ringwall_executor::Error) -> Error {
+    Error::Conflict { message: error.to_string() }
+}

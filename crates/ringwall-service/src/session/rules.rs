@@ -1,0 +1,427 @@
+//! How a session's code is treated: who is asked about risky code, and the security mode.
+//!
+//! Three words are combined. The settings apply to every session. An operator's word about the session replaces them, looser or
+//! stricter. A user's word only tightens the result (`auto-approve` < `websocket` = `callback` < `auto-reject`, `permissive` <
+//! `strict`). Words outlive the session's deletion, so that deleting and re-creating it lifts nothing; an operator's word then
+//! only tightens. An agent changes none of them.
+
+use ringwall_policy::SecurityMode;
+use ringwall_record::{
+    ApprovalKind, Confirmation, Holder, SessionName, SessionRules, SessionWord, UserWord, WordAuthor,
+};
+
+use super::place::{Place, no_session};
+use crate::approvals::ApprovalView;
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::service::{Service, now};
+use crate::settings::{SessionsPart, Webhook, is_address};
+
+const MAX_URL_LEN: usize = 2048;
+/// The actor in the audit entry of a session whose directory was removed by hand.
+const BY: &str = "ringwall";
+
+/// The rules in force for one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub(crate) confirmation: Confirmation,
+    pub(crate) callback_url: Option<String>,
+    pub(crate) mode: SecurityMode,
+}
+
+/// A requested change of the rules. Absent fields stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionChange {
+    pub confirmation: Option<Confirmation>,
+    pub callback_url: Option<String>,
+    pub security_mode: Option<SecurityMode>,
+}
+
+impl Rules {
+    /// Combines the words about a session with the settings.
+    pub(super) fn over(said: SessionRules, settings: SessionsPart) -> Self {
+        let SessionRules { operator, user, has_ended } = said;
+        let base = Self {
+            confirmation: match operator.confirmation {
+                Some(word) if !has_ended || tightens(settings.confirmation, word) => word,
+                Some(_) | None => settings.confirmation,
+            },
+            callback_url: operator.callback_url,
+            mode: match (operator.security_mode.as_deref().map(read_mode), settings.security_mode) {
+                (None, mode) => mode,
+                (Some(word), _) if !has_ended => word,
+                (Some(word), mode) => stricter(word, mode),
+            },
+        };
+        base.tightened(&user)
+    }
+
+    /// A user's word that does not tighten has no effect: the operator may have said more since.
+    fn tightened(self, user: &SessionWord) -> Self {
+        let confirmation = match user.confirmation {
+            Some(word) if tightens(self.confirmation, word) => word,
+            Some(_) | None => self.confirmation,
+        };
+        Self {
+            confirmation,
+            callback_url: self.callback_url.filter(|_| confirmation == Confirmation::Callback),
+            mode: user.security_mode.as_deref().map_or(self.mode, |word| stricter(self.mode, read_mode(word))),
+        }
+    }
+}
+
+/// Whether `word` is at least as strict as `base`. `callback` is `websocket` and a message to the operator's receiver, so
+/// `callback` tightens `websocket` and not the reverse.
+fn tightens(base: Confirmation, word: Confirmation) -> bool {
+    let adds_callback = base == Confirmation::Websocket && word == Confirmation::Callback;
+    word == base || adds_callback || word.strictness() > base.strictness()
+}
+
+fn stricter(one: SecurityMode, other: SecurityMode) -> SecurityMode {
+    match (one, other) {
+        (SecurityMode::Permissive, SecurityMode::Permissive) => SecurityMode::Permissive,
+        (SecurityMode::Strict, _) | (_, SecurityMode::Strict) => SecurityMode::Strict,
+    }
+}
+
+fn read_mode(word: &str) -> SecurityMode {
+    if word == SecurityMode::Permissive.key() { SecurityMode::Permissive } else { SecurityMode::Strict }
+}
+
+impl SessionChange {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn check_role(&self, by: &Principal) -> Result<(), Error> {
+        if let Holder::Agent(..) = by.holder() {
+            return Err(Error::Forbidden { why: "an agent does not change how it is watched".to_owned() });
+        }
+        match self.confirmation {
+            Some(mode @ Confirmation::AutoApprove) => {
+                by.require_operator(&format!("set a session's confirmation to {mode}"))?;
+            }
+            Some(Confirmation::Websocket | Confirmation::AutoReject | Confirmation::Callback) | None => {}
+        }
+        // This server calls it from inside the operator's network, and signs what it says there with their secret.
+        if self.callback_url.is_some() {
+            by.require_operator("set a session's callback_url")?;
+        }
+        match self.security_mode {
+            Some(SecurityMode::Permissive) => by.require_operator("make a session permissive"),
+            Some(SecurityMode::Strict) | None => Ok(()),
+        }
+    }
+
+    /// The words about the session after the change. `callback` without a `callback_url` uses `approvals.webhook_url`.
+    fn over(
+        &self,
+        author: WordAuthor,
+        before: SessionRules,
+        settings: SessionsPart,
+        webhook_url: Option<&str>,
+    ) -> Result<SessionRules, Error> {
+        let after = match author {
+            WordAuthor::Operator => self.by_operator(before, settings)?,
+            WordAuthor::User => self.by_user(before, settings)?,
+        };
+        match (self.confirmation, &after.operator.callback_url) {
+            (Some(Confirmation::Callback), None) if webhook_url.is_none() => Err(Error::invalid(
+                "callback_url: where a question is told is missing, and there is no approvals.webhook_url either",
+            )),
+            (_, Some(url)) if !is_address(url) || url.len() > MAX_URL_LEN => {
+                let message = format!(
+                    "callback_url: an address with http:// or https:// and without blanks, at most {MAX_URL_LEN} bytes"
+                );
+                Err(Error::invalid(message))
+            }
+            _ => Ok(after),
+        }
+    }
+
+    /// An operator replaces what the user said about the same field.
+    fn by_operator(&self, before: SessionRules, settings: SessionsPart) -> Result<SessionRules, Error> {
+        let SessionRules { mut operator, mut user, has_ended } = before;
+        if has_ended {
+            // The word was about a deleted session. What it loosened must not come back with a change of another field.
+            let is_kept = |word: &Confirmation| tightens(settings.confirmation, *word);
+            operator.confirmation = operator.confirmation.filter(is_kept);
+            operator.security_mode = operator.security_mode.filter(|word| read_mode(word) == SecurityMode::Strict);
+        }
+        if let Some(confirmation) = self.confirmation {
+            operator.confirmation = Some(confirmation);
+            user.confirmation = None;
+        }
+        if let Some(mode) = self.security_mode {
+            operator.security_mode = Some(mode.key().to_owned());
+            user.security_mode = None;
+        }
+        operator.callback_url = match operator.confirmation {
+            Some(Confirmation::Callback) => self.callback_url.clone().or(operator.callback_url),
+            Some(_) | None if self.callback_url.is_some() => {
+                return Err(Error::invalid("callback_url: it counts with confirmation callback alone"));
+            }
+            Some(_) | None => None,
+        };
+        Ok(SessionRules { operator, user, has_ended: false })
+    }
+
+    /// A user's word that loosens is refused rather than stored without effect.
+    fn by_user(&self, before: SessionRules, settings: SessionsPart) -> Result<SessionRules, Error> {
+        let SessionRules { operator, mut user, has_ended } = before;
+        let base = SessionRules { operator: operator.clone(), user: SessionWord::default(), has_ended };
+        let base = Rules::over(base, settings);
+        if let Some(word) = self.confirmation {
+            if !tightens(base.confirmation, word) {
+                return Err(Error::Forbidden {
+                    why: format!(
+                        "an operator set the confirmation of this session to {}; a user may only tighten it, and {word} \
+                         does not; ask an operator",
+                        base.confirmation
+                    ),
+                });
+            }
+            user.confirmation = Some(word);
+        }
+        if let Some(mode) = self.security_mode {
+            user.security_mode = Some(mode.key().to_owned());
+        }
+        Ok(SessionRules { operator, user, has_ended })
+    }
+}
+
+impl Service {
+    pub(crate) async fn session_rules(&self, place: &Place) -> Result<Rules, Error> {
+        let said = self.said_of(place).await?;
+        Ok(Rules::over(said, self.settings_now().sessions))
+    }
+
+    pub(super) async fn said_of(&self, place: &Place) -> Result<SessionRules, Error> {
+        let Some(said) = self.inner.store.session_rules(&place.name).await? else { return Ok(SessionRules::default()) };
+        if said.has_ended || self.session_times(place).await?.is_some() {
+            return Ok(said);
+        }
+        // The session's directory was removed by hand.
+        self.inner.store.end_session(place.name.clone(), UserWord::Kept, now(), BY).await?;
+        Ok(SessionRules { has_ended: true, ..said })
+    }
+
+    /// The words about a session after a change, if the change is valid and the caller may make it.
+    pub(super) fn check_change(
+        &self,
+        by: &Principal,
+        change: &SessionChange,
+        before: SessionRules,
+    ) -> Result<SessionRules, Error> {
+        let settings = self.settings_now();
+        let url = settings.approvals.webhook_url.as_deref();
+        let said = change.over(author_of(by), before, settings.sessions, url)?;
+        if change.confirmation == Some(Confirmation::Callback) && settings.approvals.webhook_secret.is_none() {
+            return Err(Error::Conflict {
+                message: "a callback is signed, and there is no secret to sign with; start the server with \
+                          RINGWALL_APPROVALS_WEBHOOK_SECRET"
+                    .to_owned(),
+            });
+        }
+        Ok(said)
+    }
+
+    /// Stores a caller's word about a session. The caller holds the agent's write lock, so the session found here cannot be
+    /// deleted before the word is stored.
+    pub(super) async fn rule_session(
+        &self,
+        by: &Principal,
+        place: &Place,
+        change: &SessionChange,
+    ) -> Result<(), Error> {
+        self.session_times(place).await?.ok_or_else(|| no_session(&place.id))?;
+        let said = self.check_change(by, change, self.said_of(place).await?)?;
+        self.inner.store.rule_session(place.name.clone(), author_of(by), said, now(), by.caller()).await?;
+        self.review_approvals();
+        Ok(())
+    }
+
+    /// Where a question about a session's code is told beside everywhere else, and what signs that.
+    pub async fn callback(&self, asked: &ApprovalView) -> Option<Webhook> {
+        match asked.kind {
+            ApprovalKind::Risk => {}
+            ApprovalKind::Path | ApprovalKind::Network => return None,
+        }
+        let name = SessionName {
+            user_id: asked.user.clone(),
+            agent_id: asked.agent.clone(),
+            session_id: asked.session_id.clone(),
+        };
+        let place = Place { id: asked.session_id.parse().ok()?, name };
+        let rules = self.session_rules(&place).await.ok()?;
+        Some(Webhook { url: rules.callback_url?, secret: self.settings_now().approvals.webhook_secret.clone()? })
+    }
+}
+
+fn author_of(by: &Principal) -> WordAuthor {
+    match by.holder() {
+        Holder::Owner | Holder::Operator => WordAuthor::Operator,
+        Holder::User(_) | Holder::Agent(..) => WordAuthor::User,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringwall_record::SessionWord;
+
+    use super::*;
+    use Confirmation::{AutoApprove, AutoReject, Callback, Websocket};
+    use SecurityMode::{Permissive, Strict};
+
+    fn change(confirmation: Option<Confirmation>, url: Option<&str>, mode: Option<SecurityMode>) -> SessionChange {
+        SessionChange { confirmation, callback_url: url.map(str::to_owned), security_mode: mode }
+    }
+
+    fn word(confirmation: Option<Confirmation>, mode: Option<SecurityMode>) -> SessionWord {
+        let security_mode = mode.map(|mode| mode.key().to_owned());
+        SessionWord { confirmation, callback_url: None, security_mode }
+    }
+
+    fn settings(confirmation: Confirmation, security_mode: SecurityMode) -> SessionsPart {
+        SessionsPart { confirmation, security_mode, ..SessionsPart::default() }
+    }
+
+    const MODES: [Option<SecurityMode>; 3] = [None, Some(Strict), Some(Permissive)];
+
+    fn confirmations() -> impl Iterator<Item = Option<Confirmation>> {
+        std::iter::once(None).chain(Confirmation::ALL.map(Some))
+    }
+
+    /// Calls `check` for every combination of settings, an operator's word and whether the session was deleted since.
+    fn for_all_bases(mut check: impl FnMut(SessionsPart, &SessionRules)) {
+        for by_settings in Confirmation::ALL {
+            for mode_by_settings in [Strict, Permissive] {
+                for operator in confirmations() {
+                    for mode in MODES {
+                        for has_ended in [false, true] {
+                            let settings = settings(by_settings, mode_by_settings);
+                            let operator = word(operator, mode);
+                            check(settings, &SessionRules { operator, user: SessionWord::default(), has_ended });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_looser(one: &Rules, than: &Rules) -> bool {
+        !tightens(than.confirmation, one.confirmation) || (one.mode == Permissive && than.mode == Strict)
+    }
+
+    #[test]
+    fn stored_user_word_never_loosens() {
+        for_all_bases(|settings, base| {
+            let before = Rules::over(base.clone(), settings);
+            for confirmation in confirmations() {
+                for mode in MODES {
+                    let after = SessionRules { user: word(confirmation, mode), ..base.clone() };
+                    let after = Rules::over(after, settings);
+                    assert!(!is_looser(&after, &before), "{settings:?} {base:?} {confirmation:?} {mode:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn user_change_is_refused_unless_it_tightens() {
+        for_all_bases(|settings, base| {
+            let before = Rules::over(base.clone(), settings).confirmation;
+            for wanted in Confirmation::ALL {
+                let changed = change(Some(wanted), None, None).by_user(base.clone(), settings);
+                assert_eq!(changed.is_ok(), tightens(before, wanted), "{settings:?} {base:?} {wanted}");
+                if let Ok(after) = changed {
+                    assert_eq!(Rules::over(after, settings).confirmation, wanted);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn user_may_take_back_their_own_word() {
+        let settings = settings(Websocket, Strict);
+        let rejecting = change(Some(AutoReject), None, None).by_user(SessionRules::default(), settings).unwrap();
+        let asking = change(Some(Websocket), None, None).by_user(rejecting, settings).unwrap();
+        assert_eq!(Rules::over(asking, settings).confirmation, Websocket);
+    }
+
+    #[test]
+    fn operator_word_of_deleted_session_only_tightens() {
+        for_all_bases(|settings, base| {
+            let ended = SessionRules { has_ended: true, ..base.clone() };
+            let floor = Rules::over(SessionRules::default(), settings);
+            assert!(!is_looser(&Rules::over(ended.clone(), settings), &floor), "{settings:?} {base:?}");
+            for one_field in [change(None, None, Some(Strict)), change(Some(AutoReject), None, None)] {
+                let after = Rules::over(one_field.by_operator(ended.clone(), settings).unwrap(), settings);
+                let is_revived = match one_field.confirmation {
+                    None => after.confirmation.strictness() < floor.confirmation.strictness(),
+                    Some(_) => after.mode == Permissive && floor.mode == Strict,
+                };
+                assert!(!is_revived, "{settings:?} {base:?} {one_field:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn operator_change_replaces_user_word_of_same_field_only() {
+        let settings = settings(Websocket, Permissive);
+        let user = word(Some(AutoReject), Some(Strict));
+        let before = SessionRules { user, ..SessionRules::default() };
+        let after = change(Some(AutoApprove), None, None).by_operator(before, settings).unwrap();
+        let after = Rules::over(after, settings);
+        assert_eq!((after.confirmation, after.mode), (AutoApprove, Strict));
+    }
+
+    #[test]
+    fn lenience_is_an_operators_to_give() {
+        let user = || "u".parse().unwrap();
+        let holders =
+            [Holder::Owner, Holder::Operator, Holder::User(user()), Holder::Agent(user(), "a".parse().unwrap())];
+        let may = |change: &SessionChange| {
+            holders.each_ref().map(|holder| {
+                let principal = Principal::new("t", holder.clone());
+                change.check_role(&principal).is_ok()
+            })
+        };
+        for mode in [Websocket, AutoReject, Callback] {
+            assert_eq!(may(&change(Some(mode), None, None)), [true, true, true, false], "{mode}");
+        }
+        assert_eq!(may(&change(Some(AutoApprove), None, None)), [true, true, false, false]);
+        assert_eq!(may(&change(Some(Callback), Some("http://x"), None)), [true, true, false, false]);
+        assert_eq!(may(&change(None, Some("http://x"), None)), [true, true, false, false]);
+        assert_eq!(may(&change(None, None, Some(Permissive))), [true, true, false, false]);
+        assert_eq!(may(&change(None, None, Some(Strict))), [true, true, true, false]);
+    }
+
+    #[test]
+    fn a_callback_has_an_address_and_nothing_else_has() {
+        let settings = settings(Websocket, Strict);
+        let put = |change: SessionChange, before, url| change.over(WordAuthor::Operator, before, settings, url);
+        let callback = change(Some(Callback), Some("https://hooks.example/x"), None);
+        let said = put(callback, SessionRules::default(), None).unwrap();
+        assert_eq!(said.operator.callback_url.as_deref(), Some("https://hooks.example/x"));
+        let strict = put(change(None, None, Some(Strict)), said.clone(), None).unwrap().operator;
+        let before = said.operator.clone();
+        assert_eq!((strict.confirmation, strict.callback_url), (before.confirmation, before.callback_url));
+        let away = put(change(Some(Websocket), None, None), said, None).unwrap();
+        assert_eq!(away.operator.callback_url, None);
+        let told_with_all = change(Some(Callback), None, None);
+        let said = put(told_with_all, SessionRules::default(), Some("https://hooks.example/all")).unwrap().operator;
+        assert_eq!((said.confirmation, said.callback_url), (Some(Callback), None));
+        for (confirmation, url) in [
+            (Some(Callback), None),
+            (Some(Callback), Some("file:///etc/passwd")),
+            (Some(Callback), Some("http://")),
+            (Some(Callback), Some("http://a b")),
+            (Some(Callback), Some("http://a\r\nx: y")),
+            (Some(Websocket), Some("http://x")),
+            (None, Some("http://x")),
+        ] {
+            assert!(put(change(confirmation, url, None), SessionRules::default(), None).is_err(), "{url:?}");
+        }
+    }
+}
