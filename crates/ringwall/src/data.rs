@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::message::Message;
+use crate::cli::message::Message;
 
 /// The directory that was asked for, or the usual one for this user.
 pub(crate) fn directory(asked: Option<PathBuf>) -> Result<PathBuf, Message> {

@@ -3,39 +3,14 @@
 //! The first lines decide who this process is: started under the jail's name it becomes a jail, under that of the agent in
 //! a box that stays the agent, before anything of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
 
-mod agent;
-mod approvals;
-mod approvals_watch;
-mod arguments;
-mod audit;
-mod client;
-mod code;
-mod config;
+mod cli;
 mod data;
 mod doctor;
-mod environment;
-mod event_stream;
-mod exec;
-mod files;
-mod folder;
-mod gc;
 mod http;
-mod image;
-mod image_docker;
 mod inert;
-mod json_text;
-mod logging;
 mod mcp;
-mod message;
-mod run;
-mod run_report;
 mod runtime;
-mod serve;
-mod skills;
-mod streams;
-mod token;
-mod transfer;
-mod webhook;
+mod server;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,39 +32,39 @@ struct Arguments<V: Subcommand> {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run one command in a box of its own
-    Run(Box<run::RunArguments>),
+    Run(Box<cli::run::RunArguments>),
     /// Check which protections work on this machine, by making a trial box
     Doctor(doctor::DoctorArguments),
     /// Import, build, list and remove images that boxes run on
     #[command(subcommand)]
-    Image(image::ImageCommand),
+    Image(cli::image::ImageCommand),
     /// Run the HTTP server
-    Serve(Box<serve::ServeArguments>),
+    Serve(Box<server::serve::ServeArguments>),
     /// Run a script or code on a server and print its output
-    Exec(exec::ExecArguments),
+    Exec(cli::exec::ExecArguments),
     /// List, read, send, fetch, edit and delete an agent's files on a server
     #[command(subcommand)]
-    Files(files::FilesCommand),
+    Files(cli::files::FilesCommand),
     /// Upload, list, fetch and delete an agent's skills on a server
     #[command(subcommand)]
-    Skills(skills::SkillsCommand),
+    Skills(cli::skills::SkillsCommand),
     /// Run an MCP server on standard input and output
     Mcp(Box<mcp::McpArguments>),
     /// List and answer approval requests
     #[command(subcommand)]
-    Approvals(approvals::ApprovalsCommand),
+    Approvals(cli::approvals::ApprovalsCommand),
     /// Free disk space that is no longer used on a server
-    Gc(gc::GcArguments),
+    Gc(cli::gc::GcArguments),
     /// Create, list and revoke API tokens
     #[command(subcommand)]
-    Token(token::TokenCommand),
+    Token(cli::token::TokenCommand),
     /// Show, export and verify the audit log
     #[command(subcommand)]
-    Audit(audit::AuditCommand),
+    Audit(cli::audit::AuditCommand),
     /// Back up the database to a file, also while a server runs
     Backup {
         #[command(flatten)]
-        database: config::DatabaseOverride,
+        database: server::config::DatabaseOverride,
         /// The backup to create; it must not exist yet
         file: PathBuf,
     },
@@ -99,7 +74,7 @@ enum Verb {
 #[derive(Debug, Subcommand)]
 enum RunAlone {
     /// Run one command in a box of its own
-    Run(Box<run::RunArguments>),
+    Run(Box<cli::run::RunArguments>),
 }
 
 /// A panic ends the process: of a jail, an agent or a verb it is the end of the one thing that it does. A server whose
@@ -125,27 +100,28 @@ fn main() -> ExitCode {
         // Begun before the arguments are even read, because a box's namespaces get ready meanwhile.
         let early = Early::begin();
         let Arguments { data, verb: RunAlone::Run(arguments) } = Arguments::parse();
-        return data::directory(data).map_or_else(|message| message.print(), |data| run::run(&arguments, early, &data));
+        return data::directory(data)
+            .map_or_else(|message| message.print(), |data| cli::run::run(&arguments, early, &data));
     }
     let Arguments { data, verb } = Arguments::parse();
     // A database URL may hold a password, and every user of the machine can read a process's arguments.
-    if let Err(message) = arguments::mask("--database") {
+    if let Err(message) = server::arguments::mask("--database") {
         return message.print();
     }
     let result = data::directory(data).and_then(|data| match verb {
-        Verb::Run(arguments) => Ok(run::run(&arguments, Early::begin(), &data)),
+        Verb::Run(arguments) => Ok(cli::run::run(&arguments, Early::begin(), &data)),
         Verb::Doctor(arguments) => doctor::run(&arguments, &data),
-        Verb::Image(command) => image::run(command, &data).map(|()| ExitCode::SUCCESS),
-        Verb::Serve(arguments) => serve::run(*arguments, &data),
-        Verb::Exec(arguments) => Ok(exec::run(&arguments, &data)),
-        Verb::Files(command) => Ok(files::run(&command, &data)),
-        Verb::Skills(command) => Ok(skills::run(&command, &data)),
+        Verb::Image(command) => cli::image::run(command, &data).map(|()| ExitCode::SUCCESS),
+        Verb::Serve(arguments) => server::serve::run(*arguments, &data),
+        Verb::Exec(arguments) => Ok(cli::exec::run(&arguments, &data)),
+        Verb::Files(command) => Ok(cli::files::run(&command, &data)),
+        Verb::Skills(command) => Ok(cli::skills::run(&command, &data)),
         Verb::Mcp(arguments) => mcp::run(*arguments, &data),
-        Verb::Approvals(command) => Ok(approvals::run(&command, &data)),
-        Verb::Gc(arguments) => gc::run(&arguments, &data),
-        Verb::Token(command) => token::run(command, &data),
-        Verb::Audit(command) => audit::run(command, &data),
-        Verb::Backup { database, file } => audit::back_up(&file, &database, &data),
+        Verb::Approvals(command) => Ok(cli::approvals::run(&command, &data)),
+        Verb::Gc(arguments) => cli::gc::run(&arguments, &data),
+        Verb::Token(command) => cli::token::run(command, &data),
+        Verb::Audit(command) => cli::audit::run(command, &data),
+        Verb::Backup { database, file } => cli::audit::back_up(&file, &database, &data),
     });
     result.unwrap_or_else(|message| message.print())
 }

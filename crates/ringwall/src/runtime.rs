@@ -9,7 +9,7 @@ use std::thread::{Builder, available_parallelism, scope};
 use rustix::process::{Resource, geteuid, getrlimit};
 use tokio::runtime::Runtime;
 
-use crate::message::Message;
+use crate::cli::message::Message;
 
 /// Beside the workers: the record's writer, SQLite, the blocking pool, the counter guard, and the
 /// processes of the jail and of the first box.

@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use super::facts::Aio;
-use crate::config;
-use crate::environment::Environment;
-use crate::message::Message;
+use crate::cli::message::Message;
+use crate::server::config;
+use crate::server::environment::Environment;
 
 pub(crate) async fn ask(data: &Path) -> Aio {
     let configured = Environment::read().and_then(|environment| config::aio(data, &environment));

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::message::Message;
+use crate::cli::message::Message;
 use facts::Facts;
 use report::Report;
 use table::Style;

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use axum::http::StatusCode;
 use ringwall_service::Principal;
 
-use super::long_answers::caller_name;
-use super::problem::Problem;
+use crate::http::transport::long_answers::caller_name;
+use crate::http::transport::problem::Problem;
 
 /// Bodies up to this size are always received. The connection limit bounds all of them together.
 pub(super) const SMALL_BODY: usize = 64 << 10;

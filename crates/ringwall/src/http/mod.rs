@@ -5,58 +5,14 @@
 //! (`routes`, `access`, `cookie`), how much one caller may have open (`attended`, `long_answers`), what requests bring and how problems are
 //! told (`body`, `rest`, `json`, `range`, `problem`), how files are sent (`file_answer`, `archive_answer`), then one file per family.
 
-mod connections;
-mod gate;
-mod host_check;
-mod places;
-mod stalls;
-
-mod access;
-mod cookie;
+mod handlers;
 mod routes;
+mod transport;
+mod ws;
 
-mod attended;
-mod long_answers;
-
-mod body;
 mod body_memory;
-mod json;
-mod problem;
-mod range;
-mod rest;
 
-mod archive_answer;
-mod file_answer;
-
-mod approvals;
-mod artifacts;
-mod audit;
-mod browser;
-mod console;
-mod contexts;
-mod events;
-mod execs;
-mod gc;
-mod login;
-mod mcp;
-mod metrics;
-mod networks;
 mod openapi;
-mod risk;
-mod run;
-mod sandbox;
-mod session_box;
-mod session_files;
-mod session_processes;
-mod sessions;
-mod settings;
-mod skills;
-mod socket_line;
-mod socket_words;
-mod sockets;
-mod terminals;
-mod tickets;
-mod tokens;
 mod v1;
 
 use std::net::SocketAddr;
@@ -66,11 +22,11 @@ use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use ringwall_service::Service;
 
-pub(crate) use connections::{Caller, Listener, serve};
-use host_check::Hosts;
-use long_answers::LongAnswers;
-use mcp::Endpoint;
-pub(crate) use socket_words::tell as tell_announcement;
+use crate::http::handlers::mcp::Endpoint;
+pub(crate) use crate::http::transport::connections::{Caller, Listener, serve};
+use crate::http::transport::host_check::Hosts;
+use crate::http::transport::long_answers::LongAnswers;
+pub(crate) use crate::http::ws::socket_words::tell as tell_announcement;
 
 /// What every handler has.
 #[derive(Debug, Clone)]
@@ -103,9 +59,9 @@ impl Door {
 /// The whole door, without a socket.
 pub(crate) fn app(door: Door) -> Router {
     routes::build(&door)
-        .fallback(gate::unknown_path)
-        .method_not_allowed_fallback(gate::unknown_method)
-        .layer(map_response(gate::harden))
-        .layer(from_fn_with_state(Arc::clone(&door.hosts), gate::pass))
+        .fallback(crate::http::transport::gate::unknown_path)
+        .method_not_allowed_fallback(crate::http::transport::gate::unknown_method)
+        .layer(map_response(crate::http::transport::gate::harden))
+        .layer(from_fn_with_state(Arc::clone(&door.hosts), crate::http::transport::gate::pass))
         .with_state(door)
 }

@@ -12,13 +12,16 @@ use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
-use super::access::Access;
-use super::problem::{ANSWERED, DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::{ROUTES, Route};
-use super::{
-    approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks, risk,
-    run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, terminals,
-    tickets, tokens, v1,
+use super::v1;
+use crate::http::transport::access::Access;
+use crate::http::transport::problem::{ANSWERED, DETAILED, ENVELOPED, WORDED, is_within};
+use crate::http::{
+    handlers::{
+        approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks,
+        risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, tickets, tokens,
+    },
+    ws::{sockets, terminals},
 };
 
 #[derive(OpenApi)]

@@ -11,13 +11,16 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
-use super::access::{Access, admit};
-use super::body::refuse_body;
-use super::problem::{Problem, is_within};
-use super::{
-    Door, approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks,
-    openapi, risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets,
-    terminals, tickets, tokens, v1,
+use super::{Door, openapi, v1};
+use crate::http::transport::access::{Access, admit};
+use crate::http::transport::body::refuse_body;
+use crate::http::transport::problem::{Problem, is_within};
+use crate::http::{
+    handlers::{
+        approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks,
+        risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, tickets, tokens,
+    },
+    ws::{sockets, terminals},
 };
 
 pub(crate) struct Route {

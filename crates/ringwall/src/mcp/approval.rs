@@ -19,7 +19,7 @@ use rmcp::service::{PeerRequestOptions, RequestContext};
 use serde_json::{Value, json};
 
 use super::who::Who;
-use crate::message::inert;
+use crate::cli::message::inert;
 
 /// The name of the question among a result's.
 const QUESTION: &str = "approval";

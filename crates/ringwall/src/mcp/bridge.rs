@@ -23,9 +23,9 @@ use tokio::task::AbortHandle;
 use super::server::Server;
 use super::verb::{LAST_ANSWERS, MAX_MESSAGE_LEN};
 use super::who::Scope;
-use crate::agent::encode;
-use crate::event_stream::{Events, TooLong};
-use crate::message::{Message, UNREACHABLE};
+use crate::cli::agent::encode;
+use crate::cli::event_stream::{Events, TooLong};
+use crate::cli::message::{Message, UNREACHABLE};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");

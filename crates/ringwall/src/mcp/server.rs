@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::client::Scheme;
-use crate::message::Message;
+use crate::cli::client::Scheme;
+use crate::cli::message::Message;
 
 pub(super) struct Server {
     authority: Authority,

@@ -19,13 +19,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::handler::Mcp;
 use super::who::{Scope, Who};
 use super::{bridge, windows};
-use crate::client::owner_token;
-use crate::config::{self, DatabaseOverride, DockerOverride, Overrides};
-use crate::environment::Environment;
-use crate::logging;
-use crate::message::Message;
+use crate::cli::client::owner_token;
+use crate::cli::message::Message;
 use crate::runtime;
-use crate::webhook;
+use crate::server::environment::Environment;
+use crate::server::logging;
+use crate::server::webhook;
+use crate::server::{
+    config,
+    config::{DatabaseOverride, DockerOverride, Overrides},
+};
 
 /// How long what runs may go on once nobody listens any more.
 const DRAIN: Duration = Duration::from_millis(500);

@@ -24,8 +24,8 @@ use tokio::task::JoinHandle;
 use super::handler::Mcp;
 use super::verb::{LAST_ANSWERS, MAX_MESSAGE_LEN};
 use super::who::{Scope, Who};
-use crate::client::owner_token;
-use crate::message::{Message, UNREACHABLE};
+use crate::cli::client::owner_token;
+use crate::cli::message::{Message, UNREACHABLE};
 
 const SOCKET: &str = "mcp.sock";
 /// For the first line of a window.

@@ -1,4 +1,4 @@
-//! The one form of every answer under `/v1`: `{"status":"success","data":…}`. Errors get theirs in [`super::super::problem`].
+//! The one form of every answer under `/v1`: `{"status":"success","data":…}`. Errors get theirs in [`crate::http::transport::problem`].
 
 use axum::Json;
 use axum::body::Body;
@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::archive_answer::pieces;
+use crate::http::transport::archive_answer::pieces;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Envelope<T> {

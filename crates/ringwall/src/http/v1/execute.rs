@@ -14,8 +14,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::envelope::{Envelope, success};
 use super::files::UserWord;
 use crate::http::Door;
-use crate::http::body::{Named, Words, read_json, read_optional_json, shape};
-use crate::http::problem::Problem;
+use crate::http::transport::body::{Named, Words, read_json, read_optional_json, shape};
+use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

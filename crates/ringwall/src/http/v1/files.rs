@@ -15,10 +15,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::envelope::{self, Envelope, success};
 use super::upload::{SETTING, receive};
 use crate::http::Door;
-use crate::http::archive_answer::send_archive;
-use crate::http::body::{Named, Words, read_json_within, shape};
-use crate::http::file_answer::send_file;
-use crate::http::problem::Problem;
+use crate::http::transport::archive_answer::send_archive;
+use crate::http::transport::body::{Named, Words, read_json_within, shape};
+use crate::http::transport::file_answer::send_file;
+use crate::http::transport::problem::Problem;
 
 /// Whose agent it is.
 #[derive(Debug, Deserialize, IntoParams)]

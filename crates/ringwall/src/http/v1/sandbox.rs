@@ -13,8 +13,8 @@ use super::envelope::{self, Envelope, success};
 use super::files::largest;
 use super::upload::SETTING;
 use crate::http::Door;
-use crate::http::body::{Named, Words, read_text_within};
-use crate::http::problem::Problem;
+use crate::http::transport::body::{Named, Words, read_text_within};
+use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -12,8 +12,8 @@ use super::files::largest;
 use super::sandbox::{RangeForm, RangeWords, read_range};
 use super::upload::SETTING;
 use crate::http::Door;
-use crate::http::body::{Named, Words, read_text_within};
-use crate::http::problem::Problem;
+use crate::http::transport::body::{Named, Words, read_text_within};
+use crate::http::transport::problem::Problem;
 
 fn parse(skill: &str, path: &str) -> Result<AgentPath, Problem> {
     Ok(AgentPath::in_skill(skill, path).map_err(ringwall_service::Error::from)?)

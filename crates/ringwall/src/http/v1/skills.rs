@@ -12,8 +12,8 @@ use super::envelope::{Envelope, success};
 use super::files::UserWord;
 use super::upload::receive;
 use crate::http::Door;
-use crate::http::body::{Named, Words};
-use crate::http::problem::Problem;
+use crate::http::transport::body::{Named, Words};
+use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -10,8 +10,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use multer::{Constraints, Field, Multipart, SizeLimit};
 use tokio::time::timeout;
 
-use crate::http::body::too_large;
-use crate::http::problem::Problem;
+use crate::http::transport::body::too_large;
+use crate::http::transport::problem::Problem;
 
 pub(crate) const SETTING: &str = "files.upload_max_mb";
 

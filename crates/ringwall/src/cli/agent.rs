@@ -1,0 +1,164 @@
+//! The agent whose files and skills a verb is about, asked over HTTP as anybody else would ask.
+//!
+//! What the server answers is told as it is, in words or as JSON; nothing is decided here.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::cli::audit::print;
+use crate::cli::client::{Client, ServerArguments};
+use crate::cli::message::{BAD_ANSWER, Message, inert};
+
+/// What stands for itself in a path or a query.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// The agent whose files and skills are meant
+    #[arg(long, value_name = "AGENT", default_value = "default")]
+    agent: String,
+    /// The agent's user, for owners and operators [default: the token's user, or `default`]
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Print the result or the error as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One agent of one user, on a server.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) client: Client,
+    name: String,
+    user: Option<String>,
+    form: Form,
+}
+
+/// How answers are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Words,
+    Json,
+}
+
+impl AgentArguments {
+    /// Does something with the agent, and tells what went wrong in the form that was asked for.
+    pub(crate) fn with(&self, data: &Path, work: impl FnOnce(&Agent) -> Result<(), Message>) -> ExitCode {
+        let form = if self.json { Form::Json } else { Form::Words };
+        let outcome = Client::new(&self.server, data)
+            .and_then(|client| work(&Agent { client, name: self.agent.clone(), user: self.user.clone(), form }));
+        match (outcome, form) {
+            (Ok(()), _) => ExitCode::SUCCESS,
+            (Err(message), Form::Words) => message.print(),
+            (Err(message), Form::Json) => message.print_json(),
+        }
+    }
+}
+
+impl Agent {
+    /// A route that is keyed by the agent alone: what comes before its name, what comes after, and the query.
+    pub(crate) fn route(&self, before: &str, after: &str, words: &[(&str, &str)]) -> String {
+        let user = self.user.as_deref().map(|user| ("user", user));
+        let words = words.iter().copied().chain(user);
+        let query: Vec<String> = words.map(|(name, value)| format!("{name}={}", encode(value))).collect();
+        let separator = if query.is_empty() { "" } else { "?" };
+        format!("/v1/{before}{}/{after}{separator}{}", encode(&self.name), query.join("&"))
+    }
+
+    /// The route for what all users of the agent share; some user has to be named in it.
+    pub(crate) fn baseline_route(&self) -> String {
+        let user = self.user.as_deref().unwrap_or("default");
+        format!("/v1/skills/{}/{}/upload?scope=baseline", encode(user), encode(&self.name))
+    }
+
+    /// What an answer holds.
+    pub(crate) fn ask(&self, method: &str, route: &str, body: Option<&Value>) -> Result<Value, Message> {
+        unwrap(self.client.json(method, route, &[], body)?)
+    }
+
+    /// Tells an answer: the JSON, or the words that are made of it.
+    pub(crate) fn tell(&self, data: &Value, words: impl FnOnce(&Value) -> String) -> Result<(), Message> {
+        match self.form {
+            Form::Json => print(&format!("{data}\n")),
+            Form::Words => print(&words(data)),
+        }
+    }
+
+    /// Tells an answer that is a sentence.
+    pub(crate) fn tell_sentence(&self, data: &Value) -> Result<(), Message> {
+        self.tell(data, |data| {
+            let lines = data.as_str().unwrap_or_default().lines();
+            lines.map(|line| format!("{}\n", inert(line))).collect()
+        })
+    }
+}
+
+/// Takes an answer out of its envelope.
+pub(crate) fn unwrap(mut answer: Value) -> Result<Value, Message> {
+    match answer.get_mut("data") {
+        Some(data) => Ok(data.take()),
+        None => Err(Message::failed(BAD_ANSWER, "the server's answer is not one of this API: it has no `data`")),
+    }
+}
+
+pub(crate) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        agent: AgentArguments,
+    }
+
+    /// What these words make of a route, of one of skills, and of the one for everybody.
+    fn routes(words: &[&str]) -> [String; 3] {
+        let words = Words::parse_from([&["x"], words].concat());
+        let mut routes = Default::default();
+        words.agent.with(Path::new("/nonexistent"), |agent| {
+            let file = agent.route("", "files", &[("path", "files/ü&x")]);
+            routes = [file, agent.route("skills/", "list", &[]), agent.baseline_route()];
+            Ok(())
+        });
+        routes
+    }
+
+    #[test]
+    fn routes_are_encoded() {
+        assert_eq!(
+            routes(&["--agent", "a b"]),
+            [
+                "/v1/a%20b/files?path=files%2F%C3%BC%26x",
+                "/v1/skills/a%20b/list",
+                "/v1/skills/default/a%20b/upload?scope=baseline"
+            ]
+        );
+        assert_eq!(
+            routes(&["--user", "u/"]),
+            [
+                "/v1/default/files?path=files%2F%C3%BC%26x&user=u%2F",
+                "/v1/skills/default/list?user=u%2F",
+                "/v1/skills/u%2F/default/upload?scope=baseline"
+            ]
+        );
+    }
+
+    #[test]
+    fn only_an_envelope_is_unwrapped() {
+        assert_eq!(unwrap(json!({ "status": "success", "data": [1] })).unwrap(), json!([1]));
+        assert!(unwrap(json!({ "error": {} })).is_err());
+    }
+}

@@ -1,0 +1,303 @@
+//! `ringwall approvals list|show|answer`: what people are asked on a server, and their answers, from a terminal.
+//!
+//! A client like any other: what it may see and answer is the token's business. Whatever an agent wrote is shown inert.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use ringwall_record::{CoveredFile, UncoveredFile};
+use serde_json::{Value, json};
+
+use crate::cli::agent::encode;
+use crate::cli::approvals_watch::watch;
+use crate::cli::audit::print;
+use crate::cli::client::{Client, ServerArguments};
+use crate::cli::message::{Message, inert};
+
+/// Between rows of one field, below its first.
+const NEXT_ROW: &str = "\n           ";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List what was asked, newest first
+    List {
+        #[command(flatten)]
+        server: ServerArguments,
+        /// Only those that are pending, approved, remembered, denied, expired or cancelled
+        #[arg(long, value_name = "STATUS")]
+        status: Option<String>,
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: u64,
+        /// Print the server's JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one with all that is known of it
+    Show {
+        #[command(flatten)]
+        server: ServerArguments,
+        id: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Answer one
+    Answer {
+        #[command(flatten)]
+        server: ServerArguments,
+        id: String,
+        #[command(flatten)]
+        choice: Choice,
+        /// Why, for the caller and the record
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show each as it comes, and ask what to answer
+    Watch {
+        #[command(flatten)]
+        server: ServerArguments,
+        /// Print each as one line of JSON, opened and resolved, and ask nothing
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Choice {
+    /// This once
+    #[arg(long)]
+    allow: bool,
+    /// This once, and the paths join the list
+    #[arg(long)]
+    remember: bool,
+    /// No
+    #[arg(long)]
+    deny: bool,
+}
+
+pub(crate) fn run(command: &ApprovalsCommand, data: &Path) -> ExitCode {
+    let (done, is_json) = match command {
+        ApprovalsCommand::List { server, status, limit, json } => {
+            (list(server, data, status.as_deref(), *limit, *json), *json)
+        }
+        ApprovalsCommand::Show { server, id, json } => (show(server, data, id, *json), *json),
+        ApprovalsCommand::Answer { server, id, choice, reason, json } => {
+            (answer(server, data, id, choice, reason.as_deref(), *json), *json)
+        }
+        ApprovalsCommand::Watch { server, json } => {
+            (Client::new(server, data).and_then(|client| watch(&client, *json)), *json)
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) if is_json => message.print_json(),
+        Err(message) => message.print(),
+    }
+}
+
+fn list(server: &ServerArguments, data: &Path, status: Option<&str>, limit: u64, is_json: bool) -> Result<(), Message> {
+    let client = Client::new(server, data)?;
+    let status = status.map(|status| format!("&status={}", encode(status))).unwrap_or_default();
+    let page = client.json("GET", &format!("/api/approvals?limit={limit}{status}"), &[], None)?;
+    if is_json {
+        return print(&format!("{page}\n"));
+    }
+    let approvals = page["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
+    print(&approvals.iter().fold(String::new(), |mut text, approval| {
+        let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
+        let _ = writeln!(
+            text,
+            "{}  {:<10} {}/{}  {}",
+            word("id"),
+            word("status"),
+            word("user"),
+            word("agent"),
+            shortened(&word("command"))
+        );
+        text
+    }))
+}
+
+fn show(server: &ServerArguments, data: &Path, id: &str, is_json: bool) -> Result<(), Message> {
+    let client = Client::new(server, data)?;
+    let approval = client.json("GET", &place(id), &[], None)?;
+    if is_json {
+        return print(&format!("{approval}\n"));
+    }
+    print(&format!("{}{}", words(&approval), preview(&client, id, &approval)))
+}
+
+fn answer(
+    server: &ServerArguments,
+    data: &Path,
+    id: &str,
+    choice: &Choice,
+    reason: Option<&str>,
+    is_json: bool,
+) -> Result<(), Message> {
+    let client = Client::new(server, data)?;
+    if choice.remember && !is_json {
+        // What is about to be stored stands above the word that it was.
+        let approval = client.json("GET", &place(id), &[], None)?;
+        print(&preview(&client, id, &approval))?;
+    }
+    let body = json!({ "approved": choice.allow || choice.remember, "remember": choice.remember, "reason": reason });
+    let approval = client.json("POST", &place(id), &[], Some(&body))?;
+    print(&if is_json { format!("{approval}\n") } else { settled(&approval) })
+}
+
+/// What remembering would store, and what that would have changed; nothing where nothing can be remembered or is to be decided.
+pub(crate) fn preview(client: &Client, id: &str, approval: &Value) -> String {
+    let is_open = approval["status"] == "pending" && approval["kind"] != "risk";
+    // Somebody else may have answered meanwhile: then there is nothing to show.
+    let found = is_open.then(|| client.json("GET", &format!("{}/preview", place(id)), &[], None));
+    found.and_then(Result::ok).map(|found| previewed(&found)).unwrap_or_default()
+}
+
+fn previewed(preview: &Value) -> String {
+    let mut text = String::new();
+    for entry in preview["entries"].as_array().into_iter().flatten() {
+        let word = |name: &str| inert(entry[name].as_str().unwrap_or_default());
+        let _ = writeln!(text, "{:<10} {} ({})", "stores", word("path"), word("scope"));
+        if entry["warning"].is_string() {
+            let _ = writeln!(text, "{:<10} {}", "warning", word("warning"));
+        }
+    }
+    let count = |name: &str| preview["execs"][name].as_u64().unwrap_or_default();
+    if count("looked_at") > 0 {
+        let _ = writeln!(
+            text,
+            "{:<10} of the last {} commands {} would not have asked, and {} still would",
+            "then",
+            count("looked_at"),
+            count("would_allow"),
+            count("would_still_ask")
+        );
+    }
+    text
+}
+
+/// Where one is on the server.
+pub(crate) fn place(id: &str) -> String {
+    format!("/api/approvals/{}", encode(id))
+}
+
+pub(crate) fn settled(approval: &Value) -> String {
+    let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
+    format!("{} {}\n", word("id"), word("status"))
+}
+
+/// All of it, for a person.
+pub(crate) fn words(approval: &Value) -> String {
+    let mut text = String::new();
+    let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
+    let list = |name: &str| {
+        let all = approval[name].as_array().into_iter().flatten().filter_map(Value::as_str);
+        all.map(inert).collect::<Vec<_>>().join(NEXT_ROW)
+    };
+    let rows = [
+        ("request", format!("{}  {}, risk {}", word("id"), word("status"), word("risk_level"))),
+        (
+            "for",
+            format!("{}/{}, session {}, exec {}", word("user"), word("agent"), word("session_id"), word("exec_id")),
+        ),
+        ("command", word("command")),
+        ("code", lines(approval["code"].as_str().unwrap_or_default())),
+        ("found", list("patterns")),
+        ("wants", list("blocked_paths")),
+        ("remember", list("requested_paths")),
+        ("covers", covered(approval)),
+        ("uncovered", not_covered(approval)),
+        ("answered", word("answered_by")),
+        ("reason", word("reason")),
+    ];
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = writeln!(text, "{name:<10} {value}");
+    }
+    text
+}
+
+/// The files whose content is part of what is approved, each script with its text.
+fn covered(approval: &Value) -> String {
+    let files: Vec<CoveredFile> = serde_json::from_value(approval["covered_files"].clone()).unwrap_or_default();
+    let mut rows = Vec::new();
+    for file in files {
+        let kept = if file.pinned { "pinned" } else { "checked, not pinned" };
+        rows.push(format!("{}  {} bytes, sha256 {}, {kept}", inert(&file.path), file.size, inert(&file.sha256)));
+        if let Some(script) = file.script {
+            rows.extend(script.text.lines().map(|line| format!("  | {}", inert(line))));
+            rows.extend((!script.is_whole).then(|| "  (cut here; the rest is covered and not shown)".to_owned()));
+        }
+    }
+    rows.join(NEXT_ROW)
+}
+
+fn not_covered(approval: &Value) -> String {
+    let files: Vec<UncoveredFile> = serde_json::from_value(approval["not_covered"].clone()).unwrap_or_default();
+    let rows: Vec<_> = files.iter().map(|file| format!("{}  {}", inert(&file.path), file.why.message())).collect();
+    rows.join(NEXT_ROW)
+}
+
+/// Each line of a text inert by itself, and none where a row of ours could begin.
+fn lines(text: &str) -> String {
+    text.lines().map(inert).collect::<Vec<_>>().join(NEXT_ROW)
+}
+
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 80;
+    let mut short: String = text.chars().take(SHOWN).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_wrote_is_shown_inert() {
+        let approval = json!({
+            "id": "a_1", "status": "pending", "risk_level": "low", "user": "u", "agent": "a", "session_id": "s",
+            "exec_id": "e_1", "command": "cat /x\u{1b}[2J\n\u{202e}", "blocked_paths": ["/x\u{7}", "/y"],
+            "requested_paths": ["/"],
+        });
+        let text = words(&approval);
+        assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text:?}");
+        assert!(text.contains("\nwants      /x\\u{7}\n           /y\nremember   /\n"), "{text:?}");
+        assert!(!text.contains("reason"), "{text:?}");
+        let code = json!({ "code": "a\r\nanswered   owner\u{1b}", "patterns": ["x (line 1): y"] });
+        let text = words(&code);
+        assert!(
+            text.contains("\ncode       a\n           answered   owner\\u{1b}\nfound      x (line 1): y\n"),
+            "{text:?}"
+        );
+    }
+
+    #[test]
+    fn what_would_be_stored_is_shown_inert() {
+        let preview = json!({
+            "entries": [{ "path": "/etc\u{1b}", "scope": "global", "warning": "Think." },
+                { "path": "/srv", "scope": "user:u", "warning": null }],
+            "execs": { "looked_at": 9, "would_allow": 2, "would_still_ask": 1 },
+        });
+        let expected = "stores     /etc\\u{1b} (global)\nwarning    Think.\nstores     /srv (user:u)\n\
+                        then       of the last 9 commands 2 would not have asked, and 1 still would\n";
+        assert_eq!(previewed(&preview), expected);
+    }
+
+    #[test]
+    fn an_id_stays_one_part_of_the_address() {
+        let rest = place("../tokens?x#y");
+        let rest = rest.strip_prefix("/api/approvals/").unwrap();
+        assert!(!rest.contains(['/', '?', '#']), "{rest}");
+    }
+}

@@ -1,0 +1,152 @@
+//! `ringwall approvals watch`: each question as it comes, and what the person at the terminal says to it.
+//!
+//! The server's list is asked for again and again, as any client may, so that it works for every role and through every
+//! proxy. A question that somebody else answered meanwhile says so when it is answered here.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::cli::approvals::{place, preview, settled, words};
+use crate::cli::audit::print;
+use crate::cli::client::Client;
+use crate::cli::message::Message;
+
+const PERIOD: Duration = Duration::from_secs(1);
+/// Failures in a row after which the server is given up.
+const MAX_FAILURES: u32 = 30;
+
+/// What the person wants.
+#[derive(Debug, PartialEq, Eq)]
+enum Wish {
+    Answer {
+        approved: bool,
+        remember: bool,
+        reason: Option<String>,
+    },
+    /// It stays open, for somebody else or for later.
+    Skip,
+    Unclear,
+}
+
+pub(crate) fn watch(client: &Client, is_json: bool) -> Result<(), Message> {
+    let mut shown: BTreeMap<String, Value> = BTreeMap::new();
+    let mut failures = 0;
+    loop {
+        let pending = match pending(client) {
+            Ok(pending) => pending,
+            // The first failure is the person's to know; a server that restarts comes back.
+            Err(message) if shown.is_empty() && failures == 0 || failures >= MAX_FAILURES => return Err(message),
+            Err(_) => {
+                failures += 1;
+                std::thread::sleep(PERIOD);
+                continue;
+            }
+        };
+        failures = 0;
+        let gone: Vec<String> = shown.keys().filter(|id| !pending.contains_key(*id)).cloned().collect();
+        for id in gone {
+            shown.remove(&id);
+            if is_json {
+                let resolved = client.json("GET", &place(&id), &[], None)?;
+                print(&format!("{}\n", json!({ "type": "permission_resolved", "approval": resolved })))?;
+            }
+        }
+        for (id, approval) in pending {
+            if shown.contains_key(&id) {
+                continue;
+            }
+            if is_json {
+                print(&format!("{}\n", json!({ "type": "permission_request", "approval": approval })))?;
+            } else if !ask(client, &id, &approval)? {
+                return Ok(());
+            }
+            shown.insert(id, approval);
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// All that is open, over as many pages as it takes.
+fn pending(client: &Client) -> Result<BTreeMap<String, Value>, Message> {
+    let (mut found, mut cursor) = (BTreeMap::new(), String::new());
+    loop {
+        let page = client.json("GET", &format!("/api/approvals?status=pending&limit=1000{cursor}"), &[], None)?;
+        for approval in page["approvals"].as_array().into_iter().flatten() {
+            found.insert(approval["id"].as_str().unwrap_or_default().to_owned(), approval.clone());
+        }
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// False when nobody is there to answer any more.
+fn ask(client: &Client, id: &str, approval: &Value) -> Result<bool, Message> {
+    print(&format!("\n{}{}", words(approval), preview(client, id, approval)))?;
+    loop {
+        prompt("[a]llow once, allow and [r]emember, [d]eny (a reason may follow), [s]kip: ")?;
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line);
+        if read.map_err(|error| Message::io(format!("could not read the answer: {error}")))? == 0 {
+            return Ok(false);
+        }
+        match wish(&line) {
+            Wish::Unclear => {}
+            Wish::Skip => return Ok(true),
+            Wish::Answer { approved, remember, reason } => {
+                let body = json!({ "approved": approved, "remember": remember, "reason": reason });
+                match client.json("POST", &place(id), &[], Some(&body)) {
+                    Ok(answered) => print(&settled(&answered))?,
+                    // Answered by somebody else, expired, or not to be remembered: the person is told, and watches on.
+                    Err(message) => drop(message.print()),
+                }
+                return Ok(true);
+            }
+        }
+    }
+}
+
+fn prompt(text: &str) -> Result<(), Message> {
+    let mut stderr = std::io::stderr();
+    let told = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    told.map_err(|error| Message::io(format!("could not ask: {error}")))
+}
+
+/// Nothing but a clear word is an answer; an empty line is none.
+fn wish(line: &str) -> Wish {
+    let line = line.trim();
+    let (word, reason) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+    match word.to_ascii_lowercase().as_str() {
+        "a" | "allow" => Wish::Answer { approved: true, remember: false, reason },
+        "r" | "remember" => Wish::Answer { approved: true, remember: true, reason },
+        "d" | "deny" => Wish::Answer { approved: false, remember: false, reason },
+        "s" | "skip" => Wish::Skip,
+        _ => Wish::Unclear,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_word_is_an_answer() {
+        let answer = |approved, remember, reason: Option<&str>| Wish::Answer {
+            approved,
+            remember,
+            reason: reason.map(str::to_owned),
+        };
+        assert_eq!(wish("a\n"), answer(true, false, None));
+        assert_eq!(wish(" Remember it is mine \n"), answer(true, true, Some("it is mine")));
+        assert_eq!(wish("d not today"), answer(false, false, Some("not today")));
+        assert_eq!(wish("s"), Wish::Skip);
+        for unclear in ["", "\n", "y", "yes", "allowed", "ad"] {
+            assert_eq!(wish(unclear), Wish::Unclear, "{unclear:?}");
+        }
+    }
+}

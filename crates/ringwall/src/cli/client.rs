@@ -1,0 +1,271 @@
+//! Talking to a server as any other client would: over HTTP, with a token, and with no power of its own.
+//!
+//! HTTP, and HTTPS where something before the server ends TLS (docs/tls.md); whom this machine trusts is trusted. Proxies named
+//! in the environment are not used, so that a token for a loopback port cannot leave the machine.
+
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+use ureq::http::{Request, Response};
+use ureq::{Agent, Body, SendBody};
+
+use crate::cli::message::{BAD_ANSWER, Message, UNREACHABLE};
+
+const CONNECTING: Duration = Duration::from_secs(10);
+/// An answer of ours is far smaller; a longer one is somebody else's.
+const MAX_ANSWER: u64 = 64 << 20;
+const GIVE_A_TOKEN: &str = "give a token with --token or RINGWALL_TOKEN";
+
+#[derive(Debug, Args)]
+pub(crate) struct ServerArguments {
+    /// The server
+    #[arg(long, value_name = "URL", env = "RINGWALL_URL", hide_env = true, default_value = "http://127.0.0.1:8003")]
+    url: String,
+    /// The token [default: the owner's, from the data directory]
+    #[arg(long, value_name = "TOKEN", env = "RINGWALL_TOKEN", hide_env = true, hide_env_values = true)]
+    token: Option<String>,
+}
+
+/// How a server is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) fn of(url: &str) -> Result<Self, Message> {
+        match url.split_once("://") {
+            Some(("http", _)) => Ok(Self::Http),
+            Some(("https", _)) => Ok(Self::Https),
+            Some(_) | None => Err(Message::new(format!("--url {url}: must begin with http:// or https://"))),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    agent: Agent,
+    url: String,
+    authorization: Option<String>,
+}
+
+/// Bytes of the server's, as they come.
+pub(crate) struct Answer {
+    /// Whether they are a directory's, packed.
+    pub(crate) is_archive: bool,
+    pub(crate) length: Option<u64>,
+    pub(crate) bytes: Box<dyn Read>,
+}
+
+impl Client {
+    pub(crate) fn new(arguments: &ServerArguments, data: &Path) -> Result<Self, Message> {
+        let url = arguments.url.trim_end_matches('/').to_owned();
+        let scheme = Scheme::of(&url)?;
+        // Without a token the server is asked all the same: it may be one that serves everyone.
+        let token = arguments.token.clone().or_else(|| owner_token(data));
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECTING));
+        let config = match scheme {
+            Scheme::Http => config,
+            Scheme::Https => config.tls_config(ringwall_executor::trust()),
+        };
+        let agent = config.build().into();
+        Ok(Client { agent, url, authorization: token.map(|token| format!("Bearer {}", token.trim())) })
+    }
+
+    /// The JSON that a request is answered with; what is no success becomes a message.
+    pub(crate) fn json(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<Value, Message> {
+        self.read_json(self.send(method, path, headers, body)?)
+    }
+
+    /// The bytes of an answer as they come.
+    pub(crate) fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Result<impl Read + use<>, Message> {
+        Ok(self.send("GET", path, headers, None)?.into_body().into_reader())
+    }
+
+    /// An answer that is bytes of the server's.
+    pub(crate) fn answer(&self, path: &str) -> Result<Answer, Message> {
+        let answer = self.send("GET", path, &[], None)?;
+        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        let is_archive = header("content-type") == Some("application/zip");
+        let length = header("content-length").and_then(|length| length.parse().ok());
+        Ok(Answer { is_archive, length, bytes: Box::new(answer.into_body().into_reader()) })
+    }
+
+    /// Sends a body of this type as it is read; `length` is that of the whole body, if known.
+    pub(crate) fn send_stream(
+        &self,
+        path: &str,
+        kind: &str,
+        length: Option<u64>,
+        body: impl Read,
+    ) -> Result<Value, Message> {
+        let mut request = self.agent.post(format!("{}{path}", self.url));
+        // Whoever is refused is told so before anything is sent; otherwise the answer could be lost with the connection.
+        request = request.header("expect", "100-continue");
+        request = request.header("content-type", kind);
+        if let Some(length) = length {
+            request = request.header("content-length", length.to_string());
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let mut body = Witnessed { body, failure: None };
+        let answer = request.send(SendBody::from_reader(&mut body));
+        let answer = match (answer, body.failure) {
+            (_, Some(failure)) => return Err(Message::io(failure)),
+            (answer, None) => self.accept(answer)?,
+        };
+        self.read_json(answer)
+    }
+
+    fn read_json(&self, answer: Response<Body>) -> Result<Value, Message> {
+        let text = read(answer)?;
+        let wrong = |_| Message::failed(BAD_ANSWER, format!("{} did not answer with JSON", self.url));
+        serde_json::from_str(&text).map_err(wrong)
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<Response<Body>, Message> {
+        let malformed = |error: ureq::http::Error| Message::new(format!("{}{path}: {error}", self.url));
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let answer = match body {
+            Some(body) => {
+                let request =
+                    request.header("content-type", "application/json").body(body.to_string()).map_err(malformed)?;
+                self.agent.run(request)
+            }
+            None => self.agent.run(request.body(()).map_err(malformed)?),
+        };
+        self.accept(answer)
+    }
+
+    /// A success; everything else becomes a message.
+    fn accept(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Message> {
+        let answer = answer.map_err(|error| {
+            Message::failed(UNREACHABLE, format!("could not reach {}: {error}", self.url))
+                .with_hint("start a server with `ringwall serve`, or name one with --url")
+        })?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        Err(refusal(status.as_u16(), &read(answer)?))
+    }
+}
+
+/// The token that the data directory's server gave its owner.
+pub(crate) fn owner_token(data: &Path) -> Option<String> {
+    std::fs::read_to_string(data.join("owner.token")).ok().map(|text| text.trim().to_owned())
+}
+
+/// A body that remembers why it could not be read, because that is not the server's fault.
+struct Witnessed<R> {
+    body: R,
+    failure: Option<String>,
+}
+
+impl<R: Read> Read for Witnessed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.body.read(buffer).inspect_err(|error| self.failure = Some(error.to_string()))
+    }
+}
+
+fn read(answer: Response<Body>) -> Result<String, Message> {
+    let mut text = String::new();
+    answer.into_body().into_reader().take(MAX_ANSWER).read_to_string(&mut text).map_err(|error| {
+        Message::failed(UNREACHABLE, format!("the connection broke during the server's answer: {error}"))
+    })?;
+    Ok(text)
+}
+
+/// The three forms of the server's errors, as a message.
+fn refusal(status: u16, body: &str) -> Message {
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    if let (Some("error"), Some(text)) = (body["status"].as_str(), body["data"].as_str()) {
+        let message = Message::remote_words(status, usual_code(status), text);
+        return if status == 401 { message.with_hint(GIVE_A_TOKEN) } else { message };
+    }
+    let error = body.get("detail").or_else(|| body.get("error")).unwrap_or(&Value::Null);
+    let text = |name: &str| error.get(name).and_then(Value::as_str);
+    let message = match (text("code"), text("message")) {
+        (Some(code), Some(message)) => Message::remote(status, code, message),
+        _ => Message::remote_words(status, usual_code(status), format!("the server answered with status {status}")),
+    };
+    match text("hint") {
+        Some(hint) => message.with_hint(hint),
+        None if status == 401 => message.with_hint(GIVE_A_TOKEN),
+        None => message,
+    }
+}
+
+/// What a status means where the server says no more.
+const fn usual_code(status: u16) -> &'static str {
+    match status {
+        401 => "UNAUTHENTICATED",
+        403 => "FORBIDDEN",
+        404 => "NOT_FOUND",
+        408 => "TIMEOUT",
+        409 => "CONFLICT",
+        413 => "BODY_TOO_LARGE",
+        429 => "TOO_MANY_REQUESTS",
+        500 => "RUNTIME_ERROR",
+        501.. => "UNAVAILABLE",
+        _ => "INVALID_ARGUMENT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status: u16, body: &str) -> (Value, bool) {
+        let message = refusal(status, body);
+        (message.to_json()["error"].clone(), message.is_failure())
+    }
+
+    #[test]
+    fn each_form_of_an_error_keeps_its_code() {
+        let (error, is_failure) =
+            told(404, r#"{"error":{"code":"NOT_FOUND","message":"no exec e_1","hint":"list them"}}"#);
+        let whole = serde_json::json!({ "code": "NOT_FOUND", "message": "no exec e_1", "hint": "list them" });
+        assert_eq!((error, is_failure), (whole, false));
+        let (error, _) = told(403, r#"{"detail":{"code":"POLICY_DENIED","message":"no"}}"#);
+        assert_eq!((&error["code"], &error["message"]), (&"POLICY_DENIED".into(), &"no".into()));
+        let (error, _) = told(401, r#"{"status":"error","data":"who?"}"#);
+        assert_eq!((&error["code"], &error["hint"]), (&"UNAUTHENTICATED".into(), &GIVE_A_TOKEN.into()));
+        let (error, is_failure) = told(503, "<html>");
+        assert_eq!((&error["code"], is_failure), (&"UNAVAILABLE".into(), true));
+    }
+
+    #[test]
+    fn two_schemes_are_spoken() {
+        assert_eq!(Scheme::of("http://x").ok(), Some(Scheme::Http));
+        assert_eq!(Scheme::of("https://x/y").ok(), Some(Scheme::Https));
+        assert!(Scheme::of("ftp://x").is_err() && Scheme::of("x:8003").is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! `ringwall exec --code`: a piece of code in a session of a server, waited for, also where a person is asked first.
+//!
+//! What the code printed is printed, its exit code is ours, and why it is no success is said on stderr.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use ringwall_service::Language;
+use serde_json::{Value, json};
+
+use crate::cli::client::Client;
+use crate::cli::message::Message;
+
+/// What is taken from a file or a pipe at most: more than a server takes, so that it says so.
+const MAX_LEN: u64 = 2 << 20;
+const LANGUAGES: [&str; 3] = [Language::ALL[0].key(), Language::ALL[1].key(), Language::ALL[2].key()];
+
+#[derive(Debug, Args)]
+pub(crate) struct CodeArguments {
+    /// Code to run in a session: a file, `-` for standard input, or the code itself
+    #[arg(long, value_name = "FILE|-|TEXT", allow_hyphen_values = true)]
+    code: Option<String>,
+    /// The language of --code
+    #[arg(long, value_name = "LANGUAGE", value_parser = LANGUAGES, default_value = Language::Python.key())]
+    language: String,
+    /// The session to run --code in
+    #[arg(long, value_name = "SESSION", default_value = "default")]
+    session: String,
+    /// End --code after this many seconds, 1 to 300 [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Where to run --code: native, docker, gvisor or aio [default: the server's choice]
+    #[arg(long, value_name = "BACKEND")]
+    backend: Option<String>,
+}
+
+impl CodeArguments {
+    /// The body of the request, if code is to run.
+    pub(crate) fn request(&self) -> Result<Option<Value>, Message> {
+        let Some(given) = &self.code else { return Ok(None) };
+        Ok(Some(json!({
+            "session_id": self.session,
+            "code": read(given)?,
+            "language": self.language,
+            "timeout": self.timeout,
+            "backend": self.backend,
+        })))
+    }
+}
+
+fn read(given: &str) -> Result<String, Message> {
+    let fail = |error: std::io::Error| Message::io(format!("could not read the code from {given}: {error}"));
+    let mut code = String::new();
+    if given == "-" {
+        std::io::stdin().take(MAX_LEN).read_to_string(&mut code).map_err(fail)?;
+    } else if Path::new(given).is_file() {
+        std::fs::File::open(given).and_then(|file| file.take(MAX_LEN).read_to_string(&mut code)).map_err(fail)?;
+    } else {
+        code = given.to_owned();
+    }
+    Ok(code)
+}
+
+pub(crate) fn follow(client: &Client, run: &Value, is_json: bool) -> Result<ExitCode, Message> {
+    let ran = client.json("POST", "/api/run", &[], Some(run))?;
+    let fail = |error: std::io::Error| Message::io(format!("could not write what the code printed: {error}"));
+    if is_json {
+        writeln!(std::io::stdout(), "{ran}").map_err(fail)?;
+    } else {
+        let text = |name: &str| ran[name].as_str().unwrap_or_default().to_owned();
+        std::io::stdout().write_all(text("stdout").as_bytes()).map_err(fail)?;
+        std::io::stderr().write_all(text("stderr").as_bytes()).map_err(fail)?;
+        // Its own exit code says enough.
+        if let Some(error) = ran["error"].as_str().filter(|_| ran["exit_code"] == -1) {
+            Message::new(error).print();
+        }
+    }
+    Ok(exit_code(&ran))
+}
+
+fn exit_code(ran: &Value) -> ExitCode {
+    match (ran["success"].as_bool(), ran["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok())) {
+        (Some(true), _) => ExitCode::SUCCESS,
+        (_, Some(code)) if code != 0 => ExitCode::from(code),
+        _ => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,203 @@
+//! `ringwall exec`: one exec on a server, its output as it comes, and its exit code. With `--code` a piece of code in a session
+//! (`code`), told whole at its end.
+//!
+//! The exec is the server's: it is recorded there, and lives on when the connection breaks. Output is read as events with
+//! byte cursors, so that after a break it goes on where it stopped. Ctrl-C cancels the exec; a second one leaves it.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::client::{Client, ServerArguments};
+use crate::cli::event_stream::{Events, SentEvent};
+use crate::cli::message::{BAD_ANSWER, Message, UNREACHABLE};
+use crate::cli::{code, code::CodeArguments};
+
+const TIMED_OUT: u8 = 124;
+const KILLED: u8 = 137;
+const INTERRUPTED: i32 = 130;
+/// Breaks in a row without an event between them.
+const MAX_BREAKS: u32 = 5;
+/// A server's events are far smaller.
+const MAX_EVENT: usize = 64 << 20;
+const PIECE: usize = 64 << 10;
+const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// The project to run the script in
+    #[arg(long, value_name = "PROJECT", default_value = "default")]
+    project: String,
+    /// The language of the script
+    #[arg(long, value_enum, default_value_t = Kind::Shell)]
+    kind: Kind,
+    /// Print one JSON object about the exec when it has ended, instead of its output
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    code: CodeArguments,
+    /// The script; several words are joined with spaces
+    #[arg(
+        required_unless_present = "code",
+        conflicts_with_all = ["code", "language", "session", "timeout", "backend"],
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "SCRIPT"
+    )]
+    script: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    Shell,
+    Python,
+}
+
+pub(crate) fn run(arguments: &ExecArguments, data: &Path) -> ExitCode {
+    match follow(arguments, data) {
+        Ok(code) => code,
+        Err(message) if arguments.json => message.print_json(),
+        Err(message) => message.print(),
+    }
+}
+
+fn follow(arguments: &ExecArguments, data: &Path) -> Result<ExitCode, Message> {
+    let client = Client::new(&arguments.server, data)?;
+    if let Some(run) = arguments.code.request()? {
+        return code::follow(&client, &run, arguments.json);
+    }
+    let script = arguments.script.join(" ");
+    let exec = match arguments.kind {
+        Kind::Shell => json!({ "kind": "shell", "command": "bash", "args": ["-lc", script] }),
+        Kind::Python => json!({ "kind": "python", "command": "python", "args": ["-c", script] }),
+    };
+    let body = json!({ "project_id": arguments.project, "exec": exec });
+    let accepted = client.json("POST", "/sandbox/execs", &[("prefer", "respond-async")], Some(&body))?;
+    let id = accepted["exec_id"]
+        .as_str()
+        .ok_or_else(|| Message::failed(BAD_ANSWER, "the server's answer has no exec_id"))?
+        .to_owned();
+    cancel_when_interrupted(client.clone(), id.clone());
+    let end = read_events(&client, &id, arguments.json)?;
+    if arguments.json {
+        writeln!(std::io::stdout(), "{end}")
+            .map_err(|error| Message::io(format!("could not write the answer: {error}")))?;
+    } else if let Some(reason) = end["error_reason"]["message"].as_str() {
+        Message::new(reason).print();
+    }
+    Ok(exit_code(&end))
+}
+
+/// The exec's own code, or the one that shells use for such an ending.
+fn exit_code(end: &Value) -> ExitCode {
+    let own = end["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok());
+    ExitCode::from(match (end["status"].as_str(), own) {
+        (Some("SUCCEEDED"), _) => 0,
+        (_, Some(code)) if code != 0 => code,
+        (Some("TIMEOUT"), _) => TIMED_OUT,
+        (Some("CANCELLED" | "LOST"), _) => KILLED,
+        _ if end["error_reason"]["code"] == "OOM" => KILLED,
+        _ => 1,
+    })
+}
+
+/// Follows the exec to its end, over as many connections as it takes.
+fn read_events(client: &Client, id: &str, is_silent: bool) -> Result<Value, Message> {
+    let path = format!("/sandbox/execs/{id}/events?encoding=base64");
+    let (mut cursor, mut breaks) = (String::new(), 0);
+    loop {
+        let resume = [("last-event-id", cursor.as_str())];
+        let answer = client.stream(&path, if cursor.is_empty() { &[] } else { &resume });
+        let stream = match answer {
+            Ok(stream) => stream,
+            Err(message) if breaks == 0 || breaks >= MAX_BREAKS => return Err(message),
+            Err(_) => {
+                breaks += 1;
+                std::thread::sleep(BEFORE_TRYING_AGAIN);
+                continue;
+            }
+        };
+        let (mut stream, mut piece, mut events) = (stream, [0; PIECE], Events::new(MAX_EVENT));
+        while let Ok(length @ 1..) = stream.read(&mut piece) {
+            let Ok(whole) = events.take(&piece[..length]) else { break };
+            for SentEvent { id, name, data } in whole {
+                let data: Value = serde_json::from_str(&data).unwrap_or_default();
+                match name.as_str() {
+                    "end" => return Ok(data),
+                    "stdout" if !is_silent => print(&mut std::io::stdout(), &data)?,
+                    "stderr" if !is_silent => print(&mut std::io::stderr(), &data)?,
+                    _ => {}
+                }
+                (cursor, breaks) = (id, 0);
+            }
+        }
+        breaks += 1;
+        if breaks >= MAX_BREAKS {
+            return Err(Message::failed(
+                UNREACHABLE,
+                format!("lost the connection; the exec {id} is still running on the server"),
+            )
+            .with_hint(format!("GET /sandbox/execs/{id} tells how it ends")));
+        }
+        std::thread::sleep(BEFORE_TRYING_AGAIN);
+    }
+}
+
+fn print(to: &mut impl Write, data: &Value) -> Result<(), Message> {
+    let bytes = STANDARD.decode(data["base64"].as_str().unwrap_or_default()).unwrap_or_default();
+    to.write_all(&bytes)
+        .and_then(|()| to.flush())
+        .map_err(|error| Message::io(format!("could not write the exec's output: {error}")))
+}
+
+/// The thread waits for as long as the process lives. Without it Ctrl-C would end us and leave the exec running.
+fn cancel_when_interrupted(client: Client, id: String) {
+    let watch = move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        runtime.block_on(async {
+            let (Ok(mut interrupt), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return;
+            };
+            for is_second in [false, true] {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if is_second {
+                    std::process::exit(INTERRUPTED);
+                }
+                // Its end arrives as an event, cancelled or not.
+                let _ = client.json("DELETE", &format!("/sandbox/execs/{id}"), &[], None);
+            }
+        });
+    };
+    // Where no thread can be had, Ctrl-C ends us alone.
+    let _ = std::thread::Builder::new().name("interrupt".into()).spawn(watch);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_have_the_codes_of_shells() {
+        let code = |end: Value| format!("{:?}", exit_code(&end));
+        let is = |code: u8| format!("{:?}", ExitCode::from(code));
+        assert_eq!(code(json!({ "status": "SUCCEEDED", "exit_code": 0 })), is(0));
+        assert_eq!(code(json!({ "status": "FAILED", "exit_code": 7 })), is(7));
+        assert_eq!(code(json!({ "status": "TIMEOUT", "exit_code": null })), is(124));
+        assert_eq!(code(json!({ "status": "FAILED", "error_reason": { "code": "OOM" } })), is(137));
+        assert_eq!(code(json!({ "status": "POLICY_DENIED" })), is(1));
+    }
+}

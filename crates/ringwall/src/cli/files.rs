@@ -1,0 +1,220 @@
+//! `ringwall files ls|cat|put|get|edit|rm`: the files of an agent, on a server.
+//!
+//! Paths are the server's: they begin with `files/` or `skills/`. What is sent and received is never in memory whole.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::cli::agent::{Agent, AgentArguments};
+use crate::cli::client::Answer;
+use crate::cli::folder;
+use crate::cli::json_text::JsonText;
+use crate::cli::message::{Message, inert};
+use crate::cli::transfer;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilesCommand {
+    /// List the files beneath a path
+    Ls {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A directory, such as files/data or skills
+        #[arg(default_value = "files")]
+        path: String,
+    },
+    /// Print a file, or some lines of it
+    Cat {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file, such as files/notes.txt
+        path: String,
+        /// The first line to print, counted from 1
+        #[arg(long, value_name = "LINE")]
+        offset: Option<u64>,
+        /// How many lines to print
+        #[arg(long, value_name = "LINES")]
+        limit: Option<u64>,
+    },
+    /// Send a file to the server
+    Put {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file on this machine, or `-` for standard input
+        file: PathBuf,
+        /// Where to store it [default: files/ and its name]
+        path: Option<String>,
+    },
+    /// Fetch a file, or a directory with everything in it
+    Get {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file or a directory, such as files/data
+        path: String,
+        /// Where to store it on this machine, or `-` for standard output [default: its name]
+        target: Option<PathBuf>,
+    },
+    /// Replace text in a file
+    Edit {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file, such as files/notes.txt
+        path: String,
+        /// The text to replace
+        old: String,
+        /// The text to put in its place
+        new: String,
+        /// How often the text must occur; otherwise nothing is changed
+        #[arg(long, value_name = "COUNT", default_value_t = 1)]
+        expected: u64,
+    },
+    /// Delete a file, or a directory with everything in it
+    Rm {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file or a directory, such as files/data
+        path: String,
+    },
+}
+
+pub(crate) fn run(command: &FilesCommand, data: &Path) -> ExitCode {
+    match command {
+        FilesCommand::Ls { agent, path } => agent.with(data, |agent| list(agent, path)),
+        FilesCommand::Cat { agent, path, offset: None, limit: None } => agent.with(data, |agent| print(agent, path)),
+        FilesCommand::Cat { agent, path, offset, limit } => {
+            agent.with(data, |agent| show_lines(agent, path, *offset, *limit))
+        }
+        FilesCommand::Put { agent, file, path } => agent.with(data, |agent| send(agent, file, path.as_deref())),
+        FilesCommand::Get { agent, path, target } => agent.with(data, |agent| get(agent, path, target.as_deref())),
+        FilesCommand::Edit { agent, path, old, new, expected } => agent.with(data, |agent| {
+            let body = json!({
+                "file_path": path, "old_string": old, "new_string": new, "expected_replacements": expected,
+            });
+            agent.tell_sentence(&agent.ask("POST", &agent.route("", "edit", &[]), Some(&body))?)
+        }),
+        FilesCommand::Rm { agent, path } => agent.with(data, |agent| {
+            let route = agent.route("", "delete", &[("path", path)]);
+            agent.tell_sentence(&agent.ask("DELETE", &route, None)?)
+        }),
+    }
+}
+
+fn list(agent: &Agent, path: &str) -> Result<(), Message> {
+    let found = agent.ask("GET", &agent.route("", "files", &[("path", path)]), None)?;
+    agent.tell(&found, |found| {
+        let names = found.as_array().into_iter().flatten().filter_map(Value::as_str);
+        names.map(|name| format!("{}\n", inert(name))).collect()
+    })
+}
+
+fn show_lines(agent: &Agent, path: &str, offset: Option<u64>, limit: Option<u64>) -> Result<(), Message> {
+    let (offset, limit) = (offset.map(|line| line.to_string()), limit.map(|lines| lines.to_string()));
+    let mut words = vec![("path", path)];
+    words.extend(offset.as_deref().map(|offset| ("offset", offset)));
+    words.extend(limit.as_deref().map(|limit| ("limit", limit)));
+    let page = agent.ask("GET", &agent.route("", "content", &words), None)?;
+    agent.tell(&page, |page| {
+        let lines = page["lines"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        lines.map(|line| format!("{line}\n")).collect()
+    })
+}
+
+fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
+    let failed = |error: io::Error| Message::io(format!("{}: {error}", file.display()));
+    let (source, length): (Box<dyn Read>, _) = if file == Path::new("-") {
+        (Box::new(io::stdin()), None)
+    } else {
+        let opened = File::open(file).map_err(failed)?;
+        let found = opened.metadata().map_err(failed)?;
+        if found.is_dir() {
+            return Err(Message::new(format!("{} is a directory", file.display()))
+                .with_hint("send its files one by one; `ringwall skills push` sends the folder of a skill"));
+        }
+        (Box::new(opened), found.is_file().then_some(found.len()))
+    };
+    let own = file.file_name().and_then(|name| name.to_str()).filter(|name| *name != "-");
+    let path = match (path, own) {
+        (Some(path), _) => path.to_owned(),
+        (None, Some(name)) => format!("files/{name}"),
+        (None, None) => {
+            return Err(Message::new("standard input has no name to store it under")
+                .with_hint("add a path, such as files/notes.txt"));
+        }
+    };
+    let answer = match path.strip_prefix("files/") {
+        Some(name) if !name.is_empty() && !name.contains('/') => {
+            let bar = transfer::bar("sending", name, length);
+            let (route, source) = (agent.route("files/", "upload", &[]), bar.wrap_read(source));
+            crate::cli::agent::unwrap(transfer::upload(&agent.client, &route, name, length, &bar, source)?)?
+        }
+        _ => write(agent, file, &path, source, length)?,
+    };
+    agent.tell_sentence(&answer)
+}
+
+/// Below a directory the server takes text alone, in a message.
+fn write(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Option<u64>) -> Result<Value, Message> {
+    let no_text = || {
+        Message::new(format!("{} is not UTF-8 text", file.display()))
+            .with_hint("only text can be written below a directory: send it to files/NAME, and move it with a command")
+    };
+    // The server refuses what is too long before it is sent, if it is told how long it is; what comes by a pipe ends when it
+    // ends.
+    let whole = match length.map(|_| File::open(file).and_then(|opened| JsonText::measure(path, opened))) {
+        None => None,
+        Some(Ok(whole)) => Some(whole),
+        Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => return Err(no_text()),
+        Some(Err(error)) => return Err(Message::io(format!("{}: {error}", file.display()))),
+    };
+    let bar = transfer::bar("sending", path, length);
+    let mut body = JsonText::new(path, bar.wrap_read(source));
+    let answer = agent.client.send_stream(&agent.route("", "write", &[]), "application/json", whole, &mut body);
+    bar.finish_and_clear();
+    match (answer, body.is_broken()) {
+        (Err(_), true) => Err(no_text()),
+        (answer, _) => crate::cli::agent::unwrap(answer?),
+    }
+}
+
+fn fetch(agent: &Agent, path: &str) -> Result<Answer, Message> {
+    agent.client.answer(&agent.route("", "download", &[("path", path)]))
+}
+
+fn print(agent: &Agent, path: &str) -> Result<(), Message> {
+    let answer = fetch(agent, path)?;
+    if answer.is_archive {
+        return Err(Message::new(format!("{path} is a directory"))
+            .with_hint("`ringwall files ls` lists it, and `ringwall files get` fetches it"));
+    }
+    transfer::show(answer, path)
+}
+
+fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let target = match target {
+        Some(target) => target.to_owned(),
+        None if name.is_empty() || name == ".." || name == "." => {
+            return Err(Message::new(format!("{path} does not end in a name to store it under"))
+                .with_hint("add a target, such as ./data"));
+        }
+        None => PathBuf::from(name),
+    };
+    let answer = fetch(agent, path)?;
+    if target == Path::new("-") {
+        return transfer::show(answer, path);
+    }
+    let (files, bytes) = if answer.is_archive {
+        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let archive = transfer::keep(answer, name, parent)?;
+        let bytes = archive.metadata().map_or(0, |found| found.len());
+        (folder::unpack(archive, &target)?, bytes)
+    } else {
+        (1, transfer::save(answer, name, &target)?)
+    };
+    let told = json!({ "path": path, "target": target.to_string_lossy(), "files": files, "bytes": bytes });
+    agent.tell(&told, |_| format!("{} -> {}\n", inert(path), inert(&target.to_string_lossy())))
+}

@@ -1,0 +1,70 @@
+//! `ringwall gc`: has a server free the disk space that is no longer used.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::cli::audit::print;
+use crate::cli::client::{Client, ServerArguments};
+use crate::cli::message::Message;
+
+#[derive(Debug, Args)]
+pub(crate) struct GcArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// Only show what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &GcArguments, data: &Path) -> Result<ExitCode, Message> {
+    let client = Client::new(&arguments.server, data)?;
+    let freed = client.json("POST", &format!("/api/gc?dry_run={}", arguments.dry_run), &[], None)?;
+    print(&if arguments.json { format!("{freed}\n") } else { words(&freed) })?;
+    // What could not be removed is the operator's to look at.
+    Ok(if freed["failed"] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn words(freed: &Value) -> String {
+    let count = |name: &str| freed[name].as_u64().unwrap_or_default();
+    let counted =
+        |name: &str, one: &str, many: &str| format!("{} {}", count(name), if count(name) == 1 { one } else { many });
+    let verb = if freed["dry_run"] == true { "would free" } else { "freed" };
+    let mut text = format!(
+        "{verb} {:.1} MiB in {}: {}, {}, {}\n",
+        count("bytes") as f64 / (1024.0 * 1024.0),
+        counted("files", "file", "files"),
+        counted("sessions", "idle session", "idle sessions"),
+        counted("strays", "leftover", "leftovers"),
+        counted("baseline_versions", "old baseline version", "old baseline versions"),
+    );
+    if count("failed") > 0 {
+        text.push_str(&format!("could not remove {} of them; the server's log says why\n", count("failed")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_freed_is_one_line_and_failures_another() {
+        let freed = json!({ "dry_run": false, "sessions": 2, "strays": 1, "baseline_versions": 0, "bytes": 3_670_016,
+            "files": 12, "failed": 0 });
+        assert_eq!(words(&freed), "freed 3.5 MiB in 12 files: 2 idle sessions, 1 leftover, 0 old baseline versions\n");
+        let looked = json!({ "dry_run": true, "failed": 1 });
+        assert_eq!(
+            words(&looked),
+            "would free 0.0 MiB in 0 files: 0 idle sessions, 0 leftovers, 0 old baseline versions\n\
+             could not remove 1 of them; the server's log says why\n"
+        );
+    }
+}

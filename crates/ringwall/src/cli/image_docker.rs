@@ -1,0 +1,70 @@
+//! `ringwall image build-docker`: the image that docker's boxes run on, made from this machine's own packages.
+//!
+//! This verb shows progress and handles Ctrl-C; `ringwall_executor::docker` decides what is installed. It uses the docker client and
+//! context of a server with the same data directory and environment.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ringwall_executor::docker::{BuildStep, DEFAULT_IMAGE, Docker};
+use ringwall_policy::DockerImage;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::message::Message;
+use crate::server::{config, config::DockerOverride};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BuildArguments {
+    /// The image's name in docker
+    #[arg(long, value_name = "NAME:TAG", default_value = DEFAULT_IMAGE)]
+    tag: DockerImage,
+    #[command(flatten)]
+    docker: DockerOverride,
+}
+
+/// Makes it; gives the answer to print.
+pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, Message> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
+    let fixed = config::docker(data, arguments.docker.clone())?;
+    let docker = Docker::new(ringwall_service::docker_settings(&fixed)?, data)?;
+    let bar = spinner();
+    let built = runtime.block_on(async {
+        let mut show = |step: BuildStep| bar.set_message(words(step));
+        let listen =
+            |kind| signal(kind).map_err(|error| Message::new(format!("could not listen for signals: {error}")));
+        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        // Whoever interrupts drops the work, which takes its programs and its directory along.
+        tokio::select! {
+            built = docker.build_image(&arguments.tag, data, &mut show) => Ok(built?),
+            _ = interrupt.recv() => Err(Message::new("interrupted; nothing was changed")),
+            _ = terminate.recv() => Err(Message::new("interrupted; nothing was changed")),
+        }
+    });
+    bar.finish_and_clear();
+    built.map(|id| format!("built {} ({id})\n", arguments.tag))
+}
+
+fn words(step: BuildStep) -> String {
+    match step {
+        BuildStep::Install(words) => words,
+        BuildStep::Pack => "packing".to_owned(),
+        BuildStep::Import => "importing into docker".to_owned(),
+    }
+}
+
+fn spinner() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    match ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,305 @@
+//! `ringwall run`: one command in one box, no server.
+//!
+//! The flags become a request and the operator's layer; the policy decides, the executor does, and this door
+//! only moves bytes, passes signals on and prints. Whoever runs it owns the machine, so the machine is the ceiling.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use ringwall_executor::{
+    Early, Ending, Error, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Step, real_path,
+};
+use ringwall_policy::{
+    Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::message::Message;
+use crate::cli::{streams, streams::Output};
+
+/// How long the output of a killed command may take to reach its reader.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// End the command after this many seconds (exit code 124)
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    timeout: Option<String>,
+    /// Limit the memory of the whole box, in MB
+    #[arg(long, value_name = "MB", allow_hyphen_values = true)]
+    memory_mb: Option<String>,
+    /// Limit the processor time, in cores such as 2 or 0.5
+    #[arg(long, value_name = "CORES", allow_hyphen_values = true)]
+    cpus: Option<String>,
+    /// Limit the number of processes and threads
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pids: Option<String>,
+    /// Mount this directory at /workspace, writable [default: an empty one that is deleted afterwards]
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// Mount this directory read-only at the same path (may be repeated)
+    #[arg(long, value_name = "DIR")]
+    ro: Vec<PathBuf>,
+    /// Set an environment variable; none are inherited (may be repeated)
+    #[arg(long, value_name = "KEY=VALUE")]
+    env: Vec<OsString>,
+    /// Run on an imported image instead of the host's /usr
+    #[arg(long, value_name = "NAME")]
+    image: Option<ImageName>,
+    /// Give the command a terminal
+    #[arg(long, conflicts_with = "json")]
+    tty: bool,
+    /// Print one JSON object about the run, with its output, instead of the output itself
+    #[arg(long)]
+    json: bool,
+    /// Refuse to run without this protection: landlock, memory, pids, cpu, io, or a counter such as epoll_watches that
+    /// `ringwall doctor` lists (may be repeated)
+    #[arg(long, value_name = "PROTECTION")]
+    require: Vec<Requirement>,
+    /// Stop while the box is being made, at this step, and wait: for crash tests
+    #[arg(long, value_name = "STEP", hide = true)]
+    hold_at: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Runs it; whatever happens ends in an exit code.
+pub(crate) fn run(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> ExitCode {
+    match attempt(arguments, early, data) {
+        Ok(code) => code,
+        Err(message) if arguments.json => message.print_json(),
+        Err(message) => message.print(),
+    }
+}
+
+fn attempt(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> Result<ExitCode, Message> {
+    let (executor, prepared) = Executor::of_one(early, data)?;
+    let request = request(arguments)?;
+    let layers = layers(arguments, executor.host())?;
+    let grant = match ringwall_policy::decide(&request, &layers) {
+        Verdict::Allow(grant) => grant,
+        Verdict::Deny(denial) => return Err(name_the_flag(denial)),
+        Verdict::Ask(_) => {
+            return Err(Message::new("this needs a person's approval, and `ringwall run` cannot ask for one"));
+        }
+    };
+    let options = Options { terminal: arguments.tty.then(streams::window_size), hold_at: hold_at(arguments)? };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
+    let code = runtime.block_on(follow(arguments, executor, prepared, grant, options));
+    // A thread may still be stuck writing to somebody who does not read; and taking the event loop apart is for nobody.
+    std::mem::forget(runtime);
+    code
+}
+
+/// From the start to the last byte.
+async fn follow(
+    arguments: &RunArguments,
+    executor: Executor,
+    prepared: Prepared,
+    grant: Grant,
+    options: Options,
+) -> Result<ExitCode, Message> {
+    let limits = grant.effective().limits;
+    let mut interrupts = Interrupts::listen()?;
+    let mut running = tokio::select! {
+        started = executor.start_prepared(prepared, grant, options) => started?,
+        // Nothing of the command has run yet: the half-made box is dropped, and with it everything in it.
+        signal = interrupts.next() => return Ok(exit_code(128 + signal)),
+    };
+    // While the command runs we have time to tidy up after others.
+    executor.sweep();
+    let bounds = (limits.get(Field::StdoutBytes), limits.get(Field::StderrBytes));
+    let output = match running.streams.take() {
+        Some(ends) if arguments.json => streams::keep(ends, bounds),
+        Some(ends) => streams::pass_through(ends),
+        None => Output::none(),
+    };
+    let handle = running.handle();
+    let mut stopped = None;
+    let outcome = tokio::select! {
+        outcome = running.wait() => outcome,
+        never = interrupts.pass_on(&handle, &mut stopped) => match never {},
+    };
+    let mut outcome = outcome?;
+    if let Some(signal) = stopped {
+        outcome.ending = Ending::Stopped(signal);
+    }
+    let written = match outcome.ending {
+        Ending::Exited(_) => tokio::select! {
+            written = output.finish() => written,
+            signal = interrupts.next() => return Ok(exit_code(128 + signal)),
+        },
+        // What a killed command had not got rid of is lost, as it would be without us: a reader who reads nothing
+        // must not keep us here.
+        _ => tokio::time::timeout(LAST_WORDS, output.finish()).await.unwrap_or_else(|_| Ok(Default::default())),
+    };
+    let kept = written.map_err(|error| Message::new(format!("could not write the command's output: {error}")))?;
+    if arguments.json {
+        crate::cli::run_report::print(&outcome, &kept, &limits)?;
+    } else {
+        explain(&outcome, &limits);
+    }
+    Ok(exit_code(outcome.exit_code()))
+}
+
+fn exit_code(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+/// Says why a box was ended from outside, where the exit code alone would leave one guessing.
+fn explain(outcome: &Outcome, limits: &ringwall_policy::Limits) {
+    let limit = |field: Field| field.quantity(limits.get(field)).to_string();
+    if outcome.out_of_memory {
+        let text = format!("the box ran out of memory (limit {})", limit(Field::MemoryMb));
+        Message::new(text).with_hint("allow more with --memory-mb").print();
+    } else if outcome.ending == Ending::TimedOut {
+        let seconds = limits.get(Field::TimeoutMs) as f64 / 1000.0;
+        Message::new(format!("timed out after {seconds} s (--timeout)")).print();
+    } else if outcome.ending == Ending::OverCounters {
+        Message::new("the box was ended: it held too many epoll watches or unreceived descriptors (ringwall doctor)")
+            .with_hint("hold fewer, or run as root, where a box does not have your user id")
+            .print();
+    }
+}
+
+fn request(arguments: &RunArguments) -> Result<Request, Message> {
+    let workspace = match &arguments.workspace {
+        None => Workspace::Private,
+        Some(path) => Workspace::Directory(real_path(path)?),
+    };
+    Ok(Request {
+        argv: arguments.command.clone(),
+        env: environment(&arguments.env)?,
+        cwd: None,
+        root: arguments.image.clone().map_or(Root::Host, Root::Image),
+        workspace,
+        read_only: arguments.ro.iter().map(|path| real_path(path)).collect::<Result<_, _>>()?,
+    })
+}
+
+fn environment(pairs: &[OsString]) -> Result<BTreeMap<String, Secret>, Message> {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    pairs
+        .iter()
+        .map(|pair| {
+            let bytes = pair.as_bytes();
+            let split = bytes.iter().position(|byte| *byte == b'=');
+            let key = split.and_then(|split| std::str::from_utf8(&bytes[..split]).ok());
+            let (Some(split), Some(key)) = (split, key) else {
+                return Err(Message::new("--env needs KEY=VALUE").with_hint("for an empty value write KEY="));
+            };
+            Ok((key.to_owned(), Secret::new(OsString::from_vec(bytes[split + 1..].to_vec()))))
+        })
+        .collect()
+}
+
+/// The flags are the operator's layer: they may raise the defaults up to what the machine has.
+fn layers(arguments: &RunArguments, host: &Host) -> Result<Layers, Message> {
+    let mut operator = Layer::new(LayerName::CommandLine);
+    let flags = [
+        ("--memory-mb", Field::MemoryMb, &arguments.memory_mb),
+        ("--cpus", Field::CpuMillis, &arguments.cpus),
+        ("--pids", Field::Pids, &arguments.pids),
+    ];
+    for (flag, field, text) in flags {
+        if let Some(text) = text {
+            let value = field.read_text(text).map_err(|error| Message::new(format!("{flag} {text}: {error}")))?;
+            operator.limits.insert(field, value);
+        }
+    }
+    if let Some(text) = &arguments.timeout {
+        operator.limits.insert(Field::TimeoutMs, milliseconds(text)?);
+    }
+    operator.require = arguments.require.iter().copied().collect();
+    let ceilings = ringwall_policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
+    Ok(Layers {
+        system: ringwall_policy::profile::RUN,
+        ceilings: Ceilings { limits: ceilings, set_by: LayerName::Machine },
+        operator,
+        narrowing: Vec::new(),
+    })
+}
+
+/// A denial speaks of the policy's field; here the reader wrote a flag.
+fn name_the_flag(denial: ringwall_policy::Denial) -> Message {
+    let flag = match denial.field {
+        Some(Field::TimeoutMs) => "--timeout",
+        Some(Field::MemoryMb) => "--memory-mb",
+        Some(Field::CpuMillis) => "--cpus",
+        Some(Field::Pids) => "--pids",
+        _ => return denial.into(),
+    };
+    let key = denial.field.map(Field::key).unwrap_or_default();
+    Message::from(denial).about(flag, key)
+}
+
+/// Seconds, with up to three decimals, as milliseconds.
+fn milliseconds(text: &str) -> Result<u64, Message> {
+    let bad = || {
+        Message::new(format!("--timeout {text}: not a number of seconds above zero"))
+            .with_hint("write seconds such as 10 or 0.5; leave the flag out for no time limit")
+    };
+    let seconds: f64 = text.parse().map_err(|_| bad())?;
+    let milliseconds = (seconds * 1000.0).ceil();
+    if !(1.0..9e15).contains(&milliseconds) {
+        return Err(bad());
+    }
+    Ok(milliseconds as u64)
+}
+
+fn hold_at(arguments: &RunArguments) -> Result<Option<Hold>, Message> {
+    let Some(name) = &arguments.hold_at else { return Ok(None) };
+    let step: Step = serde_json::from_value(serde_json::Value::String(name.clone()))
+        .map_err(|_| Message::new(format!("--hold-at {name}: no such step")))?;
+    Ok(Some(Hold { step, held: announce }))
+}
+
+#[expect(clippy::print_stderr, reason = "a crash test waits for this line")]
+fn announce(step: Step) {
+    eprintln!("ringwall: holding at {}", serde_json::json!(step).as_str().unwrap_or_default());
+}
+
+/// Ctrl-C and its kind: the first asks the box to end, a second one insists.
+struct Interrupts {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+}
+
+impl Interrupts {
+    fn listen() -> Result<Self, Message> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Message::new(format!("could not listen for signals: {error}")));
+        Ok(Interrupts {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
+            _ = self.hang_up.recv() => SignalKind::hangup().as_raw_value(),
+        }
+    }
+
+    async fn pass_on(&mut self, handle: &Handle, stopped: &mut Option<i32>) -> std::convert::Infallible {
+        let first = self.next().await;
+        *stopped = Some(first);
+        tokio::select! {
+            () = handle.stop(first) => {}
+            _ = self.next() => handle.kill(),
+        }
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,140 @@
+//! `ringwall skills push|ls|rm|pull`: the skills of an agent, on a server.
+//!
+//! A folder is sent as an archive that is made on the way; a pulled one is unpacked as if it were hostile.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::cli::agent::{Agent, AgentArguments};
+use crate::cli::message::{Message, inert};
+use crate::cli::transfer;
+use crate::cli::{folder, folder::Packed};
+
+/// A longer description is cut in a table.
+const WIDEST: usize = 100;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SkillsCommand {
+    /// Upload a skill: a folder with a SKILL.md, or a zip of such folders
+    Push {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// Upload it for all users of the agent, whose own versions override it; for owners and operators
+        #[arg(long)]
+        baseline: bool,
+        /// The folder, or the zip file
+        source: PathBuf,
+    },
+    /// List the skills
+    Ls {
+        #[command(flatten)]
+        agent: AgentArguments,
+    },
+    /// Delete a skill
+    Rm {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// The skill's name
+        name: String,
+    },
+    /// Fetch a skill as a folder
+    Pull {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// The skill's name
+        name: String,
+        /// The directory to create [default: the skill's name]
+        target: Option<PathBuf>,
+    },
+}
+
+pub(crate) fn run(command: &SkillsCommand, data: &Path) -> ExitCode {
+    match command {
+        SkillsCommand::Push { agent, baseline, source } => agent.with(data, |agent| {
+            let route = if *baseline { agent.baseline_route() } else { agent.route("skills/", "upload", &[]) };
+            push(agent, &route, source)
+        }),
+        SkillsCommand::Ls { agent } => agent.with(data, |agent| {
+            let found = agent.ask("GET", &agent.route("skills/", "list", &[]), None)?;
+            agent.tell(&found, table)
+        }),
+        SkillsCommand::Rm { agent, name } => agent.with(data, |agent| {
+            let route = agent.route("skills/", "delete", &[("name", name)]);
+            agent.tell_sentence(&agent.ask("DELETE", &route, None)?)
+        }),
+        SkillsCommand::Pull { agent, name, target } => agent.with(data, |agent| pull(agent, name, target.as_deref())),
+    }
+}
+
+fn push(agent: &Agent, route: &str, source: &Path) -> Result<(), Message> {
+    let failed = |error: std::io::Error| Message::io(format!("{}: {error}", source.display()));
+    let file = File::open(source).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    let answer = if found.is_dir() {
+        let bar = transfer::bar("sending", &source.to_string_lossy(), Some(folder::size(source)));
+        let (packed, name) = Packed::begin(source, bar.clone())?;
+        transfer::upload(&agent.client, route, &format!("{name}.zip"), None, &bar, packed)?
+    } else {
+        let length = found.is_file().then_some(found.len());
+        let bar = transfer::bar("sending", &source.to_string_lossy(), length);
+        transfer::upload(&agent.client, route, "skills.zip", length, &bar, bar.wrap_read(file))?
+    };
+    agent.tell_sentence(&crate::cli::agent::unwrap(answer)?)
+}
+
+fn pull(agent: &Agent, name: &str, target: Option<&Path>) -> Result<(), Message> {
+    let target = target.unwrap_or(Path::new(name));
+    let answer = agent.client.answer(&agent.route("", "download", &[("path", &format!("skills/{name}"))]))?;
+    if !answer.is_archive {
+        return Err(Message::new(format!("skills/{name} is a file, not a skill"))
+            .with_hint("`ringwall skills ls` lists the skills, `ringwall files get` fetches files"));
+    }
+    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let archive = transfer::keep(answer, name, parent)?;
+    let files = folder::unpack(archive, target)?;
+    let told = json!({ "skill": name, "target": target.to_string_lossy(), "files": files });
+    agent.tell(&told, |_| format!("skills/{} -> {}\n", inert(name), inert(&target.to_string_lossy())))
+}
+
+fn table(skills: &Value) -> String {
+    let text = |skill: &Value, key: &str| inert(skill[key].as_str().unwrap_or_default().trim());
+    let skills: Vec<&Value> = skills.as_array().into_iter().flatten().collect();
+    let width = skills.iter().map(|skill| text(skill, "name").chars().count()).max().unwrap_or(0).max("NAME".len());
+    let mut lines = format!("{:<width$}  DESCRIPTION\n", "NAME");
+    for skill in skills {
+        let mut description = text(skill, "description");
+        if let Some((cut, _)) = description.char_indices().nth(WIDEST) {
+            description.truncate(cut);
+            description.push('…');
+        }
+        let _ = writeln!(lines, "{:<width$}  {description}", text(skill, "name"));
+        for warning in skill["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let _ = writeln!(lines, "{:<width$}  warning: {}", "", inert(warning));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_aligned_and_inert() {
+        let skills = json!([
+            { "name": "天气", "description": "weather\u{1b}[2J\n" },
+            { "name": "long-name", "description": "x".repeat(200), "warnings": ["its name is odd"] },
+        ]);
+        let expected = format!(
+            "NAME       DESCRIPTION\n天气         weather\\u{{1b}}[2J\nlong-name  {}…\n           warning: its name is odd\n",
+            "x".repeat(100)
+        );
+        assert_eq!(table(&skills), expected);
+        assert_eq!(table(&json!([])), "NAME  DESCRIPTION\n");
+    }
+}

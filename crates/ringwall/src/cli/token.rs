@@ -1,0 +1,247 @@
+//! `ringwall token create|list|revoke`: tokens, made where the database lies, also while a server runs.
+//!
+//! Whoever can open the server's database may; no token is asked for. The text of a new token is the only thing on
+//! standard output, and it is nowhere else.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueEnum};
+use ringwall_record::Revocation;
+use ringwall_service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo, now};
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::cli::audit::{Access, print, with_store};
+use crate::cli::message::Message;
+use crate::server::{config, config::DatabaseOverride};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Create a token and print it
+    Create {
+        #[command(flatten)]
+        database: DatabaseOverride,
+        /// What it allows; users and agents have their own workspaces only
+        #[arg(long, value_enum)]
+        role: Role,
+        /// The user it belongs to (roles user and agent)
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
+        /// The agent it belongs to (role agent)
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// A note that says what it is for
+        #[arg(long, value_name = "TEXT")]
+        label: Option<String>,
+        /// How long it is valid, such as 90d, 12h or 30m [default: until it is revoked]
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+    },
+    /// List the tokens, newest first
+    List {
+        #[command(flatten)]
+        database: DatabaseOverride,
+        /// Print an array of objects
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a token
+    Revoke {
+        #[command(flatten)]
+        database: DatabaseOverride,
+        /// The token's id, as `token list` shows it
+        id: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Role {
+    Owner,
+    Operator,
+    User,
+    Agent,
+}
+
+pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Message> {
+    match command {
+        TokenCommand::Create { database, role, user, agent, label, expires } => {
+            let expires_at = expires.map(|text| moment_after(&text)).transpose()?;
+            let new = NewToken { holder: holder(role, user.as_deref(), agent.as_deref())?, label, expires_at };
+            create(new, &database, data)
+        }
+        TokenCommand::List { database, json } => with_store(data, &database, Access::Read, async |store| {
+            let (mut tokens, mut cursor) = (Vec::new(), None);
+            loop {
+                let page = store.tokens(Limit::nearest(u64::MAX), cursor).await?;
+                tokens.extend(page.items);
+                cursor = page.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            print(&if json {
+                format!("{}\n", json!(tokens.iter().map(TokenView::from).collect::<Vec<_>>()))
+            } else {
+                table(&tokens)
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }),
+        TokenCommand::Revoke { database, id } => with_store(data, &database, Access::Write, async |store| {
+            let id: TokenId = id.parse()?;
+            match store.revoke_token(&id, now(), "command_line").await? {
+                Revocation::Recorded => print(&format!("revoked {id}\n"))?,
+                Revocation::RevokedBefore(_) => print(&format!("{id} was already revoked\n"))?,
+                Revocation::LastOwner => return Err(ringwall_service::Error::LastOwner.into()),
+                Revocation::Unknown => {
+                    return Err(
+                        Message::new(format!("there is no token {id}")).with_hint("`ringwall token list` shows them")
+                    );
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }),
+    }
+}
+
+fn create(new: NewToken, database: &DatabaseOverride, data: &Path) -> Result<ExitCode, Message> {
+    // Tokens can be made before the first start; the directory then gets the mode that a server would give it.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data)
+        .map_err(|error| Message::new(format!("could not create the data directory {}: {error}", data.display())))?;
+    let database = config::database(data, database)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
+    let key = ringwall_service::ensure_head_key(data)?;
+    let (_, text) = runtime.block_on(ringwall_service::create_token_offline(database, key, new))?;
+    print(&format!("{text}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A role with the names that it needs, and no others.
+pub(crate) fn holder(role: Role, user: Option<&str>, agent: Option<&str>) -> Result<Holder, Message> {
+    match (role, user, agent) {
+        (Role::Owner, None, None) => Ok(Holder::Owner),
+        (Role::Operator, None, None) => Ok(Holder::Operator),
+        (Role::User, Some(user), None) => Ok(Holder::User(user.parse()?)),
+        (Role::Agent, Some(user), Some(agent)) => Ok(Holder::Agent(user.parse()?, agent.parse()?)),
+        (Role::Owner | Role::Operator, ..) => {
+            Err(Message::new("the roles owner and operator take neither a user nor an agent"))
+        }
+        (Role::User, ..) => Err(Message::new("the role user needs a user and takes no agent")),
+        (Role::Agent, ..) => Err(Message::new("the role agent needs a user and an agent")),
+    }
+}
+
+/// A token as it is listed; nothing in it opens anything.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TokenView {
+    id: TokenId,
+    /// `owner`, `operator`, `user` or `agent`
+    role: &'static str,
+    user_id: Option<String>,
+    agent_id: Option<String>,
+    label: Option<String>,
+    created_at: Timestamp,
+    created_by: String,
+    expires_at: Option<Timestamp>,
+    revoked_at: Option<Timestamp>,
+}
+
+impl From<&TokenInfo> for TokenView {
+    fn from(token: &TokenInfo) -> Self {
+        let (user, agent) = names(&token.holder);
+        Self {
+            id: token.id.clone(),
+            role: token.holder.role(),
+            user_id: user.map(str::to_owned),
+            agent_id: agent.map(str::to_owned),
+            label: token.label.clone(),
+            created_at: token.created_at,
+            created_by: token.created_by.clone(),
+            expires_at: token.expires_at,
+            revoked_at: token.revoked_at,
+        }
+    }
+}
+
+fn names(holder: &Holder) -> (Option<&str>, Option<&str>) {
+    match holder {
+        Holder::Owner | Holder::Operator => (None, None),
+        Holder::User(user) => (Some(user.as_str()), None),
+        Holder::Agent(user, agent) => (Some(user.as_str()), Some(agent.as_str())),
+    }
+}
+
+fn table(tokens: &[TokenInfo]) -> String {
+    let mut text = format!("{:<34}  {:<8}  {:<24}  {:<8}  LABEL\n", "ID", "ROLE", "FOR", "STATE");
+    for token in tokens {
+        let (user, agent) = names(&token.holder);
+        let whom = [user, agent].into_iter().flatten().collect::<Vec<_>>().join("/");
+        let state = match (token.revoked_at, token.is_valid(now())) {
+            (Some(_), _) => "revoked",
+            (None, true) => "valid",
+            (None, false) => "expired",
+        };
+        let (id, role) = (token.id.as_str(), token.holder.role());
+        // A label may have been chosen to steer the reader's terminal.
+        let label = crate::cli::message::inert(token.label.as_deref().unwrap_or_default());
+        let _ = writeln!(text, "{id:<34}  {role:<8}  {:<24}  {state:<8}  {label}", crate::cli::message::inert(&whom));
+    }
+    text
+}
+
+fn moment_after(text: &str) -> Result<Timestamp, Message> {
+    let bad = || {
+        Message::new(format!("--expires {text}: not a duration"))
+            .with_hint("write a number followed by d, h, m or s, such as 90d")
+    };
+    let unit = text.chars().last().ok_or_else(bad)?;
+    let seconds: u64 = match unit {
+        'd' => 86_400,
+        'h' => 3_600,
+        'm' => 60,
+        's' => 1,
+        _ => return Err(bad()),
+    };
+    let count: u32 = text[..text.len() - 1].parse().map_err(|_| bad())?;
+    let milliseconds = i64::try_from(seconds * u64::from(count) * 1000).map_err(|_| bad())?;
+    Ok(Timestamp::from_milliseconds(now().milliseconds().saturating_add(milliseconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_has_its_names_and_no_others() {
+        assert!(matches!(holder(Role::User, Some("u"), None), Ok(Holder::User(_))));
+        assert!(matches!(holder(Role::Agent, Some("u"), Some("a")), Ok(Holder::Agent(..))));
+        for (role, user, agent) in [
+            (Role::Owner, Some("u"), None),
+            (Role::User, None, None),
+            (Role::User, Some("u"), Some("a")),
+            (Role::Agent, Some("u"), None),
+        ] {
+            assert!(holder(role, user, agent).is_err(), "{role:?} {user:?} {agent:?}");
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        let ahead =
+            |text: &str| moment_after(text).map(|moment| (moment.milliseconds() - now().milliseconds() + 500) / 1000);
+        assert_eq!(ahead("2d").unwrap(), 172_800);
+        assert_eq!(ahead("90m").unwrap(), 5_400);
+        for bad in ["", "d", "5", "-1d", "1w", "1.5h", "é"] {
+            assert!(moment_after(bad).is_err(), "{bad}");
+        }
+    }
+}

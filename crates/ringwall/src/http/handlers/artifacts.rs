@@ -1,0 +1,124 @@
+//! What an exec left: its output, its files, and all of it in one object.
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, Method};
+use axum::response::Response;
+use ringwall_service::{Artifacts, Observation, Principal, Stream};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::execs::exec_id;
+use crate::http::Door;
+use crate::http::transport::body::{Named, Words};
+use crate::http::transport::file_answer::send_file;
+use crate::http::transport::problem::Problem;
+
+#[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts", tag = "artifacts", params(("id" = String, Path)),
+    responses((status = 200, description = "every file with its size and sha256", body = Artifacts)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+) -> Result<Json<Artifacts>, Problem> {
+    Ok(Json(door.service.artifacts(&principal, &exec_id(&id)?).await?))
+}
+
+#[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts/{path}", tag = "artifacts",
+    params(
+        ("id" = String, Path),
+        ("path" = String, Path),
+        ("Range" = Option<String>, Header, description = "one part, as `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
+        ("If-Range" = Option<String>, Header, description = "the ETag of what is there already; everything if it is another"),
+    ),
+    responses(
+        (status = 200, description = "the file's bytes", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "the part of them that was asked for", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 416, description = "the part lies outside of the file"),
+    ))]
+pub(crate) async fn download(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((id, path)): Named<(String, String)>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let long = door.long_answers.begin(&principal)?;
+    let (file, size) = door.service.artifact(&principal, &exec_id(&id)?, &path).await?;
+    send_file(file, size, &method, &headers, long)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OutputWords {
+    /// In bytes
+    offset: Option<u64>,
+    /// In bytes
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Output {
+    exec_id: String,
+    /// Bytes that are no UTF-8 are shown as U+FFFD; the artifact has them as they were.
+    content: String,
+    truncated: bool,
+    /// How many there are in all
+    bytes: u64,
+    offset: u64,
+    /// Where the next part begins
+    next_offset: u64,
+}
+
+#[utoipa::path(get, path = "/sandbox/execs/{id}/stdout", tag = "artifacts", params(("id" = String, Path), OutputWords),
+    responses((status = 200, description = "standard output, as far as it has come", body = Output)))]
+pub(crate) async fn stdout(
+    door: State<Door>,
+    principal: Extension<Principal>,
+    id: Named<String>,
+    words: Words<OutputWords>,
+) -> Result<Json<Output>, Problem> {
+    output(door, principal, id, words, Stream::Stdout).await
+}
+
+#[utoipa::path(get, path = "/sandbox/execs/{id}/stderr", tag = "artifacts", params(("id" = String, Path), OutputWords),
+    responses((status = 200, description = "standard error, as far as it has come", body = Output)))]
+pub(crate) async fn stderr(
+    door: State<Door>,
+    principal: Extension<Principal>,
+    id: Named<String>,
+    words: Words<OutputWords>,
+) -> Result<Json<Output>, Problem> {
+    output(door, principal, id, words, Stream::Stderr).await
+}
+
+async fn output(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+    Words(words): Words<OutputWords>,
+    stream: Stream,
+) -> Result<Json<Output>, Problem> {
+    let offset = words.offset.unwrap_or(0);
+    let limit = words.limit.unwrap_or(u64::MAX);
+    let part = door.service.output(&principal, &exec_id(&id)?, stream, offset, limit).await?;
+    Ok(Json(Output {
+        exec_id: id,
+        next_offset: offset.saturating_add(part.bytes.len() as u64),
+        content: String::from_utf8_lossy(&part.bytes).into_owned(),
+        truncated: part.truncated,
+        bytes: part.total,
+        offset,
+    }))
+}
+
+#[utoipa::path(get, path = "/sandbox/execs/{id}/observation", tag = "artifacts", params(("id" = String, Path)),
+    responses((status = 200, description = "exit code, output and files, for a model to read", body = Observation)))]
+pub(crate) async fn observation(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+) -> Result<Json<Observation>, Problem> {
+    Ok(Json(door.service.observation(&principal, &exec_id(&id)?).await?))
+}

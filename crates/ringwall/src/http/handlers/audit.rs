@@ -1,0 +1,162 @@
+//! `/api/audit`: what was recorded, in pages, as a whole, and whether it still is what was recorded.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use ringwall_service::{AuditFilter, Digest, Entry, Limit, Principal, Scope, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::execs::parse;
+use crate::cli::audit::{VerificationReport, parse_head};
+use crate::http::Door;
+use crate::http::transport::body::Words;
+use crate::http::transport::problem::Problem;
+
+const DEFAULT_PAGE: u64 = 100;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditWords {
+    /// Who did it: the id of a token, or a part of the program
+    actor: Option<String>,
+    action: Option<String>,
+    subject: Option<String>,
+    /// What concerns an exec, with what a person was asked about it
+    exec_id: Option<String>,
+    /// What concerns one question to a person, with what its answer remembered
+    request_id: Option<String>,
+    limit: Option<u64>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct AuditPage {
+    /// Newest first
+    entries: Vec<EntryView>,
+    /// There is more when this is there
+    next_cursor: Option<String>,
+}
+
+/// One entry of the chain, with what it is about.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
+pub(crate) struct EntryView {
+    seq: i64,
+    at: Timestamp,
+    /// Who did it: the id of a token, or a part of the program
+    actor: String,
+    action: String,
+    subject: String,
+    /// The exec that it concerns
+    exec_id: Option<String>,
+    /// The question to a person that it concerns
+    request_id: Option<String>,
+    user_id: Option<String>,
+    agent_id: Option<String>,
+    #[schema(value_type = Object)]
+    details: Value,
+    digest: Option<Digest>,
+    previous: Digest,
+    hash: Digest,
+}
+
+impl From<Entry> for EntryView {
+    fn from(entry: Entry) -> Self {
+        // What somebody has changed into no JSON is shown all the same.
+        let details: Value = serde_json::from_str(&entry.detail).unwrap_or(Value::String(entry.detail));
+        let concerned = |noun: &str, key: &str| match entry.action.split_once('.') {
+            Some((of, _)) if of == noun => Some(entry.subject.clone()),
+            _ => details.get(key).and_then(Value::as_str).map(str::to_owned),
+        };
+        Self {
+            exec_id: concerned("exec", "exec_id"),
+            request_id: concerned("approval", "request_id"),
+            seq: entry.seq,
+            at: entry.at,
+            actor: entry.actor,
+            action: entry.action,
+            subject: entry.subject,
+            user_id: entry.user_id,
+            agent_id: entry.agent_id,
+            details,
+            digest: entry.digest,
+            previous: entry.previous,
+            hash: entry.hash,
+        }
+    }
+}
+
+#[utoipa::path(get, path = "/api/audit", tag = "audit", params(AuditWords),
+    responses((status = 200, description = "newest first", body = AuditPage)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<AuditWords>,
+) -> Result<Json<AuditPage>, Problem> {
+    // What is no id of a question is the id of none.
+    let Ok(request_id) = words.request_id.map(|id| id.parse()).transpose() else {
+        return Ok(Json(AuditPage::default()));
+    };
+    if words.limit == Some(0) {
+        return Err(Problem::invalid("limit: at least 1"));
+    }
+    // Everything, of what the asker may see.
+    let filter = AuditFilter {
+        scope: Scope::All,
+        actor: words.actor,
+        action: words.action,
+        subject: words.subject,
+        exec_id: words.exec_id,
+        request_id,
+    };
+    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
+    let page = door.service.audit(&principal, filter, limit, parse(words.cursor.as_deref())?).await?;
+    let entries = page.items.into_iter().map(EntryView::from).collect();
+    Ok(Json(AuditPage { entries, next_cursor: page.next.map(|next| next.to_string()) }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct VerifyWords {
+    /// A head that was stored elsewhere, as `SEQ:HASH`; the chain must contain it
+    head: Option<String>,
+}
+
+#[utoipa::path(post, path = "/api/audit/verify", tag = "audit", params(VerifyWords),
+    responses((status = 200, description = "whether the chain holds, and what was found", body = VerificationReport)))]
+pub(crate) async fn verify(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<VerifyWords>,
+) -> Result<Json<VerificationReport>, Problem> {
+    let head = words.head.as_deref().map(parse_head).transpose();
+    let head = head.map_err(|error| Problem::invalid(format!("head: {error}")))?;
+    Ok(Json(VerificationReport::from(&door.service.verify_audit(&principal, head, |_| {}).await?)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExportWords {
+    /// The number of the first entry
+    from: Option<i64>,
+}
+
+#[utoipa::path(get, path = "/api/audit/export", tag = "audit", params(ExportWords),
+    responses((status = 200, description = "all entries, oldest first, as lines of JSON", content_type = "application/x-ndjson", body = String)))]
+pub(crate) async fn export(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<ExportWords>,
+) -> Result<Response, Problem> {
+    let lines = door.service.export_audit(&principal, words.from.unwrap_or(0))?;
+    let mut response = Response::new(Body::from_stream(lines));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    Ok(response)
+}

@@ -1,0 +1,121 @@
+//! `/api/browser`: what a session's browser does and shows. What failed or was refused is an answer like any other; only what
+//! cannot be asked at all is a problem, and that has the same form.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ringwall_policy::Window;
+use ringwall_service::{BrowserActionView, BrowserAnswer, BrowserRequest, Principal, SessionAddress};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::sessions::WhoseWords;
+use crate::http::Door;
+use crate::http::transport::body::{Named, Words, read_json, shape};
+use crate::http::transport::problem::Problem;
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BrowserBody {
+    /// `navigate`, `click`, `fill`, `screenshot`, `get_content`, `close`, `wait_for`, `press`, `select`, `scroll`, `back`,
+    /// `evaluate`, `download`, `upload` or `pdf`
+    action: String,
+    /// What the action takes; see the guide
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    params: Value,
+    /// Which browser; where it is absent, the one that the session has, or else the external one
+    context: Option<BrowserContext>,
+    /// `default` unless said
+    agent_id: Option<String>,
+    /// For an owner or operator: whose session; `default` unless said
+    user_id: Option<String>,
+}
+
+/// The sandbox browser where one of them is true, otherwise the external one
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BrowserContext {
+    #[serde(default)]
+    is_research: bool,
+    #[serde(default)]
+    needs_file_access: bool,
+}
+
+impl BrowserContext {
+    fn window(&self) -> Window {
+        if self.is_research || self.needs_file_access { Window::Sandbox } else { Window::External }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BrowserAnswer)]
+pub(crate) struct Answered {
+    success: bool,
+    /// What the action gives, with `url` and `title` of the page; `files`, `dialogs`, `popups` and `notes` where there are any
+    #[schema(value_type = Option<Object>)]
+    data: Value,
+    /// Why it is no success
+    error: Option<String>,
+    /// A PNG in base64
+    screenshot: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Browser)]
+pub(crate) struct Shown {
+    /// `external` or `sandbox`; null where the session has no browser
+    kind: Option<&'static str>,
+    /// Where its page is; null where the session has no browser
+    url: Option<String>,
+    title: Option<String>,
+    /// The last picture that was taken of it, a PNG in base64
+    screenshot: Option<String>,
+    /// What was done, newest first
+    actions: Vec<BrowserActionView>,
+}
+
+#[utoipa::path(post, path = "/api/browser/{session_id}", tag = "browser", operation_id = "act", request_body = BrowserBody,
+    params(("session_id" = String, Path)),
+    responses(
+        (status = 200, description = "what became of it, also where it failed or was refused", body = Answered),
+        (status = 400, description = "an action or a parameter that is not known", body = Answered),
+        (status = 429, description = "too many actions wait for this session's browser", body = Answered),
+        (status = 503, description = "there is no Chromium on the machine", body = Answered),
+    ))]
+pub(crate) async fn act(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(session_id): Named<String>,
+    body: Body,
+) -> Result<Json<Answered>, Problem> {
+    let body: BrowserBody = shape(read_json(body, door.largest_body).await?)?;
+    let request = BrowserRequest {
+        session: SessionAddress { session_id, user_id: body.user_id, agent_id: body.agent_id },
+        action: body.action,
+        params: body.params,
+        window: body.context.as_ref().map(BrowserContext::window),
+    };
+    let begun = door.service.begin_browser(&principal, request).await.map_err(Problem::of_session)?;
+    let BrowserAnswer { success, data, error, picture, .. } =
+        door.service.finish_browser(&begun).await.map_err(Problem::of_session)?;
+    let screenshot = picture.map(|picture| STANDARD.encode(picture));
+    Ok(Json(Answered { success, data, error, screenshot }))
+}
+
+#[utoipa::path(get, path = "/api/browser/{session_id}", tag = "browser",
+    params(("session_id" = String, Path), WhoseWords),
+    responses((status = 200, description = "the session's browser, and what was done with it", body = Shown)))]
+pub(crate) async fn show(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(session): Named<String>,
+    Words(whose): Words<WhoseWords>,
+) -> Result<Json<Shown>, Problem> {
+    let view = door.service.browser(&principal, &whose.address(session)).await?;
+    let screenshot = view.picture.map(|picture| STANDARD.encode(picture.as_slice()));
+    Ok(Json(Shown { kind: view.kind, url: view.url, title: view.title, screenshot, actions: view.actions }))
+}

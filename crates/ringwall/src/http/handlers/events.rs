@@ -1,0 +1,203 @@
+//! `/sandbox/execs/{id}/events`: an exec as it happens, as server-sent events that can be taken up where they broke off.
+//!
+//! An event's id is the cursor after it. As text, a character that arrives in two pieces is told in one: the bytes of its
+//! beginning are held back, and the cursor with them, so that a client that comes back at any event misses nothing.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::{StreamExt, stream};
+use ringwall_service::{Event, EventCursor, EventKind, HeldLogin, Principal, Stream};
+use serde::Deserialize;
+use serde_json::json;
+use utoipa::IntoParams;
+
+use super::execs::{exec_id, parse};
+use crate::http::Door;
+use crate::http::transport::attended::attend;
+use crate::http::transport::body::{Named, Words};
+use crate::http::transport::problem::Problem;
+
+/// Often enough that nobody in between takes a silent exec for a dead connection.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventWords {
+    /// `text` unless said, or `base64`
+    encoding: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Text,
+    Base64,
+}
+
+#[utoipa::path(get, path = "/sandbox/execs/{id}/events", tag = "execs",
+    params(("id" = String, Path), EventWords, ("Last-Event-ID" = Option<String>, Header, description = "go on after this event")),
+    responses((status = 200, description = "`status`, `stdout`, `stderr`, and `end` with the exec", content_type = "text/event-stream", body = String)))]
+pub(crate) async fn follow(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    login: Option<Extension<HeldLogin>>,
+    Named(id): Named<String>,
+    Words(words): Words<EventWords>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let encoding = match words.encoding.as_deref() {
+        None | Some("text") => Encoding::Text,
+        Some("base64") => Encoding::Base64,
+        Some(_) => return Err(Problem::invalid("encoding: text or base64")),
+    };
+    let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
+    let after = parse::<EventCursor>(last.filter(|last| !last.is_empty()))?;
+    let long = door.long_answers.begin(&principal)?;
+    let events = door.service.events(&principal, &exec_id(&id)?, after).await?;
+    let mut whole = WholeCharacters { encoding, held: [Vec::new(), Vec::new()] };
+    let logged_out = async move {
+        match login {
+            Some(Extension(login)) => login.ended().await,
+            None => std::future::pending().await,
+        }
+    };
+    let told = events
+        .take_until(Box::pin(logged_out))
+        // What cannot be read breaks the answer off before its end, and the client comes back.
+        .take_while(|event| std::future::ready(event.is_ok()))
+        .filter_map(|event| std::future::ready(event.ok()))
+        .flat_map(move |event| stream::iter(whole.pass(event)))
+        .map(move |event| Ok::<_, Infallible>(tell(&event, encoding)));
+    let response = Sse::new(told).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)).into_response();
+    Ok(attend(response, long))
+}
+
+fn tell(event: &Event, encoding: Encoding) -> sse::Event {
+    let (name, data) = match &event.kind {
+        EventKind::Status(status) => ("status", json!({ "status": status.to_string() })),
+        EventKind::Output { stream, offset, bytes } => {
+            let data = match encoding {
+                Encoding::Text => json!({ "offset": offset, "text": String::from_utf8_lossy(bytes) }),
+                Encoding::Base64 => json!({ "offset": offset, "base64": STANDARD.encode(bytes) }),
+            };
+            (if *stream == Stream::Stdout { "stdout" } else { "stderr" }, data)
+        }
+        EventKind::End(view) => ("end", json!(view)),
+    };
+    sse::Event::default().id(event.cursor.to_string()).event(name).data(data.to_string())
+}
+
+/// Holds back the beginning of a character until its rest is there.
+struct WholeCharacters {
+    encoding: Encoding,
+    /// Of standard output and standard error.
+    held: [Vec<u8>; 2],
+}
+
+impl WholeCharacters {
+    fn pass(&mut self, event: Event) -> Vec<Event> {
+        if self.encoding == Encoding::Base64 {
+            return vec![event];
+        }
+        match event.kind {
+            EventKind::Status(_) => vec![Event { cursor: self.before_held(event.cursor), ..event }],
+            EventKind::Output { stream, offset, bytes } => {
+                let held = &mut self.held[place(stream)];
+                let offset = offset - held.len() as u64;
+                let mut bytes = [std::mem::take(held), bytes].concat();
+                *held = bytes.split_off(bytes.len() - unfinished(&bytes));
+                let cursor = self.before_held(event.cursor);
+                let is_silent = bytes.is_empty();
+                let told = Event { cursor, kind: EventKind::Output { stream, offset, bytes } };
+                if is_silent { Vec::new() } else { vec![told] }
+            }
+            // What never became a character is told as it is.
+            EventKind::End(_) => {
+                let mut told = Vec::new();
+                for stream in [Stream::Stdout, Stream::Stderr] {
+                    let bytes = std::mem::take(&mut self.held[place(stream)]);
+                    let end = if stream == Stream::Stdout { event.cursor.stdout } else { event.cursor.stderr };
+                    let offset = end - bytes.len() as u64;
+                    if !bytes.is_empty() {
+                        let cursor = self.before_held(event.cursor);
+                        told.push(Event { cursor, kind: EventKind::Output { stream, offset, bytes } });
+                    }
+                }
+                told.push(event);
+                told
+            }
+        }
+    }
+
+    fn before_held(&self, cursor: EventCursor) -> EventCursor {
+        let [stdout, stderr] = self.held.each_ref().map(|held| held.len() as u64);
+        EventCursor { stdout: cursor.stdout - stdout, stderr: cursor.stderr - stderr }
+    }
+}
+
+const fn place(stream: Stream) -> usize {
+    match stream {
+        Stream::Stdout => 0,
+        Stream::Stderr => 1,
+    }
+}
+
+/// How many bytes at the end begin a character that is not complete.
+fn unfinished(bytes: &[u8]) -> usize {
+    let mut tail = bytes.iter().rev().take(3).enumerate();
+    let lead = tail.find(|(_, byte)| !matches!(byte, 0x80..=0xbf));
+    match lead {
+        Some((after, 0xc2..=0xdf)) if after < 1 => after + 1,
+        Some((after, 0xe0..=0xef)) if after < 2 => after + 1,
+        Some((after, 0xf0..=0xf4)) if after < 3 => after + 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Delivers the bytes in pieces cut at `cut`, as text, and puts together what was told with which cursors.
+    fn told(bytes: &[u8], piece: usize) -> (String, Vec<(u64, u64)>) {
+        let mut whole = WholeCharacters { encoding: Encoding::Text, held: Default::default() };
+        let (mut text, mut places, mut offset) = (String::new(), Vec::new(), 0);
+        for part in bytes.chunks(piece) {
+            let kind = EventKind::Output { stream: Stream::Stdout, offset, bytes: part.to_vec() };
+            offset += part.len() as u64;
+            for event in whole.pass(Event { cursor: EventCursor { stdout: offset, stderr: 0 }, kind }) {
+                let EventKind::Output { offset, bytes, .. } = event.kind else { panic!("another kind") };
+                assert_eq!(offset + bytes.len() as u64, event.cursor.stdout, "the cursor is where the text ends");
+                places.push((offset, event.cursor.stdout));
+                text.push_str(&String::from_utf8_lossy(&bytes));
+            }
+        }
+        (text, places)
+    }
+
+    #[test]
+    fn characters_are_told_in_one_piece_however_they_arrive() {
+        let text = "aé文🦀z";
+        for piece in 1..=text.len() {
+            let (whole, places) = told(text.as_bytes(), piece);
+            assert_eq!(whole, text, "in pieces of {piece}");
+            assert!(places.windows(2).all(|pair| pair[0].1 == pair[1].0), "{places:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_character_is_not_held_for_ever() {
+        assert_eq!(unfinished(b"abc\xff"), 0);
+        assert_eq!(unfinished(b"\x80\x80\x80\x80"), 0);
+        assert_eq!(unfinished("文".as_bytes()), 0);
+        assert_eq!(unfinished(&"文".as_bytes()[..2]), 2);
+        assert_eq!(unfinished(&"🦀".as_bytes()[..3]), 3);
+    }
+}

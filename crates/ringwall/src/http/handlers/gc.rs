@@ -1,0 +1,30 @@
+//! `/api/gc`: giving room back that nobody uses.
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use ringwall_service::{Doing, Freed, Principal};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::http::Door;
+use crate::http::transport::body::Words;
+use crate::http::transport::problem::Problem;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GcWords {
+    /// Only show what would be removed
+    dry_run: Option<bool>,
+}
+
+#[utoipa::path(post, path = "/api/gc", tag = "server", operation_id = "collect_garbage", params(GcWords),
+    responses((status = 200, description = "what was removed, or would be", body = Freed)))]
+pub(crate) async fn collect(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<GcWords>,
+) -> Result<Json<Freed>, Problem> {
+    let doing = if words.dry_run.unwrap_or(false) { Doing::Looking } else { Doing::Removing };
+    Ok(Json(door.service.collect_garbage(&principal, doing).await?))
+}

@@ -1,0 +1,142 @@
+//! How the server is: whether it is ready, what it can run on, and its counters in Prometheus' text form.
+
+use std::fmt::Write as _;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::header;
+use axum::response::IntoResponse;
+use ringwall_policy::HostView;
+use ringwall_service::{Health, Metrics, Overview, Principal};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::http::Door;
+use crate::http::transport::body::Words;
+use crate::http::transport::problem::Problem;
+
+/// There is no door before a box has run, so whoever is answered is answered by a server that is ready.
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "it can run a box", body = Ready)))]
+pub(crate) async fn healthz(State(door): State<Door>) -> Result<Json<Ready>, Problem> {
+    let when_disabled = door.service.path_control().await?.when_disabled().map(HostView::key);
+    let path_control = if when_disabled.is_none() { "on" } else { "off" };
+    Ok(Json(Ready { status: "ok", version: env!("CARGO_PKG_VERSION"), path_control, when_disabled }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ready {
+    status: &'static str,
+    version: &'static str,
+    /// `on`: commands of sessions reach the allowed paths alone; `off`: nobody is asked, and `when_disabled` says what they
+    /// see of the host
+    path_control: &'static str,
+    /// While path control is off. `readonly`: the host's system directories, `/etc`, `/opt` and `/srv`, without home
+    /// directories; `full`: all paths of the host but known secrets
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when_disabled: Option<&'static str>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HealthWords {
+    /// `1`: a real run in each backend that is there
+    probe: Option<String>,
+}
+
+#[utoipa::path(get, path = "/sandbox/health", tag = "server", params(HealthWords),
+    responses((status = 200, description = "backends, paths and what holds", body = Health)))]
+pub(crate) async fn health(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<HealthWords>,
+) -> Result<Json<Health>, Problem> {
+    let probe = match words.probe.as_deref() {
+        None | Some("0" | "false") => false,
+        Some("1" | "true" | "") => true,
+        Some(_) => return Err(Problem::invalid("probe: 0 or 1")),
+    };
+    Ok(Json(door.service.health(&principal, probe).await))
+}
+
+#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Prometheus' text form", content_type = "text/plain", body = String)))]
+pub(crate) async fn metrics(State(door): State<Door>) -> impl IntoResponse {
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (kind, exposition(&door.service.metrics()))
+}
+
+#[utoipa::path(get, path = "/api/overview", tag = "server", operation_id = "overview",
+    responses((status = 200, description = "the last hour, minute by minute: everybody's for an operator, a user's own for a user", body = Overview)))]
+pub(crate) async fn overview(State(door): State<Door>, Extension(principal): Extension<Principal>) -> Json<Overview> {
+    Json(door.service.overview(&principal))
+}
+
+fn exposition(metrics: &Metrics) -> String {
+    let mut text = String::from(
+        "# HELP ringwall_execs_total Execs that ended, by status and backend.\n# TYPE ringwall_execs_total counter\n",
+    );
+    for ((status, backend), count) in &metrics.ended {
+        let _ = writeln!(text, "ringwall_execs_total{{status=\"{status}\",backend=\"{}\"}} {count}", plain(backend));
+    }
+    let gauges = [
+        ("ringwall_execs_running", "Execs that run.", u64::from(metrics.running)),
+        ("ringwall_execs_waiting", "Execs that wait for their turn.", metrics.waiting as u64),
+        ("ringwall_spares_idle", "Boxes made ahead that wait for a command.", metrics.spares.idle.into()),
+        ("ringwall_spares_being_made", "Boxes that are being made ahead.", metrics.spares.warming.into()),
+    ];
+    for (name, help, value) in gauges {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
+    }
+    let name = "ringwall_spares_asked_total";
+    let _ = write!(
+        text,
+        "# HELP {name} Boxes that might have been made ahead, and were or were not.\n# TYPE {name} counter\n"
+    );
+    for (found, count) in [("hit", metrics.spares.hits), ("miss", metrics.spares.misses)] {
+        let _ = writeln!(text, "{name}{{found=\"{found}\"}} {count}");
+    }
+    let name = "ringwall_box_set_up_seconds";
+    let _ = write!(text, "# HELP {name} From the grant to the command's first instruction.\n# TYPE {name} histogram\n");
+    for (milliseconds, count) in &metrics.set_up.at_most {
+        let seconds = std::time::Duration::from_millis(*milliseconds).as_secs_f64();
+        let _ = writeln!(text, "{name}_bucket{{le=\"{seconds}\"}} {count}");
+    }
+    let (count, sum) = (metrics.set_up.count, metrics.set_up.sum.as_secs_f64());
+    let _ = write!(text, "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}\n");
+    text
+}
+
+/// A label's value, in which nothing can end it.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ringwall_service::Status;
+
+    use super::*;
+
+    #[test]
+    fn counters_have_their_text_form() {
+        let mut metrics = Metrics { running: 2, waiting: 3, ..Metrics::default() };
+        metrics.ended.insert((Status::Failed, "nat\"ive\n".to_owned()), 7);
+        metrics.set_up.at_most.insert(5, 1);
+        (metrics.set_up.count, metrics.set_up.sum) = (2, Duration::from_millis(1500));
+        let text = exposition(&metrics);
+        for line in [
+            "ringwall_execs_total{status=\"FAILED\",backend=\"native\"} 7\n",
+            "ringwall_execs_running 2\n",
+            "ringwall_execs_waiting 3\n",
+            "ringwall_spares_idle 0\n",
+            "ringwall_spares_asked_total{found=\"hit\"} 0\n",
+            "ringwall_box_set_up_seconds_bucket{le=\"0.005\"} 1\n",
+            "ringwall_box_set_up_seconds_bucket{le=\"+Inf\"} 2\n",
+            "ringwall_box_set_up_seconds_sum 1.5\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+    }
+}

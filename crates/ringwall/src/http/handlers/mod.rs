@@ -1,0 +1,26 @@
+//! HEAD MISSING: say what this folder does.
+
+pub(crate) mod approvals;
+pub(crate) mod artifacts;
+pub(crate) mod audit;
+pub(crate) mod browser;
+pub(crate) mod console;
+pub(crate) mod contexts;
+pub(crate) mod events;
+pub(crate) mod execs;
+pub(crate) mod gc;
+pub(crate) mod login;
+pub(crate) mod mcp;
+pub(crate) mod metrics;
+pub(crate) mod networks;
+pub(crate) mod risk;
+pub(crate) mod run;
+pub(crate) mod sandbox;
+pub(crate) mod session_box;
+pub(crate) mod session_files;
+pub(crate) mod session_processes;
+pub(crate) mod sessions;
+pub(crate) mod settings;
+pub(crate) mod skills;
+pub(crate) mod tickets;
+pub(crate) mod tokens;

@@ -1,0 +1,40 @@
+//! What an exec's box asked of the network, and the hosts that people have allowed for good.
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use ringwall_service::{AllowedHost, NetworkView, Principal};
+
+use super::execs::exec_id;
+use crate::http::Door;
+use crate::http::transport::body::Named;
+use crate::http::transport::problem::Problem;
+
+#[utoipa::path(get, path = "/sandbox/execs/{id}/network", tag = "execs", params(("id" = String, Path)),
+    responses((status = 200, description = "every connection that its box asked for; empty while it runs", body = NetworkView)))]
+pub(crate) async fn of_exec(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+) -> Result<Json<NetworkView>, Problem> {
+    Ok(Json(door.service.exec_network(&principal, &exec_id(&id)?).await?))
+}
+
+#[utoipa::path(get, path = "/api/net/hosts", tag = "networks",
+    responses((status = 200, description = "hosts that people have allowed for good, the oldest first", body = Vec<AllowedHost>)))]
+pub(crate) async fn hosts(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+) -> Result<Json<Vec<AllowedHost>>, Problem> {
+    Ok(Json(door.service.allowed_hosts(&principal).await?))
+}
+
+#[utoipa::path(delete, path = "/api/net/hosts/{id}", tag = "networks", params(("id" = i64, Path)),
+    responses((status = 200, description = "it is asked about again from now on", body = AllowedHost)))]
+pub(crate) async fn forget(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+) -> Result<Json<AllowedHost>, Problem> {
+    let id = id.parse().map_err(|_| Problem::not_found("there is no allowed host of that id"))?;
+    Ok(Json(door.service.forget_host(&principal, id).await?))
+}

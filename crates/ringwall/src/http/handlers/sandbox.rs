@@ -1,0 +1,189 @@
+//! `/api/sandbox`: which paths of the host agents may reach, and running a session's command on them.
+//!
+//! A path in a route is one name of it, encoded; what a client or a proxy decodes on the way is taken as well.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ringwall_service::{
+    AllowedPaths, NewSandboxPath, PathChange, Principal, SandboxPath, SessionCommand, SessionExecuted, Switch,
+    SwitchedPaths, WantedPath,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::run::locale;
+use crate::http::Door;
+use crate::http::transport::body::{Named, Words, read_json, shape};
+use crate::http::transport::problem::Problem;
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathSwitch {
+    enabled: bool,
+    /// Entries to add where they are missing; none is removed
+    paths: Option<Vec<PathBody>>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathBody {
+    /// A file or directory of the host, whether it is there or not. A relative path starts at the server's working
+    /// directory; a pattern (`*`) and an empty segment (`//`) are refused
+    #[schema(required)]
+    path: Option<String>,
+    description: Option<String>,
+}
+
+impl PathBody {
+    fn wanted(self) -> WantedPath {
+        let text = |text: Option<String>| text.map(|text| text.trim().to_owned()).unwrap_or_default();
+        WantedPath { path: text(self.path), description: text(self.description) }
+    }
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathChangeBody {
+    enabled: Option<bool>,
+    description: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemovedWords {
+    /// The path
+    path: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Removed {
+    message: &'static str,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionBody {
+    /// Commands of one session share their files
+    session_id: String,
+    /// A line of bash
+    command: String,
+    /// `default` unless said
+    agent_id: Option<String>,
+    /// For an owner or operator: whose session; `default` unless said
+    user_id: Option<String>,
+    /// Where it starts: `/workspace`, or a directory of the host that is allowed
+    cwd: Option<String>,
+    timeout_ms: Option<u64>,
+    /// `false`: answer at once, whatever becomes of it
+    wait: Option<bool>,
+}
+
+#[utoipa::path(get, path = "/api/sandbox", tag = "paths", operation_id = "show_paths",
+    params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
+    responses((status = 200, description = "the switch and the allowed paths", body = AllowedPaths)))]
+pub(crate) async fn show(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+) -> Result<Json<AllowedPaths>, Problem> {
+    Ok(Json(door.service.allowed_paths(&principal, locale(&headers)).await?))
+}
+
+#[utoipa::path(put, path = "/api/sandbox", tag = "paths", operation_id = "switch_paths", request_body = PathSwitch,
+    params(("accept-language" = Option<String>, Header, description = "`zh` for message and warnings in Chinese")),
+    responses((status = 200, description = "the switch as it is now; with `paths` also the list", body = SwitchedPaths)))]
+pub(crate) async fn switch(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<SwitchedPaths>, Problem> {
+    let body: PathSwitch = shape(read_json(body, door.largest_body).await?)?;
+    let switch = Switch::of(body.enabled);
+    let Some(paths) = body.paths else {
+        let control = door.service.switch_path_control(&principal, switch).await?;
+        return Ok(Json(SwitchedPaths::new(control, locale(&headers))));
+    };
+    let wanted = paths.into_iter().map(PathBody::wanted).collect();
+    Ok(Json(door.service.apply_path_template(&principal, switch, wanted, locale(&headers)).await?))
+}
+
+#[utoipa::path(post, path = "/api/sandbox/paths", tag = "paths", operation_id = "add_path", request_body = PathBody,
+    params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
+    responses((status = 200, description = "all paths, and what is unwise about the new one", body = NewSandboxPath)))]
+pub(crate) async fn add(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<NewSandboxPath>, Problem> {
+    let locale = locale(&headers);
+    let body: PathBody = shape(read_json(body, door.largest_body).await?)?;
+    Ok(Json(door.service.add_path(&principal, body.wanted(), locale).await?))
+}
+
+#[utoipa::path(patch, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "change_path",
+    params(("key" = String, Path, description = "the path, url-encoded, or the id"),
+        ("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")), request_body = PathChangeBody,
+    responses((status = 200, description = "the entry as it is now", body = SandboxPath)))]
+pub(crate) async fn change(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    Named(key): Named<String>,
+    body: Body,
+) -> Result<Json<SandboxPath>, Problem> {
+    let locale = locale(&headers);
+    let body: PathChangeBody = shape(read_json(body, door.largest_body).await?)?;
+    let change = PathChange { enabled: body.enabled.map(Switch::of), description: body.description };
+    Ok(Json(door.service.change_path(&principal, &key, change, locale).await?))
+}
+
+#[utoipa::path(delete, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "remove_path",
+    params(("key" = String, Path, description = "the path, url-encoded, or the id")),
+    responses((status = 200, description = "it is not allowed any more", body = Removed)))]
+pub(crate) async fn remove(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(key): Named<String>,
+) -> Result<Json<Removed>, Problem> {
+    door.service.remove_path(&principal, &key).await?;
+    Ok(Json(Removed { message: "Path removed" }))
+}
+
+#[utoipa::path(delete, path = "/api/sandbox/paths", tag = "paths", operation_id = "remove_path_by_name",
+    params(RemovedWords), responses((status = 200, description = "it is not allowed any more", body = Removed)))]
+pub(crate) async fn remove_named(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<RemovedWords>,
+) -> Result<Json<Removed>, Problem> {
+    let path = words.path.filter(|path| !path.trim().is_empty());
+    let path = path.ok_or_else(|| Problem::invalid("path is required"))?;
+    door.service.remove_path(&principal, path.trim()).await?;
+    Ok(Json(Removed { message: "Path removed" }))
+}
+
+#[utoipa::path(post, path = "/api/sandbox/execute", tag = "paths", operation_id = "execute", request_body = SessionBody,
+    responses((status = 200, description = "it ended, or was not allowed", body = SessionExecuted),
+        (status = 202, description = "it goes on, or waits for a person", body = SessionExecuted)))]
+pub(crate) async fn execute(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let SessionBody { session_id, command, agent_id, user_id, cwd, timeout_ms, wait } =
+        shape(read_json(body, door.largest_body).await?)?;
+    let command = SessionCommand { session_id, user_id, agent_id, command, cwd, timeout_ms };
+    if wait == Some(false) {
+        let begun = door.service.begin_session_command(&principal, command).await?;
+        return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
+    }
+    let told = door.service.run_session_command(&principal, command).await?;
+    // Megabytes take a while to become JSON.
+    Ok(tokio::task::block_in_place(|| Json(told).into_response()))
+}

@@ -1,0 +1,133 @@
+//! `/api/sessions/{id}/files`: what is in a session, read and written beside its boxes.
+//!
+//! Paths are checked by their spelling here and by the kernel later. What leads out of the session is `PathTraversal`.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, Method};
+use axum::response::Response;
+use ringwall_service::{AgentPath, Download, Principal, SessionAddress};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::sessions::WhoseWords;
+use crate::http::Door;
+use crate::http::transport::archive_answer::send_archive;
+use crate::http::transport::body::{Named, Words, read_bytes};
+use crate::http::transport::file_answer::send_file;
+use crate::http::transport::problem::Problem;
+use crate::http::v1::{UPLOAD_SETTING, largest};
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DirectoryWords {
+    /// A directory of the session; all of it unless said
+    path: Option<String>,
+    /// `default` unless said
+    agent_id: Option<String>,
+    /// For an owner or operator: whose session; `default` unless said
+    user_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionFiles {
+    /// Every regular file beneath the directory, relative to the session, sorted
+    files: Vec<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionFileWritten {
+    path: String,
+    size: usize,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionFileDeleted {
+    path: String,
+    deleted: bool,
+}
+
+fn parse(path: &str) -> Result<AgentPath, Problem> {
+    AgentPath::in_session(path).map_err(|refusal| Problem::of_session(refusal.into()))
+}
+
+#[utoipa::path(get, path = "/api/sessions/{id}/files", tag = "sessions", operation_id = "list_files",
+    params(("id" = String, Path), DirectoryWords),
+    responses((status = 200, description = "every file beneath a directory", body = SessionFiles)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+    Words(words): Words<DirectoryWords>,
+) -> Result<Json<SessionFiles>, Problem> {
+    let path = parse(words.path.as_deref().unwrap_or_default())?;
+    let address = SessionAddress { session_id: id, user_id: words.user_id, agent_id: words.agent_id };
+    let files = door.service.list_session_files(&principal, &address, path).await.map_err(Problem::of_session)?;
+    Ok(Json(SessionFiles { files }))
+}
+
+#[utoipa::path(get, path = "/api/sessions/{id}/files/{path}", tag = "sessions", operation_id = "read_file",
+    params(
+        ("id" = String, Path),
+        ("path" = String, Path),
+        WhoseWords,
+        ("Range" = Option<String>, Header, description = "one part of a file, as `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
+    ),
+    responses(
+        (status = 200, description = "a file's bytes, or a directory as a zip", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "the part of them that was asked for", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 403, description = "the path leads out of the session (`PathTraversal`)"),
+        (status = 416, description = "the part lies outside of the file"),
+    ))]
+pub(crate) async fn read(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((id, path)): Named<(String, String)>,
+    Words(whose): Words<WhoseWords>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let long = door.long_answers.begin(&principal)?;
+    let found = door.service.download_session_file(&principal, &whose.address(id), parse(&path)?).await;
+    match found.map_err(Problem::of_session)? {
+        Download::File { file, size } => send_file(file, size, &method, &headers, long),
+        Download::Directory(archive) => Ok(send_archive(archive, &method, long)),
+    }
+}
+
+#[utoipa::path(put, path = "/api/sessions/{id}/files/{path}", tag = "sessions", operation_id = "write_file",
+    params(("id" = String, Path), ("path" = String, Path), WhoseWords),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "the file's bytes"),
+    responses((status = 200, description = "it is written, with the directories on its way", body = SessionFileWritten),
+        (status = 403, description = "the path leads out of the session (`PathTraversal`)")))]
+pub(crate) async fn write(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((id, path)): Named<(String, String)>,
+    Words(whose): Words<WhoseWords>,
+    body: Body,
+) -> Result<Json<SessionFileWritten>, Problem> {
+    let file = parse(&path)?;
+    let bytes = read_bytes(body, largest(&door), UPLOAD_SETTING).await?;
+    let size = bytes.len();
+    let written = door.service.write_session_file(&principal, &whose.address(id), file, bytes).await;
+    written.map_err(Problem::of_session)?;
+    Ok(Json(SessionFileWritten { path, size }))
+}
+
+#[utoipa::path(delete, path = "/api/sessions/{id}/files/{path}", tag = "sessions", operation_id = "delete_file",
+    params(("id" = String, Path), ("path" = String, Path), WhoseWords),
+    responses((status = 200, description = "it is gone, with everything in it", body = SessionFileDeleted),
+        (status = 403, description = "the path leads out of the session (`PathTraversal`)")))]
+pub(crate) async fn remove(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((id, path)): Named<(String, String)>,
+    Words(whose): Words<WhoseWords>,
+) -> Result<Json<SessionFileDeleted>, Problem> {
+    let removed = door.service.delete_session_file(&principal, &whose.address(id), &parse(&path)?).await;
+    removed.map_err(Problem::of_session)?;
+    Ok(Json(SessionFileDeleted { path, deleted: true }))
+}

@@ -1,0 +1,179 @@
+//! `/api/sessions`: making, seeing, changing and removing sessions.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::StatusCode;
+use ringwall_policy::SecurityMode;
+use ringwall_service::{Confirmation, Limit, Principal, SessionAddress, SessionChange, SessionFilter, SessionView};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::execs::parse;
+use crate::http::Door;
+use crate::http::transport::body::{Named, Words, read_json, read_optional_json, shape};
+use crate::http::transport::problem::Problem;
+
+const DEFAULT_PAGE: u64 = 100;
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSession {
+    /// One of its own unless said
+    session_id: Option<String>,
+    /// `default` unless said
+    agent_id: Option<String>,
+    /// For an owner or operator: whose session; `default` unless said
+    user_id: Option<String>,
+    confirmation: Option<Confirmation>,
+    callback_url: Option<String>,
+    #[schema(value_type = Option<String>)]
+    security_mode: Option<SecurityMode>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionRulesBody {
+    /// `websocket`, `auto-approve`, `auto-reject` or `callback`. A user may only tighten what an operator or the settings
+    /// have (`auto-approve` < `websocket` = `callback` < `auto-reject`), else 403
+    confirmation: Option<Confirmation>,
+    /// With `callback`: where each question is told, signed, if not at `approvals.webhook_url`; an operator's to set
+    callback_url: Option<String>,
+    /// `strict`, or `permissive`, which only an operator may set
+    #[schema(value_type = Option<String>)]
+    security_mode: Option<SecurityMode>,
+}
+
+/// Whose session it is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WhoseWords {
+    /// `default` unless said
+    agent_id: Option<String>,
+    /// For an owner or operator: whose session; `default` unless said
+    user_id: Option<String>,
+}
+
+impl WhoseWords {
+    pub(crate) fn of(agent_id: Option<String>, user_id: Option<String>) -> Self {
+        WhoseWords { agent_id, user_id }
+    }
+
+    pub(crate) fn address(self, session_id: String) -> SessionAddress {
+        SessionAddress { session_id, user_id: self.user_id, agent_id: self.agent_id }
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListWords {
+    /// All of the user's unless said
+    agent_id: Option<String>,
+    /// For an owner or operator; everybody's unless said
+    user_id: Option<String>,
+    /// 100 unless said, at most 1000
+    limit: Option<u64>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SessionList)]
+pub(crate) struct SessionPage {
+    /// Those that were used last come first
+    sessions: Vec<SessionView>,
+    /// There is more when this is there
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionDeleted {
+    session_id: String,
+    deleted: bool,
+}
+
+#[utoipa::path(post, path = "/api/sessions", tag = "sessions", request_body = NewSession,
+    responses((status = 201, description = "it is there", body = SessionView),
+        (status = 409, description = "it was there already")))]
+pub(crate) async fn create(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    body: Body,
+) -> Result<(StatusCode, Json<SessionView>), Problem> {
+    let body = read_optional_json(body, door.largest_body).await?;
+    let body: NewSession = body.map(shape).transpose()?.unwrap_or_default();
+    if body.session_id.as_deref() == Some("") {
+        return Err(Problem::invalid("session_id: leave it out for one of its own"));
+    }
+    let address = SessionAddress {
+        session_id: body.session_id.unwrap_or_default(),
+        user_id: body.user_id,
+        agent_id: body.agent_id,
+    };
+    let change = SessionChange {
+        confirmation: body.confirmation,
+        callback_url: body.callback_url,
+        security_mode: body.security_mode,
+    };
+    Ok((StatusCode::CREATED, Json(door.service.create_session(&principal, address, change).await?)))
+}
+
+#[utoipa::path(get, path = "/api/sessions", tag = "sessions", params(ListWords),
+    responses((status = 200, description = "those that the caller may see", body = SessionPage)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<ListWords>,
+) -> Result<Json<SessionPage>, Problem> {
+    let filter = SessionFilter { user_id: words.user_id, agent_id: words.agent_id };
+    if words.limit == Some(0) {
+        return Err(Problem::invalid("limit: at least 1"));
+    }
+    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
+    let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
+    let page = door.service.sessions(&principal, filter, limit, cursor).await?;
+    Ok(Json(SessionPage { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
+}
+
+#[utoipa::path(get, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),
+    responses((status = 200, description = "one of them", body = SessionView)))]
+pub(crate) async fn show(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+    Words(whose): Words<WhoseWords>,
+) -> Result<Json<SessionView>, Problem> {
+    Ok(Json(door.service.session(&principal, &whose.address(id)).await?))
+}
+
+#[utoipa::path(put, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),
+    request_body = SessionRulesBody,
+    responses((status = 200, description = "as it is now", body = SessionView)))]
+pub(crate) async fn change(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+    Words(whose): Words<WhoseWords>,
+    body: Body,
+) -> Result<Json<SessionView>, Problem> {
+    let body: SessionRulesBody = shape(read_json(body, door.largest_body).await?)?;
+    let change = SessionChange {
+        confirmation: body.confirmation,
+        callback_url: body.callback_url,
+        security_mode: body.security_mode,
+    };
+    Ok(Json(door.service.change_session(&principal, &whose.address(id), change).await?))
+}
+
+#[utoipa::path(delete, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),
+    responses((status = 200, description = "it is gone, and what ran in it", body = SessionDeleted)))]
+pub(crate) async fn remove(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+    Words(whose): Words<WhoseWords>,
+) -> Result<Json<SessionDeleted>, Problem> {
+    door.service.delete_session(&principal, &whose.address(id.clone())).await?;
+    Ok(Json(SessionDeleted { session_id: id, deleted: true }))
+}

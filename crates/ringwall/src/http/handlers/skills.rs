@@ -1,0 +1,66 @@
+//! `/skills`: what skills there are, and calling one. A call is an exec like any other.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, OriginalUri, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use ringwall_service::skills::{Catalogue, Skill};
+use ringwall_service::{Idempotency, InvokeOptions, Principal};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::execs::{ExecAnswer, answer};
+use crate::http::Door;
+use crate::http::transport::body::{Named, Words, read_json, repeatable};
+use crate::http::transport::problem::Problem;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SkillWords {
+    /// `invalid`: an object that has the manifests that are not valid, too
+    include: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum SkillList {
+    Valid(Vec<Arc<Skill>>),
+    All(Catalogue),
+}
+
+#[utoipa::path(get, path = "/skills", tag = "skills", params(SkillWords),
+    responses((status = 200, description = "the valid skills; an object with all where that was asked for", body = SkillList)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Words(words): Words<SkillWords>,
+) -> Result<Json<SkillList>, Problem> {
+    let catalogue = door.service.skills().await?;
+    match words.include.as_deref() {
+        None => Ok(Json(SkillList::Valid(catalogue.skills))),
+        Some("invalid") => Ok(Json(SkillList::All(catalogue))),
+        Some(_) => Err(Problem::invalid("include: only `invalid` can be included")),
+    }
+}
+
+#[utoipa::path(post, path = "/skills/{id}/invoke", tag = "skills", params(("id" = String, Path)), request_body = Object,
+    responses((status = 200, description = "it ended", body = ExecAnswer), (status = 202, description = "it goes on", body = ExecAnswer)))]
+pub(crate) async fn invoke(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = read_json(body, door.largest_body).await?;
+    let known = repeatable(&headers, uri.path(), &body)?;
+    let options = InvokeOptions {
+        idempotency: known.map(|known| Idempotency { key: known.key, body_digest: known.body_digest }),
+    };
+    let submitted = door.service.invoke(&principal, &id, body, options).await?;
+    answer(&door, &principal, submitted, &headers).await
+}

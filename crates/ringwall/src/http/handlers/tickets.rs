@@ -1,0 +1,71 @@
+//! `/api/tickets`: what a program that cannot send headers shows when it opens a WebSocket.
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::{StatusCode, Uri};
+use ringwall_service::{HeldLogin, Principal, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::http::Door;
+use crate::http::transport::problem::Problem;
+
+/// The only routes on which a ticket counts: those of sockets.
+const SOCKETS: &str = "/ws/";
+const TERMINALS: (&str, &str) = ("/api/sessions/", "/pty");
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TicketView {
+    /// Opens one WebSocket as `?ticket=`
+    ticket: String,
+    expires_at: Timestamp,
+}
+
+#[derive(Debug, Deserialize)]
+struct TicketWords {
+    ticket: Option<String>,
+}
+
+#[utoipa::path(post, path = "/api/tickets", tag = "tickets",
+    responses((status = 201, description = "a ticket for one WebSocket, for half a minute", body = TicketView)))]
+pub(crate) async fn create(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    login: Option<Extension<HeldLogin>>,
+) -> Result<(StatusCode, Json<TicketView>), Problem> {
+    let ticket = door.service.issue_ticket(&principal, login.map(|Extension(login)| login))?;
+    Ok((StatusCode::CREATED, Json(TicketView { ticket: ticket.text, expires_at: ticket.expires_at })))
+}
+
+/// The ticket with which a WebSocket is asked for.
+pub(crate) fn of(uri: &Uri) -> Option<String> {
+    let path = uri.path();
+    let session = path.strip_prefix(TERMINALS.0).and_then(|rest| rest.strip_suffix(TERMINALS.1));
+    // A session's file can have any name, this one too.
+    if !path.starts_with(SOCKETS) && session.is_none_or(|session| session.contains('/')) {
+        return None;
+    }
+    axum::extract::Query::<TicketWords>::try_from_uri(uri).ok()?.0.ticket
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_counts_for_sockets_alone() {
+        let ticket = |uri: &'static str| of(&Uri::from_static(uri));
+        assert_eq!(ticket("/ws/approvals?ticket=x").as_deref(), Some("x"));
+        assert_eq!(ticket("/api/sessions/s/pty?cols=80&ticket=x").as_deref(), Some("x"));
+        for none in [
+            "/api/sessions/s/files/pty?ticket=x",
+            "/api/sessions/pty?ticket=x",
+            "/api/tokens?ticket=x",
+            "/ws/approvals",
+            "/wsx?ticket=x",
+            "/ws/a?ticket=x&ticket=y",
+        ] {
+            assert_eq!(ticket(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `/api/tokens`: making, listing and revoking tokens. The text of a token is in the answer to its making, and never again.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use ringwall_service::{Holder, Limit, NewToken, Page, Principal, Timestamp, TokenId};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::execs::{paged, parse};
+use crate::cli::token::TokenView;
+use crate::http::Door;
+use crate::http::transport::body::{Named, Words, read_json, shape};
+use crate::http::transport::problem::Problem;
+
+const DEFAULT_PAGE: u64 = 100;
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenBody {
+    /// `owner`, `operator`, `user` or `agent`
+    role: String,
+    user_id: Option<String>,
+    agent_id: Option<String>,
+    label: Option<String>,
+    /// Milliseconds since the epoch
+    expires_at: Option<i64>,
+}
+
+/// The only answer that has the text of a token.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CreatedToken {
+    #[serde(flatten)]
+    about: TokenView,
+    /// What opens; nobody can learn it again
+    token: String,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PageWords {
+    limit: Option<u64>,
+    cursor: Option<String>,
+}
+
+#[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = TokenBody,
+    responses((status = 201, description = "the token, with its text", body = CreatedToken)))]
+pub(crate) async fn create(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    body: Body,
+) -> Result<(StatusCode, Json<CreatedToken>), Problem> {
+    let body: TokenBody = shape(read_json(body, door.largest_body).await?)?;
+    let new = NewToken {
+        holder: holder(&body)?,
+        label: body.label,
+        expires_at: body.expires_at.map(Timestamp::from_milliseconds),
+    };
+    let (token, text) = door.service.create_token(&principal, new).await?;
+    Ok((StatusCode::CREATED, Json(CreatedToken { about: TokenView::from(&token), token: text })))
+}
+
+fn holder(body: &TokenBody) -> Result<Holder, Problem> {
+    let name = |error: ringwall_record::Error| Problem::invalid(error.to_string());
+    match (body.role.as_str(), &body.user_id, &body.agent_id) {
+        ("owner", None, None) => Ok(Holder::Owner),
+        ("operator", None, None) => Ok(Holder::Operator),
+        ("user", Some(user), None) => Ok(Holder::User(user.parse().map_err(name)?)),
+        ("agent", Some(user), Some(agent)) => {
+            Ok(Holder::Agent(user.parse().map_err(name)?, agent.parse().map_err(name)?))
+        }
+        _ => Err(Problem::invalid(
+            "role: owner or operator alone, user with user_id, or agent with user_id and agent_id",
+        )),
+    }
+}
+
+#[utoipa::path(get, path = "/api/tokens", tag = "tokens", params(PageWords),
+    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<TokenView>)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<PageWords>,
+) -> Result<Response, Problem> {
+    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
+    let page = door.service.tokens(&principal, limit, parse(words.cursor.as_deref())?).await?;
+    Ok(paged(Page { items: page.items.iter().map(TokenView::from).collect(), next: page.next }))
+}
+
+#[utoipa::path(delete, path = "/api/tokens/{id}", tag = "tokens", params(("id" = String, Path)),
+    responses((status = 204, description = "the token is revoked")))]
+pub(crate) async fn revoke(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+) -> Result<StatusCode, Problem> {
+    let id: TokenId = id.parse().map_err(|_| Problem::not_found("there is no token of that id"))?;
+    door.service.revoke_token(&principal, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,134 @@
+//! Who may call a route: whoever sends a token, or a browser that has logged in with one and shows its cookie. The service
+//! asks again what they may see and do.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use ringwall_service::{HeldLogin, Holder, Origin, Principal};
+
+use super::attended::attend;
+use super::cookie;
+use super::problem::Problem;
+use crate::http::body_memory::as_caller;
+use crate::http::{Caller, Door, handlers::tickets};
+
+/// The least role that a route needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nobody is asked for a token.
+    Open,
+    /// Every holder of a token.
+    Agent,
+    /// A person, and no agent.
+    User,
+    Operator,
+    Owner,
+}
+
+impl Access {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Access::Open => "open",
+            Access::Agent => "agent",
+            Access::User => "user",
+            Access::Operator => "operator",
+            Access::Owner => "owner",
+        }
+    }
+
+    const fn allows(self, holder: &Holder) -> bool {
+        match (self, holder) {
+            (Access::Open | Access::Agent, _)
+            | (_, Holder::Owner)
+            | (Access::User | Access::Operator, Holder::Operator)
+            | (Access::User, Holder::User(_)) => true,
+            (Access::User | Access::Operator | Access::Owner, _) => false,
+        }
+    }
+}
+
+/// Lets a request through to its handler, with its principal.
+pub(crate) async fn admit(
+    State((door, access)): State<(Door, Access)>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    if access == Access::Open {
+        return Ok(next.run(request).await);
+    }
+    let (principal, login) = match tickets::of(request.uri()) {
+        Some(ticket) if !request.headers().contains_key(header::AUTHORIZATION) => {
+            door.service.authenticate_ticket(&ticket).await?
+        }
+        Some(_) | None => identify(&door, request.method(), request.headers()).await?,
+    };
+    if !access.allows(principal.holder()) {
+        let message =
+            format!("this needs a token of the role {}; yours is {}", access.word(), principal.holder().role());
+        return Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", message));
+    }
+    let in_progress = door.requests.begin(&principal)?;
+    let remote = request.extensions().get::<Caller>().map(|caller| caller.remote);
+    let principal = principal.through(Origin { door: "http", remote, client: None });
+    request.extensions_mut().insert(principal.clone());
+    login.map(|login| request.extensions_mut().insert(login));
+    Ok(attend(as_caller(&principal, next.run(request)).await, in_progress))
+}
+
+/// A request that brings an `Authorization` is judged by that alone, whatever cookie comes along.
+async fn identify(
+    door: &Door,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<(Principal, Option<HeldLogin>), Problem> {
+    match cookie::find(headers) {
+        Some(text) if !headers.contains_key(header::AUTHORIZATION) => {
+            cookie::check(method, headers)?;
+            Ok(door.service.authenticate_login(text).await?)
+        }
+        Some(_) | None => Ok((door.service.authenticate(bearer(headers)).await?, None)),
+    }
+}
+
+/// The one token of a request. Two headers are none: whoever is in between might have looked at the other.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (value, another) = (values.next()?, values.next());
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    let is_one = another.is_none() && scheme.eq_ignore_ascii_case("bearer");
+    Some(token.trim()).filter(|token| is_one && !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_a_ladder() {
+        let user: ringwall_service::UserId = "u".parse().unwrap();
+        let holders =
+            [Holder::Owner, Holder::Operator, Holder::User(user.clone()), Holder::Agent(user, "a".parse().unwrap())];
+        let allowed = |access: Access| holders.each_ref().map(|holder| access.allows(holder));
+        assert_eq!(allowed(Access::Agent), [true; 4]);
+        assert_eq!(allowed(Access::User), [true, true, true, false]);
+        assert_eq!(allowed(Access::Operator), [true, true, false, false]);
+        assert_eq!(allowed(Access::Owner), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_token_is_the_only_one() {
+        let found = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::AUTHORIZATION, value.parse().unwrap());
+            }
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(found(&["Bearer x"]).as_deref(), Some("x"));
+        assert_eq!(found(&["bearer x"]).as_deref(), Some("x"));
+        for none in [&[][..], &["Basic x"], &["Bearer"], &["Bearer "], &["Bearer x", "Bearer x"]] {
+            assert_eq!(found(none), None, "{none:?}");
+        }
+    }
+}

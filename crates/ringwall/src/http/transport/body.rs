@@ -1,0 +1,293 @@
+//! What a request brings: a JSON body of bounded size and time, the words of its query, and single headers.
+//!
+//! Everything malformed is INVALID_ARGUMENT and says what and where; nothing of it is logged, because a body may hold
+//! the values of variables.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use futures::StreamExt;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::json;
+use super::problem::Problem;
+use crate::http::body_memory::Reservation;
+
+/// For the whole body, however it trickles.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_KEY_LEN: usize = 255;
+
+/// Reads a whole body as JSON.
+pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Problem> {
+    read_json_within(body, largest, "server.max_body_bytes").await
+}
+
+/// The same where another setting says how large a body may be.
+pub(crate) async fn read_json_within(body: Body, largest: usize, setting: &str) -> Result<Value, Problem> {
+    parse(&read_bytes(body, largest, setting).await?)
+}
+
+/// Refuses the body of a route that reads none: a key in it would be ignored in silence. `{}` and `null` have no keys, and
+/// some clients send one of them with every request.
+pub(crate) async fn refuse_body(body: Body, query: &[String]) -> Result<(), Problem> {
+    /// Room for `{}` and some white space.
+    const MAX_EMPTY_LEN: usize = 64;
+    if axum::body::HttpBody::is_end_stream(&body) {
+        return Ok(());
+    }
+    if let Ok(Ok(bytes)) = tokio::time::timeout(TIMEOUT, to_bytes(body, MAX_EMPTY_LEN)).await
+        && (bytes.is_empty() || parse(&bytes).is_ok_and(|body| names_nothing(&body)))
+    {
+        return Ok(());
+    }
+    let problem = Problem::invalid("this route takes no body, so what it says would be ignored");
+    Err(match query {
+        [] => problem.with_hint("send the request without a body"),
+        names => problem.with_hint(format!("send it as a parameter of the URL: {}", names.join(", "))),
+    })
+}
+
+fn names_nothing(body: &Value) -> bool {
+    body.is_null() || body.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
+fn parse(bytes: &[u8]) -> Result<Value, Problem> {
+    json::read(bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
+}
+
+/// The same where there need not be a body.
+pub(crate) async fn read_optional_json(body: Body, largest: usize) -> Result<Option<Value>, Problem> {
+    let bytes = read_bytes(body, largest, "server.max_body_bytes").await?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    parse(&bytes).map(Some)
+}
+
+/// Reads a whole body as text.
+pub(crate) async fn read_text_within(body: Body, largest: usize, setting: &str) -> Result<String, Problem> {
+    let bytes = read_bytes(body, largest, setting).await?;
+    String::from_utf8(bytes.into()).map_err(|_| Problem::invalid("the body is not UTF-8 text"))
+}
+
+/// Reads a whole body as it is.
+pub(crate) async fn read_bytes(body: Body, largest: usize, setting: &str) -> Result<Bytes, Problem> {
+    read_reserved(body, largest, setting, Reservation::new(largest)).await
+}
+
+async fn read_reserved(
+    body: Body,
+    largest: usize,
+    setting: &str,
+    mut reservation: Reservation,
+) -> Result<Bytes, Problem> {
+    let too_large = || too_large(u64::try_from(largest).unwrap_or(u64::MAX), setting);
+    // Refused before any of it is read when its sender says how much there is.
+    if usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).is_ok_and(|announced| announced > largest) {
+        return Err(too_large());
+    }
+    let reading = async {
+        let (mut stream, mut bytes) = (body.into_data_stream(), Vec::new());
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|_| Problem::invalid("the body could not be read to its end"))?;
+            if bytes.len() + chunk.len() > largest {
+                return Err(too_large());
+            }
+            reservation.grow_to(bytes.len() + chunk.len())?;
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(Bytes::from_owner(ReceivedBody { bytes, _reservation: reservation }))
+    };
+    tokio::time::timeout(TIMEOUT, reading).await.unwrap_or_else(|_| {
+        let message = "the body took longer than 60 seconds";
+        Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", message))
+    })
+}
+
+/// A body with its reservation.
+struct ReceivedBody {
+    bytes: Vec<u8>,
+    _reservation: Reservation,
+}
+
+impl AsRef<[u8]> for ReceivedBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+pub(crate) fn too_large(largest: u64, setting: &str) -> Problem {
+    let message = format!("the body is larger than {largest} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message)
+        .with_hint(format!("the operator can raise {setting}"))
+}
+
+/// The body as the form that a route expects.
+pub(crate) fn shape<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
+    // A list of the members' values in their order would be taken for the object, though nobody published that form.
+    if !body.is_object() {
+        return Err(Problem::invalid("the body is malformed: it must be a JSON object"));
+    }
+    serde_json::from_value(body).map_err(|error| Problem::invalid(format!("the body is malformed: {error}")))
+}
+
+/// The query, every word of which has to be known.
+#[derive(Debug)]
+pub(crate) struct Words<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(words)) => Ok(Words(words)),
+            Err(error) => {
+                let text = error.body_text();
+                // In the words that a body's mistakes are told in.
+                let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+                Err(Problem::invalid(format!("the query is malformed: {reason}")))
+            }
+        }
+    }
+}
+
+/// The names in the path, decoded. What cannot be decoded names nothing.
+#[derive(Debug)]
+pub(crate) struct Named<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(names)) => Ok(Named(names)),
+            Err(_) => Err(Problem::not_found(format!("there is nothing at {}", parts.uri.path()))),
+        }
+    }
+}
+
+/// A request's name for itself, and a digest that tells whether another one is the same.
+#[derive(Debug)]
+pub(crate) struct Repeatable {
+    pub(crate) key: String,
+    pub(crate) body_digest: [u8; 32],
+}
+
+/// `Idempotency-Key`, with a digest of what was asked of which route. Two bodies that mean the same are the same, however
+/// their members are ordered and spaced.
+pub(crate) fn repeatable(headers: &HeaderMap, path: &str, body: &Value) -> Result<Option<Repeatable>, Problem> {
+    let mut keys = headers.get_all("idempotency-key").iter();
+    let (key, another) = (keys.next(), keys.next());
+    let Some(key) = key else { return Ok(None) };
+    let text = key.to_str().ok().filter(|text| (1..=MAX_KEY_LEN).contains(&text.len()) && another.is_none());
+    let Some(key) = text else {
+        return Err(Problem::invalid("Idempotency-Key: one header of 1 to 255 printable ASCII characters"));
+    };
+    let digest = Sha256::new().chain_update(path).chain_update([0]).chain_update(body.to_string()).finalize();
+    Ok(Some(Repeatable { key: key.to_owned(), body_digest: digest.into() }))
+}
+
+/// `Prefer: respond-async`.
+pub(crate) fn prefers_async(headers: &HeaderMap) -> bool {
+    let preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    preferences.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::http::body_memory::{BodyMemory, SMALL_BODY};
+
+    #[tokio::test]
+    async fn bodies_are_bounded() {
+        let read = async |text: &str, largest| {
+            read_json(Body::from(text.to_owned()), largest).await.map_err(|problem| problem.code())
+        };
+        assert_eq!(read("[1]", 3).await, Ok(json!([1])));
+        assert_eq!(read("[12]", 3).await, Err("BODY_TOO_LARGE"));
+        assert_eq!(read("[1", 3).await, Err("INVALID_ARGUMENT"));
+        assert_eq!(read(r#"{"a":1,"a":2}"#, 99).await, Err("INVALID_ARGUMENT"));
+        let unannounced = || Body::from_stream(futures::stream::iter(["[1", ",2]"].map(Ok::<_, std::io::Error>)));
+        assert_eq!(read_json(unannounced(), 5).await.unwrap(), json!([1, 2]));
+        assert_eq!(read_json(unannounced(), 4).await.unwrap_err().code(), "BODY_TOO_LARGE");
+    }
+
+    #[tokio::test]
+    async fn unread_body_is_refused_unless_it_names_nothing() {
+        let refuse = async |text: &str| {
+            let refused = refuse_body(Body::from(text.to_owned()), &["dry_run".to_owned()]).await;
+            refused.map_err(|problem| problem.code())
+        };
+        for nothing in ["", "{}", " { }\n", "null"] {
+            assert_eq!(refuse(nothing).await, Ok(()), "{nothing:?}");
+        }
+        for something in [r#"{"dry_run":true}"#, "[]", "true", "x", " ", &" ".repeat(100)] {
+            assert_eq!(refuse(something).await, Err("INVALID_ARGUMENT"), "{something:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn received_body_keeps_its_memory_until_it_is_dropped() {
+        static MEMORY: BodyMemory = BodyMemory::new();
+        let read = async |length: usize| {
+            let reservation = MEMORY.reserve("a".to_owned(), 3 * SMALL_BODY, 3 * SMALL_BODY);
+            let chunks = (0..length / 1024).map(|_| Ok::<_, std::io::Error>(vec![b'x'; 1024]));
+            let body = Body::from_stream(futures::stream::iter(chunks));
+            read_reserved(body, usize::MAX, "", reservation).await.map_err(|problem| problem.code())
+        };
+        let large = read(2 * SMALL_BODY).await.unwrap();
+        let small = read(SMALL_BODY).await.unwrap();
+        assert_eq!(MEMORY.total(), large.len(), "{} bytes count", small.len());
+        assert_eq!(read(2 * SMALL_BODY).await.unwrap_err(), "BODY_MEMORY");
+        assert_eq!(MEMORY.total(), large.len(), "a refused body keeps its memory");
+        drop(large);
+        assert!(read(2 * SMALL_BODY).await.is_ok());
+        assert_eq!(MEMORY.total(), 0);
+    }
+
+    #[test]
+    fn only_an_object_has_a_shape() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Small {
+            x: u32,
+        }
+        assert_eq!(shape::<Small>(json!({ "x": 1 })).unwrap(), Small { x: 1 });
+        for odd in [json!([1]), json!(null), json!("x")] {
+            assert_eq!(shape::<Small>(odd).unwrap_err().code(), "INVALID_ARGUMENT");
+        }
+    }
+
+    #[test]
+    fn the_same_request_has_the_same_digest() {
+        let mut headers = HeaderMap::new();
+        assert!(repeatable(&headers, "/a", &json!({})).unwrap().is_none());
+        headers.insert("idempotency-key", "k".parse().unwrap());
+        let digest = |path, body: &str| {
+            repeatable(&headers, path, &serde_json::from_str(body).unwrap()).unwrap().unwrap().body_digest
+        };
+        assert_eq!(digest("/a", r#"{"x":1,"y":2}"#), digest("/a", r#"{ "y": 2, "x": 1 }"#));
+        assert_ne!(digest("/a", r#"{"x":1}"#), digest("/a", r#"{"x":2}"#));
+        assert_ne!(digest("/a", r#"{"x":1}"#), digest("/b", r#"{"x":1}"#));
+        headers.append("idempotency-key", "l".parse().unwrap());
+        assert!(repeatable(&headers, "/a", &json!({})).is_err());
+    }
+
+    #[test]
+    fn a_preference_is_one_word_of_a_list() {
+        let asks = |value: &str| {
+            prefers_async(&HeaderMap::from_iter([(
+                axum::http::HeaderName::from_static("prefer"),
+                value.parse().unwrap(),
+            )]))
+        };
+        assert!(asks("respond-async") && asks("wait=5, Respond-Async"));
+        assert!(!asks("respond-asynchronously") && !asks("return=minimal"));
+    }
+}

@@ -1,0 +1,96 @@
+//! A file as an answer, or the part of it that was asked for.
+//!
+//! The bytes are a box's. They go out as an attachment of no type, so that no browser takes them for a page of ours, and
+//! as they are read: a file is never in memory whole.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+
+use super::attended::attend;
+use super::long_answers::LongAnswer;
+use super::problem::Problem;
+use super::range::{self, Part};
+
+const PIECE: u64 = 256 << 10;
+
+/// Sends a file of this size, which holds `long` until its last byte is on its way.
+pub(crate) fn send_file(
+    file: File,
+    size: u64,
+    method: &Method,
+    headers: &HeaderMap,
+    long: LongAnswer,
+) -> Result<Response, Problem> {
+    let tag = tag(&file, size)?;
+    let part = if method == Method::GET { range::asked(headers, size, &tag) } else { Part::Whole };
+    let (status, bytes, content_range) = match part {
+        Part::Whole => (StatusCode::OK, 0..size, None),
+        Part::Bytes(part) => {
+            let shown = format!("bytes {}-{}/{size}", part.start(), part.end());
+            (StatusCode::PARTIAL_CONTENT, *part.start()..part.end() + 1, Some(shown))
+        }
+        Part::Nowhere => {
+            let message = format!("the file has {size} bytes, and the part that was asked for lies outside of them");
+            let problem = Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "RANGE_NOT_SATISFIABLE", message);
+            let mut response = problem.into_response();
+            set(&mut response, header::CONTENT_RANGE, &format!("bytes */{size}"));
+            return Ok(response);
+        }
+    };
+    let length = bytes.end - bytes.start;
+    let mut response = Response::new(Body::from_stream(pieces(file, bytes)));
+    *response.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, "application/octet-stream"),
+        (header::CONTENT_DISPOSITION, "attachment"),
+        (header::ACCEPT_RANGES, "bytes"),
+        (header::ETAG, &tag),
+        (header::CONTENT_LENGTH, &length.to_string()),
+    ] {
+        set(&mut response, name, value);
+    }
+    if let Some(shown) = content_range {
+        set(&mut response, header::CONTENT_RANGE, &shown);
+    }
+    Ok(attend(response, long))
+}
+
+pub(crate) fn set(response: &mut Response, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// Another one whenever the file is another, or has grown: a file is written once or replaced whole, and output only
+/// grows. What a box does to a file in its place shows in its times.
+fn tag(file: &File, size: u64) -> Result<String, Problem> {
+    let about = file.metadata().map_err(|error| {
+        tracing::error!(%error, "could not look at a file that is to be sent");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "RUNTIME_ERROR", "the file cannot be read")
+    })?;
+    Ok(format!("\"{:x}-{size:x}-{:x}.{:x}\"", about.ino(), about.mtime(), about.mtime_nsec()))
+}
+
+/// Exactly as many bytes as were announced; a file that became shorter breaks the answer off.
+fn pieces(file: File, bytes: Range<u64>) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
+    stream::try_unfold((Arc::new(file), bytes), async |(file, bytes)| {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let (offset, wanted) = (bytes.start, PIECE.min(bytes.end - bytes.start));
+        let reading = Arc::clone(&file);
+        let piece = tokio::task::spawn_blocking(move || {
+            let mut piece = vec![0; usize::try_from(wanted).unwrap_or_default()];
+            reading.read_exact_at(&mut piece, offset).map(|()| piece)
+        });
+        let piece = piece.await.map_err(std::io::Error::other)??;
+        Ok(Some((Bytes::from(piece), (file, offset + wanted..bytes.end))))
+    })
+}

@@ -1,0 +1,101 @@
+//! What every request passes, whatever it asks for: it gets an id, its host and origin are checked, its answer is told in
+//! the form of its family, and one line is logged. The log never has a query, a header or a body.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::host_check::Hosts;
+use super::problem::{self, Problem};
+use super::rest;
+use crate::http::handlers::console::LASTING;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const MAX_ID_LEN: usize = 64;
+
+pub(crate) async fn pass(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let request_id = identify(request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let (parts, body) = request.into_parts();
+    let response = match hosts.check(&parts) {
+        Ok(()) => {
+            let (body, rest) = rest::share(&parts.headers, body);
+            let response = next.run(Request::from_parts(parts, body)).await;
+            if let Some(rest) = rest.filter(|_| response.status().is_client_error()) {
+                rest.throw_away().await;
+            }
+            response
+        }
+        Err(problem) => problem.into_response(),
+    };
+    let code = response.extensions().get::<Problem>().map(Problem::code);
+    let status = response.status().as_u16();
+    let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+    tracing::info!(request_id, %method, path, status, code, took_us, "request");
+    let mut response = problem::tell(response, &path, &request_id);
+    if let Ok(value) = HeaderValue::from_str(&request_id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+/// The caller's own id when it is a plain word, so that a request can be followed through several logs.
+fn identify(headers: &HeaderMap) -> String {
+    static BEGUN: LazyLock<u64> = LazyLock::new(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or_default()
+    });
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    let is_plain = |text: &&str| {
+        (1..=MAX_ID_LEN).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+    };
+    match headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_plain) {
+        Some(own) => own.to_owned(),
+        None => format!("r{:x}-{:x}", *BEGUN, COUNT.fetch_add(1, Ordering::Relaxed)),
+    }
+}
+
+/// Nothing that a box wrote is to be taken for a page of ours, or kept by whoever is in between. Only the console's own
+/// files, whose names change with their content, may be kept.
+pub(crate) async fn harden(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if headers.get(header::CACHE_CONTROL).is_none_or(|value| value != LASTING) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static("sandbox; default-src 'none'"));
+    response
+}
+
+pub(crate) async fn unknown_path(request: Request) -> Problem {
+    Problem::not_found(format!("there is nothing at {}", request.uri().path()))
+        .with_hint("GET /openapi.json lists what there is")
+}
+
+pub(crate) async fn unknown_method(request: Request) -> Problem {
+    let message = format!("{} cannot be done with {}", request.method(), request.uri().path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
+        .with_hint("GET /openapi.json lists what can")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_ids_are_taken_over() {
+        let id = |value: &'static str| identify(&HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_static(value))]));
+        assert_eq!(id("abc-1.2_X"), "abc-1.2_X");
+        for odd in ["", "a b", "a\"b", "0123456789012345678901234567890123456789012345678901234567890123456789"] {
+            assert_ne!(id(odd), odd);
+        }
+        assert_ne!(identify(&HeaderMap::new()), identify(&HeaderMap::new()));
+    }
+}

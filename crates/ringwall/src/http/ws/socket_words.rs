@@ -1,0 +1,176 @@
+//! The messages of the sockets: what is announced, what is answered, and what is said of an answer that is none.
+
+use ringwall_service::{Announcement, ApprovalStatus, ApprovalView, Verdict};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::http::handlers::approvals::verdict;
+use crate::http::transport::json;
+
+const MALFORMED: &str = "INVALID_MESSAGE";
+
+pub(crate) fn tell(announcement: &Announcement) -> Value {
+    match announcement {
+        Announcement::Opened(view) => {
+            let mut message = about("permission_request", view);
+            let more = json!({
+                "kind": view.kind,
+                "user": view.user,
+                "agent": view.agent,
+                "description": view.description,
+                "command": view.command,
+                "code": view.code,
+                "requestedPath": view.requested_paths.first(),
+                "requestedPaths": view.requested_paths,
+                "blocked_paths": view.blocked_paths,
+                "risk_level": view.risk_level,
+                "patterns": view.patterns,
+                "covered_files": view.covered_files,
+                "not_covered": view.not_covered,
+                "created_at": view.created_at,
+                "expires_at": view.expires_at,
+            });
+            if let (Value::Object(message), Value::Object(more)) = (&mut message, more) {
+                message.extend(more);
+            }
+            message
+        }
+        Announcement::Resolved(view) => {
+            let mut message = about("permission_resolved", view);
+            message["status"] = json!(view.status);
+            message["approved"] = matches!(view.status, ApprovalStatus::Approved | ApprovalStatus::Remembered).into();
+            message["remember"] = (view.status == ApprovalStatus::Remembered).into();
+            message["answered_by"] = json!(view.answered_by);
+            message["reason"] = json!(view.reason);
+            message
+        }
+    }
+}
+
+/// Both spellings of the id, for clients of either.
+fn about(kind: &str, view: &ApprovalView) -> Value {
+    json!({
+        "type": kind,
+        "requestId": view.id,
+        "request_id": view.id,
+        "session_id": view.session_id,
+        "exec_id": view.exec_id,
+    })
+}
+
+/// What is said to whoever sent something that changed nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    code: &'static str,
+    message: String,
+    id: Option<String>,
+}
+
+impl Told {
+    pub(crate) fn malformed(message: impl Into<String>) -> Self {
+        Told { code: MALFORMED, message: message.into(), id: None }
+    }
+
+    pub(crate) fn about(id: &str, error: &ringwall_service::Error) -> Self {
+        Told { code: error.code(), message: error.to_string(), id: Some(id.to_owned()) }
+    }
+
+    /// Another session's, which from here is not there.
+    pub(crate) fn foreign(id: &str) -> Self {
+        Told { code: "NOT_FOUND", message: format!("there is no approval {id}"), id: Some(id.to_owned()) }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let mut message = json!({ "type": "error", "code": self.code, "message": self.message });
+        if let Some(id) = &self.id {
+            message["requestId"] = json!(id);
+            message["request_id"] = json!(id);
+        }
+        message
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Response {
+    #[serde(rename = "requestId")]
+    first: Option<String>,
+    #[serde(rename = "request_id")]
+    second: Option<String>,
+    approved: bool,
+    #[serde(default)]
+    remember: bool,
+    reason: Option<String>,
+    modified_code: Option<String>,
+}
+
+/// What somebody says to a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) verdict: Verdict,
+    pub(crate) reason: Option<String>,
+    pub(crate) modified_code: Option<String>,
+}
+
+/// An answer that somebody sends: to what, and what they say.
+pub(crate) fn read(text: &str) -> Result<(String, Said), Told> {
+    let value = json::read(text.as_bytes()).map_err(|error| Told::malformed(format!("that is no JSON: {error}")))?;
+    if value["type"] != "permission_response" {
+        return Err(Told::malformed("type: permission_response is all that can be said here"));
+    }
+    let response: Response =
+        serde_json::from_value(value).map_err(|error| Told::malformed(format!("permission_response: {error}")))?;
+    let id = match (response.first, response.second) {
+        (Some(first), Some(second)) if first != second => {
+            return Err(Told::malformed("requestId and request_id name two requests"));
+        }
+        (Some(id), _) | (None, Some(id)) => id,
+        (None, None) => return Err(Told::malformed("requestId is missing")),
+    };
+    let verdict = verdict(response.approved, response.remember);
+    Ok((id, Said { verdict, reason: response.reason, modified_code: response.modified_code }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_in_either_spelling() {
+        for name in ["requestId", "request_id"] {
+            let answer =
+                |rest: &str| read(&format!(r#"{{"type":"permission_response","{name}":"a",{rest}}}"#)).unwrap();
+            let said = |verdict, reason: Option<&str>, code: Option<&str>| {
+                let [reason, modified_code] = [reason, code].map(|text| text.map(str::to_owned));
+                ("a".to_owned(), Said { verdict, reason, modified_code })
+            };
+            assert_eq!(answer(r#""approved":true"#), said(Verdict::Once, None, None));
+            assert_eq!(answer(r#""approved":true,"remember":true"#), said(Verdict::Remember, None, None));
+            let denied = answer(r#""approved":false,"remember":true,"reason":"no""#);
+            assert_eq!(denied, said(Verdict::Deny, Some("no"), None));
+            let changed = answer(r#""approved":true,"modified_code":"print(1)""#);
+            assert_eq!(changed, said(Verdict::Once, None, Some("print(1)")));
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_said_to_be_none() {
+        for bad in [
+            "",
+            "{",
+            "[]",
+            "1",
+            r#"{"type":"permission_request"}"#,
+            r#"{"type":"permission_response"}"#,
+            r#"{"type":"permission_response","requestId":"a"}"#,
+            r#"{"type":"permission_response","approved":true}"#,
+            r#"{"type":"permission_response","requestId":"a","approved":"yes"}"#,
+            r#"{"type":"permission_response","requestId":1,"approved":true}"#,
+            r#"{"type":"permission_response","requestId":"a","request_id":"b","approved":true}"#,
+            r#"{"type":"permission_response","requestId":"a","approved":false,"approved":true}"#,
+        ] {
+            let told = read(bad).unwrap_err().to_json();
+            assert_eq!((&told["type"], &told["code"]), (&json!("error"), &json!(MALFORMED)), "{bad}");
+            assert!(told["message"].is_string());
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Start-up configuration: `ringwall.toml`, then `RINGWALL_*` variables, then flags; a later source overrides an earlier one.
+//!
+//! An unknown key is refused, because a misspelt limit is a limit that does not hold. Nothing here opens the database or
+//! looks at the machine. Limits of execs are settings of the service and have no key in the file; a variable sets them for
+//! as long as the server runs.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ringwall_record::Database;
+use ringwall_service::{Fixed, Source};
+use serde::Deserialize;
+
+use crate::cli::message::Message;
+use crate::server::environment::Environment;
+
+const FILE: &str = "ringwall.toml";
+const DATABASE: &str = "db.sqlite";
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8003);
+const MAX_BODY_BYTES: usize = 8 << 20;
+
+/// Flags that also have a variable; clap prefers the flag.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Overrides {
+    /// Address and port to listen on [default: 127.0.0.1:8003]
+    #[arg(long, value_name = "ADDR:PORT", env = "RINGWALL_LISTEN", hide_env = true)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The configuration file [default: ringwall.toml in the data directory, if there is one]
+    #[arg(long, value_name = "FILE", env = "RINGWALL_CONFIG", hide_env = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Accept requests for this host name, besides loopback (may be repeated)
+    #[arg(
+        long = "allow-host",
+        value_name = "NAME",
+        env = "RINGWALL_ALLOWED_HOSTS",
+        hide_env = true,
+        value_delimiter = ','
+    )]
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Most connections at the same time [default: half of the open-file limit, at most 4096]
+    #[arg(long, value_name = "N", env = "RINGWALL_MAX_CONNECTIONS", hide_env = true)]
+    pub(crate) max_connections: Option<usize>,
+    /// Largest request body, in bytes [default: 8388608]
+    #[arg(long, value_name = "BYTES", env = "RINGWALL_MAX_BODY_BYTES", hide_env = true)]
+    pub(crate) max_body_bytes: Option<usize>,
+    #[command(flatten)]
+    pub(crate) database: DatabaseOverride,
+    #[command(flatten)]
+    pub(crate) docker: DockerOverride,
+    /// Treat every caller as the owner; only on a loopback address
+    #[arg(long)]
+    pub(crate) no_auth: bool,
+}
+
+/// Where the record is; also for the verbs that read it without a server.
+#[derive(Default, Clone, Args)]
+pub(crate) struct DatabaseOverride {
+    /// A PostgreSQL database, postgres://… [default: db.sqlite in the data directory]. Put a password into
+    /// RINGWALL_DATABASE_URL, PGPASSWORD or ringwall.toml instead: other users can see it here until the program has started
+    #[arg(
+        long = "database",
+        value_name = "URL",
+        env = "RINGWALL_DATABASE_URL",
+        hide_env = true,
+        hide_env_values = true
+    )]
+    pub(crate) database_url: Option<String>,
+}
+
+/// A URL may hold a password.
+impl fmt::Debug for DatabaseOverride {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("DatabaseOverride").finish_non_exhaustive()
+    }
+}
+
+/// How docker is asked; also for the verb that makes its image without a server.
+#[derive(Debug, Default, Clone, Args)]
+pub(crate) struct DockerOverride {
+    /// The docker client [default: the first `docker` in PATH]
+    #[arg(long, value_name = "FILE", env = "RINGWALL_SANDBOX_DOCKER_CLI_PATH", hide_env = true)]
+    pub(crate) docker_cli_path: Option<String>,
+    /// The context that the docker client uses
+    #[arg(long, value_name = "NAME", env = "RINGWALL_SANDBOX_DOCKER_CONTEXT", hide_env = true)]
+    pub(crate) docker_context: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    server: Server,
+    database: DatabaseTable,
+    docker: Docker,
+    aio: Aio,
+    sandbox: SandboxTable,
+    skills: SkillsTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Server {
+    listen: Option<SocketAddr>,
+    allowed_hosts: Vec<String>,
+    max_connections: Option<usize>,
+    max_body_bytes: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DatabaseTable {
+    url: Option<String>,
+}
+
+/// A URL may hold a password.
+impl fmt::Debug for DatabaseTable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("DatabaseTable").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Docker {
+    cli_path: Option<String>,
+    context: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SandboxTable {
+    workspace_root_win: Option<String>,
+    workspace_root_wsl: Option<String>,
+    runtime_mode: Option<String>,
+    when_disabled: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SkillsTable {
+    root: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Aio {
+    url: Option<String>,
+    key: Option<String>,
+    user: Option<String>,
+    agent: Option<String>,
+}
+
+impl fmt::Debug for Aio {
+    /// Not the key.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Aio").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// Whether callers have to say who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Authentication {
+    Tokens,
+    Nobody,
+}
+
+/// Everything resolved.
+#[derive(Debug)]
+pub(crate) struct ServerConfig {
+    pub(crate) data: PathBuf,
+    /// The file given by `--config`; one in the data directory needs no mention.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) listen: SocketAddr,
+    pub(crate) allowed_hosts: Vec<String>,
+    /// As many as there is room for unless said.
+    pub(crate) max_connections: Option<usize>,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) database: Database,
+    pub(crate) fixed: Fixed,
+    pub(crate) authentication: Authentication,
+}
+
+/// Puts the three layers together.
+pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) -> Result<ServerConfig, Message> {
+    let file = read(data, flags.config.as_deref())?;
+    let mut fixed = Fixed::default();
+    set_from_file(&mut fixed, &file)?;
+    environment.fix(&mut fixed)?;
+    set_from_flags(&mut fixed, flags.docker)?;
+    let hosts = flags.allowed_hosts.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
+    let config = ServerConfig {
+        listen: flags.listen.or(file.server.listen).unwrap_or(LISTEN),
+        allowed_hosts: if hosts.is_empty() { file.server.allowed_hosts } else { hosts },
+        max_connections: flags.max_connections.or(file.server.max_connections),
+        max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(MAX_BODY_BYTES),
+        database: choose_database(data, flags.database.database_url.or(file.database.url)),
+        fixed,
+        authentication: if flags.no_auth { Authentication::Nobody } else { Authentication::Tokens },
+        data: data.to_owned(),
+        file: flags.config,
+    };
+    if config.max_connections == Some(0) {
+        return Err(Message::new("max_connections must be at least 1, not 0"));
+    }
+    if config.authentication == Authentication::Nobody && !config.listen.ip().is_loopback() {
+        return Err(Message::new(format!(
+            "--no-auth is refused on {}: everyone who can reach that address would be the owner",
+            config.listen
+        ))
+        .with_hint("listen on a loopback address such as 127.0.0.1:8003, or leave --no-auth out"));
+    }
+    Ok(config)
+}
+
+/// The database that a server with the same data directory uses.
+pub(crate) fn database(data: &Path, flags: &DatabaseOverride) -> Result<Database, Message> {
+    let url = match &flags.database_url {
+        Some(url) => Some(url.clone()),
+        None => read(data, None)?.database.url,
+    };
+    Ok(choose_database(data, url))
+}
+
+/// The docker settings of a server with the same data directory and environment.
+pub(crate) fn docker(data: &Path, flags: DockerOverride) -> Result<Fixed, Message> {
+    let mut fixed = from_file(data)?;
+    set_from_flags(&mut fixed, flags)?;
+    Ok(fixed)
+}
+
+/// The AIO service of a server with the same data directory and environment.
+pub(crate) fn aio(data: &Path, environment: &Environment) -> Result<Fixed, Message> {
+    let mut fixed = from_file(data)?;
+    environment.fix(&mut fixed)?;
+    Ok(fixed)
+}
+
+fn from_file(data: &Path) -> Result<Fixed, Message> {
+    let (mut fixed, file) = (Fixed::default(), read(data, None)?);
+    set_from_file(&mut fixed, &file)?;
+    Ok(fixed)
+}
+
+fn set_from_file(fixed: &mut Fixed, file: &File) -> Result<(), Message> {
+    let File { docker, aio, sandbox, skills, server: _, database: _ } = file;
+    let values = [
+        ("aio.url", &aio.url),
+        ("aio.key", &aio.key),
+        ("aio.user", &aio.user),
+        ("aio.agent", &aio.agent),
+        ("sandbox.docker.cli_path", &docker.cli_path),
+        ("sandbox.docker.context", &docker.context),
+        ("sandbox.workspace_root_win", &sandbox.workspace_root_win),
+        ("sandbox.workspace_root_wsl", &sandbox.workspace_root_wsl),
+        ("sandbox.runtime_mode", &sandbox.runtime_mode),
+        ("sandbox.when_disabled", &sandbox.when_disabled),
+        ("skills.root", &skills.root),
+    ];
+    for (key, value) in values {
+        if let Some(text) = value {
+            fixed.set(key, text, Source::File)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_from_flags(fixed: &mut Fixed, docker: DockerOverride) -> Result<(), Message> {
+    let values =
+        [("sandbox.docker.cli_path", docker.docker_cli_path), ("sandbox.docker.context", docker.docker_context)];
+    for (key, value) in values {
+        // clap takes the variable where the flag is missing; then the environment stays the source.
+        if let Some(text) = value.filter(|text| !fixed.is(key, text)) {
+            fixed.set(key, &text, Source::Flag)?;
+        }
+    }
+    Ok(())
+}
+
+fn choose_database(data: &Path, url: Option<String>) -> Database {
+    url.map_or_else(|| Database::Sqlite(data.join(DATABASE)), Database::Postgres)
+}
+
+/// A file that was asked for has to be there; the usual one does not.
+fn read(data: &Path, asked: Option<&Path>) -> Result<File, Message> {
+    let path = asked.map_or_else(|| data.join(FILE), Path::to_owned);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && asked.is_none() => return Ok(File::default()),
+        Err(error) => return Err(Message::new(format!("could not read {}: {error}", path.display()))),
+    };
+    // The message alone: the whole error quotes the line, which may be the one with the database's password.
+    toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        Message::new(format!("{}, line {line}: {}", path.display(), error.message()))
+            .with_hint("docs/api.md lists the keys of ringwall.toml")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_file(text: &str, flags: Overrides) -> Result<ServerConfig, Message> {
+        let data = tempfile::tempdir().unwrap();
+        std::fs::write(data.path().join(FILE), text).unwrap();
+        resolve(data.path(), flags, &Environment::default())
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let text = "[server]\nlisten = '127.0.0.1:1'\nmax_connections = 7\nallowed_hosts = ['a']\n[database]\nurl = 'postgres://x'\n";
+        let plain = with_file(text, Overrides::default()).unwrap();
+        assert_eq!((plain.listen.port(), plain.max_connections, plain.max_body_bytes), (1, Some(7), MAX_BODY_BYTES));
+        assert!(matches!(plain.database, Database::Postgres(_)));
+        let flags = Overrides {
+            listen: Some("127.0.0.1:2".parse().unwrap()),
+            allowed_hosts: vec!["b".into()],
+            ..Default::default()
+        };
+        let flagged = with_file(text, flags).unwrap();
+        let docker = with_file("[docker]\ncontext = 'there'\n", Overrides::default()).unwrap();
+        assert_eq!(docker.fixed.keys().collect::<Vec<_>>(), ["sandbox.docker.context"]);
+        let roots = "[sandbox]\nworkspace_root_wsl = '/w'\n[skills]\nroot = '/s'\n";
+        let roots = with_file(roots, Overrides::default()).unwrap();
+        assert!(roots.fixed.is("sandbox.workspace_root_wsl", "/w") && roots.fixed.is("skills.root", "/s"));
+        let aio = with_file("[aio]\nurl = 'http://127.0.0.1:1'\nkey = 'hunter2'\n", Overrides::default()).unwrap();
+        assert_eq!(aio.fixed.keys().collect::<Vec<_>>(), ["aio.key", "aio.url"]);
+        assert!(!format!("{aio:?}").contains("hunter2"));
+        assert_eq!((flagged.listen.port(), flagged.allowed_hosts), (2, vec!["b".to_owned()]));
+    }
+
+    #[test]
+    fn unknown_keys_and_sections_are_refused() {
+        for text in [
+            "[server]\nlistne = '127.0.0.1:1'\n",
+            "[sever]\n",
+            "[docker]\nclient = 'x'\n",
+            "[aio]\ntoken = 'x'\n",
+            "[aio]\nurl = 'file:///etc'\n",
+            "[server]\nno_auth = true\n",
+            "[sandbox]\nmax_concurrent_execs = 2\n",
+            "[sandbox]\nruntime_mode = 'mac'\n",
+            "[sandbox]\nwhen_disabled = 'everything'\n",
+            "[skills]\nentries_max = 2\n",
+        ] {
+            assert!(with_file(text, Overrides::default()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_the_owner_from_afar() {
+        let open =
+            |listen: &str| Overrides { listen: Some(listen.parse().unwrap()), no_auth: true, ..Default::default() };
+        for bad in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1"] {
+            assert!(with_file("", open(bad)).is_err(), "{bad}");
+        }
+        assert!(with_file("", open("127.0.0.1:1")).is_ok());
+        assert!(with_file("", open("[::1]:1")).is_ok());
+    }
+
+    #[test]
+    fn a_mistake_beside_a_password_does_not_print_it() {
+        let error = with_file("[database]\nurl = 'postgres://u:hunter2@h/d' x\n", Overrides::default()).unwrap_err();
+        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+    }
+}

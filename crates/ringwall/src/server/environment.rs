@@ -1,0 +1,129 @@
+//! The variables of a server's environment that are ours: `RINGWALL_` and a name.
+//!
+//! Every setting has one, by rule: `sandbox.limits.timeout_ms` is `RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS`. One that nobody knows
+//! is refused with the name that was probably meant, because a limit that was misspelt is a limit that does not hold.
+//! Only names are ever told, never values.
+
+use std::collections::BTreeMap;
+
+use ringwall_service::{Fixed, Source, setting_keys, setting_variable};
+
+use crate::cli::message::Message;
+
+const PREFIX: &str = "RINGWALL_";
+
+/// Every variable that is no setting. The last one names the binary to whatever starts it, as the Makefile does.
+const OTHERS: &[&str] = &[
+    "RINGWALL_ALLOWED_HOSTS",
+    "RINGWALL_CONFIG",
+    "RINGWALL_DATA",
+    "RINGWALL_DATABASE_URL",
+    "RINGWALL_LISTEN",
+    "RINGWALL_LOG",
+    "RINGWALL_MAX_BODY_BYTES",
+    "RINGWALL_MAX_CONNECTIONS",
+    "RINGWALL_TOKEN",
+    "RINGWALL_URL",
+    "RINGWALL_BIN",
+];
+
+/// What a cluster says to everybody about a service called `ringwall`; a server that refused it would never start there.
+const OF_A_CLUSTER: &[&str] = &["RINGWALL_SERVICE_HOST", "RINGWALL_SERVICE_PORT", "RINGWALL_PORT"];
+
+/// How like a name has to be to be worth a hint.
+const LIKE: f64 = 0.8;
+
+/// Our variables, every one of which is known.
+#[derive(Debug, Default)]
+pub(crate) struct Environment {
+    variables: BTreeMap<String, String>,
+}
+
+impl Environment {
+    pub(crate) fn read() -> Result<Self, Message> {
+        let ours = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        let mut variables = BTreeMap::new();
+        for (name, value) in ours.filter(|(name, _)| name.starts_with(PREFIX)) {
+            check(&name)?;
+            let value = value.into_string().map_err(|_| Message::new(format!("the value of {name} is not UTF-8")))?;
+            variables.insert(name, value);
+        }
+        Ok(Self { variables })
+    }
+
+    /// Sets every setting whose variable is there.
+    pub(crate) fn fix(&self, fixed: &mut Fixed) -> Result<(), Message> {
+        for key in setting_keys() {
+            let name = setting_variable(&key);
+            if let Some(text) = self.variables.get(&name) {
+                fixed.set(&key, text, Source::Environment).map_err(|error| Message::new(format!("{name}: {error}")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check(name: &str) -> Result<(), Message> {
+    let is_within =
+        |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    if OTHERS.contains(&name) || OF_A_CLUSTER.iter().any(|prefix| is_within(prefix)) {
+        return Ok(());
+    }
+    let names =
+        || OTHERS.iter().map(|other| (*other).to_owned()).chain(setting_keys().map(|key| setting_variable(&key)));
+    if names().any(|known| known == name) {
+        return Ok(());
+    }
+    let nearest = names().map(|known| (strsim::normalized_damerau_levenshtein(&known, name), known));
+    let nearest = nearest.filter(|(likeness, _)| *likeness >= LIKE).max_by(|one, other| one.0.total_cmp(&other.0));
+    let hint = match nearest {
+        Some((_, known)) => format!("did you mean {known}?"),
+        None => "unset it; docs/api.md lists the known variables".to_owned(),
+    };
+    Err(Message::new(format!("unknown environment variable {name}")).with_hint(hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(name: &str, value: &str) -> Environment {
+        Environment { variables: [(name.to_owned(), value.to_owned())].into() }
+    }
+
+    #[test]
+    fn every_setting_has_a_variable() {
+        for (name, value, key) in [
+            ("RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS", "5000", "sandbox.limits.timeout_ms"),
+            ("RINGWALL_SANDBOX_MAX_CONCURRENT_EXECS", "2", "sandbox.max_concurrent_execs"),
+            ("RINGWALL_SANDBOX_RUNTIME_MODE", "linux", "sandbox.runtime_mode"),
+            ("RINGWALL_SKILLS_ROOT", "/s", "skills.root"),
+        ] {
+            check(name).unwrap();
+            let mut fixed = Fixed::default();
+            environment(name, value).fix(&mut fixed).unwrap();
+            assert_eq!(fixed.keys().collect::<Vec<_>>(), [key]);
+        }
+        let mut fixed = Fixed::default();
+        let wrong = environment("RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS", "5s").fix(&mut fixed).unwrap_err();
+        assert!(format!("{wrong:?}").contains("RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS"), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_refused_with_what_was_meant() {
+        let hint = |name: &str| format!("{:?}", check(name).unwrap_err());
+        assert!(hint("RINGWALL_SANDBOX_LIMIT_TIMEOUT_MS").contains("RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS?"));
+        assert!(hint("RINGWALL_LISTNE").contains("RINGWALL_LISTEN?"));
+        assert!(hint("RINGWALL_ENTIRELY_DIFFERENT").contains("unset it"));
+        assert!(hint("RINGWALL_PORTS").contains("unknown environment variable"));
+    }
+
+    #[test]
+    fn what_a_cluster_says_is_no_mistake() {
+        for name in
+            ["RINGWALL_PORT", "RINGWALL_PORT_8003_TCP_ADDR", "RINGWALL_SERVICE_HOST", "RINGWALL_SERVICE_PORT_HTTP"]
+        {
+            check(name).unwrap();
+        }
+    }
+}

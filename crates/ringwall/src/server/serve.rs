@@ -1,0 +1,134 @@
+//! `ringwall serve`: opens the service, says where it is, serves until it is asked to stop, and leaves nothing behind.
+//!
+//! The socket is bound before the service opens, so that a taken port is known before anything is changed; nobody is
+//! answered before a box has run. SIGTERM and SIGINT: no new connection, the running execs get some time, exit code 0.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use ringwall_service::{Auth, Config, Service};
+use rustix::process::{Resource, getrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::message::Message;
+use crate::http::{self, Door};
+use crate::mcp;
+use crate::runtime;
+use crate::server::environment::Environment;
+use crate::server::logging;
+use crate::server::webhook;
+use crate::server::{
+    config,
+    config::{Authentication, Overrides, ServerConfig},
+};
+
+/// How long running execs may go on once the server is asked to stop.
+const DRAIN: Duration = Duration::from_secs(8);
+/// Connections at the same time unless the operator says how many.
+const MIN_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 4096;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Message> {
+    let config = config::resolve(data, arguments.overrides, &Environment::read()?)?;
+    logging::begin()?;
+    let runtime = runtime::start()?;
+    runtime.block_on(serve(config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(config: ServerConfig) -> Result<(), Message> {
+    let asked = config.listen;
+    let taken = |error: std::io::Error| {
+        Message::new(format!("could not listen on {asked}: {error}")).with_hint(
+            "stop what listens there, or choose another port: --listen ADDR:PORT, or RINGWALL_LISTEN=ADDR:PORT",
+        )
+    };
+    let listener = http::Listener::bind(asked).await.map_err(taken)?;
+    let listening = listener.local_addr();
+    let failed = |error| Message::new(format!("could not listen for signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let opening = Service::open(Config {
+        data: config.data.clone(),
+        database: config.database.clone(),
+        auth: match config.authentication {
+            Authentication::Tokens => Auth::Tokens,
+            Authentication::Nobody => Auth::Nobody,
+        },
+        fixed: config.fixed.clone(),
+        file: config.file.clone(),
+    });
+    let service = opening.await?;
+    let places = config.max_connections.unwrap_or_else(usual_places);
+    let door = Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes, places);
+    let app = http::app(door);
+    // It ends when the service drains.
+    let telling = tokio::spawn(webhook::run(service.clone()));
+    let _windows = mcp::serve_windows(&service, &config.data);
+    greet(&config, listening, service.make_login_code()?.as_deref());
+    tracing::info!(%listening, "serving");
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping");
+    };
+    http::serve(listener, app, places, stop, service.drain(DRAIN)).await;
+    // The last answers are told as well; it gives up by itself.
+    let _ = telling.await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Half of the descriptors that this process may have; the other half is for execs.
+fn usual_places() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / 2).unwrap_or(usize::MAX).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
+}
+
+/// For the person who started it: where it is, a link that logs them in, where the token is, and commands that work as they
+/// stand. The exec does something and tries something; the second command shows what it printed at both. The code stands
+/// behind a `#`, which no browser sends and no log on the way has.
+fn greet(config: &ServerConfig, listening: std::net::SocketAddr, code: Option<&str>) {
+    let own = match listening.ip() {
+        address if !address.is_unspecified() => listening,
+        std::net::IpAddr::V4(_) => (std::net::Ipv4Addr::LOCALHOST, listening.port()).into(),
+        std::net::IpAddr::V6(_) => (std::net::Ipv6Addr::LOCALHOST, listening.port()).into(),
+    };
+    let token = config.data.join("owner.token");
+    let (who, header) = match config.authentication {
+        Authentication::Tokens => {
+            let quoted = token.display().to_string().replace('\'', r"'\''");
+            (
+                format!("the owner's token is in {}", token.display()),
+                format!(" -H \"Authorization: Bearer $(cat '{quoted}')\""),
+            )
+        }
+        Authentication::Nobody => ("everyone is the owner (--no-auth)".to_owned(), String::new()),
+    };
+    let console = match code {
+        Some(code) => format!("open the console (this link works once, within ten minutes): http://{own}/login#{code}"),
+        None => format!("open the console: http://{own}/"),
+    };
+    let execs = format!("http://{own}/sandbox/execs");
+    let body = r#"{"project_id":"hello","exec":{"kind":"shell","command":"bash","args":["-lc","id; cat /etc/shadow; echo done"]}}"#;
+    let newest = format!("$(curl -s '{execs}?limit=1'{header} | grep -o 'e_[0-9a-f]*' | head -n 1)");
+    let text = format!(
+        "ringwall serves on http://{own}\n{console}\n{who}\n\
+         try:\n  curl {execs}{header} -d '{body}'\n\
+         and see what it printed:\n  curl {execs}/{newest}/observation{header}\n\
+         Ctrl-C stops the server.\n"
+    );
+    // When nobody reads our standard output, the log still says where it is.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
