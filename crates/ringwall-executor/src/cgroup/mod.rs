@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! Cgroups of boxes: where they can be made, their limits, reuse after a box, and the freezer.
 
 pub(crate) mod cache;
 pub(crate) mod freezer;

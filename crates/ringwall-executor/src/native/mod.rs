@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! Boxes made by this program's own jail: spawner, preparation, start, and boxes made ahead.
 
 pub(crate) mod base_rootfs;
 pub(crate) mod prepare;

@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! Turns a grant and facts about the host into a plan for the jail. Pure.
 
 pub(crate) mod etc;
 pub(crate) mod frame;

@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! Messages between the server and the processes around a box: the plan, the reports, and their encoding.
 
 pub mod plan;
 pub mod report;

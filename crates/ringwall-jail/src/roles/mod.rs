@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! The programs that this crate becomes when the binary is started again: spawner, init, session agent and helpers.
 
 pub mod agent;
 pub(crate) mod birth;

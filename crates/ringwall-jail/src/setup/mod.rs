@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! The steps by which init isolates a box: root file system, identity, network, cgroups, system call filter.
 
 pub mod cgroups;
 pub(crate) mod identity;

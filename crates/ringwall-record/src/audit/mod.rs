@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! The audit chain: entries, the signed head, and verification.
 
 pub(crate) mod entries;
 pub(crate) mod entry;

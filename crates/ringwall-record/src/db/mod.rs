@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! Connections, statements, transactions and migrations for SQLite and PostgreSQL.
 
 pub(crate) mod backup;
 pub(crate) mod database;

@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! Execs in the database: intent, outcome, and queries.
 
 pub(crate) mod columns;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! The one thread that writes: operations are grouped into transactions and acknowledged after the commit.
 
 pub(crate) mod ledger;
 pub(crate) mod writer;

@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! Who calls: principals, tokens, logins, tickets, and the keys of the server.
 
 pub(crate) mod digest_key;
 pub(crate) mod logins;

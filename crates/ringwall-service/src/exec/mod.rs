@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! The life of an exec, from the request to the recorded outcome, and the queries about it.
 
 pub(crate) mod artifacts;
 pub(crate) mod backend;

@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! Operations of the server itself: health, metrics, overview, audit and retention.
 
 pub(crate) mod audit;
 pub(crate) mod health;

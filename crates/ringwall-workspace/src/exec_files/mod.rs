@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! The files of one exec: inputs, output, artifacts, manifest, and their removal.
 
 pub(crate) mod artifacts;
 pub(crate) mod begin;

@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! File operations beneath a directory handle: open, copy, walk, measure, sync and delete.
 
 pub(crate) mod beneath;
 pub(crate) mod copy;

@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! The files of sessions, and the list of sessions.
 
 pub(crate) mod files;
 pub(crate) mod list;

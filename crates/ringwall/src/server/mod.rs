@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! `ringwall serve`: start-up configuration, logging, the server's life cycle, and webhooks.
 
 pub(crate) mod arguments;
 pub(crate) mod config;

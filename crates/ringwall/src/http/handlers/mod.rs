@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! One file per group of routes: reads the request, calls one method of the service, writes the response.
 
 pub(crate) mod approvals;
 pub(crate) mod artifacts;

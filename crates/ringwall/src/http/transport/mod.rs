@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! Connections, limits, authentication and bodies: everything that handlers share.
 
 pub(crate) mod access;
 pub(crate) mod archive_answer;

@@ -1,4 +1,4 @@
-//! HEAD MISSING: say what this folder does.
+//! WebSocket routes: approvals, events and terminals.
 
 pub(crate) mod socket_line;
 pub(crate) mod socket_words;
