@@ -13,7 +13,8 @@ const IMPURE_WORDS: &[&str] = &["SystemTime", "Instant", "async"];
 const HOME_OF_UNSAFE: &str = "crates/ringwall-jail/src/sys.rs";
 pub(crate) const HOME_OF_DISPATCH: &str = "crates/ringwall/src/main.rs";
 const NAMELESS: &[&str] = &["utils", "util", "helpers", "helper", "misc", "common", "core", "types", "manager"];
-const MAX_LEN: usize = 500;
+/// Lines of one file. 100 to 600 are normal; a state machine that would be scattered by a split may have more.
+const MAX_LINES: usize = 900;
 pub(crate) const MAX_DOCUMENT: &[(&str, usize)] = &[("README.md", 200), ("ARCHITECTURE.md", 250)];
 
 pub(crate) fn opens_with_its_purpose(source: &Source) -> Vec<Finding> {
@@ -25,9 +26,9 @@ pub(crate) fn opens_with_its_purpose(source: &Source) -> Vec<Finding> {
 
 pub(crate) fn stays_short(source: &Source) -> Vec<Finding> {
     let document = MAX_DOCUMENT.iter().find(|(name, _)| *name == source.path);
-    let longest = document.map_or(MAX_LEN, |(_, lines)| *lines);
+    let longest = document.map_or(MAX_LINES, |(_, lines)| *lines);
     let rule = format!("the file has more than {longest} lines");
-    let remedy = "Split it by noun or verb, so that a listing of the directory tells the story.";
+    let remedy = "Move a part that has its own callers into a file of its own, or delete code. Do not split one state machine.";
     let is_broken = source.text.lines().count() > longest;
     is_broken.then(|| finding(&source.path, longest + 1, rule, remedy)).into_iter().collect()
 }
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_long_file_is_found() {
-        for (path, longest) in [("a.rs", 500), ("README.md", 200), ("ARCHITECTURE.md", 250)] {
+        for (path, longest) in [("a.rs", 900), ("README.md", 200), ("ARCHITECTURE.md", 250)] {
             assert!(stays_short(&Source::new(path, &"x\n".repeat(longest))).is_empty(), "{path}");
             let long = Source::new(path, &"x\n".repeat(longest + 1));
             assert_eq!(lines(&stays_short(&long)), [longest + 1], "{path}");
