@@ -17,6 +17,8 @@ mod house;
 mod rules;
 #[path = "tidy/source.rs"]
 mod source;
+#[path = "tidy/versions.rs"]
+mod versions;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -69,6 +71,24 @@ fn the_rooms_are_without_what_they_promise_to_be_without() -> Outcome {
     // Something that is surely linked: a walk that finds nothing would make every promise look kept.
     assert!(reached.get("ringwall-jail").is_some_and(|crates| crates.contains("rustix")), "{reached:?}");
     assert_none(&house::keeps_absent(house::ABSENT, &reached));
+    Ok(())
+}
+
+#[test]
+fn parts_of_a_release_have_one_version() -> Outcome {
+    let metadata = read_metadata()?;
+    let packages: Vec<_> =
+        metadata.workspace_packages().into_iter().filter(|package| package.name != "tests").collect();
+    let expected = packages.iter().find(|package| package.name == "ringwall").ok_or("no crate `ringwall`")?;
+    let mut parts: Vec<(&str, Option<String>)> =
+        packages.iter().map(|package| (package.name.as_str(), Some(package.version.to_string()))).collect();
+    for (file, pointer) in [("web/package.json", "/version"), ("docs/openapi.json", "/info/version")] {
+        let document: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(root().join(file))?)?;
+        parts.push((file, document.pointer(pointer).and_then(|version| version.as_str()).map(str::to_owned)));
+    }
+    let changelog = std::fs::read_to_string(root().join("CHANGELOG.md"))?;
+    parts.push(("CHANGELOG.md", versions::newest_section(&changelog)));
+    assert_none(&versions::are_equal(&expected.version.to_string(), &parts));
     Ok(())
 }
 

@@ -28,7 +28,8 @@ pub(crate) fn stays_short(source: &Source) -> Vec<Finding> {
     let document = MAX_DOCUMENT.iter().find(|(name, _)| *name == source.path);
     let longest = document.map_or(MAX_LINES, |(_, lines)| *lines);
     let rule = format!("the file has more than {longest} lines");
-    let remedy = "Move a part that has its own callers into a file of its own, or delete code. Do not split one state machine.";
+    let remedy =
+        "Move a part that has its own callers into a file of its own, or delete code. Do not split one state machine.";
     let is_broken = source.text.lines().count() > longest;
     is_broken.then(|| finding(&source.path, longest + 1, rule, remedy)).into_iter().collect()
 }
