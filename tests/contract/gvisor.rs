@@ -44,7 +44,7 @@ pub(crate) fn without_docker() {
     assert_eq!(lines[4].trim(), "3", "{output}");
     let view = server.exec(done["exec_id"].as_str().unwrap());
     assert_eq!((&view["backend"], &view["image"]), (&json!("gvisor"), &json!(null)), "{view}");
-    assert_eq!(view["protections"].as_array().unwrap().len(), 23, "{view}");
+    assert_eq!(view["protections"].as_array().unwrap().len(), 24, "{view}");
     assert!(view["usage"]["max_rss_bytes"].is_u64() && view["usage"]["cpu_ms"].is_u64(), "{view}");
     // The control: the same words natively know nothing of gVisor, work on the same files, and are the same user's.
     let mut native = server.request("dmesg; cat made; stat -c %U made");
