@@ -57,7 +57,7 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "J21",
         "a thousand idle sockets and a thousand streams",
         "tests/approvals/crowds.rs",
-        "a_thousand_sockets_and_two_hundred_questions_keep_nobody_waiting",
+        "command_among_a_thousand_idle_sockets_is_served",
     ),
 ];
 
