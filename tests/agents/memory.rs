@@ -20,6 +20,8 @@ use crate::zips::{Entry, zip};
 const MIB: usize = 1 << 20;
 /// What a stride, a few pieces ahead and another thread may take.
 const MAX_GROWTH_KB: u64 = 12 << 10;
+/// Of an upload of 50 MiB. Beside a busy neighbour 13 to 24 MiB were measured; a body that is kept whole takes more than 50.
+const MAX_UPLOAD_GROWTH_KB: u64 = 32 << 10;
 const LINES: usize = 5_000_000;
 const LINE_LENGTH: usize = 200;
 /// The longest body that there may be unless the settings say otherwise.
@@ -114,7 +116,7 @@ pub(crate) fn a_large_upload_costs_no_memory(site: &Site) {
     });
     assert_eq!(fs::read(agent.on_disk("files/x")).unwrap(), large);
     assert!(fs::metadata(agent.on_disk("skills/s/data")).unwrap().len() > 49 << 20);
-    assert!(grown < MAX_GROWTH_KB, "uploads of 50 MiB took {grown} KiB more than those of one");
+    assert!(grown < MAX_UPLOAD_GROWTH_KB, "uploads of 50 MiB took {grown} KiB more than those of one");
 }
 
 /// What is in it cannot be packed, so that neither what is read nor what is sent could be kept without being seen.
