@@ -8,6 +8,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 use ringwall_executor::docker::Docker;
 use ringwall_executor::{Executor, Host};
@@ -224,15 +225,24 @@ impl Service {
     }
 }
 
-/// Makes the directory and takes it for this server.
+/// How long a lock that another process holds is tried again. A server that was killed while it started a child leaves
+/// the lock to that child until the child calls exec.
+const LOCK_RETRY: Duration = Duration::from_millis(500);
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// Makes the directory and locks it for this server.
 fn take(data: &Path) -> Result<File, Error> {
     let failed = |source: std::io::Error| Error::start("make or open the data directory")(source.into());
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     let lock = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(data.join(LOCK));
     let lock = lock.map_err(failed)?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::DataInUse),
-        Err(errno) => Err(failed(errno.into())),
+    let began = Instant::now();
+    loop {
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(lock),
+            Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < LOCK_RETRY => std::thread::sleep(LOCK_RETRY_PAUSE),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::DataInUse),
+            Err(errno) => return Err(failed(errno.into())),
+        }
     }
 }
