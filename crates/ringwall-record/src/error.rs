@@ -180,7 +180,7 @@ impl Error {
             | MigrateError::VersionMismatch(version)
             | MigrateError::Dirty(version) => Error::SchemaForeign { version },
             MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => {
-                Self::from_database("bring the database's schema up to date", source)
+                Self::from_database("migrate the database's schema", source)
             }
             other => Error::Migrate(Arc::new(other)),
         }

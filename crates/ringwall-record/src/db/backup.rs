@@ -1,7 +1,7 @@
-//! A copy of the whole database, taken while others write.
+//! Backs up a SQLite database while it is in use.
 //!
-//! The copy appears under its name only when it is whole and on disk, readable for its owner alone, and never in the
-//! place of something else. PostgreSQL has better means of its own.
+//! The copy is written to `PATH.partial` with mode 0600, synced, and renamed to `PATH`; an existing
+//! file is never replaced. PostgreSQL databases are backed up with `pg_dump`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Store {
             Database::Sqlite(_) => {
                 let partial = Partial::create(path)?;
                 let name = partial.path.to_str().ok_or_else(|| Error::PathNotText(path.to_owned()))?;
-                // Into an empty file that is there already, so that it has its mode before it has its contents.
+                // `VACUUM INTO` accepts the empty file, which keeps its mode 0600.
                 self.readers().rows(Statement::new("write the backup", "VACUUM INTO $1").bind(name)).await?;
                 partial.complete(path)
             }
@@ -30,7 +30,7 @@ impl Store {
     }
 }
 
-/// A file that is removed again unless it was completed.
+/// The unfinished copy. Dropping it removes the file.
 struct Partial {
     path: PathBuf,
 }
@@ -64,7 +64,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // After a completed backup there is nothing under this name.
+        // After `complete` has renamed it this fails with `ENOENT`.
         let _ = rustix::fs::unlink(&self.path);
     }
 }

@@ -1,8 +1,11 @@
-//! Which database, and how connections to it are made.
+//! Connects to SQLite or PostgreSQL.
 //!
-//! SQLite: a write-ahead log, and every commit on disk before it is acknowledged; the writer sees to that itself. The
-//! file is made here, with mode 0600, and never opened here when it exists: closing any descriptor of a database's file
-//! drops the locks that SQLite holds on it in the same process. PostgreSQL: whatever the URL says, with bounds on waiting.
+//! SQLite runs in WAL mode. The writer's connection has `synchronous=NORMAL`, because the writer
+//! syncs the WAL itself before it acknowledges a commit; all others have `FULL`. A missing database
+//! file is created with mode 0600. An existing one is never opened by this module: closing any
+//! descriptor of the file would drop the POSIX locks that SQLite holds on it in this process.
+//!
+//! PostgreSQL connections follow the URL and get timeouts for locks, statements and answers.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,42 +22,46 @@ use crate::db::driver::{Connection, Pool};
 use crate::db::{schema, sqlite};
 use crate::error::Error;
 
-/// How long anybody waits for a lock before it is said that the database is busy.
+/// Maximum wait for a lock, for a pooled connection or for room in the writer's queue. Then the
+/// operation fails with [`Error::Busy`].
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 const CONNECT: &str = "connect to the database";
 
-/// Between two attempts at what cannot wait for a lock.
+/// Between two attempts to migrate a locked SQLite database.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a server may work on one statement, and how long it may then say nothing.
+/// PostgreSQL's `statement_timeout` and `idle_in_transaction_session_timeout`.
 const STATEMENT: Duration = Duration::from_secs(60);
+/// A PostgreSQL server that sends no answer for this long counts as unreachable. Longer than
+/// [`STATEMENT`], so that the server reports its own timeout first.
 pub(crate) const SILENCE: Duration = Duration::from_secs(65);
 
-/// Reads are short; more connections than this only wait for the same disk.
+/// Connections for reads. Reads are short, and more of them would wait for the same disk.
 const READERS: u32 = 4;
 
-/// For every connection to SQLite.
+/// Set on every SQLite connection.
 const PRAGMAS: [(&str, &str); 6] = [
     ("journal_mode", "WAL"),
     ("synchronous", "FULL"),
     ("foreign_keys", "ON"),
-    // A schema that somebody planted cannot call functions with effects, and a damaged page is noticed when it is read.
+    // Triggers and views of a tampered schema cannot call functions with side effects.
     ("trusted_schema", "OFF"),
+    // A damaged page is detected when it is read.
     ("cell_size_check", "ON"),
-    // The log shrinks again after a burst.
+    // SQLite truncates a WAL that grew in a burst to 64 MiB when it next restarts it.
     ("journal_size_limit", "67108864"),
 ];
 
 #[derive(Clone)]
 pub enum Database {
-    /// A file, made when it is not there. Its directory must be ours alone.
+    /// The database file, created if missing. No other user may have write access to its directory.
     Sqlite(PathBuf),
     /// `postgres://user:password@host/database`
     Postgres(String),
 }
 
-/// A URL may hold a password.
+/// Omits the URL, which may contain a password.
 impl fmt::Debug for Database {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -64,14 +71,14 @@ impl fmt::Debug for Database {
     }
 }
 
-/// How to connect, with everything checked that can be checked without connecting.
+/// Checked options for new connections.
 #[derive(Clone)]
 pub(crate) enum Connector {
     Sqlite(Box<SqliteConnectOptions>),
     Postgres(Box<PgConnectOptions>),
 }
 
-/// `PgConnectOptions` prints its password.
+/// Omits `PgConnectOptions`, which prints its password.
 impl fmt::Debug for Connector {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,8 +88,8 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// The parameters of a URL that sqlx knows. It ignores all others and logs their values, which may be a password under a
-/// misspelt name.
+/// The URL parameters that sqlx knows. It ignores all others and logs their values: the log would
+/// show the password after a misspelt `password=`.
 const URL_PARAMETERS: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -135,7 +142,8 @@ impl Connector {
                     .options([
                         ("lock_timeout", milliseconds(TIMEOUT)),
                         ("statement_timeout", milliseconds(STATEMENT)),
-                        // A writer whose machine vanished in a transaction would lock out all others.
+                        // Without it a client whose machine died in a transaction would block all
+                        // writers.
                         ("idle_in_transaction_session_timeout", milliseconds(STATEMENT)),
                         ("synchronous_commit", "on".to_owned()),
                     ])
@@ -145,7 +153,8 @@ impl Connector {
         }
     }
 
-    /// The file that SQLite writes commits to first, and that it holds no locks on.
+    /// SQLite's WAL file. It may be opened and closed at any time: SQLite's locks are on other
+    /// files.
     pub(crate) fn log(&self) -> Option<PathBuf> {
         let Connector::Sqlite(options) = self else { return None };
         let mut log = options.get_filename().as_os_str().to_owned();
@@ -153,8 +162,8 @@ impl Connector {
         Some(log.into())
     }
 
-    /// The writer's connection. SQLite's is opened in this thread, which may wait for a lock, with a bound; its commits are on
-    /// disk when the log is forced there.
+    /// Opens the writer's connection. For SQLite this blocks the thread, for up to [`TIMEOUT`] per
+    /// lock, and a commit is on disk only after the caller has synced the WAL.
     pub(crate) async fn connect(&self) -> Result<Connection, Error> {
         let pragmas = PRAGMAS.into_iter().chain([("synchronous", "NORMAL")]);
         match self {
@@ -166,8 +175,9 @@ impl Connector {
         }
     }
 
-    /// Where waiting could be a deadlock (two who make a new file's log at once) SQLite does not wait, whatever its bound
-    /// is, and says at once that it is busy. So here somebody else waits.
+    /// Creates or updates the schema. Retries for [`TIMEOUT`] while the database is busy: where
+    /// waiting could deadlock, as when two processes switch a new file to WAL mode, SQLite ignores
+    /// its busy timeout and fails at once.
     pub(crate) async fn migrate(&self) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
@@ -183,7 +193,7 @@ impl Connector {
             Connector::Sqlite(options) => {
                 let mut connection = patiently(options.connect()).await?;
                 schema::migrate_sqlite(&mut connection).await?;
-                // What a failed close leaves, the next open finds.
+                // After a failed close the next connection recovers the WAL.
                 let _ = connection.close().await;
             }
             Connector::Postgres(options) => {
@@ -195,7 +205,7 @@ impl Connector {
         Ok(())
     }
 
-    /// Connections that only read. None is made before it is needed.
+    /// The pool of read-only connections. They are opened on demand.
     pub(crate) fn readers(&self) -> Pool {
         match self {
             Connector::Sqlite(options) => {
@@ -207,8 +217,9 @@ impl Connector {
                 let pool = PgPoolOptions::new().max_connections(READERS).acquire_timeout(TIMEOUT);
                 let options = options.as_ref().clone().options([
                     ("default_transaction_read_only", "on"),
-                    // Every question has an index in the order of its answer. Where few rows are expected and very many
-                    // come, collecting and sorting them all takes a hundred times as long as reading the first.
+                    // Every query has an index in the order of its result. If the planner expects
+                    // few rows, it collects and sorts all of them instead; for many rows that takes
+                    // 100 times as long as reading the first page from the index.
                     ("enable_bitmapscan", "off"),
                 ]);
                 Pool::Postgres(pool.connect_lazy_with(options))
@@ -217,7 +228,8 @@ impl Connector {
     }
 }
 
-/// SQLite waits for a lock with a bound of its own, in which opening can take more than one.
+/// Limits connecting to twice [`TIMEOUT`]: opening SQLite can wait for several locks, each for up
+/// to [`TIMEOUT`].
 async fn patiently<C>(connecting: impl Future<Output = Result<C, sqlx::Error>>) -> Result<C, Error> {
     match tokio::time::timeout(TIMEOUT * 2, connecting).await {
         Ok(connected) => connected.map_err(|error| Error::from_database(CONNECT, error)),
@@ -225,7 +237,8 @@ async fn patiently<C>(connecting: impl Future<Output = Result<C, sqlx::Error>>) 
     }
 }
 
-/// Sees to it that the file is there, is a file, and is nobody else's to read. SQLite gives its log the same mode.
+/// Creates the database file, or checks that it is a regular file and restricts its mode to 0600.
+/// SQLite gives the WAL the same mode.
 fn prepare_file(path: &Path) -> Result<(), Error> {
     let failed = |doing| {
         move |errno: rustix::io::Errno| Error::File { doing, path: path.to_owned(), source: Arc::new(errno.into()) }
@@ -246,7 +259,7 @@ fn prepare_file(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a file that was not there, for us alone. Whatever is there already, a link too, is left as it is.
+/// Creates a file with mode 0600. Fails with `EEXIST` if the name exists, even as a dangling link.
 pub(crate) fn create_private(path: &Path) -> Result<rustix::fd::OwnedFd, rustix::io::Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)

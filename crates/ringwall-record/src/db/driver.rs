@@ -1,8 +1,8 @@
-//! The two databases behind one face: statements go in, rows come out.
+//! Runs statements on either database and reads columns from the rows.
 //!
-//! A small enumeration instead of the driver for any database, which knows fewer types and checks less. Nothing here
-//! knows a table; the only texts that differ between the two are those that begin and end a transaction. SQLite is read
-//! through the driver that PostgreSQL has too, and written to by `sqlite`.
+//! PostgreSQL and the read-only SQLite connections use sqlx; the writer's SQLite connection uses
+//! rusqlite (`sqlite`). Enums over both databases replace sqlx's `Any` driver, which supports fewer
+//! types.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) enum Connection {
     Postgres(Box<sqlx::PgConnection>),
 }
 
-/// Many reads that all see the same moment.
+/// A read transaction: all its reads see the same state of the database.
 #[derive(Debug)]
 pub(crate) enum Snapshot {
     Sqlite(sqlx::Transaction<'static, Sqlite>),
@@ -38,7 +38,7 @@ pub(crate) enum Snapshot {
 
 pub(crate) enum Row {
     Sqlite(SqliteRow),
-    /// Of the connection to SQLite that writes.
+    /// From the writer's SQLite connection.
     Held(HeldRow),
     Postgres(PgRow),
 }
@@ -71,7 +71,7 @@ impl Pool {
                 bounded(pool.begin_with(text)).await.map(Snapshot::Postgres)
             }
         };
-        begun.map_err(|error| Error::from_database("begin to read", error))
+        begun.map_err(|error| Error::from_database("begin a read transaction", error))
     }
 
     pub(crate) async fn close(&self) {
@@ -84,7 +84,7 @@ impl Pool {
 
 impl Connection {
     pub(crate) async fn close(self) {
-        // What is committed is on disk already; a failing farewell changes nothing.
+        // A failed close loses no committed data.
         match self {
             Connection::Sqlite(connection) => drop(connection.close()),
             Connection::Postgres(connection) => drop(bounded(connection.close()).await),
@@ -128,7 +128,7 @@ pub(crate) async fn rows_of_postgres(
     Ok(rows.into_iter().map(Row::Postgres).collect())
 }
 
-/// A column that does not hold what it should.
+/// A column whose value cannot be read.
 #[derive(Debug)]
 pub(crate) struct BadColumn {
     column: &'static str,
@@ -159,7 +159,8 @@ impl Row {
         value.map_err(|source| BadColumn { column, source })
     }
 
-    /// Reads the row as something, and says which row of which table it was when that fails.
+    /// Converts the row with `read`. On failure the error names the table, the row's key and the
+    /// column.
     pub(crate) fn read<T>(
         &self,
         table: &'static str,
@@ -174,7 +175,8 @@ impl Row {
     }
 }
 
-/// A server that says nothing is a server that cannot be reached. A file always answers, however long it takes.
+/// Waits for PostgreSQL for at most [`SILENCE`]; then the server counts as unreachable. Not needed
+/// for SQLite, which has no peer that could vanish.
 pub(crate) async fn bounded<T>(answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
     let silence = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
     timeout(SILENCE, answer).await.unwrap_or_else(silence)
@@ -205,6 +207,6 @@ fn add_all<A>(
     values: Vec<Value>,
     add: impl Fn(&mut A, Value) -> Result<(), sqlx::error::BoxDynError>,
 ) -> Result<(), Error> {
-    let failed = |error| Error::from_database("hand values to the database", sqlx::Error::Encode(error));
+    let failed = |error| Error::from_database("bind values", sqlx::Error::Encode(error));
     values.into_iter().try_for_each(|value| add(arguments, value).map_err(failed))
 }

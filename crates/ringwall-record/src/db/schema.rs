@@ -1,7 +1,8 @@
-//! The schema, and how a database gets to it.
+//! Creates and upgrades the database schema.
 //!
-//! Migrations are part of the program and only go forward. A database that is newer than the program, or that somebody
-//! else has changed, is refused and left as it is; nothing is ever reset.
+//! Migrations are embedded in the binary and only go forward. sqlx stores a checksum of each file's
+//! text, comments included, and compares it at each start: never edit a released file. A database
+//! with a newer schema or another checksum is refused and left unchanged.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 use crate::error::Error;
 
-/// Its number, what it brings, and how.
+/// Version, description and SQL.
 type Step = (i64, &'static str, &'static str);
 
 const SQLITE: [Step; 15] = [
@@ -48,9 +49,9 @@ const POSTGRES: [Step; 15] = [
     (15, "approval files", include_str!("../../migrations/postgres/0015_approval_files.sql")),
 ];
 
-/// SQLite has no lock for a whole migration. When several processes open a new database at once, all but one find a table
-/// that was not there a moment ago. Each time somebody has made one step more, so nobody is too late more often than there
-/// are steps.
+/// sqlx takes no lock for SQLite migrations. If several processes migrate at once, a step that
+/// another process has just applied fails ("table exists"). By then that process has committed the
+/// step, so one process can fail at most once per step.
 const ATTEMPTS: usize = SQLITE.len() + 1;
 
 pub(crate) async fn migrate_sqlite(connection: &mut sqlx::SqliteConnection) -> Result<(), Error> {
@@ -88,9 +89,9 @@ mod tests {
 
     use super::*;
 
-    /// Which entries are in the indices of lists was said of each, and is said by a number since.
+    /// Migration 11 computes `audit_head.filed_through` from the `filed` flags of the entries.
     #[tokio::test]
-    async fn entries_that_were_not_filed_stay_unfiled() {
+    async fn migration_11_keeps_unfiled_entries_unfiled() {
         for (filed, through) in [(vec![], 0), (vec![1, 1], 2), (vec![1, 0, 0], 1), (vec![0], 0)] {
             let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
             migrator(&SQLITE[..10]).run_direct(None, &mut connection, false).await.unwrap();

@@ -1,7 +1,8 @@
-//! The connection to SQLite that writes: it works in the thread of whoever calls, which is the writer's own.
+//! The writer's SQLite connection.
 //!
-//! A statement takes a few microseconds, and a thread that is woken for it tens of them; so no other thread is asked, as the
-//! driver for reading does. Texts are kept prepared.
+//! It uses rusqlite and runs in the writer's thread. sqlx would pass each statement to a thread of
+//! its own: waking that takes tens of microseconds, the statement itself a few. Statements stay
+//! prepared.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,21 +15,22 @@ use rusqlite::{Connection, OpenFlags, ToSql, TransactionBehavior};
 use crate::db::database::TIMEOUT;
 use crate::db::statement::{Statement, Value};
 
-/// As many texts as all operations together have, and some.
+/// More than the number of different statements that the writer uses.
 const PREPARED: usize = 128;
 
-/// SQLite begins anew at the front of its log when that has grown to 1,000 pages; a transaction may go beyond.
+/// 1,200 WAL frames of a 24-byte header and a 4 KiB page. SQLite restarts the WAL after 1,000
+/// frames (`wal_autocheckpoint`); the last transaction before that can exceed them.
 const LOG_LENGTH: u64 = 1200 * (4096 + 24);
 
-/// What a statement gave.
+/// The result of a statement.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) rows: Vec<HeldRow>,
-    /// How many rows it changed. Says nothing where it only read.
+    /// The number of changed rows. Meaningless for a statement that only reads.
     pub(crate) affected: u64,
 }
 
-/// Why the log is as long as it was. Nothing is lost by it but time.
+/// Extending the WAL failed. Harmless: later commits are slower.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LengthenError {
     #[error(transparent)]
@@ -37,7 +39,7 @@ pub(crate) enum LengthenError {
     File(#[from] io::Error),
 }
 
-/// A row that does not belong to its statement any more.
+/// A row that was copied out of its statement.
 #[derive(Debug)]
 pub(crate) struct HeldRow {
     columns: Arc<[String]>,
@@ -51,7 +53,8 @@ impl HeldRow {
     }
 }
 
-/// Opens a file that is there, with a log that is written ahead of it: that is what the writer forces to disk.
+/// Opens an existing database file. Fails if SQLite cannot use WAL mode for it, because the writer
+/// makes commits durable by syncing the WAL.
 pub(crate) fn open<'p>(
     path: &Path,
     pragmas: impl IntoIterator<Item = (&'p str, &'p str)>,
@@ -65,17 +68,17 @@ pub(crate) fn open<'p>(
     }
     let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     if mode != "wal" {
-        let words = "its file system lets no write-ahead log be shared; keep the database on a local disk";
+        let words = "its file system does not support a write-ahead log; keep the database on a local disk";
         let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
         return Err(rusqlite::Error::SqliteFailure(failure, Some(words.to_owned())));
     }
     Ok(connection)
 }
 
-/// Gives the log its usual length, in zeros, which SQLite takes for nothing. A commit that makes a file longer has to bring the
-/// file system's own notes to the disk too, and takes twice as long as one that writes over what was there before.
+/// Extends the WAL with zeros, which SQLite ignores. A commit that makes the file longer also has
+/// to sync file system metadata and takes twice as long as one that overwrites existing blocks.
 ///
-/// Nobody appends to the log meanwhile: whoever writes there holds the lock that is held here.
+/// Holds SQLite's write lock, so that no connection appends to the WAL meanwhile.
 pub(crate) fn lengthen(connection: &mut Connection, log: &Path) -> Result<(), LengthenError> {
     let turn = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut log = OpenOptions::new().write(true).open(log)?;
@@ -84,11 +87,11 @@ pub(crate) fn lengthen(connection: &mut Connection, log: &Path) -> Result<(), Le
     Ok(turn.rollback()?)
 }
 
-/// Runs one statement to its end.
+/// Runs one statement and collects all its rows.
 pub(crate) fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<Answer> {
     let mut prepared = connection.prepare_cached(&statement.text)?;
     let columns: Arc<[String]> = prepared.column_names().into_iter().map(str::to_owned).collect();
-    // To SQLite `$1` is a name, and names are numbered as they come.
+    // To SQLite `$1` is a name, and it numbers names in the order of their first use.
     for place in 1..=prepared.parameter_count() {
         let named = prepared.parameter_name(place).and_then(|name| name.trim_start_matches('$').parse::<usize>().ok());
         let value = named.and_then(|named| statement.values.get(named.checked_sub(1)?));
@@ -119,9 +122,9 @@ impl ToSql for Value {
 mod tests {
     use super::*;
 
-    /// Somewhere SQLite keeps no such log, and says so in no other way than by its answer.
+    /// For `:memory:` SQLite answers the pragma with another journal mode and reports no error.
     #[test]
-    fn nothing_is_written_where_there_is_no_log() {
+    fn database_without_wal_is_refused() {
         let refused = open(Path::new(":memory:"), [("journal_mode", "WAL")]).unwrap_err();
         assert!(refused.to_string().contains("keep the database on a local disk"), "{refused}");
         let directory = tempfile::tempdir().unwrap();

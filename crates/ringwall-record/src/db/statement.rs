@@ -1,7 +1,7 @@
-//! One statement with its values, said once for both databases.
+//! A SQL statement with its values, the same for both databases.
 //!
-//! Both understand `$1`, whole numbers of 64 bits, text and bytes, and nothing else is used; JSON is text. A value is
-//! always bound and never part of the text, so text from outside cannot become SQL.
+//! Uses only what both support: `$1` parameters, 64-bit integers, text and bytes. JSON is stored as
+//! text. Values are bound and never become part of the SQL text, which rules out SQL injection.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::timestamp::Timestamp;
 
-/// A missing value keeps its type, because PostgreSQL asks for it.
+/// NULL keeps its type, because PostgreSQL requires one for each parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Value {
     Integer(Option<i64>),
@@ -92,7 +92,7 @@ impl From<Option<Digest>> for Value {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Statement {
-    /// What it is for, as an error says it: "could not …".
+    /// Completes the error message "could not …".
     pub(crate) purpose: &'static str,
     pub(crate) text: Cow<'static, str>,
     pub(crate) values: Vec<Value>,
@@ -113,15 +113,17 @@ impl Statement {
         self
     }
 
-    /// Binds a value and gives back its place, `$n`, for a text that is put together from parts.
+    /// Binds a value and returns its placeholder `$n`, for SQL that is assembled from parts.
     pub(crate) fn place(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("${}", self.values.len())
     }
 }
 
-/// Text that goes into an index: short enough for PostgreSQL's, and without the NUL that its text cannot hold. Checked
-/// before a statement is queued, so that both databases refuse alike and one bad value costs nobody else anything.
+/// Checks text for an indexed column: at most 512 bytes, which a PostgreSQL index entry can hold,
+/// and no NUL, which PostgreSQL text cannot. Callers check before they queue an operation, so that
+/// both databases refuse the same values and a bad one does not roll back a transaction shared with
+/// others.
 pub(crate) fn check_indexed(column: &'static str, text: &str) -> Result<(), Error> {
     const MAX_LEN: usize = 512;
     if text.len() > MAX_LEN {
@@ -134,7 +136,7 @@ pub(crate) fn check_text(column: &'static str, text: &str) -> Result<(), Error> 
     if text.contains('\0') { Err(Error::NulByte { column }) } else { Ok(()) }
 }
 
-/// Both databases count in 64 bits with a sign.
+/// Integers of both databases are signed and have 64 bits.
 pub(crate) fn check_number(column: &'static str, number: u64) -> Result<i64, Error> {
     i64::try_from(number).map_err(|_| Error::NumberTooLarge { column })
 }

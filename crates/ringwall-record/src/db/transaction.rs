@@ -1,4 +1,4 @@
-//! The writer's transaction. SQLite's is done here and now, in the writer's thread; PostgreSQL's in trips to its server.
+//! The writer's transaction. SQLite's runs synchronously in the writer's thread.
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Postgres};
 
@@ -7,9 +7,10 @@ use crate::db::statement::Statement;
 use crate::db::{sqlite, sqlite::Answer};
 use crate::error::Error;
 
-const BEGIN: &str = "begin to write";
+const BEGIN: &str = "begin a write transaction";
 
-/// Undone when it is rolled back, or when its connection is closed: whoever gets an error does one of the two.
+/// After an error the caller must roll back or close the connection: dropping SQLite's variant
+/// leaves the transaction open.
 #[derive(Debug)]
 pub(crate) enum Transaction<'c> {
     Sqlite(&'c mut rusqlite::Connection),
@@ -19,14 +20,15 @@ pub(crate) enum Transaction<'c> {
 /// Why a transaction was not committed.
 #[derive(Debug)]
 pub(crate) enum Uncommitted {
-    /// The statement with this number failed, and nothing is committed.
+    /// The statement with this index failed; nothing was committed.
     Statement(usize, Error),
     Commit(Error),
 }
 
 impl<'c> Transaction<'c> {
-    /// Begins, and reads the one row that writers take turns on. SQLite takes its one lock for writing at once: a transaction
-    /// that first reads and then wants to write could be refused in its middle.
+    /// Begins and reads one row with the query `turn`. Write transactions of several processes run
+    /// one after the other: SQLite takes its only write lock at once, because a transaction that
+    /// starts with a read can fail with `SQLITE_BUSY` at its first write; PostgreSQL locks the row.
     pub(crate) async fn begin(connection: &'c mut Connection, turn: Statement) -> Result<(Self, Option<Row>), Error> {
         match connection {
             Connection::Sqlite(connection) => {
@@ -57,7 +59,7 @@ impl<'c> Transaction<'c> {
         Ok(self.rows(statement).await?.into_iter().next())
     }
 
-    /// How many rows were affected.
+    /// Returns the number of affected rows.
     pub(crate) async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
         match self {
             Transaction::Sqlite(connection) => run(connection, &statement).map(|answer| answer.affected),
@@ -65,7 +67,7 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// Commits, after these statements.
+    /// Executes these statements and commits.
     pub(crate) async fn commit(mut self, last: Vec<Statement>) -> Result<(), Uncommitted> {
         for (number, statement) in last.into_iter().enumerate() {
             self.execute(statement).await.map_err(|error| Uncommitted::Statement(number, error))?;
@@ -81,7 +83,7 @@ impl<'c> Transaction<'c> {
     }
 
     pub(crate) async fn rollback(self) -> Result<(), Error> {
-        let undo = Statement::new("undo what was not committed", "ROLLBACK");
+        let undo = Statement::new("roll back", "ROLLBACK");
         match self {
             Transaction::Sqlite(connection) => run(connection, &undo).map(drop),
             Transaction::Postgres(transaction) => {
