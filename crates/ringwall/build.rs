@@ -1,7 +1,8 @@
-//! Writes the list of the console's files, so that the binary carries them: `web/dist`, as the page's own build left it.
+//! Generates `console_files.rs`, which embeds the files of `web/dist` in the binary.
 //!
-//! It never builds the page: cargo needs no Node. Where nobody built it the list is empty, and the server says so instead.
-//! `web/dist` itself is always there, because cargo would take a directory that is missing for one that always changes.
+//! This script does not build the console, so that cargo needs no Node. Without a built console the
+//! list is empty and the server explains it on `/`. The repository contains the directory `web/dist`,
+//! because cargo reruns a build script every time if a path of `rerun-if-changed` is missing.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={}", dist.display());
     if !dist.join("index.html").exists() {
         println!(
-            "cargo::warning=the console is not built, and the server will say so: `make build` builds it, with Node and npm"
+            "cargo::warning=the binary contains no console: web/dist/index.html is missing; `make build` builds it with Node and npm"
         );
     }
     let mut list = String::from("&[\n");
@@ -27,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Every file beneath a directory, in a fixed order, without those whose name begins with a dot.
+/// All files below a directory, sorted, without hidden files.
 fn files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut waiting = vec![directory.to_owned()];

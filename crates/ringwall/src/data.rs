@@ -1,10 +1,10 @@
-//! Where Ringwall's own files are.
+//! The default data directory.
 
 use std::path::PathBuf;
 
 use crate::cli::message::Message;
 
-/// The directory that was asked for, or the usual one for this user.
+/// The value of `--data` as an absolute path, or the default for this user.
 pub(crate) fn directory(asked: Option<PathBuf>) -> Result<PathBuf, Message> {
     if let Some(directory) = asked {
         return std::path::absolute(&directory)
@@ -16,6 +16,7 @@ pub(crate) fn directory(asked: Option<PathBuf>) -> Result<PathBuf, Message> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home);
     base.map(|base| base.join("ringwall")).ok_or_else(|| {
-        Message::new("no data directory: neither HOME nor XDG_DATA_HOME is set").with_hint("name one with --data DIR")
+        Message::new("no default data directory: neither HOME nor XDG_DATA_HOME is set")
+            .with_hint("choose a directory with --data DIR or RINGWALL_DATA")
     })
 }

@@ -1,14 +1,16 @@
-//! Writes out the characters of a stranger's text that a reader would not see, or that would steer the terminal.
+//! Escapes invisible characters and terminal controls in untrusted text.
 //!
-//! Commands, code, paths and reasons are shown to a person who decides on them. A character without a picture lets two
-//! different texts look the same, so each one is shown as `\u{…}`: controls, format characters (which include all bidi
-//! controls and tags), line and paragraph separators, private use, unassigned code points, the default-ignorable ones, and
-//! every space but U+0020. The console has the same rule in `web/src/text.ts`.
+//! People decide on commands, code, paths and reasons that they see on a terminal. An invisible
+//! character lets two different texts look the same, so each is shown as `\u{…}`: controls, format
+//! characters (which include all bidi controls and tags), line and paragraph separators, private use,
+//! unassigned and default-ignorable code points, and every space but U+0020. `web/src/text.ts` has the
+//! same rule for the console.
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
-/// Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties, without the ranges that consist of format characters or
-/// unassigned code points alone. Renderers draw nothing for them, although some are letters or marks.
+/// Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties, without the ranges that contain
+/// only format characters or unassigned code points. Renderers draw nothing for them, although some
+/// are letters or marks.
 const DEFAULT_IGNORABLE: [(char, char); 7] = [
     ('\u{34f}', '\u{34f}'),
     ('\u{115f}', '\u{1160}'),
@@ -18,9 +20,9 @@ const DEFAULT_IGNORABLE: [(char, char); 7] = [
     ('\u{fe00}', '\u{fe0f}'),
     ('\u{ffa0}', '\u{ffa0}'),
 ];
-/// The variation selectors supplement, in the plane of the tags.
+/// Variation Selectors Supplement; also default-ignorable.
 const VARIATION_SELECTORS: (char, char) = ('\u{e0100}', '\u{e01ef}');
-/// A symbol by its category, and drawn as nothing.
+/// Category So (symbol), but drawn as a space.
 const BRAILLE_BLANK: char = '\u{2800}';
 
 pub(crate) fn inert(text: &str) -> String {
@@ -69,7 +71,8 @@ mod tests {
 
     #[test]
     fn invisible_and_bidi_classes_are_escaped() {
-        // Code points that a newer version of Unicode has assigned are Cn in one table only, so Cn is tested below.
+        // The two tables may have different Unicode versions and then differ in Cn (unassigned), so
+        // another test checks single code points of Cn.
         for class in [
             r"\p{Default_Ignorable_Code_Point}",
             r"\p{Bidi_Control}",
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_text_has_no_unseen_character_and_tells_texts_apart() {
+    fn escaped_text_is_visible_and_differs_from_the_plain_text() {
         let plain = "rm -rf build";
         for character in all_characters().filter(|&character| is_unseen(character)) {
             let shown = inert(&format!("rm -rf {character}build"));

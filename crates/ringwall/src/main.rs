@@ -1,7 +1,7 @@
-//! THE DOORS: argv in, exit codes and words out.
+//! The command line: parses the arguments and calls the subcommand.
 //!
-//! The first lines decide who this process is: started under the jail's name it becomes a jail, under that of the agent in
-//! a box that stays the agent, before anything of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
+//! The executor starts this binary again with another `argv[0]`: as a process of the jail, or as the
+//! agent in a session box. `main` checks for both names before it parses anything.
 
 mod cli;
 mod data;
@@ -18,11 +18,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use ringwall_executor::Early;
 
-/// Run AI agents' code in boxes that the kernel isolates and one policy limits.
+/// Run AI agents' commands, code and browsers in boxes that the kernel isolates.
 #[derive(Debug, Parser)]
 #[command(name = "ringwall", version, arg_required_else_help = true, propagate_version = true)]
 struct Arguments<V: Subcommand> {
-    /// The data directory [default: $XDG_DATA_HOME/ringwall, or /var/lib/ringwall as root]
+    /// Data directory [default: /var/lib/ringwall as root, otherwise $XDG_DATA_HOME/ringwall]
     #[arg(long, global = true, value_name = "DIR", env = "RINGWALL_DATA", hide_env = true)]
     data: Option<PathBuf>,
     #[command(subcommand)]
@@ -33,7 +33,7 @@ struct Arguments<V: Subcommand> {
 enum Verb {
     /// Run one command in a box of its own
     Run(Box<cli::run::RunArguments>),
-    /// Check which protections work on this machine, by making a trial box
+    /// Check which protections work on this machine by starting a test box
     Doctor(doctor::DoctorArguments),
     /// Import, build, list and remove images that boxes run on
     #[command(subcommand)]
@@ -70,15 +70,16 @@ enum Verb {
     },
 }
 
-/// The verb that is asked for thousands of times: describing all the others to clap takes longer than reading it.
+/// The command line with `run` alone. Building clap's definition of all subcommands takes longer than
+/// parsing the arguments of `run`.
 #[derive(Debug, Subcommand)]
 enum RunAlone {
     /// Run one command in a box of its own
     Run(Box<cli::run::RunArguments>),
 }
 
-/// A panic ends the process: of a jail, an agent or a verb it is the end of the one thing that it does. A server whose
-/// event loop runs goes on, and loses the one request, exec or box in whose task it happened (`runtime`, docs/decisions/0005).
+/// Makes a panic abort the process. `runtime::start` removes this hook in a server: from then on a
+/// panic ends the task in which it happens (docs/decisions/0005).
 fn end_with_a_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -97,14 +98,14 @@ fn main() -> ExitCode {
         return ringwall_jail::agent::agent_main();
     }
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "run") {
-        // Begun before the arguments are even read, because a box's namespaces get ready meanwhile.
+        // The kernel creates the namespaces of the box while this process parses its arguments.
         let early = Early::begin();
         let Arguments { data, verb: RunAlone::Run(arguments) } = Arguments::parse();
         return data::directory(data)
             .map_or_else(|message| message.print(), |data| cli::run::run(&arguments, early, &data));
     }
     let Arguments { data, verb } = Arguments::parse();
-    // A database URL may hold a password, and every user of the machine can read a process's arguments.
+    // A database URL may contain a password, and every user of the machine can read the arguments.
     if let Err(message) = server::arguments::mask("--database") {
         return message.print();
     }

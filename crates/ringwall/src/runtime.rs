@@ -1,7 +1,7 @@
-//! The multi-threaded event loop of a server, and a check that its threads can be started.
+//! Starts the multi-threaded tokio runtime of a server, after a check that its threads can be started.
 //!
-//! Tokio panics when it cannot start a worker thread, and dropping the half-made runtime then hangs.
-//! So as many threads as a server needs to come up are started and ended before it.
+//! Tokio panics when it cannot start a worker thread, and dropping the incomplete runtime then hangs.
+//! The check therefore starts as many threads as the server needs, and ends them again.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism, scope};
@@ -11,13 +11,12 @@ use tokio::runtime::Runtime;
 
 use crate::cli::message::Message;
 
-/// Beside the workers: the record's writer, SQLite, the blocking pool, the counter guard, and the
-/// processes of the jail and of the first box.
+/// Threads and processes besides the workers: the record's writer, SQLite, the blocking pool, the
+/// counter guard, and the processes of the jail and of the first box.
 const OTHER_THREADS: usize = 8;
 
-/// Starts the event loop. Until it runs a panic ends the process, because another process of the user
-/// can take the threads between the check and the start. From then on it ends the task in which it
-/// happens.
+/// Starts the runtime. A panic during the start aborts the process, because another process of the
+/// user can take the threads after the check. Afterwards a panic ends the task in which it happens.
 pub(crate) fn start() -> Result<Runtime, Message> {
     let workers = available_parallelism().map_or(1, usize::from);
     check_threads(workers + OTHER_THREADS)?;
@@ -29,7 +28,7 @@ pub(crate) fn start() -> Result<Runtime, Message> {
     Ok(runtime)
 }
 
-/// Starts so many threads, which wait until the last one was tried.
+/// Starts `count` threads that all exist at the same time. Stops at the first that fails.
 fn check_threads(count: usize) -> Result<(), Message> {
     let (is_over, changed) = (Mutex::new(false), Condvar::new());
     let wait = || {
@@ -53,8 +52,8 @@ fn refused(number: usize, count: usize, error: &std::io::Error) -> Message {
     Message::failed(
         "NO_THREADS",
         format!(
-            "could not start thread {} of the {count} that the server needs to come up: {error}; RLIMIT_NPROC is \
-             {limit}, and all processes and threads of uid {uid} count",
+            "could not start thread {} of the {count} that the server needs to start: {error}; RLIMIT_NPROC is \
+             {limit} and counts all processes and threads of uid {uid}",
             number + 1
         ),
     )

@@ -1,7 +1,7 @@
-//! Hides the value of a flag from `/proc/PID/cmdline`, which every user of the machine can read.
+//! Hides the value of a flag in `/proc/PID/cmdline`, which every user of the machine can read.
 //!
-//! The kernel shows there the memory into which it copied the arguments. Its address is in `/proc/self/stat`, and
-//! `/proc/self/mem` overwrites it without `unsafe`. clap has copied the arguments before.
+//! That file shows the memory of the process into which the kernel copied its arguments. Field 48 of
+//! `/proc/self/stat` is the address, and a write to `/proc/self/mem` overwrites it without `unsafe`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Error, ErrorKind, Result};
@@ -10,14 +10,14 @@ use std::os::unix::fs::FileExt;
 
 use crate::cli::message::Message;
 
-/// `arg_start` is field 48 of `/proc/PID/stat`; the fields behind the program's name begin with field 3.
+/// `arg_start` is field 48 of `/proc/PID/stat`. The first field after the program's name is field 3.
 const ARG_START: usize = 48 - 3;
 
-/// Overwrites the value with asterisks. Call it in `main`, after the arguments are read.
+/// Overwrites each value of the flag with asterisks. Call it after clap has copied the arguments.
 pub(crate) fn mask(flag: &str) -> std::result::Result<(), Message> {
     overwrite(flag).map_err(|error| {
-        Message::new(format!("could not hide the value of {flag} from the list of processes: {error}"))
-            .with_hint("pass it by environment or configuration file instead")
+        Message::new(format!("could not hide the value of {flag} in /proc/self/cmdline: {error}"))
+            .with_hint("pass the value in the environment variable or the configuration file instead")
     })
 }
 
@@ -34,7 +34,7 @@ fn overwrite(flag: &str) -> Result<()> {
     values.into_iter().try_for_each(|value| memory.write_all_at(&vec![b'*'; value.len()], start + value.start as u64))
 }
 
-/// Where the values of a flag lie in a command line, given as `FLAG VALUE` or `FLAG=VALUE`.
+/// The positions of a flag's values in a NUL-separated command line: `FLAG VALUE` or `FLAG=VALUE`.
 fn values(command_line: &[u8], flag: &str) -> Vec<Range<usize>> {
     let (mut found, mut start, mut is_value) = (Vec::new(), 0, false);
     for argument in command_line.split(|byte| *byte == 0) {

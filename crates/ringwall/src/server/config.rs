@@ -1,8 +1,8 @@
-//! Start-up configuration: `ringwall.toml`, then `RINGWALL_*` variables, then flags; a later source overrides an earlier one.
+//! Merges the start-up configuration: flags override `RINGWALL_*` variables, which override
+//! `ringwall.toml`.
 //!
-//! An unknown key is refused, because a misspelt limit is a limit that does not hold. Nothing here opens the database or
-//! looks at the machine. Limits of execs are settings of the service and have no key in the file; a variable sets them for
-//! as long as the server runs.
+//! An unknown key is an error, because a misspelt limit would not be in force. Exec limits are settings
+//! of the service and have no key in the file; an environment variable pins one until the server stops.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,16 +21,16 @@ const DATABASE: &str = "db.sqlite";
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8003);
 const MAX_BODY_BYTES: usize = 8 << 20;
 
-/// Flags that also have a variable; clap prefers the flag.
+/// Flags of `serve`. clap reads the environment variable where a flag is missing.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Overrides {
     /// Address and port to listen on [default: 127.0.0.1:8003]
     #[arg(long, value_name = "ADDR:PORT", env = "RINGWALL_LISTEN", hide_env = true)]
     pub(crate) listen: Option<SocketAddr>,
-    /// The configuration file [default: ringwall.toml in the data directory, if there is one]
+    /// Configuration file [default: ringwall.toml in the data directory, if it exists]
     #[arg(long, value_name = "FILE", env = "RINGWALL_CONFIG", hide_env = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Accept requests for this host name, besides loopback (may be repeated)
+    /// Accept requests whose Host header has this name; loopback names are always accepted (repeatable)
     #[arg(
         long = "allow-host",
         value_name = "NAME",
@@ -39,26 +39,26 @@ pub(crate) struct Overrides {
         value_delimiter = ','
     )]
     pub(crate) allowed_hosts: Vec<String>,
-    /// Most connections at the same time [default: half of the open-file limit, at most 4096]
+    /// Maximum number of simultaneous connections [default: half of the open-file limit, 64 to 4096]
     #[arg(long, value_name = "N", env = "RINGWALL_MAX_CONNECTIONS", hide_env = true)]
     pub(crate) max_connections: Option<usize>,
-    /// Largest request body, in bytes [default: 8388608]
+    /// Maximum size of a request body, in bytes [default: 8388608]
     #[arg(long, value_name = "BYTES", env = "RINGWALL_MAX_BODY_BYTES", hide_env = true)]
     pub(crate) max_body_bytes: Option<usize>,
     #[command(flatten)]
     pub(crate) database: DatabaseOverride,
     #[command(flatten)]
     pub(crate) docker: DockerOverride,
-    /// Treat every caller as the owner; only on a loopback address
+    /// Treat every client as the owner, without a token; refused unless the address is loopback
     #[arg(long)]
     pub(crate) no_auth: bool,
 }
 
-/// Where the record is; also for the verbs that read it without a server.
+/// The database; also a flag of the subcommands that open it without a server.
 #[derive(Default, Clone, Args)]
 pub(crate) struct DatabaseOverride {
-    /// A PostgreSQL database, postgres://… [default: db.sqlite in the data directory]. Put a password into
-    /// RINGWALL_DATABASE_URL, PGPASSWORD or ringwall.toml instead: other users can see it here until the program has started
+    /// PostgreSQL database, postgres://… [default: db.sqlite in the data directory]. Do not write a password here: other
+    /// users can see it until the program has started. Use RINGWALL_DATABASE_URL, PGPASSWORD or ringwall.toml
     #[arg(
         long = "database",
         value_name = "URL",
@@ -69,20 +69,20 @@ pub(crate) struct DatabaseOverride {
     pub(crate) database_url: Option<String>,
 }
 
-/// A URL may hold a password.
+/// Omits the URL, which may contain a password.
 impl fmt::Debug for DatabaseOverride {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("DatabaseOverride").finish_non_exhaustive()
     }
 }
 
-/// How docker is asked; also for the verb that makes its image without a server.
+/// The docker client; also flags of the subcommands that use docker without a server.
 #[derive(Debug, Default, Clone, Args)]
 pub(crate) struct DockerOverride {
-    /// The docker client [default: the first `docker` in PATH]
+    /// Docker client [default: the first `docker` in PATH]
     #[arg(long, value_name = "FILE", env = "RINGWALL_SANDBOX_DOCKER_CLI_PATH", hide_env = true)]
     pub(crate) docker_cli_path: Option<String>,
-    /// The context that the docker client uses
+    /// Context that the docker client uses
     #[arg(long, value_name = "NAME", env = "RINGWALL_SANDBOX_DOCKER_CONTEXT", hide_env = true)]
     pub(crate) docker_context: Option<String>,
 }
@@ -113,7 +113,7 @@ struct DatabaseTable {
     url: Option<String>,
 }
 
-/// A URL may hold a password.
+/// Omits the URL, which may contain a password.
 impl fmt::Debug for DatabaseTable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("DatabaseTable").finish_non_exhaustive()
@@ -151,29 +151,29 @@ struct Aio {
     agent: Option<String>,
 }
 
+/// Omits the key, which is a secret.
 impl fmt::Debug for Aio {
-    /// Not the key.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Aio").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
-/// Whether callers have to say who they are.
+/// Whether clients authenticate with a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Authentication {
     Tokens,
     Nobody,
 }
 
-/// Everything resolved.
+/// The merged configuration.
 #[derive(Debug)]
 pub(crate) struct ServerConfig {
     pub(crate) data: PathBuf,
-    /// The file given by `--config`; one in the data directory needs no mention.
+    /// The value of `--config`; `None` for the default file in the data directory.
     pub(crate) file: Option<PathBuf>,
     pub(crate) listen: SocketAddr,
     pub(crate) allowed_hosts: Vec<String>,
-    /// As many as there is room for unless said.
+    /// `None` stands for the default, half of the open-file limit.
     pub(crate) max_connections: Option<usize>,
     pub(crate) max_body_bytes: usize,
     pub(crate) database: Database,
@@ -181,7 +181,7 @@ pub(crate) struct ServerConfig {
     pub(crate) authentication: Authentication,
 }
 
-/// Puts the three layers together.
+/// Merges file, environment and flags.
 pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) -> Result<ServerConfig, Message> {
     let file = read(data, flags.config.as_deref())?;
     let mut fixed = Fixed::default();
@@ -205,10 +205,10 @@ pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) 
     }
     if config.authentication == Authentication::Nobody && !config.listen.ip().is_loopback() {
         return Err(Message::new(format!(
-            "--no-auth is refused on {}: everyone who can reach that address would be the owner",
+            "--no-auth is refused on {}: every client that can reach this address would be the owner",
             config.listen
         ))
-        .with_hint("listen on a loopback address such as 127.0.0.1:8003, or leave --no-auth out"));
+        .with_hint("listen on a loopback address such as 127.0.0.1:8003, or remove --no-auth"));
     }
     Ok(config)
 }
@@ -269,7 +269,7 @@ fn set_from_flags(fixed: &mut Fixed, docker: DockerOverride) -> Result<(), Messa
     let values =
         [("sandbox.docker.cli_path", docker.docker_cli_path), ("sandbox.docker.context", docker.docker_context)];
     for (key, value) in values {
-        // clap takes the variable where the flag is missing; then the environment stays the source.
+        // If the flag is missing, clap has filled in the variable. The environment then stays the source.
         if let Some(text) = value.filter(|text| !fixed.is(key, text)) {
             fixed.set(key, &text, Source::Flag)?;
         }
@@ -281,7 +281,7 @@ fn choose_database(data: &Path, url: Option<String>) -> Database {
     url.map_or_else(|| Database::Sqlite(data.join(DATABASE)), Database::Postgres)
 }
 
-/// A file that was asked for has to be there; the usual one does not.
+/// Reads the configuration file. A file named by `--config` must exist; the default one need not.
 fn read(data: &Path, asked: Option<&Path>) -> Result<File, Message> {
     let path = asked.map_or_else(|| data.join(FILE), Path::to_owned);
     let text = match std::fs::read_to_string(&path) {
@@ -289,7 +289,7 @@ fn read(data: &Path, asked: Option<&Path>) -> Result<File, Message> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && asked.is_none() => return Ok(File::default()),
         Err(error) => return Err(Message::new(format!("could not read {}: {error}", path.display()))),
     };
-    // The message alone: the whole error quotes the line, which may be the one with the database's password.
+    // Only `message()`: the `Display` of the error quotes the line, which may contain a password.
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         Message::new(format!("{}, line {line}: {}", path.display(), error.message()))
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_file_and_the_file_over_defaults() {
+    fn flags_override_file_and_file_overrides_defaults() {
         let text = "[server]\nlisten = '127.0.0.1:1'\nmax_connections = 7\nallowed_hosts = ['a']\n[database]\nurl = 'postgres://x'\n";
         let plain = with_file(text, Overrides::default()).unwrap();
         assert_eq!((plain.listen.port(), plain.max_connections, plain.max_body_bytes), (1, Some(7), MAX_BODY_BYTES));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_the_owner_from_afar() {
+    fn no_auth_is_refused_unless_the_address_is_loopback() {
         let open =
             |listen: &str| Overrides { listen: Some(listen.parse().unwrap()), no_auth: true, ..Default::default() };
         for bad in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1"] {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_beside_a_password_does_not_print_it() {
+    fn syntax_error_beside_a_password_does_not_print_it() {
         let error = with_file("[database]\nurl = 'postgres://u:hunter2@h/d' x\n", Overrides::default()).unwrap_err();
         assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
     }

@@ -1,8 +1,8 @@
-//! The variables of a server's environment that are ours: `RINGWALL_` and a name.
+//! Reads the environment variables of a server that start with `RINGWALL_`.
 //!
-//! Every setting has one, by rule: `sandbox.limits.timeout_ms` is `RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS`. One that nobody knows
-//! is refused with the name that was probably meant, because a limit that was misspelt is a limit that does not hold.
-//! Only names are ever told, never values.
+//! Every setting has a variable: `sandbox.limits.timeout_ms` is `RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS`.
+//! An unknown variable is an error, because a misspelt limit would not be in force. The error suggests
+//! the most similar known name.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use crate::cli::message::Message;
 
 const PREFIX: &str = "RINGWALL_";
 
-/// Every variable that is no setting. The last one names the binary to whatever starts it, as the Makefile does.
+/// Known variables that are not settings. The Makefile exports `RINGWALL_BIN` for the tests and
+/// benchmarks, and `make run` passes it on to the server.
 const OTHERS: &[&str] = &[
     "RINGWALL_ALLOWED_HOSTS",
     "RINGWALL_CONFIG",
@@ -27,13 +28,13 @@ const OTHERS: &[&str] = &[
     "RINGWALL_BIN",
 ];
 
-/// What a cluster says to everybody about a service called `ringwall`; a server that refused it would never start there.
+/// Kubernetes sets these variables in every pod of a namespace that has a service called `ringwall`.
 const OF_A_CLUSTER: &[&str] = &["RINGWALL_SERVICE_HOST", "RINGWALL_SERVICE_PORT", "RINGWALL_PORT"];
 
-/// How like a name has to be to be worth a hint.
+/// Minimum similarity, from 0 to 1, of a name that is suggested.
 const LIKE: f64 = 0.8;
 
-/// Our variables, every one of which is known.
+/// The `RINGWALL_*` variables; all of them are known.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
@@ -51,7 +52,7 @@ impl Environment {
         Ok(Self { variables })
     }
 
-    /// Sets every setting whose variable is there.
+    /// Pins every setting whose variable is set.
     pub(crate) fn fix(&self, fixed: &mut Fixed) -> Result<(), Message> {
         for key in setting_keys() {
             let name = setting_variable(&key);
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_variable_is_refused_with_what_was_meant() {
+    fn misspelt_variable_is_refused_with_the_similar_name() {
         let hint = |name: &str| format!("{:?}", check(name).unwrap_err());
         assert!(hint("RINGWALL_SANDBOX_LIMIT_TIMEOUT_MS").contains("RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS?"));
         assert!(hint("RINGWALL_LISTNE").contains("RINGWALL_LISTEN?"));
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cluster_says_is_no_mistake() {
+    fn kubernetes_service_variables_are_accepted() {
         for name in
             ["RINGWALL_PORT", "RINGWALL_PORT_8003_TCP_ADDR", "RINGWALL_SERVICE_HOST", "RINGWALL_SERVICE_PORT_HTTP"]
         {

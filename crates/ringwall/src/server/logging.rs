@@ -1,6 +1,6 @@
-//! Where a server's log goes: standard error, for people on a terminal, as JSON otherwise.
+//! The server's log on standard error: text on a terminal, otherwise JSON.
 //!
-//! What is logged is chosen where it happens. A token, a body or the value of a variable is never part of a line.
+//! No log line may contain a token, a request body or the value of an environment variable.
 
 use std::io::IsTerminal;
 
@@ -11,12 +11,15 @@ use crate::cli::message::Message;
 const VARIABLE: &str = "RINGWALL_LOG";
 const DEFAULT: &str = "info,sqlx=warn";
 
-/// `RINGWALL_LOG` takes the usual filter words, such as `debug` or `ringwall=debug,info`.
+/// Starts logging with the filter in `RINGWALL_LOG`, in the syntax of `EnvFilter`: `debug`, or
+/// `ringwall=debug,info`.
 pub(crate) fn begin() -> Result<(), Message> {
     let asked = std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT.to_owned());
-    // Secrets: rmcp logs whole messages, and sqlx whole lines of a PGPASSFILE and values of URL parameters.
+    // These two targets would log secrets, so no filter can turn them on: rmcp logs whole messages, and
+    // sqlx logs lines of a PGPASSFILE and values of URL parameters.
     let filter = EnvFilter::try_new(format!("{asked},rmcp=off,sqlx_postgres::options=off")).map_err(|error| {
-        Message::new(format!("{VARIABLE}={asked}: {error}")).with_hint("for example: RINGWALL_LOG=debug")
+        Message::new(format!("invalid log filter {VARIABLE}={asked}: {error}"))
+            .with_hint("for example: RINGWALL_LOG=debug")
     })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let begun =

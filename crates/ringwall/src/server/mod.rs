@@ -1,4 +1,4 @@
-//! `ringwall serve`: start-up configuration, logging, the server's life cycle, and webhooks.
+//! `ringwall serve`: start-up configuration, logging, start and stop of the server, and the webhook.
 
 pub(crate) mod arguments;
 pub(crate) mod config;

@@ -1,7 +1,8 @@
-//! `ringwall serve`: opens the service, says where it is, serves until it is asked to stop, and leaves nothing behind.
+//! `ringwall serve`: opens the service, prints where it listens and serves until SIGTERM or SIGINT.
 //!
-//! The socket is bound before the service opens, so that a taken port is known before anything is changed; nobody is
-//! answered before a box has run. SIGTERM and SIGINT: no new connection, the running execs get some time, exit code 0.
+//! The socket is bound before the service opens, so that a port in use fails before the data directory
+//! is changed. `Service::open` runs a test box; the first connection is accepted after that. SIGTERM
+//! and SIGINT close the listener, give running execs [`DRAIN`] to end, and exit with code 0.
 
 use std::io::Write;
 use std::path::Path;
@@ -25,9 +26,9 @@ use crate::server::{
     config::{Authentication, Overrides, ServerConfig},
 };
 
-/// How long running execs may go on once the server is asked to stop.
+/// Time that running execs have to end after a signal to stop.
 const DRAIN: Duration = Duration::from_secs(8);
-/// Connections at the same time unless the operator says how many.
+/// Bounds of the default of `--max-connections`.
 const MIN_CONNECTIONS: usize = 64;
 const MAX_CONNECTIONS: usize = 4096;
 
@@ -49,12 +50,12 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let asked = config.listen;
     let taken = |error: std::io::Error| {
         Message::new(format!("could not listen on {asked}: {error}")).with_hint(
-            "stop what listens there, or choose another port: --listen ADDR:PORT, or RINGWALL_LISTEN=ADDR:PORT",
+            "stop the program that uses the port, or choose another one with --listen ADDR:PORT or RINGWALL_LISTEN",
         )
     };
     let listener = http::Listener::bind(asked).await.map_err(taken)?;
     let listening = listener.local_addr();
-    let failed = |error| Message::new(format!("could not listen for signals: {error}"));
+    let failed = |error| Message::new(format!("could not install the handlers of SIGTERM and SIGINT: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let opening = Service::open(Config {
@@ -71,7 +72,7 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let places = config.max_connections.unwrap_or_else(usual_places);
     let door = Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes, places);
     let app = http::app(door);
-    // It ends when the service drains.
+    // Ends when the service drains.
     let telling = tokio::spawn(webhook::run(service.clone()));
     let _windows = mcp::serve_windows(&service, &config.data);
     greet(&config, listening, service.make_login_code()?.as_deref());
@@ -84,21 +85,21 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
         tracing::info!("stopping");
     };
     http::serve(listener, app, places, stop, service.drain(DRAIN)).await;
-    // The last answers are told as well; it gives up by itself.
+    // Sends the queued notifications; has a timeout of its own.
     let _ = telling.await;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Half of the descriptors that this process may have; the other half is for execs.
+/// Half of the limit of open files; the other half is for execs.
 fn usual_places() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(descriptors / 2).unwrap_or(usize::MAX).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
 }
 
-/// For the person who started it: where it is, a link that logs them in, where the token is, and commands that work as they
-/// stand. The exec does something and tries something; the second command shows what it printed at both. The code stands
-/// behind a `#`, which no browser sends and no log on the way has.
+/// Prints the address, a login link, the path of the token, and two commands to copy: one submits an
+/// exec, the other shows its output. The login code is in the fragment (`#`), which browsers do not
+/// send, so no proxy can log it.
 fn greet(config: &ServerConfig, listening: std::net::SocketAddr, code: Option<&str>) {
     let own = match listening.ip() {
         address if !address.is_unspecified() => listening,
@@ -129,6 +130,6 @@ fn greet(config: &ServerConfig, listening: std::net::SocketAddr, code: Option<&s
          and see what it printed:\n  curl {execs}/{newest}/observation{header}\n\
          Ctrl-C stops the server.\n"
     );
-    // When nobody reads our standard output, the log still says where it is.
+    // Standard output may be closed. The log contains the address too.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

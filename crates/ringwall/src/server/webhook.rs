@@ -1,13 +1,14 @@
-//! The webhook: each question that is opened or resolved, told to one address of the operator's, and to the one that an
-//! operator named for its session, signed.
+//! Sends a signed notification of each opened and each resolved approval to the operator's webhook, and
+//! to the callback address of the approval's session if it has one.
 //!
-//! Nothing waits for it and nothing depends on it: what cannot be delivered is tried a few times and then logged. Each address
-//! has a queue and places of its own, so that one which does not answer holds up nobody but itself, and the addresses of
-//! sessions have no part in the operator's. The signature is HMAC-SHA256 over the moment, a dot and the body, so that a
-//! receiver can tell an old message from a new one; the secret is in no message, log or record.
+//! No exec waits for a delivery. A failed delivery is retried up to four times and then logged. Each
+//! address has its own queue and its own limit of parallel deliveries, so that an address that does not
+//! answer delays no other. The signature is HMAC-SHA256 over the timestamp, a dot and the body; a
+//! receiver can reject old messages by the timestamp.
 //!
-//! The addresses of a receiver's name are checked after the lookup, and the connection uses those that were checked, so
-//! neither a name nor a spelling of an address nor a second lookup leads to a cloud's metadata service.
+//! The resolver removes the addresses of cloud metadata services from the result of a lookup, and the
+//! connection uses only that result. Neither a host name, nor another notation of an address, nor a
+//! second lookup can reach them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -27,29 +28,30 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use crate::http::tell_announcement;
 
-/// Deliveries to one address that wait or run. What comes then is logged and left.
+/// Maximum number of deliveries to one address that wait or run. Further ones are logged and dropped.
 const QUEUE: usize = 512;
-/// Of those, at once.
+/// Maximum number of parallel requests to one address.
 const AT_ONCE: usize = 4;
-/// At once to all addresses of sessions together: each takes a thread while it waits for an answer.
+/// Maximum number of parallel requests to the callback addresses of all sessions together. Each blocks
+/// a thread.
 const TO_SESSIONS: usize = 16;
 const CONNECTING: Duration = Duration::from_secs(5);
 const WHOLE: Duration = Duration::from_secs(10);
-/// The waits before the second try and those after it.
+/// The pauses before the second to fifth attempt.
 const PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
-/// How long what is on its way may take when the server stops.
+/// Time for queued and running deliveries when the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Why one try failed.
+/// Why one attempt failed.
 #[derive(Debug)]
 enum Failure {
-    /// Another try may help.
+    /// The next attempt may succeed.
     Passing(String),
     Final(String),
 }
 
-/// Tells for as long as the server runs, and a moment longer what is left to tell.
+/// Sends notifications until the server stops, then finishes the queued ones within [`FAREWELL`].
 pub(crate) async fn run(service: Service) {
     let mut deliveries = Deliveries::default();
     loop {
@@ -69,21 +71,22 @@ pub(crate) async fn run(service: Service) {
         };
         match gone {
             Gone::Stopping => break,
-            Gone::Behind => tracing::warn!("the webhook is so slow that some approvals were not told to it"),
+            // Following again starts with all open approvals.
+            Gone::Behind => tracing::warn!("missed notifications about approvals: too many at once for the webhook"),
         }
     }
-    // What is not there by then is broken off with whoever drops it.
+    // A timeout drops the tasks, which cancels the remaining deliveries.
     let _ = tokio::time::timeout(FAREWELL, deliveries.finish()).await;
 }
 
-/// Whose address it is.
+/// Who configured the address. Only session addresses count against [`TO_SESSIONS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Operators,
     Sessions,
 }
 
-/// All that is on its way.
+/// All queued and running deliveries.
 #[derive(Debug)]
 struct Deliveries {
     receivers: HashMap<(Kind, String), Receiver>,
@@ -91,7 +94,7 @@ struct Deliveries {
     tasks: JoinSet<()>,
 }
 
-/// One address, while something is on its way there.
+/// An address with at least one queued or running delivery.
 #[derive(Debug, Clone)]
 struct Receiver {
     queue: Arc<Semaphore>,
@@ -106,7 +109,7 @@ impl Default for Deliveries {
 }
 
 impl Deliveries {
-    /// Comes back at once, whatever the receiver does.
+    /// Queues a delivery and returns at once.
     fn begin(&mut self, kind: Kind, webhook: Webhook, announcement: Announcement) {
         while self.tasks.try_join_next().is_some() {}
         self.receivers.retain(|_, receiver| receiver.queue.available_permits() < QUEUE);
@@ -115,7 +118,7 @@ impl Deliveries {
             places: Arc::new(Semaphore::new(AT_ONCE)),
         });
         let Ok(queued) = receiver.queue.clone().try_acquire_owned() else {
-            log(&announcement, "so many wait for this address that no more is kept");
+            log(&announcement, "the queue for this address is full (512 deliveries)");
             return;
         };
         let mut places = vec![receiver.places.clone()];
@@ -137,10 +140,10 @@ impl Deliveries {
 
 fn log(announcement: &Announcement, why: &str) {
     let (Announcement::Opened(view) | Announcement::Resolved(view)) = announcement;
-    tracing::warn!(approval = %view.id, status = %view.status, why, "the webhook was not told of an approval");
+    tracing::warn!(approval = %view.id, status = %view.status, why, "could not deliver an approval to the webhook");
 }
 
-/// Holds the places while it tries, and not in between.
+/// Sends the notification, with retries. Holds its permits during an attempt, not during a pause.
 async fn deliver(webhook: &Webhook, announcement: &Announcement, places: &[Arc<Semaphore>]) -> Result<(), String> {
     let mut pauses = PAUSES.into_iter();
     loop {
@@ -156,14 +159,14 @@ async fn deliver(webhook: &Webhook, announcement: &Announcement, places: &[Arc<S
             Ok(Ok(())) => return Ok(()),
             Ok(Err(Failure::Passing(why))) => why,
             Ok(Err(Failure::Final(why))) => return Err(why),
-            Err(_) => return Err("the delivery was broken off".to_owned()),
+            Err(_) => return Err("the task that sends the request panicked".to_owned()),
         };
         let Some(pause) = pauses.next() else { return Err(why) };
         tokio::time::sleep(pause).await;
     }
 }
 
-/// A moment, and the signature of a body at that moment.
+/// The values of the two signature headers.
 struct Signature {
     timestamp: String,
     digits: String,
@@ -176,7 +179,7 @@ fn sign(webhook: &Webhook, body: &str) -> Signature {
 
 fn signed(secret: &[u8], at: u64, body: &str) -> Signature {
     let timestamp = at.to_string();
-    // A key of any length is one, so that this has no other end.
+    // HMAC accepts keys of every length, so `Err` cannot happen.
     let digits = Hmac::<Sha256>::new_from_slice(secret).map_or_else(
         |_| String::new(),
         |mut mac| {
@@ -201,12 +204,12 @@ fn post(url: &str, body: String, signature: &Signature) -> Result<(), Failure> {
     let status = answer.status();
     match status.as_u16() {
         200..=299 => Ok(()),
-        408 | 429 | 500..=599 => Err(Failure::Passing(format!("it answered with status {status}"))),
-        _ => Err(Failure::Final(format!("it answered with status {status}"))),
+        408 | 429 | 500..=599 => Err(Failure::Passing(format!("the receiver answered with status {status}"))),
+        _ => Err(Failure::Final(format!("the receiver answered with status {status}"))),
     }
 }
 
-/// Looks a receiver up and leaves out the addresses that the server must not call.
+/// Resolves the receiver's name and removes the addresses of cloud metadata services.
 #[derive(Debug, Default)]
 struct CheckedResolver(DefaultResolver);
 
@@ -216,7 +219,7 @@ impl Resolver for CheckedResolver {
         for address in self.0.resolve(uri, config, timeout)?.iter() {
             match metadata_use(address.ip()) {
                 None => checked.push(*address),
-                Some(what) => refused = Some(format!("{} is {what}, which no webhook is sent to", address.ip())),
+                Some(what) => refused = Some(format!("{} is {what}; webhooks to it are refused", address.ip())),
             }
         }
         match refused {
@@ -226,7 +229,7 @@ impl Resolver for CheckedResolver {
     }
 }
 
-/// Made once, because reading the system's root certificates takes longer than a delivery.
+/// Created once, because reading the system's root certificates takes longer than a delivery.
 static AGENT: LazyLock<Agent> = LazyLock::new(|| {
     let config = Agent::config_builder()
         .http_status_as_error(false)
@@ -249,9 +252,9 @@ mod tests {
 
     use super::*;
 
-    /// Computed elsewhere: `printf '1700000000.{}' | openssl dgst -sha256 -hmac secret`.
+    /// The expected value is the output of `printf '1700000000.{}' | openssl dgst -sha256 -hmac secret`.
     #[test]
-    fn a_signature_is_one_that_others_compute() {
+    fn signature_matches_openssl() {
         let signature = signed(b"secret", 1_700_000_000, "{}");
         assert_eq!(signature.timestamp, "1700000000");
         assert_eq!(signature.digits, "b8569b78799ff9e3cbff0fc2d63a33a2b57f3282abd07c37ae5e8e7d79a5f163");
@@ -291,7 +294,7 @@ mod tests {
         Webhook { url, secret: ringwall_policy::Secret::new("secret") }
     }
 
-    /// Reads one request whole.
+    /// Reads one request with its body.
     fn read(stream: &TcpStream) {
         let (mut reader, mut length) = (BufReader::new(stream), 0);
         loop {
@@ -307,7 +310,7 @@ mod tests {
         std::io::Read::read_exact(&mut reader, &mut vec![0; length]).unwrap();
     }
 
-    /// Answers each delivery with this status, and counts them.
+    /// A server that answers each delivery with this status and sends a message for each.
     fn answering(status: u16) -> (Webhook, mpsc::Receiver<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let webhook = webhook(&listener);
@@ -327,9 +330,9 @@ mod tests {
         (webhook, counted)
     }
 
-    /// The pauses pass at once: the clock of this test stands still, and jumps when nobody does anything.
+    /// Tokio's paused clock advances when all tasks are idle, so the pauses take no time.
     #[tokio::test(start_paused = true)]
-    async fn what_may_pass_is_tried_five_times_and_what_will_not_once() {
+    async fn temporary_failure_is_tried_five_times_and_final_one_once() {
         for (status, tries, is_told) in
             [(204, 1, true), (503, 5, false), (429, 5, false), (302, 1, false), (400, 1, false), (410, 1, false)]
         {
@@ -339,9 +342,9 @@ mod tests {
         }
     }
 
-    /// The control reaches a receiver at the loopback address in three spellings.
+    /// As a control, a receiver on loopback is reached in three notations.
     #[test]
-    fn metadata_address_is_refused_in_every_spelling() {
+    fn metadata_address_is_refused_in_every_notation() {
         let try_post = |url: &str| post(url, "{}".to_owned(), &signed(b"secret", 0, "{}"));
         for url in [
             "http://169.254.169.254/latest",
@@ -356,7 +359,7 @@ mod tests {
             "http://user@168.63.129.16:32526/",
         ] {
             let Err(Failure::Passing(why)) = try_post(url) else { panic!("{url} was not refused") };
-            assert!(why.contains("which no webhook is sent to"), "{url}: {why}");
+            assert!(why.contains("webhooks to it are refused"), "{url}: {why}");
         }
         let (webhook, counted) = answering(200);
         let port = webhook.url.rsplit(':').next().unwrap().trim_end_matches("/hook").to_owned();
@@ -367,7 +370,8 @@ mod tests {
         assert_eq!(counted.try_iter().count(), 3);
     }
 
-    /// Writes this without end and counts connections. Returns when the other end has closed.
+    /// A server that sends `first` and then `rest` until the client disconnects, and then sends a
+    /// message.
     fn endless(first: &'static [u8], rest: &'static [u8]) -> (Webhook, mpsc::Receiver<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let webhook = webhook(&listener);
@@ -394,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn endless_response_head_is_broken_off() {
+    async fn endless_response_head_fails() {
         let (webhook, closed) = endless(b"HTTP/1.1 200 OK\r\n", b"x: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n");
         deliver(&webhook, &announcement(), &[]).await.unwrap_err();
         for _ in 0..=PAUSES.len() {
@@ -403,7 +407,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_does_not_answer_holds_up_nobody_else() {
+    async fn silent_address_does_not_delay_others() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut deliveries = Deliveries::default();
         for _ in 0..QUEUE + 8 {
@@ -411,14 +415,14 @@ mod tests {
         }
         assert_eq!(deliveries.receivers.len(), 1);
         let held: Vec<_> = (0..AT_ONCE).map(|_| silent.accept().unwrap()).collect();
-        assert_eq!(deliveries.to_sessions.available_permits(), TO_SESSIONS - AT_ONCE, "one of many takes a part");
+        assert_eq!(deliveries.to_sessions.available_permits(), TO_SESSIONS - AT_ONCE, "permits for session addresses");
         for kind in [Kind::Operators, Kind::Sessions] {
             let (webhook, counted) = answering(200);
             deliveries.begin(kind, webhook, announcement());
             let told = tokio::task::spawn_blocking(move || counted.recv_timeout(Duration::from_secs(30))).await;
             assert!(told.unwrap().is_ok(), "{kind:?}");
         }
-        // Whoever hangs up ends the wait of the threads that this test began.
+        // Closing the connections ends the blocking threads of this test.
         drop((silent, held));
     }
 }
