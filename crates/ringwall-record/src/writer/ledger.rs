@@ -1,9 +1,9 @@
-//! One transaction of the writer, with the end of the audit chain in its hand.
+//! One transaction of the writer: appends entries to the audit chain and stores the new head.
 //!
-//! The end is read inside of the transaction, because another process may have written since, and stored once with the
-//! commit. Whoever holds the end holds the right to append: SQLite has one writer at a time, PostgreSQL locks the row.
-//! Entries need the database for nothing but to be kept, so they wait here and are written with the end. Nothing here
-//! commits before it is told to, and whatever returns an error has to be undone as a whole.
+//! The head is read inside the transaction, because another process may have appended since, and is
+//! written once, with the commit. One transaction at a time can append: SQLite has one write lock,
+//! and PostgreSQL locks the row of `audit_head`. Appended entries stay in memory until the commit
+//! and are then inserted in batches. After an error the whole transaction must be rolled back.
 
 use crate::audit::entry::{Draft, Entry, Link};
 use crate::audit::head::{HeadState, SELECT_HEAD, Signer, StoredHead};
@@ -14,8 +14,8 @@ use crate::db::transaction::{Transaction, Uncommitted};
 use crate::error::Error;
 use crate::timestamp::Timestamp;
 
-/// As many entries as one statement writes. Fewer are written by halves of it, halves of those and so on: every number of
-/// entries then takes few statements, and there are few texts to keep prepared.
+/// Maximum number of entries per INSERT. Each INSERT has a power of two of rows, so that any number
+/// of entries needs only five different statements, which stay prepared.
 const AT_ONCE: usize = 16;
 
 #[derive(Debug)]
@@ -25,25 +25,26 @@ pub(crate) struct Ledger<'c> {
     found: Link,
     state: HeadState,
     head: Link,
-    /// When the newest entry of this transaction happened, or when a signature was required.
+    /// The time of the newest appended entry, or of the request for a signature. Without one, the
+    /// commit does not sign.
     at: Option<Timestamp>,
-    /// Appended, and not yet in the database.
+    /// Appended, but not inserted yet.
     waiting: Vec<Entry>,
 }
 
-/// What a commit left.
+/// The effect of a commit on the chain.
 pub(crate) struct Committed {
-    /// How many entries the chain has grown by.
+    /// The number of appended entries.
     pub(crate) grown: u64,
-    /// Absent where the head was not written.
+    /// Absent if no entry was appended.
     pub(crate) head: Option<StoredHead>,
 }
 
-/// Why a transaction was undone.
+/// Why a transaction was rolled back.
 pub(crate) enum Failure {
-    /// The transaction as a whole: to try its operations one by one would only fail more often.
+    /// The transaction itself failed. Retrying its operations one by one would fail each time.
     Whole(Error),
-    /// One operation in it.
+    /// One of its operations failed.
     One(Error),
 }
 
@@ -56,7 +57,7 @@ impl<'c> Ledger<'c> {
         Ok(Self { transaction, signer, found: head, state, head, at: None, waiting: Vec::new() })
     }
 
-    /// Where the chain ends, with what this transaction has appended.
+    /// The end of the chain, including the entries that this transaction appended.
     pub(crate) fn head(&self) -> Link {
         self.head
     }
@@ -92,8 +93,8 @@ impl<'c> Ledger<'c> {
         self.transaction.row(statement).await
     }
 
-    /// Whoever looks at the audit table itself calls this first: what others in the same transaction have appended is not
-    /// there before.
+    /// Inserts the appended entries. Call this before a query on the audit table: other operations
+    /// of the same transaction may have appended entries that are still in memory.
     pub(crate) async fn write_entries(&mut self) -> Result<(), Error> {
         while let Some(insertion) = self.next_insertion() {
             self.transaction.execute(insertion).await?;
@@ -101,8 +102,7 @@ impl<'c> Ledger<'c> {
         Ok(())
     }
 
-    /// Stores the remaining entries and the signed head, and commits. A commit without entries may
-    /// have written nothing.
+    /// Stores the remaining entries and the signed head, and commits.
     pub(crate) async fn commit(mut self) -> Result<Committed, Failure> {
         self.account_for_found_head().await.map_err(Failure::Whole)?;
         let mut last = Vec::new();
@@ -130,9 +130,9 @@ impl<'c> Ledger<'c> {
         })
     }
 
-    /// Before a head that was not signed with our key is replaced by one that is, an entry says so.
-    /// The first signature of an older database also records the digests of the rows that have power
-    /// now: their own entries hold none.
+    /// Before a head without our signature is replaced by a signed one, appends an entry that
+    /// records what was found. The first signature of an older database also records the digests of
+    /// all rows that give rights or set rules, because their own entries have none.
     async fn account_for_found_head(&mut self) -> Result<(), Error> {
         let Some(at) = self.at else { return Ok(()) };
         match self.state {
@@ -148,7 +148,7 @@ impl<'c> Ledger<'c> {
         self.transaction.rollback().await
     }
 
-    /// Takes as many as go into one statement.
+    /// Takes the waiting entries for the next INSERT.
     fn next_insertion(&mut self) -> Option<Statement> {
         let whole = self.waiting.len().min(AT_ONCE);
         let count = 1 << whole.checked_ilog2()?;
@@ -169,9 +169,8 @@ mod tests {
         Draft { event: event(number), digest: None }
     }
 
-    /// However many entries a transaction has, all are written, and the texts that are kept prepared stay few.
     #[tokio::test]
-    async fn batches_of_any_size_share_their_texts() {
+    async fn batches_of_any_size_use_five_statements() {
         let directory = tempfile::tempdir().unwrap();
         let store =
             crate::Store::open(Database::Sqlite(directory.path().join("record.db")), Some(test_key())).await.unwrap();

@@ -1,4 +1,4 @@
-//! The one thread that writes: operations are grouped into transactions and acknowledged after the commit.
+//! The writer thread: groups operations into transactions and answers them after the commit.
 
 pub(crate) mod ledger;
 pub(crate) mod writer;

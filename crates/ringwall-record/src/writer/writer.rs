@@ -1,14 +1,13 @@
-//! The one writer: everything that waits is written in one transaction, and acknowledged after its commit. It has a thread
-//! of its own, so that nothing else stands still while it waits for a disk, and whoever submits wakes nobody but it.
+//! The writer thread and its queue.
 //!
-//! A durable commit costs the same for one operation as for two hundred, so whatever has queued up meanwhile shares the
-//! next one. An operation says no by its answer, having written nothing; an *error* undoes the transaction, and then
-//! each of its operations is tried alone, so that only the failing one fails. When the transaction itself cannot begin
-//! or commit, all of its operations fail.
+//! A durable commit costs the same for one operation as for 200, so all queued operations share the
+//! next transaction. An operation rejects a request by its answer, without having written anything.
+//! An error rolls the transaction back; then each operation is retried alone, so that only the
+//! failing one fails. If the transaction itself cannot begin or commit, all its operations fail.
 //!
-//! SQLite's commits go to its log, and are on disk when that is forced there, which is done here and not by SQLite: what may be
-//! on disk a moment later is not forced by itself, and nobody holds SQLite's lock meanwhile. A log that cannot be forced takes
-//! nothing more.
+//! SQLite commits to its WAL with `synchronous=NORMAL`, and the writer syncs the WAL itself:
+//! SQLite's write lock is free meanwhile, and commits with [`Durability::Soon`] share a later sync.
+//! After a failed sync the writer rejects every operation.
 
 use std::fs::File;
 use std::io;
@@ -29,16 +28,17 @@ use crate::db::statement::Statement;
 use crate::error::Error;
 use crate::writer::ledger::{Committed, Failure, Ledger};
 
-/// As many operations as one transaction takes. Each costs a statement or two, so this is some tens of milliseconds.
+/// Maximum number of operations per transaction. Each takes one or two statements, so a full
+/// transaction takes some tens of milliseconds.
 const BATCH: usize = 256;
-/// As many as may wait; whoever comes then waits for a place.
+/// Capacity of the queue. When it is full, callers wait for up to [`TIMEOUT`].
 const QUEUE: usize = 4 * BATCH;
-/// So many entries are put into the indices of lists together. Whoever asks for a list goes through those that are not there
-/// yet, so they stay few.
+/// Entries are added to the list indexes (`filed = 1`) in batches of this size. List queries scan
+/// the entries that are not indexed yet, so there must be few.
 const FILED: u64 = 128;
-/// Whoever has written so many transactions is going to write more.
+/// The WAL is extended after this many transactions: a process that wrote so many will write more.
 const SOME: u64 = 16;
-/// How long what may be on disk later waits for somebody's commit to take it along.
+/// The WAL is synced for [`Durability::Soon`] when no operation arrived for this long.
 const SOON: Duration = Duration::from_millis(10);
 
 /// When a commit has to be on disk.
@@ -46,15 +46,18 @@ const SOON: Duration = Duration::from_millis(10);
 pub(crate) enum Durability {
     /// Before it is acknowledged.
     Now,
-    /// A moment later. Until then it outlives this process, and not the machine. Means nothing to PostgreSQL.
+    /// With the next sync: that of a `Now` commit, or after [`SOON`] without operations. Until then
+    /// the commit survives the end of this process, but not a power cut. PostgreSQL treats it as
+    /// `Now`.
     Soon,
 }
 
-/// Something that is written, and can be tried again when the transaction it was in was undone.
+/// A write. It is applied again if its transaction was rolled back because another operation
+/// failed.
 pub(crate) trait Operation: Send + Sync + 'static {
     type Answer: Send + 'static;
 
-    /// An answer that refuses must have written nothing.
+    /// Must have written nothing if the answer rejects the request.
     fn apply(&self, ledger: &mut Ledger<'_>) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
 
     fn durability(&self) -> Durability {
@@ -62,7 +65,7 @@ pub(crate) trait Operation: Send + Sync + 'static {
     }
 }
 
-/// The way to the writer.
+/// Sends operations to the writer thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Queue(mpsc::Sender<Message>);
 
@@ -71,8 +74,8 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
-/// Without its writer a server could record nothing any more, and would refuse everybody for ever: a panic of this one task
-/// ends it.
+/// Aborts the process if the writer thread panics. Without a writer the server would reject every
+/// request until it is restarted.
 struct Vital;
 
 impl Drop for Vital {
@@ -84,8 +87,8 @@ impl Drop for Vital {
 }
 
 impl Queue {
-    /// Starts the writer in a thread of its own, where it may wait for a disk; it ends when the last way to it is gone, or
-    /// when it is closed. Without a key it refuses every operation.
+    /// Starts the writer thread. It ends after [`Queue::close`], or when all clones of the queue
+    /// are dropped. Without a key it rejects every operation.
     pub(crate) fn start(connector: Connector, key: Option<HeadKey>) -> Result<Self, Error> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let no_writer = |source| Error::NoWriter(Arc::new(source));
@@ -108,10 +111,12 @@ impl Queue {
         started.map(|_| Self(sender)).map_err(no_writer)
     }
 
-    /// Returns when the operation is on disk (or soon is, where that is enough for it), or when it is certain that it is not;
-    /// except for [`Error::Unconfirmed`] and [`Error::LogFailed`].
-    /// An operation whose caller has stopped waiting is written all the same. Where there is a place for it, it is on its way
-    /// before anybody waits for it.
+    /// Queues an operation and returns its answer after the commit, which is on disk unless the
+    /// operation has [`Durability::Soon`]. An error means that nothing was written; only after
+    /// [`Error::Unconfirmed`] and [`Error::LogFailed`] this is unknown.
+    ///
+    /// The operation is queued before the future is polled, unless the queue is full. Dropping the
+    /// future does not cancel a queued operation.
     pub(crate) fn submit<O: Operation>(
         &self,
         operation: O,
@@ -134,17 +139,18 @@ impl Queue {
         }
     }
 
-    /// Writes what waits, and then nothing any more.
+    /// Writes the queued operations and ends the writer. Later operations fail with
+    /// [`Error::Closed`].
     pub(crate) async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if self.0.send(Message::Close(reply)).await.is_ok() {
-            // An error means that the writer has ended in another way, which is what was wanted.
+            // An error means that the writer has ended already.
             let _ = closed.await;
         }
     }
 }
 
-/// An operation of whatever kind, with whoever waits for it.
+/// An operation of any type, with the channel for its answer.
 trait Job: Send {
     fn apply<'j>(&'j mut self, ledger: &'j mut Ledger<'_>) -> BoxFuture<'j, Result<(), Error>>;
     fn durability(&self) -> Durability;
@@ -153,7 +159,7 @@ trait Job: Send {
 
 struct Waiting<O: Operation> {
     operation: O,
-    /// What the last try said. It is true only once it is committed.
+    /// The answer of the last attempt. Valid only after the commit.
     answer: Option<O::Answer>,
     reply: oneshot::Sender<Result<O::Answer, Error>>,
 }
@@ -172,30 +178,32 @@ impl<O: Operation> Job for Waiting<O> {
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {
         let Self { answer, reply, .. } = *self;
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = reply.send(outcome.and_then(|()| answer.ok_or(Error::Closed)));
     }
 }
 
 struct Writer {
     connector: Connector,
-    /// Absent where the record was opened to be read.
+    /// Absent if the record was opened without a key.
     signer: Option<Signer>,
     connection: Option<Connection>,
-    /// SQLite's, open as long as the connection is: whoever opens it later is not told what failed before.
+    /// SQLite's WAL, open as long as the connection: a descriptor opened later would not report a
+    /// write that failed before.
     log: Option<File>,
     debt: Debt,
-    /// Why nothing is written any more. Something could not be forced to disk, and the kernel says so once: to force it again
-    /// would prove nothing, and what comes behind it in the log could not be found after a power cut. Whoever starts anew
-    /// brings the log into the database's own file first.
+    /// The error of a failed sync of the WAL; the writer then rejects every operation. The kernel
+    /// reports a failed write once, so a later successful sync would prove nothing, and after a
+    /// power cut SQLite ignores all WAL frames behind a lost one. A restart first checkpoints the
+    /// WAL into the database file.
     failed: Option<Error>,
-    /// How many entries are not in the indices of lists yet.
+    /// Entries that are not in the list indexes yet.
     unfiled: u64,
-    /// How many transactions were committed.
+    /// Committed transactions.
     written: u64,
 }
 
-/// Whether something is committed that is not on disk.
+/// Whether a commit is not synced to disk yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Debt {
     None,
@@ -210,14 +218,15 @@ impl Writer {
             let jobs = sort(messages.drain(..), &mut closed);
             if let Err((mut jobs, error)) = self.settle(jobs).await {
                 if matches!(error, Error::Busy | Error::Unreachable(_)) {
-                    // Those who came while this waited have waited with it. They are taken before anybody is answered:
-                    // whoever comes after an answer is tried anew.
+                    // Operations that arrived during this wait fail too, instead of waiting one
+                    // after the other. They are taken before the first answer is sent: an operation
+                    // submitted after an answer is tried again.
                     let waiting = std::iter::from_fn(|| receiver.try_recv().ok());
                     jobs.extend(sort(waiting, &mut closed));
                 }
                 answer_all(jobs, &Err(error));
             }
-            // Nobody waits for it: those whose entries these are have been answered.
+            // After the answers, so that no caller waits for it.
             if self.unfiled >= FILED {
                 self.file().await;
             }
@@ -233,24 +242,25 @@ impl Writer {
             connection.close().await;
         }
         for reply in closed {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = reply.send(());
         }
     }
 
-    /// What waits, or comes. While nothing comes, what is owed is paid.
+    /// Waits for messages and returns their number. If a commit is not synced yet, syncs it after
+    /// [`SOON`] without messages.
     async fn next(&mut self, receiver: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>) -> usize {
         if self.debt == Debt::Owed {
             match timeout(SOON, receiver.recv_many(messages, BATCH)).await {
                 Ok(count) => return count,
-                // Whoever writes next is told.
+                // The error is kept in `failed`, and the next operation gets it.
                 Err(_) => drop(self.pay()),
             }
         }
         receiver.recv_many(messages, BATCH).await
     }
 
-    /// Has everything on disk that was committed before.
+    /// Syncs all earlier commits to disk.
     fn pay(&mut self) -> Result<(), Error> {
         let (Debt::Owed, Some(path)) = (self.debt, self.connector.log()) else { return Ok(()) };
         match force(&mut self.log, &path) {
@@ -262,7 +272,8 @@ impl Writer {
         }
     }
 
-    /// Puts what was written lately into the indices of lists. What fails is done with the next: lists are right either way.
+    /// Adds new entries and ended execs to the list indexes. After an error the next batch includes
+    /// them; list queries are correct in both cases.
     async fn file(&mut self) {
         if self.failed.is_some() {
             return;
@@ -276,14 +287,15 @@ impl Writer {
         }
     }
 
-    /// A log that stays short only makes the next commits slower.
+    /// Ignores errors: without it the next commits are only slower.
     fn lengthen_log(&mut self) {
         if let (Some(Connection::Sqlite(connection)), Some(log)) = (&mut self.connection, self.connector.log()) {
             let _ = sqlite::lengthen(connection, &log);
         }
     }
 
-    /// Writes and answers. What comes back with an error is not answered yet, and others would meet the same error.
+    /// Writes the operations and answers them. On an error that other operations would meet too,
+    /// returns those that are not answered yet.
     async fn settle(&mut self, mut jobs: Vec<Box<dyn Job>>) -> Result<(), (Vec<Box<dyn Job>>, Error)> {
         match self.write(&mut jobs).await {
             Ok(()) => answer_all(jobs, &Ok(())),
@@ -307,7 +319,8 @@ impl Writer {
         Ok(())
     }
 
-    /// One transaction. A connection that was lost since the last one is replaced once: nothing on it was committed.
+    /// Writes one transaction. If the connection was lost before the commit, retries once on a new
+    /// one: nothing was committed on the old one.
     async fn write(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
         if jobs.is_empty() {
             return Ok(());
@@ -325,16 +338,17 @@ impl Writer {
             }
         }
         let connection = self.connector.connect().await.map_err(Failure::Whole)?;
-        // Where there is none yet, nothing in it can have failed.
+        // A WAL that does not exist yet is opened at the first sync: no write to it can have
+        // failed.
         self.log = self.connector.log().and_then(|path| File::open(path).ok());
         self.write_on(connection, jobs).await
     }
 
-    /// A connection on which something failed is not used again: what state it is in is anybody's guess.
+    /// Closes the connection after a failure, because its state is unknown.
     async fn write_on(&mut self, mut connection: Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
         let changes = |connection: &Connection| match connection {
             Connection::Sqlite(connection) => connection.total_changes(),
-            // There every commit is on disk.
+            // PostgreSQL syncs every commit itself.
             Connection::Postgres(_) => 0,
         };
         let before = changes(&connection);
@@ -354,7 +368,8 @@ impl Writer {
                 }
             }
             Err(failure) => {
-                // To its end, so that the next connection does not wait for a lock of this one.
+                // Awaited, so that the next connection does not have to wait for a lock of this
+                // one.
                 connection.close().await;
                 Err(failure)
             }
@@ -370,7 +385,7 @@ async fn write_in_one_transaction(
     let mut ledger = Ledger::begin(connection, signer).await.map_err(Failure::Whole)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {
-            // When even this fails, closing the connection does it.
+            // If this fails too, closing the connection rolls back.
             let _ = ledger.rollback().await;
             return Err(Failure::One(error));
         }
@@ -393,12 +408,12 @@ async fn file_all(connection: &mut Connection, signer: &Signer) -> Result<(), Fa
         "UPDATE audit SET filed = 1 WHERE seq > (SELECT filed_through FROM audit_head)",
         "UPDATE audit_head SET filed_through = seq",
     ] {
-        ledger.execute(Statement::new("file what was written lately", text)).await.map_err(Failure::Whole)?;
+        ledger.execute(Statement::new("add new rows to the list indexes", text)).await.map_err(Failure::Whole)?;
     }
     ledger.commit().await.map(drop)
 }
 
-/// What is to be written, and apart from it who waits for the end.
+/// Separates operations from requests to close.
 fn sort(messages: impl Iterator<Item = Message>, closed: &mut Vec<oneshot::Sender<()>>) -> Vec<Box<dyn Job>> {
     let mut jobs = Vec::new();
     for message in messages {

@@ -1,4 +1,4 @@
-//! What happens to operations when something fails under them.
+//! Tests of the writer: failing operations, failing commits, failing syncs.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -14,18 +14,18 @@ fn event(number: i64) -> Event {
     Event { detail: json!({ "filler": "x".repeat(1000) }), ..crate::audit::entry::tests::event(number) }
 }
 
-/// Any statement, on the writer's own connection.
+/// Runs any statement on the writer's connection.
 struct Raw(&'static str);
 
 impl Operation for Raw {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        ledger.rows(Statement::new("do what a test wants", self.0)).await.map(drop)
+        ledger.rows(Statement::new("run a statement of a test", self.0)).await.map(drop)
     }
 }
 
-/// Appends, and fails then.
+/// Appends an entry and then fails.
 struct AppendAndFail;
 
 impl Operation for AppendAndFail {
@@ -37,14 +37,14 @@ impl Operation for AppendAndFail {
     }
 }
 
-/// Does what makes the transaction fail at its end.
+/// Appends an entry and makes the transaction fail at its end.
 struct AppendAndBreak(&'static [&'static str]);
 
-/// Takes away what its own entry needs, so that it fails alone.
+/// The INSERT of its entries fails, so the operation fails alone.
 const WITHOUT_ENTRIES: AppendAndBreak = AppendAndBreak(&["DROP TABLE audit"]);
-/// Takes away what everybody needs.
+/// The update of the head fails, so all operations fail.
 const WITHOUT_HEAD: AppendAndBreak = AppendAndBreak(&["DROP TABLE audit_head"]);
-/// Leaves what only the commit notices.
+/// `COMMIT` itself fails at a deferred foreign key.
 const WITHOUT_PARENT: AppendAndBreak = AppendAndBreak(&[
     "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
     "CREATE TABLE child (id INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
@@ -67,7 +67,7 @@ fn purpose<T>(outcome: Result<T, Error>) -> &'static str {
     match outcome {
         Err(Error::Database { purpose, .. }) => purpose,
         Err(other) => panic!("{other:?}"),
-        Ok(_) => panic!("it was written"),
+        Ok(_) => panic!("the write succeeded"),
     }
 }
 
@@ -81,9 +81,9 @@ async fn assert_intact(store: &Store, entries: u64) {
     assert_eq!(verification.checked, entries);
 }
 
-/// They wait for a lock that somebody has, so that they share a transaction when it is free.
+/// All operations queue up behind a lock of another connection, so that they share a transaction.
 #[tokio::test]
-async fn one_that_fails_costs_the_others_nothing() {
+async fn failing_operation_does_not_fail_others() {
     let directory = tempfile::tempdir().unwrap();
     let (store, other) = (open(&directory).await, open(&directory).await);
     let mut connection = crate::db::database::Connector::new(other.database()).unwrap().connect().await.unwrap();
@@ -92,7 +92,7 @@ async fn one_that_fails_costs_the_others_nothing() {
     let good = join_all((1..=20).map(|number| store.append(event(number))));
     let bad = join_all((0..5).map(|_| store.submit(AppendAndFail)));
     let release = async {
-        // By now the writer has begun to wait, or has not: either way all are written.
+        // The writer may or may not wait for the lock by now; the result is the same.
         tokio::task::yield_now().await;
         lock.rollback().await.unwrap();
     };
@@ -106,12 +106,12 @@ async fn one_that_fails_costs_the_others_nothing() {
     assert_intact(&store, 20).await;
 }
 
-/// SQLite's own limit on pages stands for the disk's.
+/// SQLite's page limit stands in for a full disk.
 #[tokio::test]
-async fn a_full_disk_loses_nothing_that_was_acknowledged() {
+async fn full_disk_keeps_acknowledged_entries() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
-    // As many as there are now: the limit cannot be lower.
+    // SQLite raises the limit to the current size.
     store.submit(Raw("PRAGMA max_page_count = 1")).await.unwrap();
     let mut acknowledged = 0;
     let refused = loop {
@@ -122,14 +122,14 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     };
     assert!(matches!(refused, Error::DiskFull(_)) && refused.is_passing(), "{refused:?}");
     assert_intact(&store, u64::try_from(acknowledged).unwrap()).await;
-    // The limit was the connection's, and a connection that failed is replaced: there is space again.
+    // The limit belonged to the connection, which was replaced after the failure.
     store.append(event(acknowledged)).await.unwrap();
     assert_intact(&store, u64::try_from(acknowledged).unwrap() + 1).await;
 }
 
-/// Whoever asks after an answer is tried anew, however quickly they come.
+/// Repeated, because an operation could arrive while the writer answers the failed one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_old_error_is_nobody_elses() {
+async fn operation_after_an_error_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     for number in 1..=200 {
@@ -138,9 +138,9 @@ async fn an_old_error_is_nobody_elses() {
     }
 }
 
-/// They share a transaction.
+/// The operations of each case share a transaction.
 #[tokio::test]
-async fn what_fails_at_the_end_fails_whom_it_concerns() {
+async fn failed_insert_of_entries_fails_one_operation_and_failed_commit_all() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     let mut writer = writer(&store);
@@ -152,14 +152,14 @@ async fn what_fails_at_the_end_fails_whom_it_concerns() {
     assert_eq!(purpose(two.await.unwrap()), "append to the audit chain");
     for (bad, stage) in [(WITHOUT_HEAD, "store the end of the audit chain"), (WITHOUT_PARENT, "commit")] {
         let ((good, _), (bad, _)) = (job(Sooner(Durability::Now)), job(bad));
-        let Err((unanswered, error)) = writer.settle(vec![good, bad]).await else { panic!("it was written") };
+        let Err((unanswered, error)) = writer.settle(vec![good, bad]).await else { panic!("the write succeeded") };
         assert_eq!((unanswered.len(), purpose::<()>(Err(error))), (2, stage));
     }
     assert_eq!(store.append(event(3)).await.unwrap(), 3);
     assert_intact(&store, 3).await;
 }
 
-/// One entry, which may be on disk later, or must be there at once.
+/// Appends one entry with the given durability.
 struct Sooner(Durability);
 
 impl Operation for Sooner {
@@ -174,7 +174,7 @@ impl Operation for Sooner {
     }
 }
 
-/// The same, of which a moment later is soon enough.
+/// The same operation with [`Durability::Soon`].
 struct Later<O>(O);
 
 impl<O: Operation> Operation for Later<O> {
@@ -196,16 +196,15 @@ fn job<O: Operation>(operation: O) -> (Box<dyn Job>, Answered<O>) {
     (Box::new(Waiting { operation, answer: None, reply }), answer)
 }
 
-/// Another writer of the same database, in this thread.
+/// A second writer of the same database, in this thread.
 fn writer(store: &Store) -> Writer {
     let connector = Connector::new(store.database()).unwrap();
     let signer = Some(Signer::new(test_key()));
     Writer { connector, signer, connection: None, log: None, debt: Debt::None, failed: None, unfiled: 0, written: 0 }
 }
 
-/// What may be later is owed until it is forced, or until something is committed that must be there at once.
 #[tokio::test]
-async fn what_is_owed_is_paid() {
+async fn unsynced_commit_is_synced_alone_or_with_the_next_one() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     let mut writer = writer(&store);
@@ -221,8 +220,8 @@ async fn what_is_owed_is_paid() {
         }
         assert_eq!(writer.debt, Debt::None, "{payment}");
     }
-    assert!(log.exists(), "there is something to force");
-    // A change that is no entry is owed like any other, and one that only asks owes nothing.
+    assert!(log.exists(), "there is a WAL to sync");
+    // A change without an entry must be synced too; a query need not.
     let (asks, _) = job(Raw("SELECT 1"));
     assert!(writer.write(&mut [asks]).await.is_ok());
     assert_eq!((writer.debt, writer.log.is_some()), (Debt::None, true));
@@ -232,9 +231,9 @@ async fn what_is_owed_is_paid() {
     assert_intact(&store, 6).await;
 }
 
-/// What cannot be forced to disk is not acknowledged, and nothing is written behind it.
+/// The failed commit is not acknowledged, and no further one is written to the WAL.
 #[tokio::test]
-async fn a_log_that_fails_takes_nothing_more() {
+async fn failed_wal_sync_stops_the_writer() {
     for durability in [Durability::Now, Durability::Soon] {
         let directory = tempfile::tempdir().unwrap();
         let store = open(&directory).await;
@@ -243,7 +242,7 @@ async fn a_log_that_fails_takes_nothing_more() {
         let length = || std::fs::metadata(&log).map_or(0, |log| log.len());
         let one = |durability| job(Sooner(durability)).0;
         assert!(writer.write(&mut [one(Durability::Now)]).await.is_ok() && writer.log.is_some());
-        // What the kernel forces nothing of.
+        // `fdatasync` of a pipe fails.
         let (end, _other) = std::io::pipe().unwrap();
         writer.log = Some(File::from(std::os::fd::OwnedFd::from(end)));
         match (writer.write(&mut [one(durability)]).await, durability) {
@@ -251,7 +250,7 @@ async fn a_log_that_fails_takes_nothing_more() {
             (Ok(()), Durability::Soon) => assert!(matches!(writer.pay(), Err(Error::LogFailed(_)))),
             _ => panic!("{durability:?}"),
         }
-        // Also when the kernel has nothing to say any more.
+        // Still rejected with a new descriptor, for which the kernel reports no error.
         writer.log = None;
         let before = length();
         for durability in [Durability::Now, Durability::Soon] {
@@ -262,20 +261,19 @@ async fn a_log_that_fails_takes_nothing_more() {
         writer.file().await;
         assert_eq!((writer.unfiled, length()), (FILED, before));
         assert_intact(&store, 2).await;
-        // Whoever starts anew.
+        // After a restart.
         drop(writer);
         store.close().await;
         assert_ne!(length(), 0);
         let store = open(&directory).await;
-        assert_eq!(length(), 0, "all of it is in the database's own file");
+        assert_eq!(length(), 0, "the WAL was checkpointed");
         store.append(event(3)).await.unwrap();
         assert_intact(&store, 3).await;
     }
 }
 
-/// What is not filed yet is in every list, and after it was filed it still is, once.
 #[tokio::test]
-async fn lists_hold_what_is_filed_and_what_is_not() {
+async fn lists_show_each_entry_once_before_and_after_it_is_filed() {
     use crate::page::{Limit, Scope};
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
@@ -293,7 +291,7 @@ async fn lists_hold_what_is_filed_and_what_is_not() {
         writer.file().await;
         assert_eq!((writer.unfiled, left().await, count().await), (0, 0, number));
     }
-    // The writer of the store does it by itself.
+    // The store's own writer files its entries.
     for number in 0..i64::try_from(FILED).unwrap() {
         store.append(event(number)).await.unwrap();
     }
