@@ -1,13 +1,15 @@
-//! THE CELL: makes one box out of one plan.
+//! Makes one box from one plan.
 //!
-//! The jail is a process of its own: single-threaded, with an empty environment and one socket. It knows no
-//! policy, no HTTP, no database, nothing of ours but this crate, and it decides nothing: the plan is data, applied
-//! from top to bottom, and whatever cannot be done ends it before the command runs.
+//! The jail runs as a process of its own: single-threaded, with an empty environment and one socket
+//! to the executor. It decides nothing. The plan is data and is applied from top to bottom; a step
+//! that fails ends the box before its command runs. The crate knows no policy, HTTP or database and
+//! depends on no other crate of ours.
 //!
-//! Read in this order: `plan` (what comes in), `spawner` (the parent of every box), `birth`, `init` (PID 1), `command`
-//! (what it starts), `report` (what goes back); `spare` is for boxes that are made ahead, `warden` for boxes that another
-//! program makes, `resident` for what runs in those that stay, `porter` for containers with a way out. The executor borrows
-//! `sources`, `later`, `cgroups` and `wire`.
+//! Start reading at [`plan`] (input), `roles/spawner` (parent of every box's PID 1), `roles/birth`,
+//! `roles/init` (PID 1), `roles/command` and [`report`] (output). `roles/warm` serves boxes made
+//! before their command is known, `roles/gvisor_init` the processes of gVisor, [`agent`] session
+//! boxes and [`shim`] containers with network access. The executor itself calls [`sources`],
+//! [`late_mounts`], [`cgroups`] and [`wire`].
 
 mod processor;
 mod progress;
@@ -43,5 +45,5 @@ pub use roles::spawner::{Answer, NetworkSource, Removal, Request, main};
 pub use roles::start::{send_completion, send_limits, send_plan};
 pub use sys::landlock_version;
 
-/// The name under which the executor starts the jail.
+/// `argv[0]` of the jail processes that the executor starts.
 pub const PROCESS_NAME: &str = "ringwall-jail";

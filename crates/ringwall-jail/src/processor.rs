@@ -1,13 +1,13 @@
-//! On which processor a process that was just born begins.
+//! Moves a new child process to another CPU, so that parent and child run in parallel.
 //!
-//! Two that are to work side by side often do not. The kernel looks for an idle processor, but in a virtual machine it
-//! takes one that is halted for one that the host has given to somebody else, and so leaves the child to wait on the
-//! parent's until the parent sleeps: 0.4 ms of `ringwall run`. Where a process runs is its speed alone, never its safety.
+//! In a virtual machine the scheduler may leave the child on the parent's CPU until the parent
+//! sleeps, because a halted virtual CPU looks unavailable (stolen by the host). That cost 0.4 ms of
+//! `ringwall run`. This affects speed only.
 
 use rustix::process::Pid;
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// Sends a child of ours to another processor than the one we are on, if there is one; from there it may go anywhere.
+/// Restricts the child to the other CPUs, which migrates it, and then restores the original mask.
 pub(crate) fn move_aside(child: Pid) {
     let Ok(all) = sched_getaffinity(None) else { return };
     let mut others = all;

@@ -1,4 +1,5 @@
-//! How far the box has come: how long each step took, and where a crash test wants it to stop.
+//! Records how long each step of making a box takes, and stops at a step if a crash test asks for
+//! it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -8,10 +9,9 @@ use rustix::time::{ClockId, Timespec};
 use crate::protocol::report::{Failure, Report, Step, StepTime};
 use crate::protocol::wire;
 
-/// Notes each step as it is done.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// When the step that is under way began.
+    /// Start of the current step.
     since: Timespec,
     done: Vec<StepTime>,
     hold_at: Option<Step>,
@@ -26,7 +26,7 @@ impl Progress {
         self.hold_at = step;
     }
 
-    /// A step is done; a held box goes no further, waits for its end, and is then cleaned up like any other.
+    /// Records a step as done. If the plan holds the box at this step, it is not continued.
     pub(crate) fn done(&mut self, step: Step, control: &OwnedFd) -> Result<(), Failure> {
         let now = now();
         let microseconds = (now.tv_sec - self.since.tv_sec) * 1_000_000 + (now.tv_nsec - self.since.tv_nsec) / 1_000;
@@ -40,7 +40,7 @@ impl Progress {
             return Ok(());
         }
         let _ = wire::send(control, &Report::Holding(step), &[]);
-        // The only thing that can happen to a held box is that its executor goes away.
+        // Readable when the executor closes its end (or sends its next message).
         let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)], None);
         Err(Failure::plain(step, "(held there until the end)"))
     }

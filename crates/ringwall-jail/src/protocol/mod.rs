@@ -1,4 +1,4 @@
-//! Messages between the server and the processes around a box: the plan, the reports, and their encoding.
+//! Messages between the executor and the processes of a box: plan, reports and their encoding.
 
 pub mod plan;
 pub mod report;

@@ -1,8 +1,8 @@
-//! The plan: everything the jail will do, as data, decided before it starts.
+//! The plan: all that the jail does for one box, as data.
 //!
-//! The executor writes a plan from a grant; the jail applies it from top to bottom and decides nothing. Paths
-//! and words are C strings, so no NUL byte can hide in them, and sources carry the identity of the file that
-//! the executor saw, so that a link swapped in between is noticed rather than followed.
+//! The executor lowers a grant to a plan. Paths and arguments are C strings, so they contain no NUL
+//! byte. A source carries device and inode of the file that the executor saw, so that a file or
+//! symlink swapped in afterwards is detected.
 
 use std::ffi::{CStr, CString};
 
@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::report::{Protection, ProtectionName, Step};
 
-/// A whole box.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub identity: Identity,
     pub hostname: CString,
     pub cgroups: Option<Cgroups>,
-    /// What the executor already knows about the protections of this box.
+    /// States that the executor knows in advance, such as a missing kernel feature.
     pub protections: Vec<Protection>,
     pub root: RootKind,
     pub operations: Vec<Operation>,
@@ -25,16 +24,16 @@ pub struct Plan {
     pub unix_sockets: UnixSockets,
     pub watchdog: Watchdog,
     pub terminal: Option<WindowSize>,
-    /// The port on its loopback at which the executor answers the box; without one nobody does.
+    /// Loopback port of the egress proxy inside the box; `None` without network access.
     pub way_out: Option<u16>,
     pub command: Command,
-    /// Protections that refuse the box when they cannot be had, beyond those that always do.
+    /// Protections without which the box is refused, in addition to the mandatory ones.
     pub required: Vec<ProtectionName>,
-    /// Where to stop and wait for the end: crash tests kill a box at each step.
+    /// Stop at this step until the executor goes away. Crash tests kill a box at each step.
     pub hold_at: Option<Step>,
 }
 
-/// Who the box is, inside and outside.
+/// User and group id of the box, inside and on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub privilege: Privilege,
@@ -44,42 +43,44 @@ pub struct Identity {
     pub host_gid: u32,
 }
 
-/// With which rights the jail starts.
+/// Whether the server runs as root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Privilege {
-    /// Real root: the box gets the host uid of its user and agent, and sources are opened with root's rights.
+    /// The box gets a host uid that at most boxes of the same user and agent share. The executor
+    /// opens the sources as root.
     Root,
-    /// An ordinary user: the box has that user's uid, and sources are opened from inside the new namespaces.
+    /// The box has the server's uid. PID 1 opens the sources in its new namespaces.
     Rootless,
 }
 
-/// Whether a box may make sockets of the Unix family. Those with a name are reached through the file system: a box that is
-/// shown the host's files could talk to whoever listens in one of them, by whatever name.
+/// Whether a box may create Unix sockets. Neither read-only mounts nor Landlock (up to ABI 6) stop
+/// a `connect` to a named socket in a mounted host directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnixSockets {
     Allowed,
-    /// Pairs can still be made: nobody else has an end of one.
+    /// `socket(AF_UNIX)` is denied; `socketpair` still works, since it connects to nothing outside.
     Refused,
 }
 
-/// Where PID 1 begins.
+/// The root file system with which PID 1 starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RootKind {
-    /// The operations make a root from nothing, and PID 1 moves into it.
+    /// PID 1 builds a root from the operations and pivots into it.
     Own,
-    /// PID 1 was born in a copy of the spawner's skeleton, and the operations add what is this box's alone.
+    /// PID 1 starts in a copy of the spawner's base rootfs; the operations add what differs per
+    /// box.
     Skeleton,
 }
 
-/// One step in making the root file system. `at` is absolute inside the box.
+/// One step of building the root file system. `at` is an absolute path inside the box.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    /// The first of all: the root is a small tmpfs.
+    /// First operation: the root is a small tmpfs.
     TmpfsRoot {
         size: u64,
         inodes: u64,
     },
-    /// The first of all: the root is an image, with changes going to a tmpfs of this size.
+    /// First operation: the root is an image under an overlay; changes go to a tmpfs of this size.
     OverlayRoot {
         image: Source,
         size: u64,
@@ -98,12 +99,12 @@ pub enum Operation {
         content: Vec<u8>,
         mode: u32,
     },
-    /// A directory of the root that stays writable when the root is sealed.
+    /// A directory that stays writable after [`SealRoot`](Operation::SealRoot).
     Writable {
         at: CString,
         mode: u32,
     },
-    /// One memory file system whose directories become writable places.
+    /// One tmpfs of which several directories are mounted, each at its own path.
     Scratch {
         size: u64,
         inodes: u64,
@@ -121,15 +122,16 @@ pub enum Operation {
         kind: FileKind,
         access: MountAccess,
     },
-    /// An entry of a host directory that is shown entry by entry. If it is removed or replaced before the box is made, an
-    /// empty directory is mounted in its place, or `/dev/null` for a file.
+    /// Like `Bind`, for an entry of a host directory whose entries are mounted one by one. If the
+    /// entry was removed or replaced since the plan was made, an empty directory, or `/dev/null`
+    /// for a file, is mounted instead.
     Entry {
         source: Source,
         at: CString,
         kind: FileKind,
         access: MountAccess,
     },
-    /// A host device node, bound to an empty file.
+    /// A device node of the host, bind-mounted over an empty file.
     Device {
         source: CString,
         at: CString,
@@ -140,23 +142,23 @@ pub enum Operation {
     Proc {
         at: CString,
     },
-    /// An existing file or directory hidden under an empty one; what does not exist needs no hiding.
+    /// Covers an existing file or directory. A missing path is not an error.
     Mask {
         at: CString,
         cover: Cover,
     },
-    /// A directory of the root's own and what lies at a place are shown there together, read-only, and its own names come
-    /// first. Nothing may depend on it: where the kernel cannot do that, the place stays as it is.
+    /// Mounts a read-only overlay at `at` that shows the present content of `at` with `own` on top.
+    /// Best effort: if the kernel refuses the overlay, `at` stays unchanged.
     Layer {
         own: CString,
         at: CString,
     },
-    /// The root itself becomes read-only (mounts on it keep their own access).
+    /// Remounts the root read-only. Other mounts keep their access.
     SealRoot,
 }
 
 impl Operation {
-    /// Where it makes something, unless that is the root or several places.
+    /// The path that is created; `None` for the root itself and for several paths.
     pub fn at(&self) -> Option<&CStr> {
         match self {
             Operation::TmpfsRoot { .. }
@@ -179,14 +181,14 @@ impl Operation {
     }
 }
 
-/// What lies over something hidden.
+/// What covers a masked path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cover {
-    /// Over a file: the box's /dev/null.
+    /// For a file: the box's /dev/null.
     Null,
-    /// Over a directory: an empty one of the box's own, at this path.
+    /// For a directory: an empty directory of the box, at this path.
     Directory(CString),
-    /// Over a directory: an empty file system.
+    /// For a directory: a new empty tmpfs.
     FileSystem,
 }
 
@@ -196,16 +198,16 @@ pub struct ScratchPlace {
     pub mode: u32,
 }
 
-/// A place on the host, and what was there when the executor looked.
+/// A host path, with the identity of the file that the executor saw there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     pub path: CString,
     pub identity: Option<FileIdentity>,
-    /// The host owner whose files the box owns inside (an id-mapped mount); needs root.
+    /// Host owner whose files appear as owned by the box's user (id-mapped mount); needs root.
     pub owner: Option<Owner>,
 }
 
-/// Device and inode: the same pair is the same file while a handle to it is open.
+/// Device and inode number. An inode number is not reused while a handle to the file is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
     pub device: u64,
@@ -230,7 +232,7 @@ pub enum MountAccess {
     ReadWrite,
 }
 
-/// The box's cgroups: made by the executor, removed by the spawner.
+/// Cgroups of the box. The executor creates them; the executor or the spawner removes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroups {
     pub version: CgroupVersion,
@@ -239,9 +241,9 @@ pub struct Cgroups {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CgroupVersion {
-    /// One directory per controller; PID 1 writes itself into each.
+    /// One directory per controller. PID 1 writes itself into each.
     V1,
-    /// One directory; PID 1 is born in it.
+    /// One directory. PID 1 is cloned into it (`CLONE_INTO_CGROUP`).
     V2,
 }
 
@@ -256,11 +258,11 @@ pub struct CgroupDirectory {
 pub struct CgroupSetting {
     pub file: CString,
     pub value: String,
-    /// The protection that this value is; others only refine one, and may be missing from a kernel.
+    /// The protection that this value implements. `None` for a refinement that a kernel may lack.
     pub protects: Option<ProtectionName>,
 }
 
-/// Kernel limits per process, or per user in the box's namespace.
+/// An rlimit, per process or per user in the box's user namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimit {
     pub resource: Resource,
@@ -279,7 +281,7 @@ pub enum Resource {
     PendingSignals,
 }
 
-/// One Landlock rule: what may be done beneath a path.
+/// A Landlock rule: the rights beneath a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     pub beneath: CString,
@@ -290,15 +292,15 @@ pub struct Access {
 pub enum AccessRight {
     /// Read and execute.
     Read,
-    /// Read, execute, and write to files that are there (devices, process files).
+    /// Read, execute, and write to existing files (devices, /proc).
     WriteExisting,
-    /// One file, which can be read, executed and written to.
+    /// Read, execute and write one file.
     WriteFile,
-    /// Everything.
+    /// All rights.
     Write,
 }
 
-/// Where no cgroup limits the box's memory, PID 1 adds up what its processes and file systems hold.
+/// The memory limit that PID 1 enforces itself, by adding up what no cgroup limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watchdog {
     pub memory_bytes: u64,
@@ -311,16 +313,16 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
-/// What a box that is made ahead does until its command is known.
+/// State of a warm box before its command is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ahead {
-    /// PID 1 waits alone.
+    /// PID 1 waits alone; any command can follow.
     Alone,
-    /// The plan's command runs already: an interpreter of ours, which waits for code.
+    /// The plan's command already runs: a Python interpreter that waits for code.
     WithInterpreter,
 }
 
-/// What is added when it is known: the files that it works on, and itself.
+/// Completes a warm box: the files of the command and the command itself.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Completion {
     pub operations: Vec<Operation>,
@@ -332,36 +334,36 @@ pub struct Completion {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Commission {
     Execute(Command),
-    /// For the interpreter that waits: what it is told, and where it will go.
+    /// For a waiting interpreter: its input, and the directory that it changes to.
     Tell {
         order: Order,
         directory: CString,
     },
 }
 
-/// Words for an interpreter, in its own form.
+/// Input of a waiting interpreter, in the interpreter's own format.
 #[derive(Serialize, Deserialize)]
 pub struct Order(pub Vec<u8>);
 
 impl std::fmt::Debug for Order {
-    /// It holds an environment, whose values are secrets.
+    /// Omits the content, which includes environment values (secrets).
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Order({} bytes)", self.0.len())
     }
 }
 
-/// What runs. `argv[0]` is looked up in `search` unless it contains a slash.
+/// The program to run. `argv[0]` is looked up in `search` unless it contains a slash.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     pub argv: Vec<CString>,
-    /// `KEY=value` strings, and nothing else of the environment.
+    /// Complete environment, as `KEY=value`.
     pub environment: Vec<CString>,
     pub search: Vec<CString>,
     pub directory: CString,
 }
 
 impl Command {
-    /// The same under another name.
+    /// The same command with another `argv[0]`.
     pub(crate) fn named(&self, name: CString) -> Self {
         let mut argv = self.argv.clone();
         if let Some(first) = argv.first_mut() {
@@ -377,7 +379,7 @@ impl Command {
 }
 
 impl std::fmt::Debug for Command {
-    /// Values of the environment are secrets: only their keys are shown.
+    /// Shows environment keys only, because values are secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let keys: Vec<_> = self
             .environment

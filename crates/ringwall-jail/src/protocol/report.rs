@@ -1,14 +1,15 @@
-//! What the jail says back: how far it came, what holds, and how it ended.
+//! Messages from the jail: progress, protections, and how the command ended.
 //!
-//! Reports are small messages on one socket. A failure names its step, its subject and the kernel's error, and
-//! always comes before any instruction of the command has run.
+//! Reports are small messages on the box's control socket. A [`Failure`] names step, subject and
+//! errno, and is sent only if no instruction of the command has run.
 
 use std::ffi::CString;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// The steps in which a box is made. The executor's own (opening sources, making cgroups) run beside PID 1's first.
+/// Steps of making a box. The executor does [`MakeCgroups`](Step::MakeCgroups) and, as root,
+/// [`OpenSources`](Step::OpenSources), which can overlap with the first steps of PID 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -56,7 +57,7 @@ impl Step {
         Step::StartCommand,
     ];
 
-    /// The step in words, for "could not …".
+    /// The step as the object of "could not …".
     pub fn words(self) -> &'static str {
         match self {
             Step::ReadPlan => "read the plan",
@@ -82,13 +83,13 @@ impl Step {
     }
 }
 
-/// Why a box could not be made.
+/// A step that failed, so that the box was not made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub step: Step,
-    /// What the step was working on: a path, a limit, a protection.
+    /// Path, limit or protection that the step was working on.
     pub subject: String,
-    /// The kernel's error number, or 0 where no call failed.
+    /// Error number of the failed call; 0 if no call failed.
     pub errno: i32,
 }
 
@@ -97,7 +98,7 @@ impl Failure {
         Failure { step, subject: subject.into(), errno: errno.raw_os_error() }
     }
 
-    /// A failure that no system call reported.
+    /// A failure without an errno.
     pub fn plain(step: Step, subject: impl Into<String>) -> Self {
         Failure { step, subject: subject.into(), errno: 0 }
     }
@@ -139,24 +140,26 @@ pub enum ProtectionName {
     PidsLimit,
     CpuLimit,
     IoLimit,
-    /// The part of fs.file-max that a box can hold, by descriptors or without them (`mmap`, `shmat`).
+    /// The part of fs.file-max that a box can hold, by descriptors or without them (`mmap`,
+    /// `shmat`).
     OpenFiles,
-    /// This and the following five are kernel counters that belong to a user id, not to a box. Enforced means that no
-    /// other user id is charged for what the box takes.
+    /// This and the following five are kernel counters per user id, not per box. Enforced means
+    /// that what the box uses is charged to no other user id.
     EpollWatches,
     InotifyInstances,
     PendingSignals,
     PipePages,
-    /// Descriptors sent over Unix sockets and not received yet.
+    /// Descriptors sent over Unix sockets and not yet received.
     PassedDescriptors,
     /// RLIMIT_NPROC of the user who runs Ringwall.
     UserProcesses,
-    /// Of a box that stays: none of its commands can look into another.
+    /// Session boxes only: no process of the box can inspect the memory, environment or descriptors
+    /// of another session process.
     CommandsApart,
 }
 
 impl ProtectionName {
-    /// Those of every box.
+    /// All that apply to every box.
     pub const ALL: [Self; 24] = [
         Self::UserNamespace,
         Self::MountNamespace,
@@ -184,7 +187,7 @@ impl ProtectionName {
         Self::UserProcesses,
     ];
 
-    /// What reports, records and tables call it.
+    /// Name in reports, records and tables.
     pub const fn key(self) -> &'static str {
         match self {
             Self::UserNamespace => "user_namespace",
@@ -216,7 +219,7 @@ impl ProtectionName {
     }
 }
 
-/// Whether a protection holds, and if not wholly, why.
+/// State of a protection, with the reason if it is not fully enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protection {
     pub name: ProtectionName,
@@ -246,47 +249,46 @@ impl Protection {
     }
 }
 
-/// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     Exited(i32),
     Signalled(i32),
-    /// PID 1 ended the box because it held more memory than allowed.
+    /// PID 1 ended the box because it exceeded its memory limit.
     OverMemory,
 }
 
-/// A message from the jail.
+/// A message from PID 1 (or the entrypoint shim) to the executor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
-    /// Nothing of the command has run, and nothing will.
+    /// The box was not made; no instruction of the command has run.
     Failed(Failure),
-    /// Stopped at `hold_at`.
+    /// The box stopped at the plan's `hold_at`.
     Holding(Step),
-    /// The terminal's other end comes with this message.
+    /// Descriptor: the master side of the terminal.
     Terminal,
-    /// The socket at which the box asks for connections comes with this message.
+    /// Descriptor: the listening socket of the egress proxy in the box.
     WayOut,
-    /// A box that was made ahead is ready, and waits for its command. A handle to PID 1 comes with this message.
+    /// A warm box is ready for its command. Descriptor: pidfd of PID 1.
     Waiting,
-    /// Everything is in force and the command starts now. A handle to PID 1 comes with this message, unless it came
-    /// before.
+    /// All protections are in force and the command starts. Descriptor: pidfd of PID 1, unless
+    /// [`Waiting`](Report::Waiting) carried it.
     Started { protections: Vec<Protection>, steps: Vec<StepTime> },
-    /// The kernel would not run the command; `tried` is the last path.
+    /// execve failed; `tried` is the last path.
     NotExecuted { tried: CString, errno: i32 },
-    /// The command has ended and no process of the box is left but PID 1.
+    /// The command has ended and PID 1 is the only process left.
     Ended { ending: Ending, cpu_microseconds: u64, peak_memory_bytes: u64, oom_kills: u64 },
 }
 
-/// How long a step took. Steps of different processes overlap.
+/// Duration of a step. Steps of executor and PID 1 overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepTime {
     pub step: Step,
     pub microseconds: u32,
 }
 
-/// A message to PID 1, after its plan. (To be ended it is killed.)
+/// A message to PID 1 after the plan. There is none to end the box: the executor kills PID 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Pass this signal to every process of the box.
+    /// Send this signal to every process of the box.
     Signal(i32),
 }

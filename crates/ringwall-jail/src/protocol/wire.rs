@@ -1,7 +1,7 @@
-//! Messages between executor and jail: one socket, one message at a time, descriptors alongside.
+//! Encoding of messages between executor and jail: one SEQPACKET message each, with descriptors.
 //!
-//! The plan travels as a sealed memory file, so that its size is not bounded by a socket's buffer; everything
-//! else fits in one packet. Both sides are of the same build, so the encoding has no versions.
+//! A plan that is too long for a message travels as a sealed memfd. Both sides come from the same
+//! build, so the encoding has no version.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,17 +16,17 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// No report is longer: a few protections with their reasons, or a path.
+/// Longer than any report (protections with their reasons, or a path).
 const MAX_MESSAGE_LEN: usize = 8 * 1024;
-/// As many as the kernel passes in one message.
+/// SCM_MAX_FD: the kernel passes at most this many per message.
 const MAX_DESCRIPTORS: usize = 253;
 
-/// The two ends of a socket that keeps messages apart.
+/// A pair of connected SEQPACKET sockets.
 pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// Sends one message, and descriptors with it.
+/// Sends one message with descriptors.
 pub fn send<T: Serialize>(socket: impl AsFd, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     let bytes = postcard::to_stdvec(message).map_err(|_| Errno::INVAL)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
@@ -40,7 +40,7 @@ pub fn send<T: Serialize>(socket: impl AsFd, message: &T, descriptors: &[Borrowe
     if sent == bytes.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
 }
 
-/// Receives one message; `None` when the other side is gone.
+/// Receives one message; `None` when the peer has closed its end.
 pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; MAX_MESSAGE_LEN];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
@@ -52,7 +52,7 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<
     if received.bytes == 0 {
         return Ok(None);
     }
-    // A message or a descriptor that did not fit would be acted on as if it had never been there.
+    // A truncated message or lost descriptor must not be mistaken for a complete message.
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(Errno::MSGSIZE);
     }
@@ -68,12 +68,12 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<
     Ok(Some((message, descriptors)))
 }
 
-/// How long something is as a message.
+/// Encoded size in bytes.
 pub fn length<T: Serialize>(message: &T) -> Result<usize> {
     postcard::experimental::serialized_size(message).map_err(|_| Errno::INVAL)
 }
 
-/// Writes something long into a memory file that nobody can change any more.
+/// Encodes into a sealed memfd, which no process can modify.
 pub fn pack<T: Serialize>(content: &T) -> Result<OwnedFd> {
     let bytes = postcard::to_stdvec(content).map_err(|_| Errno::INVAL)?;
     let file = rustix::fs::memfd_create(c"ringwall-plan", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -85,7 +85,7 @@ pub fn pack<T: Serialize>(content: &T) -> Result<OwnedFd> {
     Ok(file)
 }
 
-/// Reads it back.
+/// Decodes the content of such a file.
 pub fn unpack<T: DeserializeOwned>(file: impl AsFd) -> Result<T> {
     let length = rustix::fs::fstat(&file)?.st_size;
     let mut bytes = vec![0; usize::try_from(length).map_err(|_| Errno::INVAL)?];

@@ -1,10 +1,13 @@
-//! Memory that the kernel does not limit: PID 1 adds it up and ends the box when it is too much.
+//! Enforces a memory limit where the kernel does not: PID 1 adds up usage and ends the box above
+//! it.
 //!
-//! With a memory cgroup that is socket queues alone, looked at four times a second and allowed half as much as the limit.
-//! Without one it is everything: the anonymous and shared pages of every process, System V segments that nobody has
-//! attached, what the box's memory file systems store, memory files that are open, and socket queues. Then it looks
-//! twenty times a second (at open files and sockets less often), so a box can overshoot in between, and a process can
-//! hide its descriptors: the box's report says that this limit is partial.
+//! With a memory cgroup only socket queues count, up to half of the limit in addition, checked 4
+//! times a second.
+//!
+//! Without one everything counts: anonymous and shared pages of all processes, System V segments
+//! without users, contents of the box's tmpfs mounts, open memfds, socket queues. This is checked
+//! 20 times a second, memfds and sockets 4 times a second. A box can exceed the limit between
+//! checks, and a process can hide its descriptors, so the box reports the limit as partial.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -20,14 +23,14 @@ use crate::setup::socket_memory::SocketMemory;
 
 const INTERVAL_NANOSECONDS: i64 = 50_000_000;
 const SOCKETS_INTERVAL_NANOSECONDS: i64 = 250_000_000;
-/// Every so many looks, open descriptors and sockets are looked at too: there can be many.
+/// Open descriptors and sockets can be many, so only every fifth check looks at them.
 const LOOKS_PER_SEARCH: u32 = 5;
-/// Socket queues beside a memory cgroup may hold this part of its limit.
+/// Socket queues may use a half of the memory limit in addition to it.
 const SHARE_OF_SOCKETS: u64 = 2;
 const BLOCK: u64 = 512;
 const KIB: u64 = 1024;
 
-/// The count and its limit.
+/// Memory use of the box and its limit.
 pub(crate) struct Meter {
     counts: Counts,
     limit: u64,
@@ -40,16 +43,16 @@ pub(crate) struct Meter {
     socket_queues: u64,
 }
 
-/// What a meter adds up.
+/// What is added up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counts {
     Everything,
-    /// A cgroup limits the rest.
+    /// A memory cgroup limits the rest.
     SocketsOnly,
 }
 
 impl Meter {
-    /// `socket_counter` is the version 1 counter of TCP and UDP queues, where there is one.
+    /// `socket_counter` is the cgroup v1 counter of TCP and UDP queues, if there is one.
     pub(crate) fn new(plan: &Watchdog, protections: &[Protection], socket_counter: Option<OwnedFd>) -> Self {
         let counts_itself = |protection: &Protection| {
             protection.name == ProtectionName::MemoryLimit && protection.state == ProtectionState::Enforced
@@ -85,7 +88,8 @@ impl Meter {
         Timespec { tv_sec: 0, tv_nsec }
     }
 
-    /// Looks when it is time to; a box that wakes PID 1 all the time must not make it look all the time.
+    /// Checks at most once per interval, so that a box that wakes PID 1 constantly does not make it
+    /// check constantly.
     pub(crate) fn is_over_now(&mut self) -> bool {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let since = (now.tv_sec - self.looked.tv_sec) * 1_000_000_000 + (now.tv_nsec - self.looked.tv_nsec);
@@ -100,13 +104,13 @@ impl Meter {
         }
     }
 
-    /// Whether the box holds more than it may. What cannot be read counts as nothing: a process that has just
-    /// ended must not end the box.
+    /// Unreadable values count as 0: a process that has just ended must not end the box.
     fn is_over(&mut self) -> bool {
         let Some(processes) = &self.processes else { return true };
         let processes = processes.as_fd();
         let pids = pids(processes);
-        // PID 1 is always there. Not finding it means that somebody has blinded us.
+        // PID 1 is always listed. If it is not, /proc is hidden or unreadable, and the box is
+        // ended.
         if read(processes, c"1", "status").is_none() || !pids.iter().any(|pid| pid.as_bytes() == b"1") {
             return true;
         }
@@ -118,18 +122,18 @@ impl Meter {
         self.looks = self.looks.wrapping_add(1);
         let stored: u64 = self.file_systems.iter().map(|path| stored(path)).sum();
         let segments = unattached_segments(processes);
-        // Memory files are partly mapped, and then counted with the processes: the larger of both counts, so that
-        // no box dies for memory counted twice.
+        // A memfd that is mapped also counts as shared pages of processes. Use the larger of both
+        // sums, so that no box is ended for memory that was counted twice.
         let kept = stored + self.socket_queues;
         let total = |held: Held| kept + held.own + (held.shared + segments).max(self.memory_files);
-        // Shared pages were counted once for each process that has them. Before that costs a box its life, they are
-        // shared out exactly, which takes the kernel much longer.
+        // RSS counts a shared page once per process. Before the box is ended, the exact
+        // proportional set size is summed, which takes the kernel much longer.
         total(pids.iter().map(|pid| resident(processes, pid)).sum()) > self.limit
             && total(pids.iter().map(|pid| exactly_resident(processes, pid)).sum()) > self.limit
     }
 }
 
-/// What processes hold: memory of their own, and memory that others may have too.
+/// Private and shared memory of processes, in bytes.
 #[derive(Default, Clone, Copy)]
 struct Held {
     own: u64,
@@ -148,7 +152,7 @@ fn pids(processes: BorrowedFd<'_>) -> Vec<CString> {
     entries.flatten().map(|entry| entry.file_name().to_owned()).filter(|name| is_pid(name)).collect()
 }
 
-/// A process whose first thread has ended shows its memory only through its other threads.
+/// If the main thread of a process has ended, memory is shown by its other threads only.
 fn visible(processes: BorrowedFd<'_>, pid: CString) -> CString {
     let shows = |path: &CStr| read(processes, path, "status").is_some_and(|status| status.contains("RssAnon:"));
     if shows(&pid) {
@@ -168,7 +172,7 @@ fn visible(processes: BorrowedFd<'_>, pid: CString) -> CString {
     threads().unwrap_or(pid)
 }
 
-/// Page tables count too: they can be made large without any page behind them.
+/// Includes page tables: a process can make them large without mapping many pages.
 fn resident(processes: BorrowedFd<'_>, pid: &CStr) -> Held {
     let status = read(processes, pid, "status").unwrap_or_default();
     let own = kilobytes(&status, "RssAnon:") + kilobytes(&status, "VmPTE:");
@@ -185,12 +189,13 @@ fn exactly_resident(processes: BorrowedFd<'_>, pid: &CStr) -> Held {
     }
 }
 
-/// System V segments that exist without being mapped by anybody; mapped ones are counted with the processes.
+/// System V segments that no process has attached. Attached ones are in the processes' shared
+/// memory.
 fn unattached_segments(processes: BorrowedFd<'_>) -> u64 {
     read(processes, c"sysvipc", "shm").map_or(0, |table| segments_without_users(&table))
 }
 
-/// Memory files that processes hold open, each once.
+/// Blocks of all memfds that processes have open, each counted once (by inode).
 fn memory_files(processes: BorrowedFd<'_>, pids: &[CString]) -> u64 {
     let mut sizes = BTreeMap::new();
     for pid in pids {
@@ -213,7 +218,7 @@ fn stored(path: &CStr) -> u64 {
     rustix::fs::statvfs(path).map_or(0, |status| (status.f_blocks - status.f_bfree) * status.f_frsize)
 }
 
-/// A file of a directory of /proc, whole.
+/// Content of a file in a directory of /proc.
 pub(crate) fn read(processes: BorrowedFd<'_>, directory: &CStr, file: &str) -> Option<String> {
     let path = CString::new([directory.to_bytes(), b"/", file.as_bytes()].concat()).ok()?;
     let file = rustix::fs::openat(processes, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -229,13 +234,14 @@ pub(crate) fn read(processes: BorrowedFd<'_>, directory: &CStr, file: &str) -> O
     }
 }
 
-/// The named line, which the kernel writes in kB.
+/// Value of a line of the form `name  N kB`, in bytes.
 fn kilobytes(text: &str, name: &str) -> u64 {
     let value = |line: &str| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse::<u64>().ok();
     text.lines().find_map(value).unwrap_or(0) * KIB
 }
 
-/// Columns 7 (users) and 15 (resident bytes) of /proc/sysvipc/shm, which begins with a line of names.
+/// Sums column 15 (resident bytes) where column 7 (attached processes) is 0; the first line is a
+/// header.
 fn segments_without_users(table: &str) -> u64 {
     let unused = |line: &str| -> Option<u64> {
         let columns: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -249,7 +255,7 @@ mod tests {
     use super::{kilobytes, segments_without_users};
 
     #[test]
-    fn a_line_is_found_by_its_name() {
+    fn kilobytes_reads_the_named_line() {
         let status = "Name:\tx\nRssAnon:\t     100 kB\nRssFile:\t  7 kB\nRssShmem:\t 20 kB\n";
         assert_eq!(kilobytes(status, "RssAnon:"), 100 * 1024);
         assert_eq!(kilobytes(status, "RssShmem:"), 20 * 1024);
@@ -257,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn only_segments_that_nobody_has_mapped_count() {
+    fn only_unattached_segments_count() {
         let table = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap\n\
                      0          0   600  1000  5  5      0  1000  1000  1000  1000  0  0  1  4096  0\n\
                      0          1   600  1000  5  5      2  1000  1000  1000  1000  0  0  1  8192  0\n";

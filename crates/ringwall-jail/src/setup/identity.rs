@@ -1,8 +1,9 @@
-//! Who a box is: its user id, and the absence of every privilege.
+//! User id of a box, and removal of all privileges.
 //!
-//! The order matters. The mapping is written from outside; PID 1 takes on the mapped id while it still holds
-//! the new namespace's capabilities, mounts with them, and gives them up for good before the filter closes.
-//! At the end the kernel is asked, not trusted: a privilege that stayed refuses the box.
+//! Order: the parent writes the id mapping; PID 1 switches to the mapped id while it holds the user
+//! namespace's capabilities, which it needs to mount; it drops them before the seccomp filter is
+//! installed. Finally [`verify`] reads the result back from the kernel, and a privilege that
+//! remained refuses the box.
 
 use rustix::io::{Errno, Result};
 use rustix::process::{DumpableBehavior, Pid, Signal};
@@ -21,13 +22,15 @@ pub(crate) fn map(process: Pid, identity: &Identity) -> std::result::Result<(), 
         write_file(&format!("{directory}/{file}"), content)
             .map_err(|errno| Failure::new(Step::MapIdentity, format!("({file}: {content})"), errno))
     };
-    // Without this an unprivileged user may not map a group; with it nobody inside can ever change groups.
+    // An unprivileged user may write gid_map only after this. It disables setgroups(2) inside for
+    // ever.
     write("setgroups", "deny")?;
     write("uid_map", &entry(identity.inside_uid, identity.host_uid))?;
     write("gid_map", &entry(identity.inside_gid, identity.host_gid))
 }
 
-/// Supplementary groups would reach into the box. Root leaves them; an ordinary user cannot, and the report says so.
+/// Drops supplementary groups, which would give the box access to files. Needs root; without root
+/// they stay, and the box reports `no_extra_groups` as not available.
 pub(crate) fn leave_groups() -> Result<()> {
     match rustix::thread::set_thread_groups(&[]) {
         Ok(()) | Err(Errno::PERM) => Ok(()),
@@ -35,28 +38,29 @@ pub(crate) fn leave_groups() -> Result<()> {
     }
 }
 
-/// Becomes the box's user. Capabilities stay: neither the old nor the new id is the namespace's root.
+/// Switches to the box's uid and gid. Capabilities survive, because neither the old nor the new uid
+/// is 0 in the namespace.
 pub(crate) fn take(identity: &Identity) -> std::result::Result<(), Failure> {
     let take = || -> Result<()> {
         let gid = rustix::process::Gid::from_raw(identity.inside_gid);
         let uid = rustix::process::Uid::from_raw(identity.inside_uid);
         rustix::thread::set_thread_res_gid(gid, gid, gid)?;
         rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-        // Both of these are reset by a change of ids, so they come after it. Not dumpable means that no
-        // process of the box can look into or attach to PID 1 through /proc or otherwise.
+        // The kernel resets both settings when ids change. A process that is not dumpable can be
+        // neither ptraced nor inspected through /proc by processes of the box.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         die_with_parent()
     };
     take().map_err(|errno| Failure::new(Step::TakeIdentity, "", errno))
 }
 
-/// The box ends with the spawner. (And with the executor, through the socket, should the spawner have died just
-/// before this.)
+/// Kills this process when its parent ends. If the parent has ended before this call, PID 1 ends
+/// when its control socket closes.
 pub(crate) fn die_with_parent() -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
 }
 
-/// Gives up every capability, now and for whatever is executed later.
+/// Drops all capabilities, also for programs executed later.
 pub(crate) fn drop_privileges() -> std::result::Result<(), Failure> {
     let give_up = || -> Result<()> {
         for number in 0.. {
@@ -82,13 +86,13 @@ pub(crate) fn drop_privileges() -> std::result::Result<(), Failure> {
     give_up().map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))
 }
 
-/// Asks the kernel what is left. Only "nothing" lets the command start.
+/// Reads capabilities, no_new_privs and uid from the kernel; fails unless no privilege is left.
 pub(crate) fn verify(identity: &Identity) -> std::result::Result<(), Failure> {
     let left = |what: &str| Failure::plain(Step::VerifyPrivileges, what);
     let ask = |errno| Failure::new(Step::VerifyPrivileges, "", errno);
     let sets = rustix::thread::capabilities(None).map_err(ask)?;
     if !(sets.effective | sets.permitted | sets.inheritable).is_empty() {
-        return Err(left("capabilities stayed"));
+        return Err(left("capabilities remain"));
     }
     if !rustix::thread::no_new_privs().map_err(ask)? {
         return Err(left("no_new_privs is not set"));

@@ -1,8 +1,11 @@
-//! Files for a container that runs already: mounted into its mount namespace from outside, over our own empty place.
+//! Mounts files into a running container, from outside its mount namespace.
 //!
-//! For a thread that ends afterwards, because it leaves its mount namespace for good. Nothing of a tenant's runs in the
-//! container yet, but its image is a stranger's: the place is opened without following a link, and what is there must be
-//! the empty file system that we asked for. That goes, so that the container ends up with the mounts of any other.
+//! The container was started with an empty read-only tmpfs as placeholder. No tenant code runs in
+//! it yet, but its image is untrusted: the mount point is opened without following symlinks, and
+//! what is mounted there must be that tmpfs. It is unmounted first, so that the container's mounts
+//! are those of any other container.
+//!
+//! Call these functions on a thread that ends afterwards: it cannot return to its mount namespace.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -18,20 +21,21 @@ use crate::sys;
 
 const TMPFS: u64 = 0x0102_1994;
 
-/// Looks whether our own empty file system is at a directory of the root of this process, which is held. The thread that
-/// calls this is of no other use.
+/// Checks that the placeholder is at `at` in the mount namespace of `process` (a pidfd). Moves the
+/// calling thread there.
 pub fn look(process: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
     let fail = |errno| Failure::new(Step::BuildRoot, at, errno);
-    // The directory to start from and the root are those of all threads, which do not come along.
+    // setns(2) into a mount namespace fails while root and working directory are shared with other
+    // threads.
     sys::unshare(UnshareFlags::FS).map_err(fail)?;
     rustix::thread::move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT).map_err(fail)?;
     match is_ours(&open(at).map_err(fail)?).map_err(fail)? {
         true => Ok(()),
-        false => refuse(at, "something else is in the place of a container's files"),
+        false => refuse(at, "the mount is not the empty read-only tmpfs that the container was created with"),
     }
 }
 
-/// The same, and shows a detached tree there.
+/// Checks as [`look`] does, and replaces the placeholder by a detached tree.
 pub fn show(tree: &OwnedFd, process: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
     let fail = |errno| Failure::new(Step::BuildRoot, at, errno);
     mounts::restrict(tree.as_fd(), Attributes::WritableFiles).map_err(fail)?;
@@ -39,15 +43,15 @@ pub fn show(tree: &OwnedFd, process: BorrowedFd<'_>, at: &str) -> std::result::R
     rustix::mount::unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(fail)?;
     let place = open(at).map_err(fail)?;
     if is_mounted(&place).map_err(fail)? {
-        return refuse(at, "more than one file system is in the place of a container's files");
+        return refuse(at, "more than one file system is mounted there");
     }
     mounts::attach(tree.as_fd(), place.as_fd(), b"").map_err(fail)?;
     let shown = open(at).map_err(fail)?;
     let status = rustix::fs::fstat(tree).map_err(fail)?;
     if !mounts::is_file(shown.as_fd(), FileIdentity { device: status.st_dev, inode: status.st_ino }).map_err(fail)? {
-        return refuse(at, "the files are not where they were mounted");
+        return refuse(at, "another file system covers the mounted files");
     }
-    // What is mounted below it on the host from now on is not for the container.
+    // Otherwise mounts that the host adds below the tree later would propagate into the container.
     rustix::process::fchdir(&shown).map_err(fail)?;
     rustix::mount::mount_change(c".", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(fail)
 }
@@ -62,7 +66,7 @@ fn open(at: &str) -> Result<OwnedFd> {
     rustix::fs::openat2(rustix::fs::CWD, at, flags, Mode::empty(), resolve)
 }
 
-/// Whether this is a file system in memory of its own that nobody can write to.
+/// Returns whether this is the root of a read-only tmpfs.
 fn is_ours(place: &OwnedFd) -> Result<bool> {
     let is_tmpfs = u64::try_from(rustix::fs::fstatfs(place)?.f_type).is_ok_and(|kind| kind == TMPFS);
     let is_read_only = rustix::fs::fstatvfs(place)?.f_flag.contains(StatVfsMountFlags::RDONLY);

@@ -1,4 +1,5 @@
-//! The steps by which init isolates a box: root file system, identity, network, cgroups, system call filter.
+//! Steps by which PID 1 isolates a box: mounts, identity, network, cgroups, Landlock, rlimits,
+//! seccomp.
 
 pub mod cgroups;
 pub(crate) mod identity;

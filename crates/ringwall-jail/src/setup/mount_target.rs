@@ -1,7 +1,7 @@
-//! Places in the new root: made, found and mounted on without ever following a link.
+//! Creates and finds mount targets in the new root without following symlinks.
 //!
-//! A place is a parent directory held open and one name in it. Parents are opened once, beneath the root and
-//! through no link however planted, and kept; a mount over one of them makes us open it again.
+//! A target is an open parent directory and one name in it. Parents are opened once, beneath the
+//! root, and cached; mounting over one of them drops it from the cache.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,7 +29,7 @@ impl Places {
         self.root
     }
 
-    /// The directory in which a path's last name lies, made where it is missing, and that name.
+    /// Opens the parent of `at` (creating missing directories) and returns it with the last name.
     pub(crate) fn parent<'a>(&mut self, at: &'a CStr) -> Result<(BorrowedFd<'_>, &'a [u8])> {
         self.parent_by(at, Self::open_or_make)
     }
@@ -55,7 +55,7 @@ impl Places {
         Ok((self.parents[index].1.as_fd(), name))
     }
 
-    /// Makes a directory; one that is there already will do, but nothing else.
+    /// Creates a directory. An existing directory is accepted, anything else is an error.
     pub(crate) fn make_directory(&mut self, at: &CStr, mode: u32) -> Result<()> {
         let (parent, name) = self.parent(at)?;
         match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
@@ -68,7 +68,7 @@ impl Places {
         }
     }
 
-    /// Makes an empty file to mount on; a plain one that is there already will do.
+    /// Creates an empty file as mount point. An existing regular file is accepted.
     pub(crate) fn make_file(&mut self, at: &CStr) -> Result<()> {
         let (parent, name) = self.parent(at)?;
         match rustix::fs::mknodat(parent, name, FileType::RegularFile, Mode::from_raw_mode(0o644), 0) {
@@ -81,7 +81,7 @@ impl Places {
         }
     }
 
-    /// Makes nothing: the place may lie on the host.
+    /// Returns whether `at` exists. Creates nothing, because the path may lie in a mounted host directory.
     pub(crate) fn exists(&mut self, at: &CStr) -> Result<bool> {
         match self.parent_by(at, Self::open).and_then(|(parent, name)| kind_of(parent, name)) {
             Ok(FileType::Symlink) => Err(Errno::LOOP),
@@ -91,7 +91,7 @@ impl Places {
         }
     }
 
-    /// Mounts a tree at a place that is there; the kernel does not follow a link there either.
+    /// Mounts a detached tree at an existing target. move_mount(2) does not follow a symlink there.
     pub(crate) fn attach(&mut self, tree: &OwnedFd, at: &CStr) -> Result<()> {
         let (parent, name) = self.parent_by(at, Self::open)?;
         mounts::attach(tree.as_fd(), parent, name)?;
@@ -110,7 +110,7 @@ impl Places {
             end = path[end + 1..].iter().position(|byte| *byte == b'/').map_or(path.len(), |next| end + 1 + next);
             match rustix::fs::mkdirat(&self.root, &path[..end], Mode::from_raw_mode(0o755)) {
                 Ok(()) => {}
-                // What is there was judged by the next opening: a link anywhere on the way is refused.
+                // `open` refuses a symlink anywhere in the path.
                 Err(Errno::EXIST) => drop(self.open(&path[..end])?),
                 Err(error) => return Err(error),
             }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_refused_wherever_it_is() {
+    fn symlink_and_relative_path_are_refused() {
         let (mut places, path) = places();
         std::os::unix::fs::symlink("/tmp", path.join("link")).unwrap();
         assert_eq!(places.make_directory(c"/link", 0o755), Err(Errno::LOOP));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_makes_nothing() {
+    fn exists_creates_nothing() {
         let (mut places, path) = places();
         std::fs::write(path.join("plain"), "").unwrap();
         assert_eq!(places.exists(c"/gone/below/it"), Ok(false));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_are_made() {
+    fn missing_parents_are_created() {
         let (mut places, path) = places();
         places.make_directory(c"/one/two/three", 0o755).unwrap();
         places.make_file(c"/one/two/file").unwrap();

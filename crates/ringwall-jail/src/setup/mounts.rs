@@ -1,7 +1,7 @@
-//! Mounts as descriptors: made detached, given their attributes, then attached to a place held open.
+//! Mounts by file descriptor: created detached, restricted, then attached to an open directory.
 //!
-//! Nothing here takes a path that a box or a tenant could swap between check and use: a source is cloned first
-//! and identified afterwards, a target is opened without following any link.
+//! No check-then-use of paths: a source is cloned first and identified afterwards, a target is
+//! opened without following symlinks.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,10 +18,9 @@ use crate::sys::{self, Reach};
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const NO_SET_ID: u64 = libc::MOUNT_ATTR_NOSUID;
 const NO_DEVICES: u64 = libc::MOUNT_ATTR_NODEV;
-/// Terminals that a box may have open. All boxes take theirs from one pool of the machine (kernel.pty.max, usually 4096).
+/// Limit per box. All boxes share one pool of the machine (kernel.pty.max, by default 4096).
 const MAX_TERMINALS: &str = "64";
 
-/// Attributes of the mounts that a box gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attributes {
     ReadOnlyFiles,
@@ -39,26 +38,26 @@ impl Attributes {
     }
 }
 
-/// A detached copy of the mounts at `path`, with everything mounted below it: leaving submounts out would
-/// uncover what they hide, and the kernel forbids it in a user namespace.
+/// A detached recursive copy of the mounts at `path`. Without its submounts it would expose what
+/// they cover, and in a user namespace the kernel refuses such a copy.
 pub(crate) fn clone_tree(path: &CStr) -> Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     open_tree(rustix::fs::CWD, path, flags)
 }
 
-/// A detached copy of what lies at one name of a directory that is already held.
+/// A detached copy of the mount at one name of an open directory, without submounts.
 pub(crate) fn clone_place(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
     open_tree(directory, name, flags)
 }
 
-/// Whether the clone is of the file that was meant.
+/// Returns whether the cloned tree is the expected file.
 pub(crate) fn is_file(tree: BorrowedFd<'_>, expected: FileIdentity) -> Result<bool> {
     let status = rustix::fs::fstat(tree)?;
     Ok(FileIdentity { device: status.st_dev, inode: status.st_ino } == expected)
 }
 
-/// Sets attributes on a mount and everything below it.
+/// Sets attributes on a mount and, except for the root, on all mounts below it.
 pub(crate) fn restrict(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<()> {
     let reach = match attributes {
         Attributes::ReadOnlyRoot => Reach::One,
@@ -67,7 +66,8 @@ pub(crate) fn restrict(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(
     sys::set_mount_attributes(tree, reach, attributes.bits(), None)
 }
 
-/// Attaches a detached mount to a name in a directory, or, with no name, to the directory itself.
+/// Attaches a detached mount to a name in a directory or, if the name is empty, to the directory
+/// itself.
 pub(crate) fn attach(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
     let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     if name.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) fn attach(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &[u8
     move_mount(tree, c"", directory, name, flags)
 }
 
-/// An empty file system in memory, bounded in bytes and files.
+/// An empty tmpfs with limits on bytes and inodes.
 pub(crate) fn tmpfs(size: u64, inodes: u64, mode: u32) -> Result<OwnedFd> {
     let context = fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), c"size", size.to_string())?;
@@ -85,8 +85,8 @@ pub(crate) fn tmpfs(size: u64, inodes: u64, mode: u32) -> Result<OwnedFd> {
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
-/// The process file system of the namespace we are PID 1 of. Read-only as a mount: nothing under it can be
-/// written, whatever new knob a kernel adds.
+/// procfs of the caller's PID namespace, in which it is PID 1. Read-only, so that no setting under
+/// /proc/sys can be written, also not one that a newer kernel adds.
 pub(crate) fn proc() -> Result<OwnedFd> {
     let context = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
     finish(
@@ -98,7 +98,7 @@ pub(crate) fn proc() -> Result<OwnedFd> {
     )
 }
 
-/// A terminal file system of the box's own, with at most `MAX_TERMINALS` terminals.
+/// A devpts instance of the box's own, with at most `MAX_TERMINALS` terminals.
 pub(crate) fn pts() -> Result<OwnedFd> {
     let context = fsopen(c"devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), c"ptmxmode", c"0666")?;
@@ -107,7 +107,7 @@ pub(crate) fn pts() -> Result<OwnedFd> {
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 
-/// An overlay of three directories given by paths that only the jail has made.
+/// An overlay. Only the jail has created the paths, so they contain none of overlayfs's separators.
 pub(crate) fn overlay(lower: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd> {
     let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), c"lowerdir", lower)?;
@@ -117,7 +117,8 @@ pub(crate) fn overlay(lower: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
-/// Directories shown together, read-only, the first of them on top, by paths that only the jail has made.
+/// A read-only overlay of directories separated by `:`, the topmost first. The paths are the
+/// plan's.
 pub(crate) fn layers(lower: &str) -> Result<OwnedFd> {
     let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), c"lowerdir", lower)?;
@@ -125,7 +126,7 @@ pub(crate) fn layers(lower: &str) -> Result<OwnedFd> {
     finish(&context, attributes | MountAttrFlags::MOUNT_ATTR_RDONLY)
 }
 
-/// Whether this kernel copies mounts out of a file system that is attached nowhere (Linux 6.15).
+/// Checks that the kernel can clone a mount out of a detached file system (Linux 6.15).
 pub(crate) fn can_clone_detached() -> Result<()> {
     let detached = tmpfs(4096, 2, 0o755)?;
     rustix::fs::mkdirat(&detached, c"place", rustix::fs::Mode::from_raw_mode(0o755))?;

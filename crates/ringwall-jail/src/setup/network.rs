@@ -1,9 +1,10 @@
-//! The box's network namespace, made beside everything else.
+//! Creates the box's network namespace concurrently with the other steps.
 //!
-//! It is by far the most expensive part of a box and nothing else depends on it. Where PID 1 has to wait for its plan
-//! it makes it meanwhile; otherwise a helper does, on another processor, while PID 1 builds the root. The helper shares
-//! PID 1's memory and descriptors (a copy would cost as much as it saves), touches nothing of them but its own stack
-//! and one word, makes system calls only, and is gone before PID 1 gives up its privileges.
+//! It is the most expensive part of a box, and no other step depends on it. If PID 1 has to wait
+//! for its plan, it creates the namespace meanwhile. Otherwise a helper process does, on another
+//! CPU, while PID 1 builds the root. The helper shares PID 1's memory and descriptors, because
+//! copying them would cost as much as it saves. It writes only its stack and [`MADE`], makes only
+//! system calls, and has ended before PID 1 drops its privileges.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,35 +21,35 @@ use crate::protocol::report::{Failure, Report, Step};
 use crate::protocol::wire;
 use crate::sys::{self, Share};
 
-/// Connections that wait to be accepted.
+/// Backlog of the proxy socket.
 const WAITING: i32 = 64;
 
-/// The smallest, the first and the largest receive buffer of a TCP socket, in bytes. The machine's own are usually 4096,
-/// 131072 and 6 MiB or more.
+/// Minimum, default and maximum receive buffer of a TCP socket in bytes (tcp_rmem). The kernel's
+/// values are usually 4096, 131072 and at least 6 MiB.
 const RECEIVE_BUFFERS: &[u8] = b"4096 65536 131072";
 
-/// A namespace in the making.
+/// State of the network namespace.
 pub(crate) enum Network {
-    /// By a helper.
+    /// A helper creates it.
     Beside(Pid),
     Entered,
 }
 
-/// Whether there is time to make it before the plan comes.
+/// When the namespace is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
-    /// No: the plan is on its way.
+    /// Now, in a helper: the plan is on its way.
     Beside,
-    /// Yes: whoever asked for the box has only just begun to think.
+    /// Now, by PID 1 itself: the executor sends the plan later.
     First,
-    /// It is there: PID 1 was born in it.
+    /// Not at all: PID 1 was cloned into an existing one.
     Done,
 }
 
-/// The number of a socket in the new namespace; negative, an error's.
+/// Result of the helper: descriptor number of a socket in the new namespace, or a negative errno.
 static MADE: AtomicI32 = AtomicI32::new(-Errno::INTR.raw_os_error());
 
-/// Starts making it.
+/// Starts creating it.
 pub(crate) fn begin(haste: Haste) -> std::result::Result<Network, Failure> {
     let begun = match haste {
         Haste::Beside => sys::start_helper(make, Share::MemoryAndDescriptors).map(|helper| {
@@ -66,7 +67,7 @@ fn fail(errno: Errno) -> Failure {
 }
 
 impl Network {
-    /// Waits until it is made, and moves this process into it.
+    /// Waits for the helper and moves this process into the namespace.
     pub(crate) fn enter(self) -> std::result::Result<(), Failure> {
         let Network::Beside(helper) = self else { return Ok(()) };
         rustix::process::waitpid(Some(helper), WaitOptions::empty()).map_err(fail)?;
@@ -75,7 +76,7 @@ impl Network {
     }
 }
 
-/// The helper's whole life.
+/// Body of the helper.
 fn make() {
     let word = match open() {
         Ok(socket) => sys::give_descriptor(socket),
@@ -84,7 +85,8 @@ fn make() {
     MADE.store(word, Ordering::Release);
 }
 
-/// Moves the caller into a new namespace with a loopback interface, and gives a socket in it.
+/// Moves the caller into a new namespace, brings its loopback interface up and returns a socket in
+/// it.
 pub(crate) fn open() -> Result<OwnedFd> {
     sys::unshare(UnshareFlags::NEWNET)?;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -93,9 +95,9 @@ pub(crate) fn open() -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Halves what an unread TCP connection holds, and keeps it from growing: on cgroup version 1 the kernel exceeds the
-/// limit of TCP memory by a whole receive buffer for each connection. Where /proc/sys cannot be written the limit still
-/// holds, with a larger excess.
+/// Reduces the initial and the maximum receive buffer. On cgroup v1 the kernel may exceed the limit
+/// of TCP memory by one receive buffer per connection. If /proc/sys is not writable, only that
+/// excess is larger.
 fn limit_receive_buffers() {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::open(c"/proc/sys/net/ipv4/tcp_rmem", flags, Mode::empty()) {
@@ -103,9 +105,10 @@ fn limit_receive_buffers() {
     }
 }
 
-/// Makes a socket that listens on the loopback of this process's namespace, and hands it to the executor. A socket stays in
-/// the namespace in which it was made, so whoever has it answers the box without a process of ours in there; and with
-/// whoever has it, the way out is gone. This process keeps nothing of it.
+/// Creates a socket that listens on the loopback of this network namespace and sends it to the
+/// executor. A socket stays in its namespace, so the executor can accept the box's connections
+/// without a process inside. This process keeps no copy: when the executor closes the socket, the
+/// box has no network access left.
 pub(crate) fn open_way_out(port: u16, control: &OwnedFd) -> std::result::Result<(), Failure> {
     let hand_over = || -> Result<()> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -1,10 +1,10 @@
-//! Network namespaces that the spawner keeps: a box is born in one that an earlier box of the same user had.
+//! Network namespaces that the spawner reuses for later boxes of the same host uid.
 //!
-//! Making one and taking it apart is the dearest thing about a box, a fifth of all its processor time. It goes from box to
-//! box only if nobody could tell: the earlier box is dead to its last process and belonged to the same user, has sent
-//! nothing through it, not even to itself (so no port waits and nothing was counted), and has left no socket in it to
-//! anybody (another box of the user's may have been handed one). No box owns it: it belongs to the host, so that
-//! nothing in it can be changed from inside. Only a spawner that is root can do this.
+//! Creating and destroying one takes a fifth of a box's CPU time. A namespace is reused only if the
+//! next box cannot notice: every process of the earlier box is dead, no packet was sent (not even
+//! over loopback, so no port is in TIME_WAIT and all counters are 0), and no socket in it is open
+//! anywhere (a box may pass one to another box of its user). The namespace is owned by the host's
+//! user namespace, so that no box has capabilities over it. Requires a spawner that runs as root.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,17 +15,17 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::setup::network;
 
-/// More than run at once in most servers.
+/// More than run at once on most servers.
 const MAX_NETWORKS: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
-    /// With the user on the host for whom each is; the one given back last comes last.
+    /// Namespaces with the host uid of their boxes; the most recently returned is last.
     free: Vec<(u32, OwnedFd)>,
 }
 
 impl Networks {
-    /// Moves this process, and so whoever is born next, into a namespace for a box of this user.
+    /// Moves this process, and so the next child, into a namespace for a box of this user.
     pub(crate) fn enter(&mut self, user: u32) -> Result<OwnedFd> {
         match self.free.iter().rposition(|(owner, _)| *owner == user) {
             Some(found) => {
@@ -41,7 +41,7 @@ impl Networks {
         }
     }
 
-    /// Takes back what a box had that is gone; what it has used is let go of.
+    /// Keeps the namespace of an ended box for reuse, if it is unused; otherwise closes it.
     pub(crate) fn take_back(&mut self, user: u32, namespace: OwnedFd) {
         if enter(&namespace).is_ok() && is_untouched().unwrap_or(false) {
             if self.free.len() >= MAX_NETWORKS {
@@ -56,7 +56,8 @@ fn enter(namespace: &OwnedFd) -> Result<()> {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
 }
 
-/// Whether this process's namespace has no socket in it, and nothing has gone through its only interface.
+/// Returns whether no socket is open in the current namespace and its only interface has counted no
+/// traffic.
 fn is_untouched() -> Result<bool> {
     Ok(read(c"/proc/self/net/sockstat", has_no_socket)? && read(c"/proc/self/net/dev", counts_nothing)?)
 }
@@ -68,12 +69,12 @@ fn read(file: &CStr, judge: impl FnOnce(&str) -> bool) -> Result<bool> {
     Ok(judge(std::str::from_utf8(&buffer[..count]).map_err(|_| Errno::BADMSG)?))
 }
 
-/// Sockets of every family, wherever the process is that holds them.
+/// The count includes sockets of all families, held by any process.
 fn has_no_socket(text: &str) -> bool {
     text.lines().next() == Some("sockets: used 0")
 }
 
-/// Two lines of headings, then the interfaces: there must be one, and every number beside it be zero.
+/// Two header lines, then one line per interface: it must be `lo` alone, with all counters 0.
 fn counts_nothing(text: &str) -> bool {
     let mut interfaces = text.lines().skip(2);
     let only = interfaces.next().filter(|_| interfaces.next().is_none());
@@ -87,7 +88,7 @@ mod tests {
     use super::{counts_nothing, has_no_socket};
 
     #[test]
-    fn one_socket_is_enough() {
+    fn namespace_with_a_socket_is_in_use() {
         assert!(has_no_socket("sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\n"));
         assert!(!has_no_socket("sockets: used 1\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\n"));
         assert!(!has_no_socket(""));
@@ -97,7 +98,7 @@ mod tests {
         "Inter-|   Receive                |  Transmit\n face |bytes    packets errs |bytes    packets\n";
 
     #[test]
-    fn a_namespace_with_any_traffic_is_told_from_one_without() {
+    fn namespace_with_traffic_or_another_interface_is_in_use() {
         let with = |line: &str| format!("{HEADINGS}{line}");
         assert!(counts_nothing(&with("    lo:       0       0    0       0       0\n")));
         for touched in [

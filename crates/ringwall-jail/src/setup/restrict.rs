@@ -1,8 +1,8 @@
-//! The second wall: Landlock rules on files, and kernel limits on each process.
+//! Landlock rules on files, rlimits, and the check of required protections.
 //!
-//! Landlock repeats what the mounts already say, in another part of the kernel: should a file outside the box
-//! become reachable through a descriptor or a link, opening it still fails. Where the kernel has no Landlock
-//! the box says so, and refuses if it was asked to.
+//! Landlock repeats what the mounts enforce, in another part of the kernel: if a file outside the
+//! box becomes reachable through a descriptor or a symlink, opening it still fails. A kernel
+//! without Landlock is reported, and refuses the box if the plan requires Landlock.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ use crate::protocol::plan::{Access, AccessRight, Resource, ResourceLimit};
 use crate::protocol::report::{Failure, Protection, ProtectionName, ProtectionState, Step};
 use crate::sys;
 
-/// The newest version whose rights we know; an older kernel enforces what it has.
+/// The newest Landlock ABI whose rights are used. Older kernels enforce the rights that they know.
 const KNOWN: ABI = ABI::V6;
 
 /// Restricts this process and its children to the given paths.
@@ -31,16 +31,17 @@ pub(crate) fn files(rules: &[Access]) -> std::result::Result<Protection, Failure
     }
 }
 
-/// The same for a box that was made ahead, in two parts. What a process may reach of others holds from the beginning, and
-/// for PID 1 and its interpreter together: apart from each other PID 1 could not signal it any more. What it may reach of
-/// files is known later; each of the two then restricts itself, by the same rules.
+/// Landlock for a warm box, in two parts. The scopes (signals, abstract sockets) apply from the
+/// start, to PID 1 and its interpreter in one domain: in separate domains PID 1 could not signal
+/// the interpreter. The file rules are completed when the command is known; then PID 1 and the
+/// interpreter restrict themselves by the same ruleset.
 pub(crate) struct Rules {
     ruleset: RulesetCreated,
     scopes: RulesetStatus,
 }
 
 impl Rules {
-    /// Restricts whom this process and its children reach, and makes room for rules on files.
+    /// Applies the scopes to this process and its children, and creates an empty ruleset for files.
     pub(crate) fn begin() -> std::result::Result<Self, Failure> {
         let compatible = || Ruleset::default().set_compatibility(CompatLevel::BestEffort);
         let scopes = compatible().scope(Scope::from_all(KNOWN)).and_then(Ruleset::create);
@@ -49,7 +50,8 @@ impl Rules {
         Ok(Rules { ruleset: ruleset.map_err(|error| failed(&error))?, scopes })
     }
 
-    /// The rules as another process can have them, the later ones included; `None` where there is no Landlock.
+    /// The ruleset as a descriptor for another process; it also sees rules that are added later.
+    /// `None` without Landlock.
     pub(crate) fn share(&self) -> std::result::Result<Option<OwnedFd>, Failure> {
         let shared =
             self.ruleset.try_clone().map_err(|error| Failure::plain(Step::RestrictFiles, format!("({error})")))?;
@@ -67,7 +69,7 @@ impl Rules {
         Ok(Rules { ruleset, scopes })
     }
 
-    /// Restricts this process, and says what came of it.
+    /// Restricts this process and returns the resulting protection.
     pub(crate) fn enforce(self) -> std::result::Result<Protection, Failure> {
         let version = match sys::landlock_version() {
             Ok(version) => version,
@@ -115,7 +117,7 @@ fn rights(right: AccessRight) -> BitFlags<AccessFs> {
     }
 }
 
-/// Sets the limits, never above what the caller itself is allowed.
+/// Sets the rlimits, capped by the hard limits of this process.
 pub(crate) fn resources(limits: &[ResourceLimit]) -> std::result::Result<(), Failure> {
     for limit in limits {
         let resource = match limit.resource {
@@ -136,8 +138,9 @@ pub(crate) fn resources(limits: &[ResourceLimit]) -> std::result::Result<(), Fai
     Ok(())
 }
 
-/// Raises a hard core size limit of 0 to 1 for this process and its children, so that boxes can have a limit of 1. Needs
-/// CAP_SYS_RESOURCE outside of every user namespace; without it boxes report the missing limit (`missing_core_limit`).
+/// Raises a hard core size limit of 0 to 1 for this process and its children, so that boxes can
+/// have a limit of 1. Needs CAP_SYS_RESOURCE in the initial user namespace; without it boxes report
+/// the missing limit (`missing_core_limit`).
 pub fn allow_core_limit() {
     let resource = rustix::process::Resource::Core;
     let Rlimit { current, maximum } = rustix::process::getrlimit(resource);
@@ -146,13 +149,13 @@ pub fn allow_core_limit() {
     }
 }
 
-/// Whether this process may give its children a core size limit of 1.
+/// Returns whether this process may give its children a core size limit of 1.
 pub fn has_core_limit() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::Core).maximum != Some(0)
 }
 
-/// At a core size limit of 0 the kernel still starts a piped core handler, which runs outside the box. PID 1 is in a user
-/// namespace and cannot raise a hard limit of 0 to 1.
+/// At a core size limit of 0 the kernel still starts a piped core handler, which runs outside the
+/// box. PID 1 is in a user namespace and cannot raise a hard limit of 0 to 1.
 pub(crate) fn missing_core_limit(protections: &[Protection]) -> Option<Protection> {
     let is_told = protections.iter().any(|known| known.name == ProtectionName::ResourceLimits);
     (!has_core_limit() && !is_told).then(|| {
@@ -164,10 +167,10 @@ pub(crate) fn missing_core_limit(protections: &[Protection]) -> Option<Protectio
     })
 }
 
-/// Refuses the box when a protection that the plan insists on is not there.
+/// Refuses the box if a required protection is missing.
 pub fn require(required: &[ProtectionName], protections: &[Protection]) -> std::result::Result<(), Failure> {
     for required in required {
-        // An older Landlock still guards every file; a limit that is only partly there does not limit.
+        // Partial Landlock still covers every file, with fewer rights. A partial limit is no limit.
         let lacking = |protection: &&Protection| {
             protection.name == *required
                 && match protection.state {

@@ -1,9 +1,8 @@
-//! The root file system: the plan's operations, applied in order inside the new mount namespace.
+//! Builds the root file system from the plan's operations, inside the new mount namespace.
 //!
-//! The new root is attached over a host directory that nobody looks at any more, filled, and pivoted into; the
-//! host's tree then leaves the namespace as a whole. Sources were opened before, because afterwards there is
-//! nothing left to open. Every box pays for every call here, so places are made first and looked at only when
-//! they were there already.
+//! The new root is attached over /usr, filled, and pivoted into; then the host's tree is detached
+//! as a whole. Sources were opened before, since the host's paths are gone afterwards. To save
+//! system calls, targets are created without a lookup first and checked only on EEXIST.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,19 +16,20 @@ use crate::protocol::report::{Failure, Step};
 use crate::setup::mount_target::Places;
 use crate::setup::{mounts, mounts::Attributes};
 
-/// Covered by the new root while it is being built. Every system that can start a box has it.
+/// Mount point of the new root while it is built. Every host has this directory.
 const STAGE: &CStr = c"/usr";
 const LOWER: &CStr = c"/usr/lower";
 const UPPER: &CStr = c"/usr/upper";
 const WORK: &CStr = c"/usr/work";
 
-/// Makes changes to mounts stay in this namespace, and the host's later mounts stay out of it.
+/// Stops mount propagation between this namespace and the host, in both directions.
 pub(crate) fn detach_from_host() -> std::result::Result<(), Failure> {
     rustix::mount::mount_change(c"/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .map_err(|errno| Failure::new(Step::DetachMounts, "", errno))
 }
 
-/// Applies all operations and returns the new root. `sources` holds one tree per operation that has a source.
+/// Applies all operations and returns the new root. `sources` holds one tree per operation with a
+/// source, in the same order.
 pub(crate) fn build(operations: &[Operation], sources: Vec<OwnedFd>) -> std::result::Result<OwnedFd, Failure> {
     let mut sources = sources.into_iter();
     let mut places: Option<Places> = None;
@@ -44,7 +44,7 @@ pub(crate) fn build(operations: &[Operation], sources: Vec<OwnedFd>) -> std::res
     places.map(Places::into_root).ok_or_else(|| Failure::plain(Step::BuildRoot, "/ (the plan has no root)"))
 }
 
-/// Applies operations to the root in which this process already stands.
+/// Applies operations to the current root of this process.
 pub(crate) fn extend(operations: &[Operation], sources: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root =
@@ -64,7 +64,8 @@ pub(crate) fn enter(root: &OwnedFd) -> std::result::Result<(), Failure> {
     let enter = || -> Result<()> {
         rustix::process::fchdir(root)?;
         rustix::process::pivot_root(c".", c".")?;
-        // The old root now lies on top of the new one; detaching it leaves the new one alone.
+        // pivot_root(".", ".") leaves the old root mounted over the new one; detaching it uncovers
+        // the new.
         rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
         rustix::process::chdir(c"/")
     };
@@ -102,7 +103,7 @@ fn begin(operation: &Operation, source: Option<OwnedFd>) -> Result<OwnedFd> {
     }
 }
 
-/// `stage` is where the root lies as long as it is not this process's own.
+/// `stage` is the path prefix of the root; empty if it is the root of this process.
 fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, stage: &CStr) -> Result<()> {
     match operation {
         Operation::TmpfsRoot { .. } | Operation::OverlayRoot { .. } => Err(Errno::INVAL),
@@ -125,7 +126,8 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, st
                 rustix::fs::mkdirat(&scratch, &name, Mode::from_raw_mode(*mode))?;
                 places.attach(&mounts::clone_place(scratch.as_fd(), name.as_bytes())?, at)?;
             }
-            // Stays open until the end: closing what is not attached waits for every processor.
+            // Closing a detached mount waits for an RCU grace period. The kernel closes it when PID
+            // 1 ends.
             std::mem::forget(scratch);
             Ok(())
         }
@@ -135,7 +137,8 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, st
         }
         Operation::Bind { at, kind, access, .. } => bind(places, source, at, *kind, *access),
         Operation::Entry { at, kind, access, .. } => match bind(places, source, at, *kind, *access) {
-            // The kernel attaches no tree whose root was removed meanwhile. The empty mount point stays.
+            // The kernel refuses to attach a tree whose root was deleted meanwhile; the empty mount
+            // point stays.
             Err(Errno::NOENT) => Ok(()),
             done => done,
         },
@@ -153,7 +156,7 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, st
         }
         Operation::Mask { at, cover } => mask(places, at, cover),
         Operation::Layer { own, at } => {
-            // A kernel without overlays, or one on which too many lie on each other already, is no reason to refuse a box.
+            // Fails without overlayfs, or if the stacking limit of file systems is reached.
             let _ = layer(places, stage, own, at);
             Ok(())
         }
@@ -180,7 +183,8 @@ fn write_file(places: &mut Places, at: &CStr, content: &[u8], mode: u32) -> Resu
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(mode));
     let file = match open() {
-        // An image may have something under this name, a link included: it goes, unread.
+        // An image may contain a file or symlink of this name. It is removed without being
+        // followed.
         Err(Errno::EXIST) => {
             rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
             open()?
@@ -195,8 +199,8 @@ fn write_file(places: &mut Places, at: &CStr, content: &[u8], mode: u32) -> Resu
     Ok(())
 }
 
-/// Hides a file under /dev/null, or a directory under an empty one. Looked for first: a copy of a mount that is then
-/// not attached costs a wait for every processor when it is closed.
+/// Covers a file or directory. It is looked up first, because closing a cloned mount that was not
+/// attached waits for an RCU grace period.
 fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
     if !is_there(places, at)? {
         return Ok(());
@@ -216,7 +220,7 @@ fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
         }
     };
     match places.attach(&cover, at) {
-        // Whoever it belongs to on the host may have removed it since.
+        // A host process may have removed it since.
         Err(Errno::NOENT | Errno::NOTDIR) if !is_there(places, at)? => Ok(()),
         done => done,
     }
@@ -224,7 +228,8 @@ fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
 
 fn is_there(places: &mut Places, at: &CStr) -> Result<bool> {
     match places.exists(at) {
-        // Where PID 1 cannot go with all its capabilities, the command cannot go without any.
+        // A directory that PID 1 cannot search with all its capabilities, the command cannot search
+        // either.
         Err(Errno::ACCESS) => Ok(false),
         known => known,
     }

@@ -1,18 +1,18 @@
-//! Memory of socket queues that no memory limit of the kernel covers.
+//! Counts memory of socket queues that no kernel limit covers.
 //!
-//! Which queues those are depends on the cgroup version. Netlink queues are charged to no cgroup. TCP and UDP queues are
-//! charged with everything else on version 2; on version 1 they have a counter and a limit of their own, which the kernel
-//! exceeds by one segment or more for each connection. Unix sockets and pipes are charged on both. Without a cgroup
-//! nothing is: what the tables of the box's network namespace show is added up, and they do not show Unix sockets.
+//! Netlink queues are charged to no cgroup. On cgroup v2 TCP and UDP queues count toward the memory
+//! limit; on v1 they have a counter and limit of their own, which the kernel exceeds by at least
+//! one segment per connection. Unix sockets and pipes are charged on both versions. Without a
+//! cgroup nothing is charged: the tables of the box's network namespace are added up, which do not
+//! show Unix sockets.
 
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::roles::watchdog::read;
 
-/// Reads what sockets of the box hold.
 pub(crate) struct SocketMemory {
-    /// The version 1 counter of TCP and UDP queues.
+    /// The v1 counter of TCP and UDP queues.
     counter: Option<OwnedFd>,
 }
 
@@ -21,16 +21,17 @@ impl SocketMemory {
         SocketMemory { counter }
     }
 
-    /// What a box with a memory cgroup holds outside of its limit.
+    /// Bytes held outside of the limit of a memory cgroup.
     pub(crate) fn beside_cgroup(&self, processes: BorrowedFd<'_>) -> u64 {
         self.counter.as_ref().and_then(number).unwrap_or(0) + netlink(processes)
     }
 
-    /// What a box without one holds in TCP, UDP and netlink sockets.
+    /// Bytes held in TCP, UDP and netlink sockets by a box without a memory cgroup.
     pub(crate) fn without_cgroup(&self, processes: BorrowedFd<'_>) -> u64 {
         let table = |file: &str| read(processes, OWN_NETWORK, file).unwrap_or_default();
         let in_use = table("sockstat") + &table("sockstat6");
-        // The kernel walks the hash table of the whole machine to print one of these, so unused protocols are left out.
+        // To print one of these tables the kernel walks the hash table of the whole machine, so
+        // unused protocols are skipped.
         let queues = TABLES.iter().filter(|(key, _)| is_in_use(&in_use, key)).map(|(_, file)| queued(&table(file)));
         queues.sum::<u64>() + netlink(processes)
     }
@@ -50,19 +51,19 @@ fn netlink(processes: BorrowedFd<'_>) -> u64 {
     read(processes, OWN_NETWORK, "netlink").map_or(0, |table| received(&table))
 }
 
-/// The fifth column of /proc/net/netlink, `Rmem`, which begins with a line of names.
+/// Sum of the fifth column (`Rmem`) of /proc/net/netlink; the first line is a header.
 fn received(table: &str) -> u64 {
     let bytes = |line: &str| line.split_ascii_whitespace().nth(4)?.parse::<u64>().ok();
     table.lines().skip(1).filter_map(bytes).sum()
 }
 
-/// Whether a line `TCP: inuse 3 …` counts any socket.
+/// Returns whether a line such as `TCP: inuse 3 …` counts any socket.
 fn is_in_use(sockstat: &str, key: &str) -> bool {
     let line = sockstat.lines().find_map(|line| line.strip_prefix(key));
     line.and_then(|line| line.split_ascii_whitespace().nth(1)).is_some_and(|count| count != "0")
 }
 
-/// The fifth column of /proc/net/tcp and its like, `tx_queue:rx_queue` in hexadecimal.
+/// Sum of the fifth column (`tx_queue:rx_queue`, hexadecimal) of /proc/net/tcp and similar tables.
 fn queued(table: &str) -> u64 {
     let bytes = |line: &str| -> Option<u64> {
         let (sent, received) = line.split_ascii_whitespace().nth(4)?.split_once(':')?;

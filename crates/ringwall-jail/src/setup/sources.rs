@@ -1,7 +1,7 @@
-//! The host's side of the mounts: cloned, identified, and given the box's ownership where root asks for it.
+//! Clones the host's mounts for a box, checks their identity and maps their owner.
 //!
-//! As root the executor does this, with root's rights and in the host's mount namespace; rootless PID 1 does it
-//! inside the new namespaces, where an ordinary user may clone mounts.
+//! As root the executor does this in the host's mount namespace. Rootless, PID 1 does it in its own
+//! namespaces, where an ordinary user may clone mounts.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,10 +13,10 @@ use crate::protocol::report::{Failure, Step};
 use crate::setup::mounts;
 use crate::sys::{self, Fork};
 
-/// Gives a user namespace for mounts that show this owner's files as the box's.
+/// Returns a user namespace for an id-mapped mount that shows this owner's files as the box's.
 pub type Mapping<'a> = dyn FnMut(Owner) -> Result<OwnedFd> + 'a;
 
-/// One detached tree per operation that has a source, in the plan's order.
+/// Opens one detached tree per operation that has a source, in the plan's order.
 pub fn open(operations: &[Operation], mapping: &mut Mapping<'_>) -> std::result::Result<Vec<OwnedFd>, Failure> {
     operations
         .iter()
@@ -53,7 +53,8 @@ fn map_owner(tree: &OwnedFd, source: &Source, mapping: &mut Mapping<'_>) -> std:
     })
 }
 
-/// One that was removed or replaced is shown empty: programs of the host rewrite files of /etc at any time.
+/// A missing or replaced entry is mounted empty, because host programs rewrite files of /etc at any
+/// time.
 fn open_entry(source: &Source, kind: FileKind, mapping: &mut Mapping<'_>) -> std::result::Result<OwnedFd, Failure> {
     let fail = |errno| Failure::new(Step::OpenSources, source.path.to_string_lossy(), errno);
     match mounts::clone_tree(&source.path) {
@@ -74,8 +75,8 @@ fn open_device(source: &CString) -> std::result::Result<OwnedFd, Failure> {
     mounts::clone_tree(source).map_err(|errno| Failure::new(Step::OpenSources, source.to_string_lossy(), errno))
 }
 
-/// A user namespace whose only content is "this host owner is the box's host user". The kernel takes the
-/// mapping of an id-mapped mount from such a namespace; the process that holds it open does nothing else.
+/// A user namespace that maps `owner` to the box's host user, for an id-mapped mount. The process
+/// that keeps it alive until it is opened does nothing else.
 pub fn mapping(owner: Owner, host: Owner) -> Result<OwnedFd> {
     let spawner = rustix::process::getpid();
     let pid = match sys::clone_into_namespaces(libc::CLONE_NEWUSER as u64, None)? {
@@ -98,7 +99,7 @@ pub fn mapping(owner: Owner, host: Owner) -> Result<OwnedFd> {
     namespace
 }
 
-/// Waits to be killed, by the spawner or with it.
+/// Sleeps until `spawner` kills this process or ends.
 pub(crate) fn hold_namespace(spawner: rustix::process::Pid) -> ! {
     let armed = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     while armed.is_ok() && rustix::process::getppid() == Some(spawner) {
@@ -107,7 +108,7 @@ pub(crate) fn hold_namespace(spawner: rustix::process::Pid) -> ! {
     sys::exit_now(1)
 }
 
-/// Writes a kernel file in one call, as most of them require.
+/// Writes a kernel file in one call; most of them do not accept partial writes.
 pub(crate) fn write_file(path: &str, content: &str) -> Result<()> {
     let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;

@@ -1,4 +1,4 @@
-//! A terminal of the box's own: two ends, of which one is for whoever looks at it from outside.
+//! Opens a pseudo-terminal: master for the server, slave for the command.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,28 +11,28 @@ use rustix::time::Timespec;
 
 use crate::protocol::plan::WindowSize;
 
-/// A line that was written is there at once; a kernel that takes so long has none.
+/// The line discipline delivers a line at once; a kernel that takes longer does not implement it.
 const SOON: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
-/// The outer end, and the inner one that becomes a command's three streams.
+/// Master, and the slave that becomes the command's standard streams.
 pub(crate) fn open(size: WindowSize) -> Result<(OwnedFd, OwnedFd)> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let outer = rustix::fs::open(c"/dev/ptmx", flags, Mode::empty())?;
     rustix::pty::unlockpt(&outer)?;
     resize(&outer, size)?;
     let inner = rustix::pty::ioctl_tiocgptpeer(&outer, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
-        // Not every kernel has that call; the other way is by its name.
+        // Kernels without TIOCGPTPEER: open the slave by name.
         .or_else(|_| rustix::fs::open(rustix::pty::ptsname(&outer, Vec::new())?, flags, Mode::empty()))?;
     Ok((outer, inner))
 }
 
-/// Whether keys do here what they are for. Not every kernel's terminals know the one that interrupts (gVisor's did not for
-/// long): there it is a character like any other, and what runs at one could not be stopped from it.
+/// Checks that Ctrl-C works. Some kernels (gVisor until recently) do not interpret the interrupt
+/// character; a command on such a terminal could not be interrupted.
 pub(crate) fn knows_keys() -> Result<bool> {
     const INTERRUPT_AND_ENTER: &[u8] = b"\x03\n";
     let (outer, inner) = open(WindowSize { rows: 24, columns: 80 })?;
     rustix::io::write(&outer, INTERRUPT_AND_ENTER)?;
-    // Where the key is known nothing is left of it but the empty line.
+    // The interrupt character discards the line, so only the empty line of Enter remains.
     let mut line = [0; 16];
     let mut readable = [PollFd::new(&inner, PollFlags::IN)];
     let is_there = rustix::io::retry_on_intr(|| rustix::event::poll(&mut readable, Some(&SOON)))? > 0;
@@ -40,7 +40,7 @@ pub(crate) fn knows_keys() -> Result<bool> {
     Ok(line[..count] == *b"\n")
 }
 
-/// Tells the kernel, which tells whoever is at the terminal.
+/// The kernel then sends SIGWINCH to the foreground process group.
 pub(crate) fn resize(outer: impl AsFd, size: WindowSize) -> Result<()> {
     let window = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     rustix::termios::tcsetwinsize(outer, window)

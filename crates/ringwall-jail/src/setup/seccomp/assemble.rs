@@ -1,6 +1,6 @@
-//! The handful of classic BPF instructions that the filter uses, by name.
+//! The classic BPF instructions that the filter uses.
 //!
-//! No decisions here: offsets into `struct seccomp_data`, opcodes and return values as the kernel defines them.
+//! Offsets into `struct seccomp_data`, opcodes and return values are the kernel's.
 
 pub(super) use crate::sys::BpfInstruction as Instruction;
 

@@ -1,8 +1,8 @@
-//! Calls whose arguments decide: for each kind of argument the few instructions that judge it.
+//! Filter code for calls whose arguments decide.
 //!
-//! A guard sees registers, never memory: what lies behind a pointer can change after the check. Arguments
-//! are compared as the 32 bits that the kernel itself uses, so bits set above them neither help nor hurt.
-//! The exception is a pointer, which is null only when all its 64 bits are zero.
+//! A filter sees registers, never memory, and memory behind a pointer could change after the check.
+//! Arguments are compared as the 32 bits that the kernel uses; higher bits are ignored. Pointers
+//! are the exception: they are null only if all 64 bits are zero.
 
 use super::assemble::{
     ALLOW, DENY, Instruction, PRETEND, UNSUPPORTED, and, jump, jump_any_bit, jump_equal, load_argument,
@@ -10,7 +10,7 @@ use super::assemble::{
 };
 
 const SET_ID_BITS: u32 = 0o6000;
-/// O_CREAT, and the bit that makes O_TMPFILE out of O_DIRECTORY: the two ways in which open(2) uses its mode.
+/// O_CREAT and __O_TMPFILE, the two flags with which open(2) uses its mode argument.
 const CREATING: u32 = 0o100 | 0o20_000_000;
 /// CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 const NAMESPACES: u32 =
@@ -18,7 +18,8 @@ const NAMESPACES: u32 =
 const FILE_TYPE: u32 = 0o170_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 const BLOCK_DEVICE: u32 = 0o060_000;
-/// TIOCSTI and TIOCLINUX type for the user, TIOCCONS takes the console, TIOCSETD loads a line discipline.
+/// TIOCSTI and TIOCLINUX inject input, TIOCCONS takes the console, TIOCSETD loads a line
+/// discipline.
 const TERMINAL_REQUESTS: [u32; 4] = [0x5412, 0x541C, 0x541D, 0x5423];
 const UNIX: u32 = 1;
 const INET: u32 = 2;
@@ -29,7 +30,7 @@ const NETLINK_ROUTE: u32 = 0;
 const SOCKET_FLAGS: u32 = 0o4000 | 0o2_000_000;
 const STREAM: u32 = 1;
 const DATAGRAM: u32 = 2;
-/// "The default of this type": TCP for streams, UDP for datagrams.
+/// The default of the socket type: TCP for streams, UDP for datagrams.
 const ANY_PROTOCOL: u32 = 0;
 const ICMP: u32 = 1;
 const TCP: u32 = 6;
@@ -42,10 +43,10 @@ const SOL_TCP: u32 = 6;
 const TCP_ULP: u32 = 31;
 const PR_SET_SECCOMP: u32 = 22;
 const RLIMIT_CORE: u32 = 4;
-/// Plain Linux, the 32-bit machine name, the old version number, both, and "only ask".
+/// PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 with UNAME26, and "query only".
 const PERSONALITIES: [u32; 5] = [0, 0x0008, 0x0002_0000, 0x0002_0008, 0xFFFF_FFFF];
 
-/// Which argument decides, and how. The numbers are argument positions.
+/// Which argument is checked, and how. Fields are argument positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     OpenMode {
@@ -71,12 +72,13 @@ pub enum Guard {
     ProcessOption,
     /// `setrlimit`: a new core size limit is ignored.
     OwnLimit,
-    /// `prlimit64`: only the caller's own limits, written as process 0, and a new core size limit is ignored.
+    /// `prlimit64`: only the caller's own limits, addressed as process 0; a new core size limit is
+    /// ignored.
     ProcessLimit,
 }
 
 impl Guard {
-    /// The instructions, each way through them ending in a verdict.
+    /// Every path through the instructions ends in a return.
     pub(super) fn instructions(self) -> Vec<Instruction> {
         match self {
             Guard::OpenMode { flags, mode } => vec![
@@ -127,8 +129,9 @@ impl Guard {
     }
 }
 
-/// Unix and the routing netlink as they are. IPv4 and IPv6 only with TCP, UDP and ICMP echo: the kernel loads the module
-/// of any other protocol (SCTP, DCCP, L2TP, SMC, UDP-Lite) when an unprivileged process asks for a socket of it.
+/// Allows Unix and routing netlink sockets of any type. Allows IPv4 and IPv6 only with TCP, UDP and
+/// ICMP echo: for any other protocol (SCTP, DCCP, L2TP, SMC, UDP-Lite) the kernel loads a module
+/// when an unprivileged process creates a socket.
 fn socket() -> Vec<Instruction> {
     const IPV4: u8 = 10;
     const BY_PROTOCOL: u8 = 12;
@@ -137,7 +140,7 @@ fn socket() -> Vec<Instruction> {
     const ONLY_STREAM: u8 = 21;
     const DENIED: u8 = 24;
     const ALLOWED: u8 = 25;
-    // How far a jump at one position is from its target.
+    // Jump distance from one position to another.
     let to = |position: u8, target: u8| target - position - 1;
     vec![
         load_argument(0),
@@ -174,9 +177,10 @@ fn socket() -> Vec<Instruction> {
     ]
 }
 
-/// A core size of 0 would make the kernel start a piped core handler, which runs outside the box; the box's limit of 1
-/// prevents that. The call succeeds without effect, because programs that keep secrets in memory set the limit to 0 and
-/// refuse to run where that fails. With somewhere to store the old limit it fails: nothing would be stored.
+/// At a core size limit of 0 the kernel starts a piped core handler, which runs outside the box;
+/// the box's limit of 1 prevents that. Setting it succeeds without effect, because programs with
+/// secrets in memory set it to 0 and abort if that fails. It is denied if the caller also asks for
+/// the old limit, which would not be stored.
 fn process_limit() -> Vec<Instruction> {
     vec![
         load_argument(0),
@@ -197,7 +201,7 @@ fn process_limit() -> Vec<Instruction> {
     ]
 }
 
-/// `listed` when the argument is one of `values`, otherwise `other`.
+/// Returns `listed` if the argument is one of `values`, otherwise `other`.
 fn one_of(argument: u8, values: &[u32], listed: u32, other: u32) -> Vec<Instruction> {
     let mut program = vec![load_argument(argument)];
     for (index, value) in values.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The system call filter: a table of calls with reasons, and the program made from it.
+//! The system call filter: a table of calls with reasons, and the BPF program made from it.
 //!
-//! The program is a balanced tree over ranges of call numbers, because the kernel tries a new filter on
-//! every call number when it is loaded: a list of 330 comparisons costs 0.9 ms per box, a tree 0.1 ms
-//! (docs/decisions/0003-seccomp-allow-list.md). Nothing here knows why a box runs or what runs in it.
+//! The program is a balanced tree over ranges of call numbers, because the kernel runs a new filter
+//! once per call number when it is loaded: a list of 330 comparisons costs 0.9 ms per box, a tree
+//! 0.1 ms (docs/decisions/0003-seccomp-allow-list.md).
 
 mod assemble;
 mod guard;
@@ -20,16 +20,16 @@ const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xC000_00B7;
 
-/// Calls from here on belong to the x32 ABI, which shares x86_64's architecture value.
+/// Call numbers from here on belong to the x32 ABI, which shares x86_64's architecture value.
 const FIRST_FOREIGN_NUMBER: u32 = 0x4000_0000;
 
-/// A run of call numbers with one answer, up to where the next begins.
+/// Consecutive call numbers with the same action. A range ends where the next begins.
 struct Range {
     first: u32,
     action: Action,
 }
 
-/// The program for this machine's architecture.
+/// The filter for this machine's architecture.
 pub fn program() -> Vec<Instruction> {
     let mut program = vec![
         load_architecture(),
@@ -43,7 +43,8 @@ pub fn program() -> Vec<Instruction> {
     program
 }
 
-/// A second program beside the first, of which the stricter answer counts: no socket of the Unix family is made.
+/// A second filter that denies `socket(AF_UNIX)`. If filters disagree, the kernel applies the
+/// strictest result.
 pub fn without_unix_sockets() -> Vec<Instruction> {
     let number = GROUPS.iter().flat_map(|group| group.calls).find(|(name, _)| *name == "__NR_socket");
     let guard = guard::Guard::NotUnix.instructions();
@@ -56,7 +57,7 @@ pub fn without_unix_sockets() -> Vec<Instruction> {
     program
 }
 
-/// The table as ranges in ascending order; numbers that no group names are absent.
+/// The table as ranges in ascending order. A number in no group is [`Action::Absent`].
 fn ranges() -> Vec<Range> {
     let mut calls: Vec<(u32, Action)> =
         GROUPS.iter().flat_map(|group| group.calls.iter().map(|(_, number)| (*number, group.action))).collect();
@@ -74,15 +75,16 @@ fn ranges() -> Vec<Range> {
     ranges
 }
 
-/// Begins a range, unless the one before it already gives this answer.
+/// Begins a range, unless the previous one has the same action.
 fn extend(ranges: &mut Vec<Range>, first: u32, action: Action) {
     if ranges.last().is_none_or(|last| last.action != action) {
         ranges.push(Range { first, action });
     }
 }
 
-/// Halves the ranges until one is left. Lower numbers follow at once, higher ones after them. A plain answer needs no
-/// instructions of its own where one that gives it is near enough to jump to.
+/// Builds a binary search tree. The lower half follows the comparison, the higher half follows the
+/// lower. If one half is a single return instruction and the other contains the same one within
+/// jump range (255), the comparison jumps there instead.
 fn tree(ranges: &[Range]) -> Vec<Instruction> {
     if let [range] = ranges {
         return leaf(range.action);

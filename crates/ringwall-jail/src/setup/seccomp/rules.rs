@@ -1,29 +1,28 @@
-//! Which system calls a box may make: every call the kernel has, once, with the reason for its answer.
+//! Which system calls a box may make: every call of the kernel, once, with a reason.
 //!
-//! The filter denies by default. A call that is listed nowhere (newer than this table) does not exist inside
-//! (ENOSYS, so that libraries fall back); a call that was reviewed and refused answers EPERM. The table is
-//! data: `mod.rs` turns it into a program, and a test holds that no number is missing or named twice.
+//! The filter denies by default. A call that is newer than this table fails with ENOSYS, so that
+//! libraries fall back; a call that was reviewed and refused fails with EPERM. A test checks that
+//! no number is missing or listed twice.
 
 use linux_raw_sys::general::*;
 
 use super::guard::Guard;
 
-/// What happens when a box makes a call.
+/// Result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The kernel carries it out.
     Allow,
-    /// It fails with EPERM.
+    /// Fails with EPERM.
     Deny,
-    /// It fails with ENOSYS, as if the kernel did not have it.
+    /// Fails with ENOSYS, as if the kernel did not have the call.
     Absent,
-    /// It fails with EINVAL, as if the kernel was built without this feature.
+    /// Fails with EINVAL, as if the kernel was built without this feature.
     Unsupported,
-    /// Its arguments decide.
+    /// Depends on the arguments.
     Guarded(Guard),
 }
 
-/// Calls that share an answer and the reason for it.
+/// Calls with the same action and reason.
 #[derive(Debug)]
 pub struct Group {
     pub action: Action,
@@ -31,14 +30,13 @@ pub struct Group {
     pub calls: &'static [(&'static str, u32)],
 }
 
-// The calls stand without commas, so that rustfmt leaves their lines alone.
+// Without commas between calls, rustfmt leaves the lines unchanged.
 macro_rules! group {
     ($action:expr, $reason:literal; $($call:ident)*) => {
         Group { action: $action, reason: $reason, calls: &[$((stringify!($call), $call)),*] }
     };
 }
 
-/// The whole table.
 #[rustfmt::skip]
 pub const GROUPS: &[Group] = &[
     group!(
@@ -55,7 +53,7 @@ pub const GROUPS: &[Group] = &[
         __NR_dup2
     ),
     group!(
-        Action::Allow, "Look at and walk the files that the mounts let through; the mounts and Landlock decide which.";
+        Action::Allow, "Inspect and list files; mounts and Landlock decide which.";
         __NR_fstat __NR_newfstatat __NR_statx __NR_statfs __NR_fstatfs __NR_faccessat __NR_faccessat2
         __NR_readlinkat __NR_getdents64 __NR_getcwd __NR_chdir __NR_fchdir __NR_inotify_init1
         __NR_inotify_add_watch __NR_inotify_rm_watch __NR_getxattr __NR_lgetxattr __NR_fgetxattr __NR_listxattr
@@ -64,18 +62,18 @@ pub const GROUPS: &[Group] = &[
     ),
     #[cfg(target_arch = "x86_64")]
     group!(
-        Action::Allow, "Look at and walk the files that the mounts let through; the mounts and Landlock decide which.";
+        Action::Allow, "Inspect and list files; mounts and Landlock decide which.";
         __NR_stat __NR_lstat __NR_access __NR_readlink __NR_getdents __NR_inotify_init
     ),
     group!(
-        Action::Allow, "Change the files that the mounts let through.";
+        Action::Allow, "Change files; mounts and Landlock decide which.";
         __NR_mkdirat __NR_unlinkat __NR_renameat __NR_renameat2 __NR_linkat __NR_symlinkat __NR_fchown
         __NR_fchownat __NR_utimensat __NR_umask __NR_setxattr __NR_lsetxattr __NR_fsetxattr __NR_removexattr
         __NR_lremovexattr __NR_fremovexattr __NR_setxattrat __NR_removexattrat __NR_file_setattr
     ),
     #[cfg(target_arch = "x86_64")]
     group!(
-        Action::Allow, "Change the files that the mounts let through.";
+        Action::Allow, "Change files; mounts and Landlock decide which.";
         __NR_mkdir __NR_rmdir __NR_unlink __NR_rename __NR_link __NR_symlink __NR_chown __NR_lchown __NR_utime
         __NR_utimes __NR_futimesat
     ),
@@ -119,7 +117,7 @@ pub const GROUPS: &[Group] = &[
         __NR_arch_prctl __NR_set_thread_area __NR_get_thread_area
     ),
     group!(
-        Action::Allow, "Ask for and set own identity; without capabilities and with one mapped id nothing is gained.";
+        Action::Allow, "Read and set own ids; without capabilities and with one mapped id nothing is gained.";
         __NR_getpid __NR_getppid __NR_getuid __NR_geteuid __NR_getgid __NR_getegid __NR_getgroups __NR_getresuid
         __NR_getresgid __NR_setuid __NR_setgid __NR_setreuid __NR_setregid __NR_setresuid __NR_setresgid
         __NR_setfsuid __NR_setfsgid __NR_setgroups __NR_getpgid __NR_setpgid __NR_getsid __NR_setsid __NR_capget
@@ -127,7 +125,7 @@ pub const GROUPS: &[Group] = &[
     ),
     #[cfg(target_arch = "x86_64")]
     group!(
-        Action::Allow, "Ask for and set own identity; without capabilities and with one mapped id nothing is gained.";
+        Action::Allow, "Read and set own ids; without capabilities and with one mapped id nothing is gained.";
         __NR_getpgrp
     ),
     group!(
@@ -150,11 +148,11 @@ pub const GROUPS: &[Group] = &[
         __NR_time __NR_alarm
     ),
     group!(
-        Action::Allow, "Facts about the system that uname and sysinfo give to everybody.";
+        Action::Allow, "System facts that every process may read, and random bytes.";
         __NR_uname __NR_sysinfo __NR_getrandom
     ),
     group!(
-        Action::Allow, "Talk over sockets; the network namespace has nothing but its own loopback.";
+        Action::Allow, "Communicate over sockets; the network namespace contains only its own loopback interface.";
         __NR_connect __NR_accept __NR_accept4 __NR_bind __NR_listen __NR_getsockname __NR_getpeername __NR_sendto
         __NR_recvfrom __NR_sendmsg __NR_recvmsg __NR_sendmmsg __NR_recvmmsg __NR_getsockopt __NR_shutdown
     ),
@@ -169,11 +167,11 @@ pub const GROUPS: &[Group] = &[
         __NR_io_setup __NR_io_destroy __NR_io_submit __NR_io_cancel __NR_io_getevents __NR_io_pgetevents
     ),
     group!(
-        Action::Unsupported, "Each filter takes compiled code from one pool of the machine (net.core.bpf_jit_limit); EINVAL is the answer of a kernel without filters, and programs go on without one.";
+        Action::Unsupported, "Each filter uses compiled code from one pool of the machine (net.core.bpf_jit_limit); a kernel without filters also returns EINVAL, and programs continue without one.";
         __NR_seccomp
     ),
     group!(
-        Action::Allow, "Restrict oneself further, which cannot loosen what is in force.";
+        Action::Allow, "Restrict the caller further; restrictions in force cannot be loosened.";
         __NR_landlock_create_ruleset __NR_landlock_add_rule __NR_landlock_restrict_self
         __NR_lsm_get_self_attr __NR_lsm_list_modules
     ),
@@ -186,7 +184,7 @@ pub const GROUPS: &[Group] = &[
         __NR_openat2
     ),
     group!(
-        Action::Deny, "Namespaces: a new user namespace would give capabilities over kernel code that is rarely attacked by others.";
+        Action::Deny, "Namespaces: in a new user namespace a process has capabilities, which expose kernel code that otherwise only root reaches.";
         __NR_unshare __NR_setns
     ),
     group!(
@@ -195,7 +193,7 @@ pub const GROUPS: &[Group] = &[
         __NR_open_tree __NR_open_tree_attr __NR_move_mount __NR_mount_setattr
     ),
     group!(
-        Action::Deny, "Reading or steering other processes, also those that share the user id on the host.";
+        Action::Deny, "Inspecting or controlling other processes, including those with the same user id on the host.";
         __NR_ptrace __NR_process_vm_readv __NR_process_vm_writev __NR_pidfd_getfd __NR_kcmp __NR_process_madvise
         __NR_process_mrelease __NR_migrate_pages __NR_move_pages
     ),
@@ -204,7 +202,7 @@ pub const GROUPS: &[Group] = &[
         __NR_name_to_handle_at __NR_open_by_handle_at
     ),
     group!(
-        Action::Deny, "Kernel keyrings are not separated by namespaces.";
+        Action::Deny, "Kernel keyrings are only partly separated by namespaces.";
         __NR_keyctl __NR_add_key __NR_request_key
     ),
     group!(
@@ -242,7 +240,7 @@ pub const GROUPS: &[Group] = &[
         __NR_fanotify_init __NR_fanotify_mark
     ),
     group!(
-        Action::Deny, "Placing memory for everybody on the machine.";
+        Action::Deny, "NUMA memory placement: it can exhaust one node for all processes of the machine.";
         __NR_mbind __NR_set_mempolicy __NR_set_mempolicy_home_node
     ),
     group!(
@@ -261,33 +259,33 @@ pub const GROUPS: &[Group] = &[
     ),
     #[cfg(target_arch = "x86_64")]
     group!(
-        Action::Guarded(Guard::OpenMode { flags: 1, mode: 2 }), "Open files, but never create one that is set-user-id or set-group-id: outside it would outlive the box.";
+        Action::Guarded(Guard::OpenMode { flags: 1, mode: 2 }), "Open files, but create none with a set-user-id or set-group-id bit: it would outlive the box and run with its owner's id on the host.";
         __NR_open
     ),
     group!(
-        Action::Guarded(Guard::OpenMode { flags: 2, mode: 3 }), "Open files, but never create one that is set-user-id or set-group-id: outside it would outlive the box.";
+        Action::Guarded(Guard::OpenMode { flags: 2, mode: 3 }), "Open files, but create none with a set-user-id or set-group-id bit: it would outlive the box and run with its owner's id on the host.";
         __NR_openat
     ),
     #[cfg(target_arch = "x86_64")]
     group!(
-        Action::Guarded(Guard::FileMode { mode: 1 }), "Open files, but never create one that is set-user-id or set-group-id: outside it would outlive the box.";
+        Action::Guarded(Guard::FileMode { mode: 1 }), "Open files, but create none with a set-user-id or set-group-id bit: it would outlive the box and run with its owner's id on the host.";
         __NR_creat
     ),
     #[cfg(target_arch = "x86_64")]
     group!(
-        Action::Guarded(Guard::FileMode { mode: 1 }), "Change modes, but set no set-user-id or set-group-id bit: outside such a file would act for its owner.";
+        Action::Guarded(Guard::FileMode { mode: 1 }), "Change modes, but set no set-user-id or set-group-id bit: on the host such a file would run with its owner's id.";
         __NR_chmod
     ),
     group!(
-        Action::Guarded(Guard::FileMode { mode: 1 }), "Change modes, but set no set-user-id or set-group-id bit: outside such a file would act for its owner.";
+        Action::Guarded(Guard::FileMode { mode: 1 }), "Change modes, but set no set-user-id or set-group-id bit: on the host such a file would run with its owner's id.";
         __NR_fchmod
     ),
     group!(
-        Action::Guarded(Guard::FileMode { mode: 2 }), "Change modes, but set no set-user-id or set-group-id bit: outside such a file would act for its owner.";
+        Action::Guarded(Guard::FileMode { mode: 2 }), "Change modes, but set no set-user-id or set-group-id bit: on the host such a file would run with its owner's id.";
         __NR_fchmodat
     ),
     group!(
-        Action::Guarded(Guard::FileMode { mode: 2 }), "Change modes, but set no set-user-id or set-group-id bit: outside such a file would act for its owner.";
+        Action::Guarded(Guard::FileMode { mode: 2 }), "Change modes, but set no set-user-id or set-group-id bit: on the host such a file would run with its owner's id.";
         __NR_fchmodat2
     ),
     #[cfg(target_arch = "x86_64")]
@@ -312,7 +310,7 @@ pub const GROUPS: &[Group] = &[
         __NR_socket
     ),
     group!(
-        Action::Guarded(Guard::SocketOption), "Set options of sockets, but attach no BPF program, which takes from the machine's pool of compiled code, and no upper layer protocol.";
+        Action::Guarded(Guard::SocketOption), "Set socket options, but attach no BPF program, which uses the machine's pool of compiled code, and no upper layer protocol.";
         __NR_setsockopt
     ),
     group!(
@@ -320,19 +318,19 @@ pub const GROUPS: &[Group] = &[
         __NR_socketpair
     ),
     group!(
-        Action::Guarded(Guard::Personality), "The personalities that leave address layout and ABI alone.";
+        Action::Guarded(Guard::Personality), "Personalities that change neither address layout nor ABI.";
         __NR_personality
     ),
     group!(
-        Action::Guarded(Guard::ProcessOption), "Options of the process, but no further filter: it would take from the machine's pool of compiled code.";
+        Action::Guarded(Guard::ProcessOption), "Process options, but no further filter: it would use the machine's pool of compiled code.";
         __NR_prctl
     ),
     group!(
-        Action::Guarded(Guard::OwnLimit), "Own limits, but the core size stays: at 0 the host's core handler would run.";
+        Action::Guarded(Guard::OwnLimit), "Set own limits, but not the core size: at 0 the kernel would run the host's core handler.";
         __NR_setrlimit
     ),
     group!(
-        Action::Guarded(Guard::ProcessLimit), "Own limits, but the core size stays; those of PID 1, which has the same user id, would blind it.";
+        Action::Guarded(Guard::ProcessLimit), "Set own limits, but not the core size; and not those of PID 1 (same user id), which could then not open the files that show memory use.";
         __NR_prlimit64
     ),
 ];

@@ -1,4 +1,4 @@
-//! Holds the table complete and the program equal to the table, by running the program on every call.
+//! Checks that the table is complete and that the program does what the table says.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::assemble::{ABSENT, ALLOW, DENY, KILL, PRETEND, UNSUPPORTED};
 use super::rules::{Action, GROUPS};
 use super::{ARCHITECTURE, program, without_unix_sockets};
 
-/// A small interpreter for the instructions that the filter uses.
+/// Interprets the instructions that the filter uses.
 fn run(architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
     run_program(&program(), architecture, number, arguments)
 }
@@ -36,7 +36,7 @@ fn run_program(program: &[Instruction], architecture: u32, number: u32, argument
             0x35 => branch(accumulator >= step.operand),
             0x45 => branch(accumulator & step.operand != 0),
             0x06 => return step.operand,
-            other => panic!("the filter uses an instruction that the test does not know: {other:#x}"),
+            other => panic!("unknown instruction in the filter: {other:#x}"),
         }
     }
 }
@@ -44,7 +44,7 @@ fn run_program(program: &[Instruction], architecture: u32, number: u32, argument
 fn number(name: &str) -> u32 {
     let wanted = format!("__NR_{name}");
     let mut calls = GROUPS.iter().flat_map(|group| group.calls);
-    calls.find(|(call, _)| *call == wanted).unwrap_or_else(|| panic!("{name} is not in the table")).1
+    calls.find(|(call, _)| *call == wanted).unwrap_or_else(|| panic!("call {name} is not in the table")).1
 }
 
 fn judge(name: &str, arguments: [u64; 6]) -> u32 {
@@ -52,21 +52,21 @@ fn judge(name: &str, arguments: [u64; 6]) -> u32 {
 }
 
 #[test]
-fn every_call_is_named_once_with_a_reason() {
+fn table_lists_every_call_once_with_a_reason() {
     let mut seen = BTreeMap::new();
     for group in GROUPS {
-        assert!(group.reason.ends_with('.'), "a reason is a sentence: {}", group.reason);
+        assert!(group.reason.ends_with('.'), "the reason has no full stop: {}", group.reason);
         for (name, number) in group.calls {
-            assert_eq!(seen.insert(number, name), None, "{name} is named twice");
+            assert_eq!(seen.insert(number, name), None, "{name} is listed twice");
         }
     }
     if cfg!(target_arch = "x86_64") {
-        assert!((0..=335).chain(424..=469).all(|number| seen.contains_key(&number)), "a call was left out");
+        assert!((0..=335).chain(424..=469).all(|number| seen.contains_key(&number)), "a call is missing");
     }
 }
 
 #[test]
-fn the_program_gives_the_answer_of_the_table_for_every_number() {
+fn program_matches_table_for_every_number() {
     let table: BTreeMap<u32, Action> =
         GROUPS.iter().flat_map(|group| group.calls.iter().map(|(_, number)| (*number, group.action))).collect();
     for number in 0..1024 {
@@ -82,25 +82,25 @@ fn the_program_gives_the_answer_of_the_table_for_every_number() {
 }
 
 #[test]
-fn the_second_program_refuses_unix_sockets_and_nothing_else() {
+fn second_program_denies_only_unix_sockets() {
     let more = without_unix_sockets();
     let judge = |name: &str, family: u64| run_program(&more, ARCHITECTURE, number(name), [family, 1, 0, 0, 0, 0]);
     assert_eq!(judge("socket", 1), DENY);
-    assert_eq!(judge("socket", 1 | 1 << 32), DENY, "bits that the kernel does not look at");
+    assert_eq!(judge("socket", 1 | 1 << 32), DENY, "bits that the kernel ignores");
     for (name, family) in [("socket", 2), ("socket", 10), ("socket", 16), ("socketpair", 1), ("connect", 1)] {
         assert_eq!(judge(name, family), ALLOW, "{name} {family}");
     }
 }
 
 #[test]
-fn foreign_abis_are_refused() {
+fn foreign_abi_is_killed_or_absent() {
     assert_eq!(run(0x4000_0003, number("read"), [0; 6]), KILL, "i386");
     assert_eq!(run(ARCHITECTURE, number("read") | 0x4000_0000, [0; 6]), ABSENT, "x32");
     assert_eq!(run(ARCHITECTURE, u32::MAX, [0; 6]), ABSENT, "no such call");
 }
 
 #[test]
-fn guards_judge_their_arguments() {
+fn guards_check_their_arguments() {
     let allow: &[(&str, [u64; 6])] = &[
         ("clone", [0x003D_0F00, 0, 0, 0, 0, 0]),
         ("ioctl", [0, 0x5401, 0, 0, 0, 0]),
@@ -147,7 +147,7 @@ fn guards_judge_their_arguments() {
 }
 
 #[test]
-fn socket_family_type_and_protocol_are_judged_together() {
+fn socket_guard_checks_family_type_and_protocol_together() {
     const FLAGS: [u64; 4] = [0, 0o4000, 0o2_000_000, 0o2_004_000];
     let (program, socket) = (program(), number("socket"));
     let judge = |arguments| run_program(&program, ARCHITECTURE, socket, arguments);
@@ -174,7 +174,7 @@ fn socket_family_type_and_protocol_are_judged_together() {
 }
 
 #[test]
-fn socket_options_that_attach_programs_or_protocols_are_denied() {
+fn setsockopt_that_attaches_programs_or_protocols_is_denied() {
     let judge = |level: u64, option: u64| judge("setsockopt", [3, level, option, 0, 0, 0]);
     for option in [26, 50, 51, 52] {
         assert_eq!(judge(1, option), DENY, "SOL_SOCKET {option}");
@@ -188,7 +188,7 @@ fn socket_options_that_attach_programs_or_protocols_are_denied() {
 }
 
 #[test]
-fn core_size_limit_is_read_but_never_changed() {
+fn core_size_limit_can_be_read_but_not_set() {
     const POINTER: u64 = 0x7FFF_1234_5678;
     const ABOVE_4_GIB: u64 = 0x1_0000_0000;
     assert_eq!(judge("setrlimit", [4, POINTER, 0, 0, 0, 0]), PRETEND);
@@ -210,7 +210,7 @@ fn core_size_limit_is_read_but_never_changed() {
 }
 
 #[test]
-fn further_filters_are_answered_as_by_a_kernel_without_them() {
+fn further_filter_fails_as_on_a_kernel_without_seccomp() {
     for operation in 0..5 {
         assert_eq!(judge("seccomp", [operation, 0, 0, 0, 0, 0]), UNSUPPORTED);
     }
@@ -221,6 +221,6 @@ fn further_filters_are_answered_as_by_a_kernel_without_them() {
 }
 
 #[test]
-fn the_program_stays_short_because_every_box_loads_it() {
+fn program_has_at_most_300_instructions() {
     assert!(program().len() <= 300, "{} instructions", program().len());
 }
