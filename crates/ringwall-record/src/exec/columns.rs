@@ -1,7 +1,7 @@
-//! The columns of `sandbox_execs`, from an intent and an ending and back.
+//! Converts intents and outcomes to columns of `sandbox_execs` and back.
 //!
-//! They fall into two groups: what is fixed by the intent, and what the ending fixes. The audit chain holds a digest of
-//! each group, taken over exactly what is stored, so that a row that was changed later can be told.
+//! The intent sets one group of columns, the outcome another. Their audit entries contain a digest
+//! of the group's stored values, so that verification finds rows that were changed later.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,8 @@ use crate::exec::exec::{Ending, Exec, Idempotency, Kept, NewExec, Reason, Start,
 use crate::exec::status::Status;
 use crate::timestamp::Timestamp;
 
-/// What the audit chain says of an exec, one entry at its intent and one at its ending.
+/// Actions of audit entries: a denied exec has one entry, any other one for its intent and one for
+/// its outcome.
 pub(crate) const INTENT_ACTION: &str = "exec.intent";
 pub(crate) const DENIED_ACTION: &str = "exec.denied";
 pub(crate) const OUTCOME_ACTION: &str = "exec.outcome";
@@ -80,20 +81,20 @@ const SUMMARY: &str = "exec_id, user_id, agent_id, project_id, task_id, conversa
 pub(crate) static SELECT_SUMMARY: LazyLock<String> =
     LazyLock::new(|| format!("SELECT seq, {SUMMARY} FROM sandbox_execs"));
 
-/// With the policy that it ran under, where that is another than the one of its intent.
+/// `applied_policy` is the policy that the exec ran under, NULL if it is that of its intent.
 pub(crate) static SELECT_EXEC: LazyLock<String> = LazyLock::new(|| {
     let applied = "(SELECT snapshot FROM exec_policies WHERE exec_policies.exec_id = sandbox_execs.exec_id)";
     let (intent, ending) = (names(&INTENT).join(", "), names(&ENDING).join(", "));
     format!("SELECT seq, started_at, {intent}, {ending}, {applied} AS applied_policy FROM sandbox_execs")
 });
 
-/// Both groups under names of their own, for a join with the audit chain.
+/// All columns of both groups, prefixed with `exec_`, for a join with the audit chain.
 pub(crate) static JOINED: LazyLock<String> = LazyLock::new(|| {
     let renamed = INTENT.iter().chain(&ENDING).map(|(name, _)| format!("exec.{name} AS exec_{name}"));
     renamed.collect::<Vec<_>>().join(", ")
 });
 
-/// `ON CONFLICT` without a target: the key may be used, or the id.
+/// `ON CONFLICT` has no target: the idempotency key may be used already, or the id.
 pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
     let columns = [&["seq", "started_at"], names(&INTENT).as_slice(), names(&ENDING).as_slice()].concat();
     let places: Vec<String> = (1..=columns.len()).map(|place| format!("${place}")).collect();
@@ -101,7 +102,7 @@ pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
     format!("INSERT INTO sandbox_execs ({columns}, filed) VALUES ({places}, 0) ON CONFLICT DO NOTHING")
 });
 
-/// The exec's id and to whom it belongs come after the values of the ending.
+/// Parameters: the values of the outcome, then exec id, user id and agent id.
 pub(crate) static END: LazyLock<String> = LazyLock::new(|| {
     let columns: Vec<String> = (1..).zip(names(&ENDING)).map(|(place, name)| format!("{name} = ${place}")).collect();
     let [id, user, agent] = [1, 2, 3].map(|place| columns.len() + place);
@@ -113,7 +114,7 @@ fn names(columns: &[(&'static str, Kind)]) -> Vec<&'static str> {
     columns.iter().map(|(name, _)| *name).collect()
 }
 
-/// What an intent fixes, in the order of its columns.
+/// The values of the intent's columns, in their order.
 pub(crate) fn intent_values(exec: &NewExec) -> Result<Vec<Value>, Error> {
     for (column, text) in [("caller", &exec.caller), ("project_id", &exec.project_id)] {
         check_indexed(column, text)?;
@@ -155,7 +156,7 @@ pub(crate) fn intent_values(exec: &NewExec) -> Result<Vec<Value>, Error> {
     ])
 }
 
-/// What an ending fixes, in the order of its columns.
+/// The values of the outcome's columns, in their order.
 pub(crate) fn ending_values(ending: &Ending) -> Result<Vec<Value>, Error> {
     let number = |column, number: Option<u64>| number.map(|number| check_number(column, number)).transpose();
     Ok(vec![
@@ -172,7 +173,7 @@ pub(crate) fn ending_values(ending: &Ending) -> Result<Vec<Value>, Error> {
     ])
 }
 
-/// What stands in the ending's columns when an exec enters the record: an ending only for what was denied.
+/// The first values of the outcome's columns. Only a denied exec has an outcome from the start.
 pub(crate) fn first_values(exec: &NewExec) -> Vec<Value> {
     let (reason, ended_at) = match &exec.start {
         Start::Queued | Start::AwaitingApproval | Start::Running { .. } => (None, None),
@@ -205,8 +206,8 @@ pub(crate) fn ending_digest<'v>(values: impl IntoIterator<Item = &'v Value>) -> 
     Digest::of_fields("ringwall exec ending 1", values)
 }
 
-/// The digest that an entry with this action has to carry, from a row that is joined with its exec; nothing when there
-/// is no such exec, or when the action speaks of none.
+/// The digest that an entry with this action must contain, computed from the joined row
+/// ([`JOINED`]). `None` if the exec does not exist or the action is not about an exec's row.
 pub(crate) fn stored_digest(action: &str, row: &Row) -> Result<Option<Digest>, BadColumn> {
     if row.get::<Option<String>>("exec_exec_id")?.is_none() {
         return Ok(None);
@@ -281,7 +282,7 @@ fn summary(row: &Row) -> Result<Summary, BadColumn> {
     })
 }
 
-/// A name or a word that has a type of its own.
+/// Parses a text column into its type.
 pub(crate) fn name<T: std::str::FromStr<Err = Error>>(row: &Row, column: &'static str) -> Result<T, BadColumn> {
     row.get::<String>(column)?.parse().map_err(|error: Error| BadColumn::new(column, error))
 }

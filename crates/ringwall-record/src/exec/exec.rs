@@ -1,7 +1,6 @@
-//! One exec, as it is intended, ended and read back.
+//! Types of one exec: intent, outcome, and the row that is read back.
 //!
-//! Environment values have no place here: only the names of variables are ever handed in. What is JSON in the database
-//! is checked to be JSON on the way in by its type, and on the way out by reading it.
+//! Of the environment only the names of variables are stored, never their values.
 
 use serde_json::Value as Json;
 
@@ -10,15 +9,15 @@ use crate::exec::status::{EndedAs, Status};
 use crate::id::{AgentId, ExecId, UserId};
 use crate::timestamp::Timestamp;
 
-/// What is about to run, or was not allowed to.
+/// An exec to record before it runs, or one that was denied.
 #[derive(Debug, Clone)]
 pub struct NewExec {
     pub exec_id: ExecId,
     pub user_id: UserId,
     pub agent_id: AgentId,
-    /// Who asked: the id of the token. Idempotency keys are per caller.
+    /// The id of the token. Idempotency keys are per caller.
     pub caller: String,
-    /// Where it came in, for the audit chain alone.
+    /// The origin of the request; stored in the audit entry only.
     pub from: Json,
     pub idempotency: Option<Idempotency>,
     pub project_id: String,
@@ -38,14 +37,15 @@ pub struct NewExec {
     pub start: Start,
 }
 
-/// A key that makes a request happen once, and the digest that tells whether the next one is the same request.
+/// A client's key for one request, and the digest of the body, to detect that the key is reused for
+/// another request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     pub key: String,
     pub body_digest: Digest,
 }
 
-/// How an exec enters the record.
+/// The first state of an exec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     Queued,
@@ -53,7 +53,7 @@ pub enum Start {
     Running {
         started_at: Timestamp,
     },
-    /// It never runs: intent and ending are one.
+    /// Never runs: its intent is also its outcome.
     Denied(Reason),
 }
 
@@ -68,30 +68,30 @@ impl Start {
     }
 }
 
-/// Why an exec ended as it did, where its exit code does not say.
+/// Why the exec ended this way; absent if the exit code says it
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct Reason {
     pub code: String,
     pub message: String,
 }
 
-/// Whether a stream was kept whole.
+/// Whether the stored output stream is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     Whole,
     Truncated,
 }
 
-/// What became of it.
+/// The outcome of an exec.
 #[derive(Debug, Clone)]
 pub struct Ending {
     pub status: EndedAs,
     pub exit_code: Option<i32>,
     pub error_reason: Option<Reason>,
     pub ended_at: Timestamp,
-    /// Measured on a clock that does not jump, so not the difference of two moments.
+    /// Measured on a monotonic clock, so it can differ from `ended_at` minus `started_at`.
     pub duration_ms: Option<u64>,
-    /// What held the box.
+    /// The protections of the box, as JSON.
     pub protections: Option<Json>,
     pub stdout: Kept,
     pub stderr: Kept,
@@ -99,24 +99,24 @@ pub struct Ending {
     pub max_rss_bytes: Option<u64>,
 }
 
-/// The answer to an intent.
+/// The answer to [`crate::Store::intend`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Intent {
-    /// It is on disk; it may run.
+    /// The intent is on disk; the exec may run.
     Recorded,
-    /// The caller has used this key before. Nothing was recorded, and nothing may run.
+    /// The caller has used this idempotency key before. Nothing was recorded, and nothing may run.
     Known { exec_id: ExecId, body_digest: Digest },
 }
 
-/// The answer to an ending.
+/// The answer to [`crate::Store::finish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
     Recorded,
-    /// Somebody ended it first; that ending stands.
+    /// The exec has an outcome already, which stays.
     EndedBefore(Status),
 }
 
-/// One line of a list. The long columns are left out: a page of them would have no bound worth the name.
+/// An exec in a list, without its arguments, policy and other long columns
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[schema(as = ExecSummary)]
 pub struct Summary {
@@ -137,21 +137,21 @@ pub struct Summary {
     pub artifacts_path: String,
 }
 
-/// What an exec was asked to run.
+/// The command of an exec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     pub user_id: UserId,
     pub args: Vec<String>,
     pub cwd: String,
-    /// Whether it is a piece of code, and no line for a shell.
+    /// The exec runs code, not a command line.
     pub is_code: bool,
 }
 
-/// Everything that is known of one exec.
+/// One exec with all its columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exec {
     pub summary: Summary,
-    /// The number of its intent in the audit chain.
+    /// The number of its intent's entry in the audit chain.
     pub seq: i64,
     pub caller: String,
     pub idempotency: Option<Idempotency>,

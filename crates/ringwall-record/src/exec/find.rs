@@ -1,7 +1,8 @@
-//! Execs, read back: one, or a page of them.
+//! Reads one exec or a page of execs.
 //!
-//! Every question carries a scope, and what lies outside of it is not there: another tenant's exec and one that never
-//! was are the same answer. Filters are bound values in a text made of fixed parts.
+//! Single reads and lists take a [`Scope`]: an exec of another tenant gives the same answer as one
+//! that does not exist. A list is a union of ranges of indexes, so that it reads no more rows than
+//! a few pages, however many execs there are.
 
 use serde_json::Value as Json;
 
@@ -14,7 +15,7 @@ use crate::id::ExecId;
 use crate::page::{Cursor, Filter, Limit, Page, Scope, where_all};
 use crate::store::Store;
 
-/// As many as one statement names.
+/// Maximum number of ids per statement.
 const AT_ONCE: usize = 250;
 
 impl Store {
@@ -34,7 +35,7 @@ impl Store {
         Ok(Page::cut(rows, limit))
     }
 
-    /// What these were asked to run, and where: the long columns that a list leaves out.
+    /// The commands of these execs: long columns that [`Summary`] omits. Not limited to a scope.
     pub async fn commands(&self, execs: &[ExecId]) -> Result<Vec<Command>, Error> {
         let mut found = Vec::new();
         for some in execs.chunks(AT_ONCE) {
@@ -56,7 +57,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Everybody's, oldest first: what there is to go over for whoever removes old ones.
+    /// The execs of all users, oldest first, for retention.
     pub async fn oldest(&self, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Summary>, Error> {
         let text = format!("{} WHERE seq > $1 ORDER BY seq LIMIT $2", *columns::SELECT_SUMMARY);
         let after = cursor.map_or(0, |Cursor(seq)| seq);
@@ -67,12 +68,12 @@ impl Store {
     }
 }
 
-/// The text that both databases answer without reading more rows than a few pages have, however many there are.
+/// A query that both databases answer with at most a page of rows from each range.
 fn question(filter: &Filter, limit: Limit, cursor: Option<Cursor>) -> Result<Statement, Error> {
     let mut question = Statement::new("list execs", "");
     let ranges = ranges(filter, limit, cursor, &mut question)?;
     let merged = if ranges.is_empty() {
-        // Everything of everybody is what the table itself is sorted by.
+        // The list of all execs is in the order of the primary key.
         let after = cursor.map(|Cursor(seq)| format!(" WHERE seq < {}", question.place(seq)));
         format!("{}{}", *columns::SELECT_SUMMARY, after.unwrap_or_default())
     } else {
@@ -84,7 +85,7 @@ fn question(filter: &Filter, limit: Limit, cursor: Option<Cursor>) -> Result<Sta
     Ok(question)
 }
 
-/// The ranges of indexes that make up a list, as long as a page each. None where the list is everything.
+/// The queries whose union is the list, each limited to a page. Empty for the list of all execs.
 fn ranges(
     filter: &Filter,
     limit: Limit,
@@ -111,12 +112,12 @@ fn ranges(
     Ok(states.into_iter().map(|state| state.range(&conditions, cursor, &at_most, question)).collect())
 }
 
-/// What one range has in common beside what was asked for.
+/// The execs of one range.
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// It has ended, and is in the indices of lists.
+    /// Ended, and in the list indexes.
     Filed(Status),
-    /// It has ended lately. There are few.
+    /// Ended lately and not in the list indexes yet. There are few.
     Unfiled(Option<Status>),
     Unfinished(Option<Status>),
 }
@@ -170,10 +171,10 @@ mod tests {
         })
     }
 
-    /// Read off SQLite's own plans: a question that reads more rows than its page has, or sorts any, is slow only when
-    /// there are very many.
+    /// Checked with SQLite's query plans: a query that scans or sorts becomes slow only with many
+    /// rows, so a test by time would not notice.
     #[tokio::test]
-    async fn every_range_is_one_of_an_index_in_the_order_of_the_list() {
+    async fn every_range_is_read_from_an_index_in_list_order() {
         let directory = tempfile::tempdir().unwrap();
         let connector = Connector::new(&Database::Sqlite(directory.path().join("db"))).unwrap();
         connector.migrate().await.unwrap();
@@ -187,12 +188,12 @@ mod tests {
                     let plan = sqlx::query(explain).fetch_all(&pool).await.unwrap();
                     let steps: Vec<String> = plan.iter().map(|step| step.get("detail")).collect();
                     let [step, further @ ..] = steps.as_slice() else { panic!("{range}: nothing") };
-                    // The state and the limit are none; a cursor is no equality.
+                    // Compared with `=`: neither the state, nor the limit, nor the cursor.
                     let conditions = range.matches(" = $").count();
                     let is_filed = range.contains("filed = 1");
                     let (index, equal, sorted) = match is_filed {
                         true => ("INDEX sandbox_execs_filed", conditions, 0),
-                        // Of what has ended lately little is sorted.
+                        // The few execs that ended lately are sorted.
                         false => match range.contains("IS NOT NULL") {
                             true => ("INDEX sandbox_execs_unfiled (ended_at>?", 0, 1),
                             false => ("INDEX sandbox_execs_unfiled (ended_at=?", 1, 0),
@@ -204,8 +205,9 @@ mod tests {
                 }
             }
         }
-        // Each scope with each question: nine statuses, of which six ended ones have two parts, and all eight parts, except
-        // for everything of everybody.
+        // Three scopes with four combinations of task and project: nine statuses, of which the six
+        // ended ones have two ranges, and no status with eight ranges. The list of all execs has
+        // none.
         assert_eq!(explained, 2 * (3 * 4 * (9 + 6 + 8) - 8));
     }
 }

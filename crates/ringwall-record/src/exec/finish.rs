@@ -1,7 +1,8 @@
-//! After it ran: exactly one ending.
+//! Records the outcome of an exec, exactly once.
 //!
-//! The first ending stands, whoever comes with a second one: the update asks for an exec without an ending, in the
-//! transaction that writes the audit entry. What a crash left without one is ended as LOST at the next start.
+//! The UPDATE matches only an exec without an outcome, in the transaction that appends the audit
+//! entry; so the first outcome stays. Execs that a crash left without one become LOST at the next
+//! start.
 
 use serde_json::json;
 
@@ -19,12 +20,14 @@ use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
 use crate::writer::writer::{Durability, Operation};
 
-/// As many unfinished execs as one transaction ends, so that others can write in between.
+/// Number of execs that one transaction marks as lost; other operations can run in between.
 const AT_ONCE: i64 = 256;
 
 impl Store {
-    /// Ends an exec that was intended. It outlives this process when it is acknowledged, and the machine a moment later: what
-    /// a power cut takes of it makes it one of the LOST. It is on its way when this returns.
+    /// Records the outcome of an exec. The operation is queued when this returns, before the future
+    /// is polled. The answer comes after the commit and can precede the sync to disk
+    /// ([`Durability::Soon`]): after a power cut the outcome may be missing, and the exec becomes
+    /// LOST.
     pub fn finish<W: Into<Whose>>(
         &self,
         exec: W,
@@ -39,8 +42,8 @@ impl Store {
         async move { ending?.await?.ok_or(Error::UnknownExec(exec_id)) }
     }
 
-    /// For the start of a server: whatever was recorded before this call and has no ending is lost, because nobody is
-    /// left who could end it. Returns what was lost. Never call it while another server uses the same database.
+    /// Marks all execs that were recorded before this call and have no outcome as LOST, and returns
+    /// them. For the start of a server. Never call it while another server uses the same database.
     pub async fn lose_unfinished(&self, at: Timestamp) -> Result<Vec<ExecId>, Error> {
         let mut lost = Vec::new();
         let mut through = None;
@@ -55,7 +58,7 @@ impl Store {
     }
 }
 
-/// An exec and to whom it belongs.
+/// An exec and its owner.
 #[derive(Debug, Clone)]
 pub struct Whose {
     exec_id: ExecId,
@@ -76,14 +79,14 @@ struct End {
 }
 
 impl Operation for End {
-    /// Nothing when they have no such exec.
+    /// `None` if this user and agent have no such exec.
     type Answer = Option<Finish>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
         if end(ledger, &self.whose, &self.values, || self.draft.clone()).await? == Ended::Now {
             return Ok(Some(Finish::Recorded));
         }
-        // One that has none belongs to somebody else.
+        // An exec without an outcome was not matched because it belongs to another user or agent.
         let status = status_of(ledger, &self.whose.exec_id).await?;
         Ok(status.filter(|status| status.is_ended()).map(Finish::EndedBefore))
     }
@@ -95,7 +98,7 @@ impl Operation for End {
 
 struct Lose {
     at: Timestamp,
-    /// The last entry that was there when the first of these began.
+    /// The newest entry when the first of these operations ran; later execs are not lost.
     through: Option<i64>,
 }
 
@@ -111,7 +114,7 @@ impl Operation for Lose {
         let through = self.through.unwrap_or(ledger.head().seq);
         let text = "SELECT exec_id, user_id, agent_id FROM sandbox_execs \
                     WHERE filed = 0 AND ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
-        let question = Statement::new("look for unfinished execs", text);
+        let question = Statement::new("list unfinished execs", text);
         let rows = ledger.rows(question.bind(through).bind(AT_ONCE)).await?;
         let read = |row: &Row| -> Result<Whose, BadColumn> {
             let (user_id, agent_id) = (name(row, "user_id")?, name(row, "agent_id")?);
@@ -147,7 +150,7 @@ fn lost(at: Timestamp) -> Ending {
 #[derive(PartialEq, Eq)]
 enum Ended {
     Now,
-    /// It had an ending, or it is not there.
+    /// It has an outcome already, or does not exist for this owner.
     Not,
 }
 
@@ -157,7 +160,7 @@ async fn end(
     values: &[Value],
     draft: impl FnOnce() -> Draft,
 ) -> Result<Ended, Error> {
-    let update = Statement::new("record an ending", columns::END.as_str());
+    let update = Statement::new("record an outcome", columns::END.as_str());
     let Whose { exec_id, user_id, agent_id } = whose;
     let update = update.bind_all(values.iter().cloned());
     let update = update.bind(exec_id.as_str()).bind(user_id.as_str()).bind(agent_id.as_str());

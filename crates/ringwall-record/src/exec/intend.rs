@@ -1,7 +1,6 @@
-//! Before anything runs: the intent, and the permission to start.
+//! Records the intent of an exec before it runs, and the start of a waiting exec.
 //!
-//! An intent that is not on disk has not happened, and nothing may run for it. An exec that was ended while it waited
-//! cannot be started any more.
+//! If the intent is not on disk, nothing may run. An exec that ended while it waited cannot start.
 
 use serde_json::json;
 
@@ -20,22 +19,22 @@ use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
 impl Store {
-    /// Records what is about to run. Of several intents of one caller with one key, also at once, one is recorded and
-    /// the others learn which. A denied one is ended from the start. It is on its way when this returns, whether or not
-    /// somebody waits for what becomes of it.
+    /// Records an exec that is about to run, or a denied one with its outcome. Of several intents
+    /// of one caller with the same idempotency key, also concurrent ones, one is recorded; the
+    /// others get its id. The operation is queued when this returns, before the future is polled.
     pub fn intend(&self, exec: &NewExec) -> impl Future<Output = Result<Intent, Error>> + Send + use<> {
         let exec_id = exec.exec_id.clone();
         let intending = Intend::new(exec).map(|intend| self.submit(intend));
         async move { intending?.await?.ok_or(Error::ExecIdTaken(exec_id)) }
     }
 
-    /// What a caller's key stands for, if it was used before.
+    /// The exec for which the caller has used this idempotency key, and the digest of its request.
     pub async fn known(&self, caller: &str, key: &str) -> Result<Option<(ExecId, Digest)>, Error> {
         check_text("idempotency_key", key)?;
         self.readers().row(look_for_key(caller, key)).await?.as_ref().map(read_known).transpose()
     }
 
-    /// A waiting exec starts now. An error means that it must not.
+    /// Records that a waiting exec starts. After an error it must not start.
     pub async fn begin(&self, exec_id: &ExecId, started_at: Timestamp) -> Result<(), Error> {
         match self.submit(Begin { exec_id: exec_id.clone(), started_at }).await? {
             Begun::Running => Ok(()),
@@ -44,8 +43,8 @@ impl Store {
         }
     }
 
-    /// One that has begun waits for a person again, because it turned out before its box was made that somebody has to be
-    /// asked. An error means that it must not.
+    /// Puts a running exec back to AWAITING_APPROVAL, when the decision right before the creation
+    /// of its box finds that it needs an approval. Fails if the exec is not running.
     pub async fn wait_again(&self, exec_id: &ExecId) -> Result<(), Error> {
         match self.submit(WaitAgain(exec_id.clone())).await? {
             true => Ok(()),
@@ -59,12 +58,12 @@ struct Intend {
     intent: Vec<Value>,
     first: Vec<Value>,
     draft: Draft,
-    /// The caller and their key.
+    /// The caller and its idempotency key.
     key: Option<(String, String)>,
 }
 
 impl Operation for Intend {
-    /// Nothing when the id is taken.
+    /// `None` if the exec id is taken.
     type Answer = Option<Intent>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
@@ -103,7 +102,8 @@ impl Intend {
     }
 }
 
-/// The digest covers what the intent fixes, and for a denied one, whose entry is its only one, the ending too.
+/// The digest covers the intent's columns; for a denied exec, which has only this entry, also those
+/// of the outcome.
 fn draft(exec: &NewExec, intent: &[Value], first: &[Value]) -> Draft {
     let (action, reason, digest) = match &exec.start {
         Start::Denied(reason) => {
@@ -139,7 +139,7 @@ fn draft(exec: &NewExec, intent: &[Value], first: &[Value]) -> Draft {
 
 fn look_for_key(caller: &str, key: &str) -> Statement {
     let text = "SELECT exec_id, body_digest FROM sandbox_execs WHERE caller = $1 AND idempotency_key = $2";
-    Statement::new("look for an idempotency key", text).bind(caller).bind(key)
+    Statement::new("look up an idempotency key", text).bind(caller).bind(key)
 }
 
 fn read_known(row: &Row) -> Result<(ExecId, Digest), Error> {
@@ -177,20 +177,20 @@ impl Operation for Begin {
 struct WaitAgain(ExecId);
 
 impl Operation for WaitAgain {
-    /// Whether there is one that has begun and not ended.
+    /// Whether the exec exists and was running.
     type Answer = bool;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {
         let text = "UPDATE sandbox_execs SET status = 'AWAITING_APPROVAL', started_at = NULL \
                     WHERE exec_id = $1 AND status = 'RUNNING'";
-        let update = Statement::new("let an exec wait again", text).bind(self.0.as_str());
+        let update = Statement::new("return an exec to AWAITING_APPROVAL", text).bind(self.0.as_str());
         Ok(ledger.execute(update).await? == 1)
     }
 }
 
-/// How an exec stands in this transaction.
+/// The exec's status as this transaction sees it.
 pub(crate) async fn status_of(ledger: &mut Ledger<'_>, exec_id: &ExecId) -> Result<Option<Status>, Error> {
     let text = "SELECT exec_id, status FROM sandbox_execs WHERE exec_id = $1";
-    let row = ledger.row(Statement::new("look at an exec", text).bind(exec_id.as_str())).await?;
+    let row = ledger.row(Statement::new("read an exec's status", text).bind(exec_id.as_str())).await?;
     row.map(|row| row.read("sandbox_execs", "exec_id", |row| name(row, "status"))).transpose()
 }

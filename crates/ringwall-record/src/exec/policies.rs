@@ -1,8 +1,8 @@
-//! The policy under which an exec runs, where that is not the one of its intent: a person has allowed something for it, or
-//! what is allowed has changed while it waited.
+//! Records the policy that an exec runs under, if it differs from the policy of its intent: after
+//! an approval, or because settings or allowed paths changed while the exec waited.
 //!
-//! An intent never changes. So this is on record beside it before the box is made, with an entry in the chain, and whoever
-//! asks for the exec's policy is given this one.
+//! An intent never changes, so this policy is stored in a table of its own, with an audit entry,
+//! before the box is created. Reads of the exec return it in place of the intent's policy.
 
 use serde_json::{Value as Json, json};
 
@@ -18,7 +18,7 @@ use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
 impl Store {
-    /// An error means that it must not run.
+    /// After an error the exec must not run.
     pub async fn record_policy(&self, exec: &NewExec, snapshot: &Json, at: Timestamp) -> Result<(), Error> {
         let text = snapshot.to_string();
         check_text("policy_snapshot", &text)?;

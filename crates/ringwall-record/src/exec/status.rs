@@ -1,6 +1,4 @@
-//! How an exec stands, and how it can end.
-//!
-//! The words are part of the database, of the API and of the audit chain; they are the same everywhere.
+//! The status of an exec. Its names are the same in the database, the API and the audit chain.
 
 use std::fmt;
 use std::str::FromStr;
@@ -86,7 +84,7 @@ impl serde::Serialize for Status {
     }
 }
 
-/// Those statuses that are an ending, so that nobody can end an exec as RUNNING.
+/// The final statuses, so that an outcome cannot have status RUNNING.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndedAs {
     Succeeded,
@@ -115,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_as_they_are_written() {
+    fn status_is_parsed_as_written_and_published() {
         for status in Status::ALL {
             assert_eq!(status.to_string().parse::<Status>().unwrap(), status);
         }
@@ -125,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_end_is_an_ending() {
+    fn final_statuses_are_exactly_the_ended_ones() {
         use EndedAs::*;
         let endings = [Succeeded, Failed, Timeout, Cancelled, PolicyDenied, Lost].map(Status::from);
         for status in Status::ALL {
