@@ -1,7 +1,8 @@
-//! Memory for request bodies above 64 KiB: a limit for all callers together, and a share of it for each.
+//! Limits the memory of request bodies above 64 KiB, for all callers together and for each caller.
 //!
-//! Without the limit one agent could hold an unfinished upload of 100 MB on each of its connections. Without the share the
-//! uploads of one caller, unfinished for up to 60 seconds each, would leave no memory for the bodies of others.
+//! Without the total limit one agent could hold an unfinished upload of 100 MB on each of its
+//! connections. Without the limit per caller its uploads, unfinished for up to 60 seconds each,
+//! would leave no memory for the bodies of others.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,17 +16,17 @@ use crate::http::transport::problem::Problem;
 /// Bodies up to this size are always received. The connection limit bounds all of them together.
 pub(super) const SMALL_BODY: usize = 64 << 10;
 const MAX_LARGE_BODIES: usize = 256 << 20;
-/// A caller may have a quarter of the memory, and always one body of the largest size.
+/// One caller may use a quarter of the memory, and always enough for one body of the largest size.
 const SHARES: usize = 4;
 
 static MEMORY: BodyMemory = BodyMemory::new();
 
 tokio::task_local! {
-    /// Who sent the request that this task handles.
+    /// The caller whose request this task handles.
     static CALLER: String;
 }
 
-/// Counts the bodies that `handler` reads as this caller's.
+/// Runs `handler` with its request bodies counted for this caller.
 pub(crate) async fn as_caller<T>(by: &Principal, handler: impl Future<Output = T>) -> T {
     CALLER.scope(caller_name(by), handler).await
 }
@@ -40,7 +41,7 @@ struct Taken {
     callers: BTreeMap<String, usize>,
 }
 
-/// The memory of one body, until it is dropped.
+/// The memory of one body. Dropping it frees the memory.
 #[derive(Debug)]
 pub(super) struct Reservation {
     memory: &'static BodyMemory,
@@ -70,10 +71,11 @@ impl BodyMemory {
 }
 
 impl Reservation {
-    /// The limit is never less than two bodies of the largest size, whatever the operator set that to.
+    /// The total limit always has room for two bodies of the largest size, also if the operator
+    /// raised that size above the default total.
     pub(super) fn new(largest: usize) -> Self {
         let max = MAX_LARGE_BODIES.max(largest.saturating_mul(2));
-        // Routes that need no token have small bodies only.
+        // Unset on routes without authentication, which accept small bodies only.
         let caller = CALLER.try_with(String::clone).unwrap_or_default();
         MEMORY.reserve(caller, max, largest.max(max / SHARES))
     }
@@ -87,12 +89,13 @@ impl Reservation {
         let of_caller = taken.callers.get(&self.caller).copied().unwrap_or_default();
         if of_caller.saturating_add(more) > self.share {
             let message =
-                format!("request bodies of yours take more than {} bytes of the server's memory together", self.share);
+                format!("your request bodies together need more than {} bytes of the server's memory", self.share);
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "BODY_MEMORY", message);
-            return Err(problem.with_hint("wait until another request of yours has been received"));
+            return Err(problem.with_hint("wait until one of your other uploads has been received"));
         }
         if taken.total.saturating_add(more) > self.max {
-            let message = format!("request bodies take more than {} bytes of the server's memory together", self.max);
+            let message =
+                format!("all request bodies together need more than {} bytes of the server's memory", self.max);
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BODY_MEMORY", message);
             return Err(problem.with_hint("try again in a moment"));
         }
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn share_holds_one_body_of_the_largest_size() {
+    fn share_fits_one_body_of_the_largest_size() {
         let shares = [8 << 20, 100 << 20, 1 << 30].map(|largest| {
             let Reservation { max, share, .. } = Reservation::new(largest);
             (max >> 20, share >> 20)

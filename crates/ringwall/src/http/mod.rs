@@ -1,9 +1,10 @@
-//! The HTTP door: requests in, calls of the service, answers out. It decides nothing.
+//! The HTTP server: routes and handlers that turn requests into calls of the service. It decides
+//! nothing about permissions beyond the least role of a route.
 //!
-//! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
-//! who is asking, then one handler. Reading order: what arrives (`connections`, `places`, `stalls`, `gate`, `host_check`), who may
-//! (`routes`, `access`, `cookie`), how much one caller may have open (`attended`, `long_answers`), what requests bring and how problems are
-//! told (`body`, `rest`, `json`, `range`, `problem`), how files are sent (`file_answer`, `archive_answer`), then one file per family.
+//! A request passes `transport::gate` (request id, host and origin check, log line),
+//! `transport::access` (authentication, role, limits per caller) and then one handler. Each handler
+//! reads the request, calls one method of the service and writes the response; errors become bodies
+//! in `transport::problem` only.
 
 mod handlers;
 mod routes;
@@ -28,7 +29,7 @@ use crate::http::transport::host_check::Hosts;
 use crate::http::transport::long_answers::LongAnswers;
 pub(crate) use crate::http::ws::socket_words::tell as tell_announcement;
 
-/// What every handler has.
+/// The state that every handler gets.
 #[derive(Debug, Clone)]
 pub(crate) struct Door {
     service: Service,
@@ -56,7 +57,7 @@ impl Door {
     }
 }
 
-/// The whole door, without a socket.
+/// The whole HTTP service, without a socket.
 pub(crate) fn app(door: Door) -> Router {
     routes::build(&door)
         .fallback(crate::http::transport::gate::unknown_path)

@@ -1,7 +1,7 @@
-//! What this door offers, described by the code itself: `/openapi.json` for programs, `/docs` for people.
+//! The API document: `/openapi.json` for programs, `/docs` as a page.
 //!
-//! The words come from the handlers, who may call each from the table of routes. The page asks nobody else for anything:
-//! no script, no font, no style from elsewhere.
+//! Descriptions come from the handlers (utoipa), the role of each route from the route table. The
+//! page loads nothing: no script, font or style sheet.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -26,7 +26,10 @@ use crate::http::{
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Ringwall", description = "Runs AI agents' code behind one wall."),
+    info(
+        title = "Ringwall",
+        description = "Runs the commands, code, skills and browsers of AI agents in isolated boxes."
+    ),
     paths(
         execs::create,
         execs::list,
@@ -137,17 +140,17 @@ use crate::http::{
 )]
 struct Described;
 
-/// Made once, because clients without a token may request them and writing the document takes a millisecond.
+/// Built once: a request needs no token, and building the document takes about a millisecond.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(describe);
 static TEXT: LazyLock<Bytes> = LazyLock::new(|| DOCUMENT.to_string().into());
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| write_page(&DOCUMENT).into());
 
-#[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, description = "this document", body = Object)))]
+#[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, description = "This document", body = Object)))]
 pub(crate) async fn document() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
-#[utoipa::path(get, path = "/docs", tag = "server", responses((status = 200, description = "this document, for people", content_type = "text/html", body = String)))]
+#[utoipa::path(get, path = "/docs", tag = "server", responses((status = 200, description = "This document as an HTML page", content_type = "text/html", body = String)))]
 pub(crate) async fn page() -> impl IntoResponse {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -156,7 +159,7 @@ pub(crate) async fn page() -> impl IntoResponse {
     (headers, PAGE.clone())
 }
 
-/// The document, with who may call what.
+/// Builds the document and adds to each operation its error schema and the role that it needs.
 fn describe() -> Value {
     let mut document = serde_json::to_value(Described::openapi()).unwrap_or_default();
     document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
@@ -165,22 +168,22 @@ fn describe() -> Value {
     let text = |words: &str| json!({ "type": "string", "description": words });
     document["components"]["schemas"]["Failure"] = json!({
         "type": "object",
-        "properties": { "status": text("`error`"), "data": text("what went wrong") },
+        "properties": { "status": text("`error`"), "data": text("The error message, with the hint after a semicolon") },
         "required": ["status", "data"],
     });
     document["components"]["schemas"]["Words"] = json!({
         "type": "object",
-        "properties": { "error": text("what went wrong") },
+        "properties": { "error": text("The error message, with the hint after a semicolon") },
         "required": ["error"],
     });
     for route in ROUTES {
         let path = route.path.replace("{*", "{");
         let method = route.method.as_str().to_ascii_lowercase();
         let Some(operation) = document["paths"].get_mut(&path).and_then(|path| path.get_mut(&method)) else { continue };
-        // Handlers of different families have the same names; what names an operation has to be its own.
+        // utoipa takes the operation id from the handler's name, which several families share.
         let (family, verb) = (operation["tags"][0].as_str(), operation["operationId"].as_str());
         operation["operationId"] = format!("{}_{}", family.unwrap_or_default(), verb.unwrap_or_default()).into();
-        // Bytes, which derive as a list of numbers.
+        // utoipa describes `Vec<u8>` as a list of numbers.
         let mut describe_bytes = |body: &mut Value| {
             if let Some(bytes) = body.pointer_mut("/content/application~1octet-stream") {
                 *bytes = json!({ "schema": { "type": "string", "format": "binary" } });
@@ -200,7 +203,7 @@ fn describe() -> Value {
             "Error"
         };
         operation["responses"]["default"] = json!({
-            "description": "a problem",
+            "description": "Error",
             "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{form}") } } },
         });
         operation["x-access"] = route.access.word().into();
@@ -212,7 +215,7 @@ fn describe() -> Value {
     document
 }
 
-/// What the document says of a route.
+/// The operation of a route in the document.
 fn operation(route: &Route) -> &'static Value {
     &DOCUMENT["paths"][route.path.replace("{*", "{")][route.method.as_str().to_ascii_lowercase()]
 }
@@ -221,14 +224,14 @@ pub(crate) fn takes_body(route: &Route) -> bool {
     operation(route).get("requestBody").is_some()
 }
 
-/// The names that a route reads in a query.
+/// The names of a route's query parameters.
 pub(crate) fn query_names(route: &Route) -> Vec<String> {
     let parameters = operation(route)["parameters"].as_array().into_iter().flatten();
     let names = parameters.filter(|parameter| parameter["in"] == "query").map(|parameter| &parameter["name"]);
     names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// The form of a problem.
+/// The schema of an error object under `key`, with an optional `hint`.
 fn wrapped(key: &str, always: &[&str]) -> Value {
     let texts: Map<String, Value> =
         always.iter().chain(&["hint"]).map(|name| (name.to_string(), json!({ "type": "string" }))).collect();
@@ -241,8 +244,8 @@ fn write_page(document: &Value) -> String {
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ringwall</title><style>\
          body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
          code{font:14px ui-monospace,monospace}h2{margin-top:2rem;border-top:1px solid #8884;padding-top:1rem}\
-         li{margin:.2rem 0}</style><h1>Ringwall</h1><p>The same for programs: <code>/openapi.json</code>. Send \
-         <code>Authorization: Bearer &lt;token&gt;</code> where a role is named.</p>",
+         li{margin:.2rem 0}</style><h1>Ringwall</h1><p>Machine-readable: <code>/openapi.json</code>. Every route whose \
+         role is not <code>open</code> needs <code>Authorization: Bearer &lt;token&gt;</code>.</p>",
     );
     let nothing = Map::new();
     for (path, methods) in document["paths"].as_object().unwrap_or(&nothing) {
@@ -260,7 +263,7 @@ fn write_page(document: &Value) -> String {
             page.push_str("</ul>");
         }
     }
-    page.push_str("<h2>Forms</h2>");
+    page.push_str("<h2>Schemas</h2>");
     for (name, form) in document["components"]["schemas"].as_object().unwrap_or(&nothing) {
         let _ = write!(page, "<h3>{}</h3><ul>", escape(name));
         for (key, property) in form["properties"].as_object().unwrap_or(&nothing) {
@@ -283,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_is_described_and_nothing_else() {
+    fn document_describes_exactly_the_routes() {
         let document = describe();
         let described: BTreeSet<(String, String)> = document["paths"]
             .as_object()
@@ -305,9 +308,9 @@ mod tests {
         assert_eq!(names.len(), ROUTES.len(), "{names:?}");
     }
 
-    /// `RINGWALL_WRITE_DOCS=1 cargo test -p ringwall openapi` writes it anew.
+    /// `RINGWALL_WRITE_DOCS=1 cargo test -p ringwall openapi` updates the file.
     #[test]
-    fn the_published_document_is_current() {
+    fn published_document_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
         let current = format!("{}\n", serde_json::to_string_pretty(&describe()).unwrap());
         if std::env::var_os("RINGWALL_WRITE_DOCS").is_some() {
@@ -317,9 +320,9 @@ mod tests {
         assert!(published == current, "docs/openapi.json is out of date; write it with RINGWALL_WRITE_DOCS=1");
     }
 
-    /// This document itself is the one answer in JSON whose form is said elsewhere.
+    /// `/openapi.json` itself is exempt: its schema is the OpenAPI specification's.
     #[test]
-    fn every_answer_in_json_has_a_form() {
+    fn every_json_response_has_a_named_schema() {
         let document = describe();
         let mut count = 0;
         for route in ROUTES.iter().filter(|route| route.path != "/openapi.json") {
@@ -337,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_asks_nobody_for_anything() {
+    fn page_loads_nothing() {
         let page = write_page(&describe());
         assert!(page.contains("POST /sandbox/execs"));
         for word in ["<script", "src=", "href=", "http://", "https://", "@import", "url("] {

@@ -1,5 +1,5 @@
-//! The one table of routes: method, path, who may, and the handler. The router is built from it and from nothing else, so
-//! that what is published about a route is what holds.
+//! The route table: method, path, least role and handler of each route. The router is built from
+//! this table only, and a test in `openapi` compares it with the published document.
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::PUT, "/v1/skills/{user}/{agent}/{skill}/edit", Access::Agent, || put(v1::skill_files::edit)),
 ];
 
-/// Routes whose protocol says what a body without a reader means.
+/// Routes that handle an unexpected body themselves.
 const OWN_BODY_RULE: &[&str] = &["/mcp"];
 
 pub(crate) fn build(door: &Door) -> Router<Door> {
@@ -154,13 +154,15 @@ pub(crate) fn build(door: &Door) -> Router<Door> {
             let query: Arc<[String]> = openapi::query_names(route).into();
             handler = handler.route_layer(from_fn_with_state(query, without_body));
         }
-        // Added last, so that it runs first: a caller without a token is told nothing about bodies.
+        // Added last, so it runs first: an unauthenticated request gets 401 before its body is
+        // judged.
         let admission = from_fn_with_state((door.clone(), route.access), admit);
         router.route(route.path, handler.route_layer(admission))
     })
 }
 
-/// Lets a request through to a handler that reads no body.
+/// Rejects a request with a body on a route that reads none. `query` has the parameters that the
+/// hint names.
 async fn without_body(State(query): State<Arc<[String]>>, request: Request, next: Next) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     refuse_body(body, &query).await?;

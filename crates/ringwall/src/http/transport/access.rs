@@ -1,5 +1,5 @@
-//! Who may call a route: whoever sends a token, or a browser that has logged in with one and shows its cookie. The service
-//! asks again what they may see and do.
+//! Authenticates requests by bearer token, login cookie or WebSocket ticket, and checks the least
+//! role of the route. The service checks again what the principal may see and do.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -16,11 +16,11 @@ use crate::http::{Caller, Door, handlers::tickets};
 /// The least role that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Nobody is asked for a token.
+    /// No authentication.
     Open,
-    /// Every holder of a token.
+    /// Any token.
     Agent,
-    /// A person, and no agent.
+    /// Any token but an agent's.
     User,
     Operator,
     Owner,
@@ -48,7 +48,8 @@ impl Access {
     }
 }
 
-/// Lets a request through to its handler, with its principal.
+/// Authenticates a request, counts it for its caller and passes it to the handler with its
+/// [`Principal`].
 pub(crate) async fn admit(
     State((door, access)): State<(Door, Access)>,
     mut request: Request,
@@ -65,7 +66,7 @@ pub(crate) async fn admit(
     };
     if !access.allows(principal.holder()) {
         let message =
-            format!("this needs a token of the role {}; yours is {}", access.word(), principal.holder().role());
+            format!("this route needs the role {} or higher; yours is {}", access.word(), principal.holder().role());
         return Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", message));
     }
     let in_progress = door.requests.begin(&principal)?;
@@ -76,7 +77,7 @@ pub(crate) async fn admit(
     Ok(attend(as_caller(&principal, next.run(request)).await, in_progress))
 }
 
-/// A request that brings an `Authorization` is judged by that alone, whatever cookie comes along.
+/// A cookie counts only without an `Authorization` header.
 async fn identify(
     door: &Door,
     method: &Method,
@@ -91,7 +92,8 @@ async fn identify(
     }
 }
 
-/// The one token of a request. Two headers are none: whoever is in between might have looked at the other.
+/// The bearer token. Two `Authorization` headers count as none: a proxy may have checked the other
+/// one.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (value, another) = (values.next()?, values.next());
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_are_a_ladder() {
+    fn each_access_allows_its_role_and_higher_ones() {
         let user: ringwall_service::UserId = "u".parse().unwrap();
         let holders =
             [Holder::Owner, Holder::Operator, Holder::User(user.clone()), Holder::Agent(user, "a".parse().unwrap())];
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_the_only_one() {
+    fn bearer_is_read_from_exactly_one_header() {
         let found = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for value in values {

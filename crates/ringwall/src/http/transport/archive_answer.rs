@@ -1,7 +1,9 @@
-//! An answer that is written while it is sent: a directory as a zip, or a long text in its envelope.
+//! Responses that are written while they are sent: a directory as a zip, or a large text in its
+//! JSON envelope.
 //!
-//! It is written by a thread of its own, at most a few pieces ahead of whoever reads. When they go away it stops with
-//! its next piece; when the writing fails the answer breaks off, so that half of it never looks whole.
+//! A blocking thread writes the body, at most `AHEAD` pieces ahead of the client. When the client
+//! disconnects, the next write fails. When writing fails, the connection is closed in the middle of
+//! the chunked body, so the client does not take the part for the whole.
 
 use std::io::{self, Write};
 
@@ -19,9 +21,9 @@ use super::long_answers::LongAnswer;
 const PIECE: usize = 64 << 10;
 const AHEAD: usize = 4;
 
-/// Sends a directory, which holds `long` until its last byte is on its way.
+/// Sends a directory as a zip. `long` counts the download until its body is dropped.
 pub(crate) fn send_archive(archive: Archive, method: &Method, long: LongAnswer) -> Response {
-    // A name for a browser: what a header cannot carry is left out of it.
+    // Only a suggestion for a browser; characters that could end the quoted string are left out.
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-');
     let name: String = archive.name().chars().filter(is_plain).collect();
     let body =
@@ -32,7 +34,7 @@ pub(crate) fn send_archive(archive: Archive, method: &Method, long: LongAnswer) 
     attend(response, long)
 }
 
-/// What somebody writes, in pieces.
+/// The output of `write`, which runs on a blocking thread, as a stream.
 pub(crate) fn pieces(
     write: impl FnOnce(&mut Outlet) -> io::Result<()> + Send + 'static,
 ) -> impl stream::Stream<Item = io::Result<Bytes>> {
@@ -41,14 +43,14 @@ pub(crate) fn pieces(
         let mut outlet = Outlet { sender, piece: Vec::with_capacity(PIECE), state: State::Open };
         let written = write(&mut outlet).and_then(|()| outlet.flush());
         if let Err(error) = written {
-            // Whoever went away does not read this either.
+            // Fails if the client has disconnected.
             let _ = outlet.sender.blocking_send(Err(error));
         }
     });
     stream::unfold(receiver, async |mut receiver| receiver.recv().await.map(|piece| (piece, receiver)))
 }
 
-/// Where it is written to.
+/// The writer of a streamed body.
 pub(crate) struct Outlet {
     sender: mpsc::Sender<io::Result<Bytes>>,
     piece: Vec<u8>,
@@ -57,7 +59,8 @@ pub(crate) struct Outlet {
 
 enum State {
     Open,
-    /// Said once. A zip that is given up is still written to its end, which goes nowhere.
+    /// The client is gone and `write` got its error. Later writes are discarded without an error: a
+    /// `ZipWriter` writes the end of its archive when it is dropped.
     Closed,
 }
 

@@ -1,4 +1,5 @@
-//! An answer that holds something until its last byte is on its way, or whoever asked is gone.
+//! Ties a guard to a response body: it is dropped when the last byte was handed to the connection
+//! or the client is gone.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,7 +8,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
 use hyper::body::{Frame, SizeHint};
 
-/// Lets go of `held` with the answer's body.
+/// Drops `held` together with the response's body.
 pub(crate) fn attend<H: Send + Unpin + 'static>(response: Response<Body>, held: H) -> Response<Body> {
     response.map(|body| Body::new(Attended { body, _held: held }))
 }

@@ -1,7 +1,7 @@
-//! What a request brings: a JSON body of bounded size and time, the words of its query, and single headers.
+//! Reads request bodies of bounded size and duration, query and path parameters, and some headers.
 //!
-//! Everything malformed is INVALID_ARGUMENT and says what and where; nothing of it is logged, because a body may hold
-//! the values of variables.
+//! Malformed input is INVALID_ARGUMENT with the place of the mistake. It is never logged, because a
+//! body may hold the values of environment variables.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::json;
 use super::problem::Problem;
 use crate::http::body_memory::Reservation;
 
-/// For the whole body, however it trickles.
+/// For the whole body.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_KEY_LEN: usize = 255;
 
@@ -27,15 +27,15 @@ pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Probl
     read_json_within(body, largest, "server.max_body_bytes").await
 }
 
-/// The same where another setting says how large a body may be.
+/// Like [`read_json`]; `setting` is the one that limits the body and appears in the error.
 pub(crate) async fn read_json_within(body: Body, largest: usize, setting: &str) -> Result<Value, Problem> {
     parse(&read_bytes(body, largest, setting).await?)
 }
 
-/// Refuses the body of a route that reads none: a key in it would be ignored in silence. `{}` and `null` have no keys, and
-/// some clients send one of them with every request.
+/// Rejects a body on a route that reads none, because its keys would be ignored silently. `{}` and
+/// `null` are accepted: they have no keys, and some clients send one of them with every request.
 pub(crate) async fn refuse_body(body: Body, query: &[String]) -> Result<(), Problem> {
-    /// Room for `{}` and some white space.
+    /// Enough for `{}` and some white space.
     const MAX_EMPTY_LEN: usize = 64;
     if axum::body::HttpBody::is_end_stream(&body) {
         return Ok(());
@@ -45,10 +45,10 @@ pub(crate) async fn refuse_body(body: Body, query: &[String]) -> Result<(), Prob
     {
         return Ok(());
     }
-    let problem = Problem::invalid("this route takes no body, so what it says would be ignored");
+    let problem = Problem::invalid("this route takes no body, so its content would be ignored");
     Err(match query {
         [] => problem.with_hint("send the request without a body"),
-        names => problem.with_hint(format!("send it as a parameter of the URL: {}", names.join(", "))),
+        names => problem.with_hint(format!("send it as a query parameter: {}", names.join(", "))),
     })
 }
 
@@ -60,7 +60,7 @@ fn parse(bytes: &[u8]) -> Result<Value, Problem> {
     json::read(bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
 }
 
-/// The same where there need not be a body.
+/// Like [`read_json`]; an empty body is `None`.
 pub(crate) async fn read_optional_json(body: Body, largest: usize) -> Result<Option<Value>, Problem> {
     let bytes = read_bytes(body, largest, "server.max_body_bytes").await?;
     if bytes.is_empty() {
@@ -75,7 +75,7 @@ pub(crate) async fn read_text_within(body: Body, largest: usize, setting: &str) 
     String::from_utf8(bytes.into()).map_err(|_| Problem::invalid("the body is not UTF-8 text"))
 }
 
-/// Reads a whole body as it is.
+/// Reads a whole body as bytes.
 pub(crate) async fn read_bytes(body: Body, largest: usize, setting: &str) -> Result<Bytes, Problem> {
     read_reserved(body, largest, setting, Reservation::new(largest)).await
 }
@@ -87,14 +87,14 @@ async fn read_reserved(
     mut reservation: Reservation,
 ) -> Result<Bytes, Problem> {
     let too_large = || too_large(u64::try_from(largest).unwrap_or(u64::MAX), setting);
-    // Refused before any of it is read when its sender says how much there is.
+    // Rejects a too large `Content-Length` before reading.
     if usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).is_ok_and(|announced| announced > largest) {
         return Err(too_large());
     }
     let reading = async {
         let (mut stream, mut bytes) = (body.into_data_stream(), Vec::new());
         while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|_| Problem::invalid("the body could not be read to its end"))?;
+            let chunk = chunk.map_err(|_| Problem::invalid("the body could not be read completely"))?;
             if bytes.len() + chunk.len() > largest {
                 return Err(too_large());
             }
@@ -104,12 +104,12 @@ async fn read_reserved(
         Ok(Bytes::from_owner(ReceivedBody { bytes, _reservation: reservation }))
     };
     tokio::time::timeout(TIMEOUT, reading).await.unwrap_or_else(|_| {
-        let message = "the body took longer than 60 seconds";
+        let message = "the body did not arrive within 60 seconds";
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", message))
     })
 }
 
-/// A body with its reservation.
+/// A body that holds its memory reservation.
 struct ReceivedBody {
     bytes: Vec<u8>,
     _reservation: Reservation,
@@ -127,16 +127,17 @@ pub(crate) fn too_large(largest: u64, setting: &str) -> Problem {
         .with_hint(format!("the operator can raise {setting}"))
 }
 
-/// The body as the form that a route expects.
+/// Deserializes the body of a route.
 pub(crate) fn shape<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
-    // A list of the members' values in their order would be taken for the object, though nobody published that form.
+    // serde also reads a struct from an array of its fields, which the published schema does not
+    // allow.
     if !body.is_object() {
         return Err(Problem::invalid("the body is malformed: it must be a JSON object"));
     }
     serde_json::from_value(body).map_err(|error| Problem::invalid(format!("the body is malformed: {error}")))
 }
 
-/// The query, every word of which has to be known.
+/// The query parameters. Unknown ones are rejected if `T` has `deny_unknown_fields`.
 #[derive(Debug)]
 pub(crate) struct Words<T>(pub(crate) T);
 
@@ -148,7 +149,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
             Ok(Query(words)) => Ok(Words(words)),
             Err(error) => {
                 let text = error.body_text();
-                // In the words that a body's mistakes are told in.
+                // Keeps the message in the form of those about bodies.
                 let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
                 Err(Problem::invalid(format!("the query is malformed: {reason}")))
             }
@@ -156,7 +157,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
     }
 }
 
-/// The names in the path, decoded. What cannot be decoded names nothing.
+/// The decoded path parameters. A path that cannot be decoded is 404.
 #[derive(Debug)]
 pub(crate) struct Named<T>(pub(crate) T);
 
@@ -171,15 +172,15 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T
     }
 }
 
-/// A request's name for itself, and a digest that tells whether another one is the same.
+/// An idempotency key, and a digest of the request to detect its reuse for another one.
 #[derive(Debug)]
 pub(crate) struct Repeatable {
     pub(crate) key: String,
     pub(crate) body_digest: [u8; 32],
 }
 
-/// `Idempotency-Key`, with a digest of what was asked of which route. Two bodies that mean the same are the same, however
-/// their members are ordered and spaced.
+/// Reads `Idempotency-Key`. The digest covers path and body; order of members and white space do
+/// not matter.
 pub(crate) fn repeatable(headers: &HeaderMap, path: &str, body: &Value) -> Result<Option<Repeatable>, Problem> {
     let mut keys = headers.get_all("idempotency-key").iter();
     let (key, another) = (keys.next(), keys.next());
@@ -192,7 +193,7 @@ pub(crate) fn repeatable(headers: &HeaderMap, path: &str, body: &Value) -> Resul
     Ok(Some(Repeatable { key: key.to_owned(), body_digest: digest.into() }))
 }
 
-/// `Prefer: respond-async`.
+/// True if the request has `Prefer: respond-async`.
 pub(crate) fn prefers_async(headers: &HeaderMap) -> bool {
     let preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     preferences.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
@@ -206,7 +207,7 @@ mod tests {
     use crate::http::body_memory::{BodyMemory, SMALL_BODY};
 
     #[tokio::test]
-    async fn bodies_are_bounded() {
+    async fn body_above_the_limit_is_rejected() {
         let read = async |text: &str, largest| {
             read_json(Body::from(text.to_owned()), largest).await.map_err(|problem| problem.code())
         };
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unread_body_is_refused_unless_it_names_nothing() {
+    async fn unread_body_is_rejected_unless_it_has_no_keys() {
         let refuse = async |text: &str| {
             let refused = refuse_body(Body::from(text.to_owned()), &["dry_run".to_owned()]).await;
             refused.map_err(|problem| problem.code())
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn received_body_keeps_its_memory_until_it_is_dropped() {
+    async fn received_body_holds_its_memory_until_it_is_dropped() {
         static MEMORY: BodyMemory = BodyMemory::new();
         let read = async |length: usize| {
             let reservation = MEMORY.reserve("a".to_owned(), 3 * SMALL_BODY, 3 * SMALL_BODY);
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_object_has_a_shape() {
+    fn body_other_than_an_object_is_rejected() {
         #[derive(Debug, PartialEq, serde::Deserialize)]
         struct Small {
             x: u32,
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_request_has_the_same_digest() {
+    fn digest_ignores_order_and_white_space() {
         let mut headers = HeaderMap::new();
         assert!(repeatable(&headers, "/a", &json!({})).unwrap().is_none());
         headers.insert("idempotency-key", "k".parse().unwrap());
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preference_is_one_word_of_a_list() {
+    fn respond_async_is_found_in_a_list_of_preferences() {
         let asks = |value: &str| {
             prefers_async(&HeaderMap::from_iter([(
                 axum::http::HeaderName::from_static("prefer"),

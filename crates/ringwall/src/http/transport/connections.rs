@@ -30,26 +30,28 @@ use super::stalls::{ClientBody, ClientStream};
 const FIRST_HEAD: Duration = Duration::from_secs(5);
 /// For the whole head of a later request, and for the silence before it.
 const HEAD: Duration = Duration::from_secs(30);
-/// For a client to take in what it asked for. The kernel ends a connection whose other end leaves no room for so long;
-/// otherwise whoever asks much and reads nothing would hold a place for ever, without any token.
+/// How long a client may leave its receive window closed before the kernel ends the connection
+/// (`TCP_USER_TIMEOUT`). Otherwise a client without a token could hold a slot for ever by not
+/// reading its responses.
 const UNREAD_MS: u32 = 30_000;
-/// Most bytes of a request head. hyper also buffers no more than this of a response, plus one chunk of its body. Before
-/// the head is complete nobody has shown a token, so the number counts once for each of `--max-connections`.
+/// hyper also buffers at most this much of a response, plus one chunk of its body. A client needs
+/// no token to send a head, so each of `--max-connections` may use this much memory.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// Between a failed accept and the next, so that a lasting error costs ten attempts a second. The connection waits in the
-/// kernel's queue meanwhile.
+/// Between a failed accept and the next attempt. New connections wait in the kernel's queue
+/// meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long answers that are ready may take to be read once the server stops.
+/// How long clients may take to read finished responses once the server is stopping.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Who a request comes from, and the place that their connection has: a socket keeps it.
+/// The client's address, and the slot of its connection, which a WebSocket keeps after the upgrade.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) remote: SocketAddr,
     pub(crate) seat: Arc<Seat>,
 }
 
-/// The socket at which connections arrive, registered with the runtime before the first box runs.
+/// The listening socket, registered with the runtime before the first box runs: later the boxes of
+/// a rootless server may have used up the epoll watches of its user.
 #[derive(Debug)]
 pub(crate) struct Listener {
     acceptor: Acceptor,
@@ -76,7 +78,8 @@ impl Listener {
     }
 }
 
-/// Serves until `stop` is over; then takes no new connection, waits for `drained` and for the answers to be read.
+/// Serves until `stop` completes. Then it accepts no new connection, waits until `drained`
+/// completes, and gives clients [`FAREWELL`] to read their responses.
 pub(crate) async fn serve(
     listener: Listener,
     app: Router,
@@ -111,7 +114,7 @@ pub(crate) async fn serve(
     }
     drop(listener);
     stopping.send_replace(true);
-    // Sockets have left their connections, keep their places, and say goodbye by themselves.
+    // WebSockets keep their slots after the upgrade and close themselves when the service stops.
     let answered = places.all_free();
     tokio::pin!(answered, drained);
     tokio::select! {
@@ -122,16 +125,16 @@ pub(crate) async fn serve(
     }
 }
 
-/// Whether closing an idle connection helps: the process or the machine has no free descriptor (EMFILE, ENFILE), socket
-/// memory (ENOBUFS, ENOMEM) or epoll watch (ENOSPC).
+/// True for errors that closing an idle connection can resolve: the process or the machine has no
+/// free descriptor (EMFILE, ENFILE), socket memory (ENOBUFS, ENOMEM) or epoll watch (ENOSPC).
 fn is_exhausted(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::NOSPC))
 }
 
-/// Serves one connection in a task of its own, as long as it has its place.
+/// Serves one connection in its own task until it ends or loses its slot.
 fn attend_to(stream: TcpStream, caller: Caller, app: Router, mut stopping: watch::Receiver<bool>) {
-    // An answer is often one small packet; waiting for more to send with it would cost more than the box.
+    // With Nagle's algorithm a small response could wait for the client's delayed ACK, about 40 ms.
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_MS);
     let app = TowerToHyperService::new(app);
@@ -141,7 +144,7 @@ fn attend_to(stream: TcpStream, caller: Caller, app: Router, mut stopping: watch
         let request = request.map(|body| ClientBody::new(body, Arc::clone(&caller.seat)));
         let (busy, answer) = (caller.seat.begin(), app.call(request));
         async move {
-            // Never half: what is refused here was not looked at.
+            // The connection has lost its slot: the handler is dropped before its first poll.
             let busy = busy.ok_or(io::ErrorKind::ConnectionAborted)?;
             match answer.await {
                 Ok(response) => Ok::<Response<Body>, io::Error>(attend(response, busy)),
@@ -165,13 +168,13 @@ fn attend_to(stream: TcpStream, caller: Caller, app: Router, mut stopping: watch
         };
         tokio::pin!(connection, silent);
         tokio::select! {
-            // A client that breaks off is no event of ours.
+            // An error means that the client disconnected.
             _ = connection.as_mut() => return,
             () = seat.lost() => return,
             () = silent => return,
             _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
         }
-        // What is being answered is answered to its end, and nothing after it.
+        // Finishes the response in progress and reads no further request.
         connection.as_mut().graceful_shutdown();
         tokio::select! {
             _ = connection => {}
@@ -196,7 +199,7 @@ mod tests {
         for errno in [Errno::CONNABORTED, Errno::PERM, Errno::PROTO, Errno::NETDOWN, Errno::HOSTUNREACH] {
             assert!(!is_exhausted(&errno.into()), "{errno:?}");
         }
-        // As `accept` reports a connection without an address.
+        // The error of `Listener::accept` for a connection without an address.
         assert!(!is_exhausted(&io::ErrorKind::ConnectionAborted.into()));
     }
 }

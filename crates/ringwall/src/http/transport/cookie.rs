@@ -1,11 +1,15 @@
-//! The cookie that shows a login, and when a request that has one is believed.
+//! The login cookie, and the check that a request with it comes from a page of this server (CSRF).
 //!
-//! A browser sends a cookie along whoever made it ask, so the cookie alone does not say that our own page asked. Three things
-//! do together. It is `SameSite=Strict`: no page of another site makes the browser send it. A page of the same site that is
-//! not ours (another port of this host) is told apart by `Sec-Fetch-Site`, which no page can set. And whatever changes
-//! something, or opens a WebSocket, needs an `Origin`: browsers send one with all of those, the gate has refused every foreign
-//! one before, so one that is present here is our own. Hence no secret in a header is needed beside it. The cookie is
-//! `HttpOnly`: no script reads it.
+//! A browser attaches the cookie to requests that other pages cause. Three measures together
+//! replace a CSRF token:
+//!
+//! - `SameSite=Strict`: the browser sends it with no request that a page of another site causes.
+//! - `Sec-Fetch-Site`, which scripts cannot set, must be `same-origin` or `none`. It excludes pages
+//!   of the same site on another port of this host.
+//! - Requests that change something or open a WebSocket need an `Origin` header. Browsers send it
+//!   with all of these, and `gate` has rejected every foreign origin before.
+//!
+//! The cookie is `HttpOnly`, so no script reads it.
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -15,7 +19,7 @@ use super::problem::Problem;
 
 const NAME: &str = "ringwall_session";
 
-/// The text of the login that a request shows. Two cookies of our name are none, as two headers are.
+/// The value of the login cookie. Two cookies of that name count as none.
 pub(crate) fn find(headers: &HeaderMap) -> Option<&str> {
     let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut ours = pairs
@@ -26,21 +30,22 @@ pub(crate) fn find(headers: &HeaderMap) -> Option<&str> {
     Some(text).filter(|text| another.is_none() && !text.is_empty())
 }
 
-/// Says whether it was our own page that asked.
+/// Rejects a request that a page of another origin may have caused.
 pub(crate) fn check(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     let foreign = |message: &str| Err(Problem::new(StatusCode::FORBIDDEN, "FOREIGN_ORIGIN", message));
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
-        return foreign("a login is for this server's own pages alone");
+        return foreign("a login cookie is accepted only from this server's own pages");
     }
     let changes = !matches!(*method, Method::GET | Method::HEAD);
     if (changes || headers.contains_key(header::UPGRADE)) && !headers.contains_key(header::ORIGIN) {
-        return foreign("a request by cookie that changes something needs the header `Origin`");
+        return foreign("a request that authenticates by cookie and changes something needs the header `Origin`");
     }
     Ok(())
 }
 
-/// Sets the cookie. Over TLS it is never sent without; which of the two it was, the page's own address says.
+/// The header that sets the cookie. It has `Secure` if the page was loaded over TLS (from a proxy),
+/// as its `Origin` shows.
 pub(crate) fn set(request: &Parts, text: &str) -> HeaderValue {
     let origin = request.headers.get(header::ORIGIN).map(HeaderValue::as_bytes).unwrap_or_default();
     let secure = if origin.starts_with(b"https://") { "; Secure" } else { "" };
@@ -48,12 +53,12 @@ pub(crate) fn set(request: &Parts, text: &str) -> HeaderValue {
     write(&format!("{NAME}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"))
 }
 
-/// Takes it away.
+/// The header that deletes the cookie.
 pub(crate) fn clear() -> HeaderValue {
     write(&format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"))
 }
 
-/// What is written is digits and the words above.
+/// Cannot fail: the value consists of a login's text and the attributes above, all visible ASCII.
 fn write(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
 }
@@ -73,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cookie_is_found_among_others() {
+    fn login_cookie_is_found_among_others() {
         let found = |pairs| find(&headers(pairs)).map(str::to_owned);
         assert_eq!(found(&[("cookie", "a=b; ringwall_session=x; c=d")]).as_deref(), Some("x"));
         assert_eq!(found(&[("cookie", "a=b"), ("cookie", "ringwall_session=x")]).as_deref(), Some("x"));
@@ -88,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_page_may_use_it() {
+    fn request_of_foreign_page_is_rejected() {
         let may = |method: Method, pairs| check(&method, &headers(pairs)).is_ok();
         assert!(may(Method::GET, &[]));
         assert!(may(Method::GET, &[("sec-fetch-site", "same-origin")]));
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn over_tls_it_stays_there() {
+    fn cookie_set_over_tls_is_secure() {
         let cookie = |origin: &str| {
             let (parts, ()) = Request::post("/").header("origin", origin).body(()).unwrap().into_parts();
             set(&parts, "x").to_str().unwrap().to_owned()

@@ -1,7 +1,7 @@
-//! A file as an answer, or the part of it that was asked for.
+//! Sends a file, or the byte range of it that was requested.
 //!
-//! The bytes are a box's. They go out as an attachment of no type, so that no browser takes them for a page of ours, and
-//! as they are read: a file is never in memory whole.
+//! The content comes from boxes, so it is sent as an attachment of type `application/octet-stream`:
+//! no browser may render it as a page of this server. It is streamed in pieces of 256 KiB.
 
 use std::fs::File;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::range::{self, Part};
 
 const PIECE: u64 = 256 << 10;
 
-/// Sends a file of this size, which holds `long` until its last byte is on its way.
+/// Sends the first `size` bytes of a file. `long` counts the download until its body is dropped.
 pub(crate) fn send_file(
     file: File,
     size: u64,
@@ -37,7 +37,7 @@ pub(crate) fn send_file(
             (StatusCode::PARTIAL_CONTENT, *part.start()..part.end() + 1, Some(shown))
         }
         Part::Nowhere => {
-            let message = format!("the file has {size} bytes, and the part that was asked for lies outside of them");
+            let message = format!("the requested range lies outside of the file, which has {size} bytes");
             let problem = Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "RANGE_NOT_SATISFIABLE", message);
             let mut response = problem.into_response();
             set(&mut response, header::CONTENT_RANGE, &format!("bytes */{size}"));
@@ -68,17 +68,17 @@ pub(crate) fn set(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// Another one whenever the file is another, or has grown: a file is written once or replaced whole, and output only
-/// grows. What a box does to a file in its place shows in its times.
+/// An ETag of inode, size and modification time. The API replaces files by a new inode, captured
+/// output only grows, and a box that writes to a file in place changes its modification time.
 fn tag(file: &File, size: u64) -> Result<String, Problem> {
     let about = file.metadata().map_err(|error| {
-        tracing::error!(%error, "could not look at a file that is to be sent");
+        tracing::error!(%error, "could not stat a file to be sent");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "RUNTIME_ERROR", "the file cannot be read")
     })?;
     Ok(format!("\"{:x}-{size:x}-{:x}.{:x}\"", about.ino(), about.mtime(), about.mtime_nsec()))
 }
 
-/// Exactly as many bytes as were announced; a file that became shorter breaks the answer off.
+/// Reads exactly these bytes. If the file has become shorter, the response ends with an error.
 fn pieces(file: File, bytes: Range<u64>) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
     stream::try_unfold((Arc::new(file), bytes), async |(file, bytes)| {
         if bytes.is_empty() {

@@ -1,5 +1,5 @@
-//! What every request passes, whatever it asks for: it gets an id, its host and origin are checked, its answer is told in
-//! the form of its family, and one line is logged. The log never has a query, a header or a body.
+//! The outermost middleware of every request: assigns a request id, checks host and origin, writes
+//! error bodies and logs one line. The log never contains a query, a header or a body.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -45,7 +45,8 @@ pub(crate) async fn pass(State(hosts): State<Arc<Hosts>>, request: Request, next
     response
 }
 
-/// The caller's own id when it is a plain word, so that a request can be followed through several logs.
+/// The caller's request id if it has at most 64 characters, all of them `[A-Za-z0-9._-]`; otherwise
+/// a new one.
 fn identify(headers: &HeaderMap) -> String {
     static BEGUN: LazyLock<u64> = LazyLock::new(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -62,8 +63,9 @@ fn identify(headers: &HeaderMap) -> String {
     }
 }
 
-/// Nothing that a box wrote is to be taken for a page of ours, or kept by whoever is in between. Only the console's own
-/// files, whose names change with their content, may be kept.
+/// Sets headers that keep a browser from rendering content of boxes as a page of this server, and
+/// caches from storing it. Only the console's files, whose names contain a hash of their content,
+/// may be cached.
 pub(crate) async fn harden(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -75,14 +77,14 @@ pub(crate) async fn harden(mut response: Response) -> Response {
 }
 
 pub(crate) async fn unknown_path(request: Request) -> Problem {
-    Problem::not_found(format!("there is nothing at {}", request.uri().path()))
-        .with_hint("GET /openapi.json lists what there is")
+    Problem::not_found(format!("there is no route {}", request.uri().path()))
+        .with_hint("GET /openapi.json lists all routes")
 }
 
 pub(crate) async fn unknown_method(request: Request) -> Problem {
-    let message = format!("{} cannot be done with {}", request.method(), request.uri().path());
+    let message = format!("{} does not support {}", request.uri().path(), request.method());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
-        .with_hint("GET /openapi.json lists what can")
+        .with_hint("GET /openapi.json lists the methods of each route")
 }
 
 #[cfg(test)]
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_ids_are_taken_over() {
+    fn malformed_request_id_is_replaced() {
         let id = |value: &'static str| identify(&HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_static(value))]));
         assert_eq!(id("abc-1.2_X"), "abc-1.2_X");
         for odd in ["", "a b", "a\"b", "0123456789012345678901234567890123456789012345678901234567890123456789"] {

@@ -1,8 +1,9 @@
-//! Which names this server answers to, and which web pages may speak to it.
+//! Checks `Host` and `Origin`: protection against DNS rebinding and against requests from foreign
+//! web pages.
 //!
-//! A page in the operator's own browser can reach a loopback port; a hostile name server can make its name point there.
-//! So a request that names a foreign host is misdirected (421), and one that a foreign page sends is forbidden (403),
-//! with or without authentication. Nothing here looks at tokens.
+//! A page in the operator's browser can reach a loopback port, and a hostile name server can make
+//! its own name point there. A request for a foreign host is 421, one from a page of another origin
+//! 403, with or without authentication.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -13,12 +14,13 @@ use axum::http::{HeaderName, StatusCode, header};
 
 use super::problem::Problem;
 
-/// The names under which this server may be addressed.
+/// The names and the address under which this server may be addressed. Loopback names are always
+/// accepted.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     /// Lower case, without ports.
     named: BTreeSet<String>,
-    /// The address it listens on, when that is one address and not all of them.
+    /// The listening address, unless that is a wildcard (`0.0.0.0`, `::`).
     own: Option<IpAddr>,
 }
 
@@ -28,15 +30,11 @@ impl Hosts {
         Hosts { named: named.iter().map(|name| name.to_ascii_lowercase()).collect(), own }
     }
 
-    /// Says whether a request was meant for this server and does not come from somebody else's page.
+    /// Rejects a request for another host or from a page of another origin.
     pub(crate) fn check(&self, request: &Parts) -> Result<(), Problem> {
         let misdirected = || {
-            Problem::new(
-                StatusCode::MISDIRECTED_REQUEST,
-                "MISDIRECTED",
-                "this server does not answer to that host name",
-            )
-            .with_hint("add the name to server.allowed_hosts, or use a loopback address")
+            Problem::new(StatusCode::MISDIRECTED_REQUEST, "MISDIRECTED", "this server does not accept that host name")
+                .with_hint("add the name to server.allowed_hosts, or use a loopback address")
         };
         let host = only(request, header::HOST).flatten().and_then(authority).ok_or_else(misdirected)?;
         let is_contradicted =
@@ -50,7 +48,7 @@ impl Hosts {
             Some(Some(_)) | None => Err(Problem::new(
                 StatusCode::FORBIDDEN,
                 "FOREIGN_ORIGIN",
-                "requests from pages of another origin are refused",
+                "requests from web pages of another origin are rejected",
             )),
         }
     }
@@ -61,7 +59,8 @@ impl Hosts {
     }
 }
 
-/// The header's one value; `Some(None)` when it is absent, `None` when there are several or it is no text.
+/// The header's only value; `Some(None)` if it is absent, `None` if there are several or it is not
+/// ASCII text.
 fn only(request: &Parts, name: HeaderName) -> Option<Option<&str>> {
     let mut values = request.headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -75,8 +74,8 @@ fn authority(text: &str) -> Option<Authority> {
     text.parse::<Authority>().ok().filter(|authority| !authority.as_str().contains('@'))
 }
 
-/// The same host and port as the request was sent to. The many names of loopback are one place; its ports are not,
-/// because another program's pages live on another port.
+/// True if the origin's host and port are those that the request was sent to. All loopback names
+/// count as one host; ports must be equal, because another port belongs to another program.
 fn is_same_place(origin: &str, host: &Authority) -> bool {
     let bare = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     let Some(page) = bare.and_then(authority) else { return false };
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_names_are_answered() {
+    fn foreign_host_is_misdirected() {
         for good in
             ["localhost", "LOCALHOST:8003", "127.0.0.1:8003", "127.9.9.9", "[::1]:1", "box.example:443", "10.1.2.3"]
         {
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_pages_may_speak() {
+    fn foreign_origin_is_forbidden() {
         let asks = |origin: &str| answer(&[("host", "127.0.0.1:8003"), ("origin", origin)], "/");
         for good in ["http://127.0.0.1:8003", "http://localhost:8003", "http://[::1]:8003"] {
             assert_eq!(asks(good), None, "{good}");

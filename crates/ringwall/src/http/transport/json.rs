@@ -1,7 +1,8 @@
-//! JSON that means the same to everybody: an object that names a member twice is refused.
+//! Reads JSON and rejects objects with duplicate keys.
 //!
-//! Which of the two counts is nobody's rule, so a proxy before this server that checks requests could have looked at the
-//! other one. Everything else is read as usual, down to the greatest depth.
+//! RFC 8259 does not define which of two equal keys counts, so a proxy that checks requests may
+//! have read the other one. Everything else is as in `serde_json`, including its depth limit of
+//! 128.
 
 use std::fmt;
 
@@ -12,7 +13,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(bytes).map(|Once(value)| value)
 }
 
-/// A value with every member named once.
+/// A value without duplicate keys.
 struct Once(Value);
 
 impl<'de> Deserialize<'de> for Once {
@@ -71,7 +72,7 @@ impl<'de> Visitor<'de> for Reader {
         while let Some(name) = members.next_key::<String>()? {
             let Once(value) = members.next_value()?;
             if object.contains_key(&name) {
-                return Err(A::Error::custom(format_args!("{name:?} is named twice")));
+                return Err(A::Error::custom(format_args!("duplicate key {name:?}")));
             }
             object.insert(name, value);
         }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_once_is_read_as_usual() {
+    fn json_without_duplicate_keys_is_read_as_by_serde_json() {
         let texts = [
             "null",
             "true",
@@ -102,10 +103,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_twice_is_refused() {
+    fn duplicate_key_is_rejected() {
         for text in [r#"{"a":1,"a":1}"#, r#"[{"x":{"a":1,"b":2,"\u0061":3}}]"#] {
             let message = read(text.as_bytes()).unwrap_err().to_string();
-            assert!(message.contains("\"a\" is named twice"), "{message}");
+            assert!(message.contains("duplicate key \"a\""), "{message}");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Limits per caller, so that no caller can hold all connections: on requests in progress, on event streams and downloads,
-//! and on WebSockets. A user's tokens and those of the user's agents count as one caller.
+//! Limits per caller on requests in progress, on event streams and downloads, and on WebSockets, so
+//! that no caller can use all connections. A user's tokens and those of the user's agents count as
+//! one caller.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +10,16 @@ use ringwall_service::{Holder, Principal};
 
 use super::problem::Problem;
 
-/// What is counted.
+/// The kinds of requests that have a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Requests in progress: half of the connections, at most 2048.
     Requests,
-    /// Responses that last as long as the caller likes: a quarter of the connections, at most 256.
+    /// Event streams, downloads and `/mcp`, which last as long as the caller likes: a quarter of
+    /// the connections, at most 256.
     Streams,
-    /// WebSockets: half of the connections, at most 2048. A page keeps one open and transfers little.
+    /// WebSockets: half of the connections, at most 2048. A console page keeps one open and
+    /// transfers little.
     Sockets,
 }
 
@@ -33,13 +36,13 @@ impl Kind {
         let (code, message, hint) = match self {
             Kind::Requests => (
                 "TOO_MANY_REQUESTS",
-                format!("{open} requests of yours are in progress, which is the limit"),
-                "wait until one ends; `Prefer: respond-async` answers before an exec has ended",
+                format!("{open} of your requests are in progress, which is the limit"),
+                "wait until one ends; with `Prefer: respond-async` a request ends before its exec does",
             ),
             Kind::Streams | Kind::Sockets => (
                 "TOO_MANY_STREAMS",
-                format!("{open} streams and downloads of yours are open, and more may not be"),
-                "close some; GET …/stdout with an offset reads on without a stream",
+                format!("{open} of your streams and downloads are open, which is the limit"),
+                "close some; GET …/stdout with an offset reads output without a stream",
             ),
         };
         Problem::new(StatusCode::TOO_MANY_REQUESTS, code, message).with_hint(hint)
@@ -53,7 +56,7 @@ pub(crate) struct LongAnswers {
     open: Mutex<HashMap<String, usize>>,
 }
 
-/// One of them, counted until it is dropped.
+/// One counted request, stream or socket. Dropping it ends the count.
 #[derive(Debug)]
 pub(crate) struct LongAnswer {
     all: Arc<LongAnswers>,
@@ -92,7 +95,7 @@ impl LongAnswers {
     }
 }
 
-/// Who a request counts for: the user, or one token of an operator or the owner.
+/// The caller that a request counts for: the user, or the token of an operator or owner.
 pub(crate) fn caller_name(by: &Principal) -> String {
     match by.holder() {
         Holder::User(user) | Holder::Agent(user, _) => format!("user {user}"),
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limit_of_one_caller_leaves_room_for_others() {
+    fn caller_at_its_limit_does_not_block_others() {
         let answers = LongAnswers::of_streams(8);
         let count = |caller: &str| answers.count(caller.to_owned());
         let (one, _two) = (count("a").unwrap(), count("a").unwrap());
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_a_part_of_the_connections() {
+    fn limit_is_a_fraction_of_the_connections() {
         let limits = |kind: Kind| [1, 3, 16, 100_000].map(|connections| kind.limit(connections));
         assert_eq!(limits(Kind::Streams), [1, 1, 4, 256]);
         assert_eq!(limits(Kind::Requests), [1, 1, 8, 2048]);

@@ -1,4 +1,4 @@
-//! The connection limit: at most `max` connections, and a full server closes the one that has kept it waiting longest.
+//! The connection limit. A full server closes the connection that has kept it waiting longest.
 //!
 //! A connection may be closed for a new one while the server waits for its client: before the first request, between
 //! two requests, while a request body is expected, and while the client does not read its response. It may not be closed
@@ -36,7 +36,7 @@ struct Taken {
     leave: Arc<Notify>,
 }
 
-/// What the server waits for while a request is in progress.
+/// The reason why a request in progress waits for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stall {
     /// The next bytes of the request body.
@@ -160,7 +160,7 @@ impl Seat {
         self.places.change(self.number, |taken| taken.stalled[stall as usize] = false)
     }
 
-    /// Whether a request was ever received.
+    /// True once a request was received.
     pub(crate) fn has_asked(&self) -> bool {
         self.has_asked.load(Ordering::Relaxed)
     }

@@ -1,8 +1,17 @@
-//! An answer that is no success: one mapping from the service's errors to HTTP, and one place where it becomes a body.
+//! Error responses: the mapping from service errors to HTTP status codes, and the error body of
+//! each route family.
 //!
-//! Handlers give back a `Problem`; its body is written by [`tell`] alone, which knows the form of the route's family and
-//! the request's id. Routes of execs say `{"detail":{…}}`, those of agents' files and skills `{"status":"error","data":message}`, those of
-//! allowed paths `{"error":message}`, browsers their own answer, our own `{"error":{…}}`. A message never holds a physical path, a token or the value of a variable: the service's errors have none.
+//! Handlers return a [`Problem`]; `gate` calls [`tell`], which writes the body in the form of the
+//! route:
+//!
+//! - `/sandbox`, `/skills`, `/settings`: `{"detail":{"code","message",…}}`
+//! - `/v1`: `{"status":"error","data":message}`
+//! - `/api/sandbox`: `{"error":message}`
+//! - `/api/browser`: the fields of a browser answer, with `error` set
+//! - all others: `{"error":{"code","message","request_id",…}}`
+//!
+//! Messages contain no host path of the data directory, no token and no value of an environment
+//! variable, because the service's errors contain none.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -10,13 +19,13 @@ use axum::response::{IntoResponse, Response};
 use ringwall_service::ProblemKind;
 use serde_json::{Map, Value, json};
 
-/// Families of routes whose errors have the contract's form.
+/// Routes whose errors are `{"detail":{…}}`.
 pub(crate) const DETAILED: &[&str] = &["/sandbox", "/skills", "/settings"];
-/// Families whose errors are a message alone.
+/// Routes whose errors are `{"error":message}`.
 pub(crate) const WORDED: &[&str] = &["/api/sandbox"];
-/// Families whose errors look like their answers.
+/// Routes whose errors have the fields of a browser answer.
 pub(crate) const ANSWERED: &[&str] = &["/api/browser"];
-/// Families whose answers are envelopes, errors too.
+/// Routes whose responses are all in an envelope `{"status","data"}`.
 pub(crate) const ENVELOPED: &[&str] = &["/v1"];
 
 #[derive(Debug, Clone)]
@@ -25,7 +34,7 @@ pub(crate) struct Problem {
     code: &'static str,
     message: String,
     hint: Option<String>,
-    /// What a program can use beside the words: the field, what was asked, what is allowed.
+    /// Machine-readable details, such as `field`, `asked` and `allowed`.
     facts: Map<String, Value>,
 }
 
@@ -42,7 +51,7 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
     }
 
-    /// In the words of the routes of sessions and their code.
+    /// Converts an error with the codes that the routes of sessions, code and browsers use.
     pub(crate) fn of_session(error: ringwall_service::Error) -> Self {
         let code = match &error {
             ringwall_service::Error::BackendUnavailable { .. } => Some("backend_unavailable"),
@@ -72,7 +81,8 @@ impl Problem {
         self.code
     }
 
-    /// An envelope's error is its message alone, and no answer there says that the server is at fault: it is busy.
+    /// The error for an envelope: the hint joins the message, and every 5xx becomes 503, the only
+    /// one that the `/v1` contract allows.
     fn enveloped(mut self) -> Self {
         if self.status.is_server_error() {
             self.status = StatusCode::SERVICE_UNAVAILABLE;
@@ -110,12 +120,12 @@ impl Problem {
     }
 }
 
-/// Whether a path is one of these or lies beneath one.
+/// True if the path equals one of the prefixes or lies beneath one.
 pub(crate) fn is_within(path: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Carried to [`tell`] in the response itself.
+/// Leaves the body empty and puts the problem into the response's extensions for [`tell`].
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -124,7 +134,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Writes the body of a problem, in the form of its route.
+/// Writes the body of a problem in the form of its route. Other responses are unchanged.
 pub(crate) fn tell(mut response: Response, path: &str, request_id: &str) -> Response {
     let Some(mut problem) = response.extensions_mut().remove::<Problem>() else { return response };
     if is_within(path, ENVELOPED) {
@@ -210,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_family_has_its_form() {
+    fn error_body_depends_on_the_route() {
         let problem = || Problem::invalid("no").with_hint("yes").with_fact("field", "pids");
         let detail =
             json!({ "detail": { "code": "INVALID_ARGUMENT", "message": "no", "hint": "yes", "field": "pids" } });
@@ -226,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_envelope_has_a_message_and_no_fault_of_ours() {
+    async fn envelope_turns_server_errors_into_503() {
         for (status, told) in [(400, 400), (401, 401), (404, 404), (500, 503), (503, 503)] {
             let problem = Problem::new(StatusCode::from_u16(status).unwrap(), "X", "no").with_hint("yes");
             let response = tell(problem.into_response(), "/v1/a/files", "r");

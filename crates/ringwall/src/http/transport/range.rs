@@ -1,7 +1,7 @@
-//! Which part of a file a request asks for: `Range: bytes=…`, for whoever goes on with a download that broke off.
+//! Parses `Range: bytes=…` with `If-Range`, for clients that resume a download.
 //!
-//! One part, or the whole: what is malformed, in another unit, of several parts, or for another state of the file than the
-//! one there is (`If-Range`) is answered with everything, as HTTP allows. Nothing is opened or read here.
+//! Only a single range is supported. A malformed range, another unit, several ranges or an
+//! `If-Range` that does not match get the whole file, as RFC 9110 allows.
 
 use std::ops::RangeInclusive;
 
@@ -14,14 +14,14 @@ use http_range_header::{
 pub(crate) enum Part {
     Whole,
     Bytes(RangeInclusive<u64>),
-    /// It lies outside of the file.
+    /// The range lies outside of the file.
     Nowhere,
 }
 
-/// The part that these headers ask for, of a file of this size with this entity tag.
+/// The range that the headers request of a file with this size and ETag.
 pub(crate) fn asked(headers: &HeaderMap, size: u64, tag: &str) -> Part {
     let Some(range) = only(headers, header::RANGE) else { return Part::Whole };
-    // Only a strong tag that is the same says that the parts fit together; a date cannot.
+    // Only an equal strong tag proves that the parts belong to the same version; a date does not.
     let is_same = !headers.contains_key(header::IF_RANGE) || only(headers, header::IF_RANGE) == Some(tag);
     match parse_range_header(range) {
         Ok(parsed) if is_same && parsed.ranges.len() == 1 => {
@@ -32,7 +32,8 @@ pub(crate) fn asked(headers: &HeaderMap, size: u64, tag: &str) -> Part {
     }
 }
 
-/// As much of a range as lies within a file. Of a file's last bytes there may be fewer than were asked for.
+/// The bytes of the range that exist. `bytes=-N` of a file with fewer than N bytes is the whole
+/// file.
 fn within(range: &SyntacticallyCorrectRange, size: u64) -> Option<RangeInclusive<u64>> {
     let last = size.checked_sub(1)?;
     let (start, end) = match (range.start, range.end) {
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part_is_understood() {
+    fn single_range_selects_its_bytes() {
         for (range, bytes) in [
             ("bytes=0-0", 0..=0),
             ("bytes=2-5", 2..=5),
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_asked_is_the_whole() {
+    fn unsupported_range_selects_the_whole_file() {
         for range in ["", "bytes", "bytes=", "bytes=a-b", "lines=1-2", "bytes=1-2,4-5", "bytes=1-2;3", "bytes=--1"] {
             assert_eq!(part(range, None, 10), Part::Whole, "{range}");
         }
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn another_state_of_the_file_is_sent_whole() {
+    fn changed_file_is_sent_whole() {
         assert_eq!(part("bytes=2-5", Some("\"a\""), 10), Part::Bytes(2..=5));
         for other in ["\"b\"", "W/\"a\"", "Sat, 29 Oct 1994 19:43:31 GMT"] {
             assert_eq!(part("bytes=2-5", Some(other), 10), Part::Whole, "{other}");

@@ -1,8 +1,9 @@
-//! The rest of a body that nobody wanted: read and thrown away before a refusal goes out.
+//! Reads and discards the rest of a request body before an error response is sent.
 //!
-//! A client that still sends when its connection is closed sees a reset and may never read the answer: it would learn that
-//! something broke, and not that its file is too large. What is thrown away is bounded in bytes and in time. Whoever announced
-//! more than that is answered at once, and so is whoever waits to be told to send (`Expect: 100-continue`).
+//! If the server closes the connection while the client still sends, the client sees a reset and
+//! may never read the response, for example that its file is too large. At most 128 MiB and 5 s are
+//! spent. The response is sent at once if `Content-Length` exceeds that, or if the client waits for
+//! `100 Continue` and the handler has not begun to read.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use hyper::body::{Frame, SizeHint};
 const MAX_COUNT: u64 = 128 << 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a handler leaves of a body.
+/// The part of a body that the handler has not read.
 pub(crate) struct Rest {
     body: Arc<Mutex<Watched>>,
     begins: Begins,
@@ -26,7 +27,7 @@ pub(crate) struct Rest {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begins {
     AtOnce,
-    /// When somebody begins to read.
+    /// When the server begins to read (`Expect: 100-continue`).
     WhenWanted,
 }
 
@@ -35,7 +36,8 @@ struct Watched {
     is_begun: bool,
 }
 
-/// The same body for a handler, and a way to what it leaves. One that is empty leaves nothing.
+/// Splits a body into one for the handler and access to the part that it leaves unread, which is
+/// `None` if the body is empty.
 pub(crate) fn share(headers: &HeaderMap, body: Body) -> (Body, Option<Rest>) {
     if body.is_end_stream() {
         return (body, None);
@@ -49,7 +51,7 @@ impl Rest {
     pub(crate) async fn throw_away(self) {
         let mut body = Shared(self.body);
         let is_unwanted = self.begins == Begins::WhenWanted && !body.lock().is_begun;
-        // Somebody who reads on elsewhere is not disturbed.
+        // More than one reference: a task of the handler still reads the body.
         if is_unwanted || Arc::strong_count(&body.0) > 1 || body.size_hint().lower() > MAX_COUNT {
             return;
         }
@@ -63,7 +65,7 @@ impl Rest {
                 }
             }
         };
-        // Over the time it is closed as it would have been.
+        // After the timeout the connection is closed with unread data.
         let _ = tokio::time::timeout(TIMEOUT, reading).await;
     }
 }
@@ -101,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of a hundred pieces, and how many of them were read.
+    /// A body of 100 pieces, and the number of those that were read.
     fn counted() -> (Body, Arc<AtomicU64>) {
         let read = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&read);
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_handler_leaves_is_read() {
+    async fn unread_rest_is_read() {
         let (body, read) = counted();
         let (mut body, rest) = share(&HeaderMap::new(), body);
         std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.unwrap().unwrap();
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_or_reads_on_is_left_alone() {
+    async fn rest_is_not_read_before_100_continue_or_beside_another_reader() {
         let waiting = HeaderMap::from_iter([(header::EXPECT, "100-continue".parse().unwrap())]);
         let (body, read) = counted();
         let (body, rest) = share(&waiting, body);
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rest_that_never_comes_is_not_waited_for_long() {
+    async fn rest_that_never_arrives_is_given_up_after_the_timeout() {
         let (body, rest) =
             share(&HeaderMap::new(), Body::from_stream(futures::stream::pending::<Result<Bytes, axum::Error>>()));
         drop(body);

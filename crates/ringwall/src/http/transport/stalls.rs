@@ -1,5 +1,6 @@
-//! Tells the connection limit when a request waits for its client: for bytes of the request body ([`ClientBody`]), or
-//! for the client to read the response ([`ClientStream`]). Such a connection may be closed for a new one.
+//! Reports to the connection limit when a request waits for its client: for bytes of the request
+//! body ([`ClientBody`]), or for the client to read the response ([`ClientStream`]). Such a
+//! connection may be closed for a new one.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -26,7 +27,7 @@ impl Wait {
         Self { seat, stall, is_waiting: false }
     }
 
-    /// Takes note of what a poll returned. Fails if the connection lost its slot while it waited.
+    /// Records whether a poll was ready. Fails if the connection lost its slot while it waited.
     fn note<T>(&mut self, polled: &Poll<T>) -> io::Result<()> {
         match polled {
             Poll::Pending if !self.is_waiting => {
@@ -88,7 +89,7 @@ impl HttpBody for ClientBody {
     }
 }
 
-/// A client's connection. A write that has to wait means that the client does not read.
+/// A client's connection. A pending write means that the client does not read.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     stream: TcpStream,
