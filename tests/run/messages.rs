@@ -23,7 +23,7 @@ fn refusals_in_full(mode: Mode) {
         (
             &["--workspace", "/", "--", "true"],
             2,
-            "ringwall: the workspace \"/\" would open the machine itself to the box\n  \
+            "ringwall: the workspace \"/\" would expose system directories of the host to the box\n  \
              hint: name the directory that holds the work, for example a project in your home\n",
         ),
         (

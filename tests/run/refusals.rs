@@ -68,7 +68,7 @@ fn places_that_cannot_be_shown_are_refused(mode: Mode) {
     std::os::unix::fs::symlink("nowhere", scratch.join("dangling")).unwrap();
     std::os::unix::fs::symlink("/proc", scratch.join("to-proc")).unwrap();
     std::os::unix::fs::symlink("endless", scratch.join("endless")).unwrap();
-    let machine = "would open the machine itself to the box";
+    let machine = "would expose system directories of the host to the box";
     let link = "is a symbolic link";
     let cases: [(&Path, &str); 12] = [
         (&missing, "does not exist"),
@@ -103,7 +103,7 @@ fn the_system_itself_is_no_workspace(mode: Mode) {
         let is_link = Path::new(path).is_symlink();
         assert_refused(
             &outcome,
-            if is_link { "is a symbolic link" } else { "would open the machine itself to the box" },
+            if is_link { "is a symbolic link" } else { "would expose system directories of the host to the box" },
         );
     }
 }

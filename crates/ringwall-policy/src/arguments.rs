@@ -1,7 +1,7 @@
-//! The rules for arguments and environment: what the kernel can take at all.
+//! The kernel's limits on arguments and environment variables.
 //!
-//! They keep a question that must fail from ever reaching a box, where the kernel would answer with a bare errno. They
-//! say nothing about what a command does. Values of variables are never quoted: they are secrets.
+//! They are checked here because in the box the kernel would return only an errno. Values of
+//! variables are secrets and never quoted in a message.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,14 +10,14 @@ use crate::error::quote;
 use crate::request::Secret;
 use crate::verdict::{Denial, DenialCode};
 
-/// The kernel's bound for one string, its ending NUL included (`MAX_ARG_STRLEN`).
+/// The kernel's limit for one string, including its NUL (`MAX_ARG_STRLEN`).
 const MAX_STRING: usize = 128 * 1024;
 
-/// Our bound for all of them. The kernel's depends on the stack limit and is 2 MiB by default; half of that leaves room
-/// for what the box adds.
+/// Our limit for all strings together. The kernel's limit depends on the stack limit and is 2 MiB
+/// by default; the other half is for the variables that the box adds.
 const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 
-/// Each string also costs a pointer, which the kernel counts as well; many short strings would slip through otherwise.
+/// The kernel also counts a pointer for each string, which matters for many short strings.
 const POINTER: usize = 8;
 
 pub(crate) fn check_arguments(argv: &[OsString], env: &BTreeMap<String, Secret>) -> Result<(), Denial> {
@@ -55,9 +55,9 @@ pub(crate) fn check_arguments(argv: &[OsString], env: &BTreeMap<String, Secret>)
     Ok(())
 }
 
-/// What POSIX allows: any name that is not empty and has neither `=` nor NUL. Names that steer the dynamic linker
-/// (`LD_PRELOAD` and its kin) are as good as any: they take effect inside the box alone, where the command could load
-/// the same code by itself.
+/// Accepts the names that POSIX allows: not empty, without `=` and NUL. `LD_PRELOAD` and similar
+/// names are allowed, because they act inside the box only, where the command could load the same
+/// code itself.
 fn check_key(key: &str) -> Result<(), Denial> {
     let wrong = if key.is_empty() {
         "it is empty"
@@ -85,7 +85,7 @@ fn check_nul(bytes: &[u8], name: impl Fn() -> String) -> Result<(), Denial> {
     Ok(())
 }
 
-/// Gives the cost of a string of this length.
+/// Returns the bytes that a string of this length costs.
 fn check_length(length: usize, name: impl Fn() -> String) -> Result<usize, Denial> {
     let with_nul = length + 1;
     if with_nul > MAX_STRING {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_need_a_name_and_no_nul() {
+    fn empty_command_or_nul_is_denied() {
         assert_eq!(check(&[], &[]), Err(DenialCode::CommandEmpty));
         assert_eq!(check(&[""], &[]), Err(DenialCode::CommandEmpty));
         assert_eq!(check(&["a\0b"], &[]), Err(DenialCode::NulByte));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_have_any_name_that_posix_allows() {
+    fn variable_name_outside_posix_is_denied() {
         for key in ["PATH", "a", "1ST", "with space", "é", "LD_PRELOAD", "a.b-c"] {
             assert_eq!(check(&["true"], &[(key, "x=y")]), Ok(()), "{key}");
         }
@@ -133,19 +133,19 @@ mod tests {
     }
 
     #[test]
-    fn strings_end_where_the_kernel_ends_them() {
+    fn string_above_kernel_limit_is_denied() {
         let longest = "x".repeat(MAX_STRING - 1);
         let longer = "x".repeat(MAX_STRING);
         assert_eq!(check(&["echo", &longest], &[]), Ok(()));
         assert_eq!(check(&["echo", &longer], &[]), Err(DenialCode::ArgumentTooLong));
-        // A variable is one string of the form KEY=value.
+        // A variable is one string of the form `KEY=value`.
         assert_eq!(check(&["env"], &[("K", &longest[2..])]), Ok(()));
         assert_eq!(check(&["env"], &[("K", &longest[1..])]), Err(DenialCode::ArgumentTooLong));
     }
 
     #[test]
-    fn the_total_counts_pointers_too() {
-        // "true" costs 4 + 1 + 8, an empty argument 1 + 8.
+    fn total_size_includes_pointers() {
+        // "true" costs 4 + 1 + 8 bytes, an empty argument 1 + 8.
         let fitting = (MAX_TOTAL_BYTES - 13) / 9;
         let mut argv = vec!["true"];
         argv.resize(1 + fitting, "");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_never_quotes_a_value() {
+    fn denial_does_not_quote_value() {
         let env = [("TOKEN".to_owned(), Secret::new("hunter2\0"))].into();
         let denial = check_arguments(&["true".into()], &env).expect_err("a NUL byte");
         assert!(denial.message.contains("TOKEN"), "{denial}");

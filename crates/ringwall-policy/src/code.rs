@@ -1,7 +1,8 @@
-//! The rules for code: what is refused, what a person is asked about, and how strong a box it gets.
+//! Rules for assessed code: what is denied, what needs an approval, and which isolation it gets.
 //!
-//! The assessment is advice and the box is the boundary; so nothing here allows anything that a grant would not. A
-//! person's word is an input like any other, and counts for exactly the code that it was given for.
+//! An assessment is advice, so these rules only restrict: they allow nothing that
+//! [`decide`](crate::decide) would not. A consent applies to exactly the code that it was given
+//! for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,10 +18,11 @@ use crate::verdict::{Ask, AskedRisk, Denial, DenialCode};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SecurityMode {
-    /// Destruction is refused, and what is not safe needs the strongest box that the operator names and has.
+    /// Destructive code is denied. Code with a risk needs the strongest isolation that the operator
+    /// has listed and that is available.
     #[default]
     Strict,
-    /// For development: destruction is asked about, and any box will do.
+    /// For development: destructive code needs an approval, and every isolation is accepted.
     Permissive,
 }
 
@@ -33,14 +35,14 @@ impl SecurityMode {
     }
 }
 
-/// What a person said about this very code.
+/// Whether an approver allowed exactly this code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consent {
     NotAsked,
     Given,
 }
 
-/// Code that is to run, as it was assessed.
+/// Code to run and its assessment.
 #[derive(Debug, Clone)]
 pub struct Code {
     pub assessment: Arc<Assessment>,
@@ -49,7 +51,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// What is refused whoever would allow it.
+    /// The denial of destructive code in strict mode. No approval overrides it.
     pub(crate) fn refusal(&self) -> Option<Denial> {
         match self.mode {
             SecurityMode::Strict => {
@@ -60,7 +62,7 @@ impl Code {
         }
     }
 
-    /// What a person has to allow first.
+    /// The question to the approver, unless it was answered.
     pub(crate) fn ask(&self) -> Option<Ask> {
         match self.consent {
             Consent::NotAsked if self.assessment.requires_confirmation() => {}
@@ -73,7 +75,7 @@ impl Code {
     }
 }
 
-/// How much stands between code and the host, the least first.
+/// The isolation of code from the host, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isolation {
     Native,
@@ -115,19 +117,19 @@ impl<'de> Deserialize<'de> for Isolation {
     }
 }
 
-/// Whether the strict mode has a say in the box for code of this level.
+/// Whether strict mode requires one of the operator's isolations for code of this level.
 pub const fn demands_isolation(mode: SecurityMode, level: Level) -> bool {
     matches!((mode, level), (SecurityMode::Strict, Level::Low | Level::Medium | Level::High | Level::Critical))
 }
 
-/// The box that code gets: what is demanded, or the stronger one that was asked for. A weaker one is refused and never
-/// replaced in silence.
+/// Chooses the required isolation, or a stronger one if requested. A weaker request is denied, not
+/// silently replaced.
 pub fn choose_isolation(asked: Option<Isolation>, demanded: Option<Isolation>) -> Result<Isolation, Denial> {
     match (asked, demanded) {
         (None, demanded) => Ok(demanded.unwrap_or(Isolation::Native)),
         (Some(asked), Some(demanded)) if asked < demanded => {
-            let message = format!("the strict mode demands {demanded} for this code, and {asked} is weaker");
-            let hint = format!("leave the backend out, or ask for {demanded} or a stronger one");
+            let message = format!("strict mode requires {demanded} for this code, and {asked} is weaker");
+            let hint = format!("omit the backend, or choose {demanded} or a stronger one");
             Err(Denial::new(DenialCode::BackendWeaker, message).with_hint(hint))
         }
         (Some(asked), _) => Ok(asked),
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn destruction_is_refused_in_strict_mode_whoever_agrees() {
+    fn destructive_code_is_denied_in_strict_mode_despite_consent() {
         use Consent::{Given, NotAsked};
         use SecurityMode::{Permissive, Strict};
         for (text, mode, consent, expected) in [
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_about_what_would_be_denied_anyway() {
+    fn invalid_request_is_denied_before_risk_is_asked() {
         let denied = verdict("rm x", SecurityMode::Strict, Consent::NotAsked, &[]);
         assert!(matches!(denied, Verdict::Deny(_)), "{denied:?}");
         let Verdict::Ask(ask) = verdict("ls; rm x", SecurityMode::Strict, Consent::NotAsked, &["bash"]) else {
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stronger_box_may_be_asked_for_and_no_weaker_one() {
+    fn weaker_isolation_than_required_is_denied() {
         use Isolation::{Docker, Gvisor, Native};
         for (asked, demanded, expected) in [
             (None, None, Some(Native)),

@@ -1,7 +1,8 @@
-//! The rule for the working directory of an exec in a project.
+//! The `cwd` of an exec in a project.
 //!
-//! Callers write it as seen from the project (`work`, `inputs/data`); the box sees it under `/workspace`. Artifacts are
-//! no place to start from: what a program drops beside itself would be collected as its result.
+//! Callers write it relative to the project (`work`, `inputs/data`); in the box it is below
+//! `/workspace`. `artifacts` is not accepted: files that a program leaves in its start directory
+//! would be collected as results.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,12 +12,12 @@ use crate::paths::WORKSPACE;
 const DEFAULT: &str = "work";
 const ROOTS: [&str; 2] = ["work", "inputs"];
 
-/// The kernel's bounds for one name and for one path, its ending NUL included. A longer one would fail in the box, with
-/// a bare errno.
+/// The kernel's limits for a file name and for a path without its NUL. A longer one would fail in
+/// the box with only an errno.
 const MAX_NAME_LEN: usize = 255;
 const MAX_PATH_LEN: usize = 4095;
 
-/// Gives the path inside the box, in its plain form.
+/// Returns the normalised path in the box.
 pub fn check_cwd(cwd: Option<&str>) -> Result<PathBuf, Error> {
     let given = cwd.unwrap_or(DEFAULT);
     let malformed = |wrong| Error::CwdMalformed { given: quote(given), wrong };
@@ -30,7 +31,7 @@ pub fn check_cwd(cwd: Option<&str>) -> Result<PathBuf, Error> {
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(malformed("goes up with '..'"));
     }
-    // A leading dot is the only one that `components` keeps.
+    // `components` keeps a `.` only at the start.
     let plain: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
     if !ROOTS.iter().any(|root| plain.starts_with(root)) {
         return Err(malformed("is neither under work/ nor under inputs/"));
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn execs_start_in_work_or_in_inputs() {
+    fn cwd_in_work_or_inputs_is_accepted() {
         let table = [
             (None, "/workspace/work"),
             (Some("work"), "/workspace/work"),
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_malformed_and_says_how() {
+    fn other_cwd_is_rejected_with_reason() {
         let long_name = format!("work/{}", "x".repeat(256));
         let long_path = format!("work{}", "/x".repeat(2048));
         let table = [

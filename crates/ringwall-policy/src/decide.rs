@@ -1,7 +1,6 @@
-//! The one function that grants.
+//! [`decide`] turns a request and its layers into a verdict.
 //!
-//! A request and the layers go in, a verdict comes out. The grant inside an allowing verdict is the proof that this
-//! function ran: its members are private to this file, and there is no other way to come by one.
+//! Only this file can make a [`Grant`], because its fields are private to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -50,7 +49,8 @@ pub fn decide(request: &Request, layers: &Layers) -> Verdict {
     }
 }
 
-/// The same for code: what is to be refused in it is refused first, and what deserves a person's word is asked for last.
+/// As [`decide`], for assessed code: destructive code is denied first, and a risk becomes a
+/// question only if everything else is allowed.
 pub fn decide_code(request: &Request, layers: &Layers, code: &Code) -> Verdict {
     if let Some(denial) = code.refusal() {
         return Verdict::Deny(denial);
@@ -61,13 +61,13 @@ pub fn decide_code(request: &Request, layers: &Layers, code: &Code) -> Verdict {
     }
 }
 
-/// Asked last: nobody is bothered with what would be denied anyway.
+/// Called only with a grant, so an approver is not asked about an exec that would be denied anyway.
 fn ask(grant: &Grant) -> Option<Ask> {
     let Workspace::Session(mounts) = &grant.workspace else { return None };
     let blocked = mounts.control.blocked();
     let reasons = blocked.iter().map(|named| match named.path == named.real {
         true => format!("{} is not in the list of allowed paths", named.path),
-        false => format!("{} leads to {}, which is not in the list of allowed paths", named.path, named.real),
+        false => format!("{} resolves to {}, which is not in the list of allowed paths", named.path, named.real),
     });
     let reasons: Vec<String> = reasons.collect();
     (!blocked.is_empty()).then_some(Ask { reasons, blocked, risk: None })
@@ -95,9 +95,10 @@ fn grant(request: &Request, layers: &Layers) -> Result<Grant, Denial> {
     })
 }
 
-/// The resolved permission to run one thing: everything that a backend needs to know, and the only thing it accepts.
+/// The resolved permission to run one command. It holds all that a backend needs and is the only
+/// input that a backend accepts.
 ///
-/// Nobody outside this crate can make one,
+/// Code outside of this crate cannot make a grant,
 ///
 /// ```compile_fail,E0451
 /// fn forge(effective: ringwall_policy::Effective) -> ringwall_policy::Grant {
@@ -121,7 +122,7 @@ fn grant(request: &Request, layers: &Layers) -> Result<Grant, Denial> {
 /// }
 /// ```
 ///
-/// or make two of one:
+/// or duplicate one:
 ///
 /// ```compile_fail,E0277
 /// fn copy<T: Clone>() {}
@@ -148,7 +149,7 @@ impl Grant {
         &self.env
     }
 
-    /// Where the command starts, as the box sees it.
+    /// Start directory of the command, as a path in the box.
     pub fn cwd(&self) -> &Path {
         &self.cwd
     }
@@ -161,7 +162,7 @@ impl Grant {
         &self.workspace
     }
 
-    /// Each directory once, and always before those inside it: mounting in this order hides none.
+    /// Without duplicates, a directory before those inside it: mounting in this order hides none.
     pub fn read_only(&self) -> &[PathBuf] {
         &self.read_only
     }
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_request_is_granted_as_asked() -> Result<(), Denial> {
+    fn plain_request_is_granted_unchanged() -> Result<(), Denial> {
         let image: crate::ImageName = "debian-12".parse().expect("a good name");
         let asked = Request {
             argv: vec!["echo".into(), "hello".into()],
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_is_where_commands_start() -> Result<(), Denial> {
+    fn command_starts_in_workspace() -> Result<(), Denial> {
         assert_eq!(grant(&request(), &layers())?.cwd(), Path::new("/workspace"));
         let verdict = decide(&request(), &layers());
         assert_eq!(verdict.strictness(), Strictness::Allow);
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_worked_on_in_its_work_directory() -> Result<(), Denial> {
+    fn project_command_starts_in_work() -> Result<(), Denial> {
         let mut asked = request();
         asked.workspace = project("/data//p/work/");
         let granted = grant(&asked, &layers())?;
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_cannot_be_written_whoever_asks() -> Result<(), Denial> {
+    fn writable_inputs_become_read_only() -> Result<(), Denial> {
         let mut asked = request();
         let Workspace::Project(mut mounts) = project("/data/p/work") else { unreachable!() };
         mounts.access = Mounts { inputs: Access::ReadWrite, work: Access::ReadOnly, artifacts: Access::Empty };
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directories_of_a_project_lie_side_by_side() {
+    fn nested_project_directories_are_denied() {
         for (work, code) in [
             ("/data/p/work", None),
             ("/data/p", Some(DenialCode::PathForbidden)),
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agents_files_are_worked_on_from_above_them() -> Result<(), Denial> {
+    fn agent_command_starts_above_files_and_skills() -> Result<(), Denial> {
         let agent = |skills: &str| {
             let owner = Owner::new(2001, 2002).expect("an ordinary user");
             Workspace::Agent(Box::new(AgentMounts { files: "/data//w/files/".into(), skills: skills.into(), owner }))
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_is_asked() {
+    fn each_rule_can_deny() {
         let mut empty = request();
         empty.argv.clear();
         let mut key = request();

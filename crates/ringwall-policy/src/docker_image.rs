@@ -1,7 +1,8 @@
-//! The name of a docker image, as docker's own grammar has it: `[host[:port]/]path[:tag][@digest]`.
+//! A docker image reference in docker's grammar: `[host[:port]/]path[:tag][@digest]`.
 //!
-//! The name becomes a word of docker's command line. Whatever parses here starts with a letter or a digit and has no
-//! space in it, so it can be read neither as an option nor as two words. Whether such an image exists is not known here.
+//! The reference becomes an argument of the docker client. It starts with a letter or a digit and
+//! contains no space, so it cannot be read as an option or as two arguments. Whether the image
+//! exists is not checked.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +47,7 @@ fn is_reference(text: &str) -> bool {
         Some((before, digest)) => (before, Some(digest)),
         None => (text, None),
     };
-    // A colon before the last slash belongs to a port.
+    // A colon before the last slash separates a port.
     let last = text.rfind('/').map_or(0, |slash| slash + 1);
     let (name, tag) = match text[last..].split_once(':') {
         Some((component, tag)) => (&text[..last + component.len()], Some(tag)),
@@ -55,7 +56,8 @@ fn is_reference(text: &str) -> bool {
     is_name(name) && tag.is_none_or(is_tag) && digest.is_none_or(is_digest)
 }
 
-/// The first part is a host where it cannot be anything else, as docker decides it.
+/// The first component is a host if it contains `.` or `:`, is `localhost` or has an upper-case
+/// letter, as in docker.
 fn is_name(name: &str) -> bool {
     let is_host_like = |part: &str| {
         part.contains(['.', ':']) || part == "localhost" || part.bytes().any(|byte| byte.is_ascii_uppercase())
@@ -87,7 +89,7 @@ fn is_host(text: &str) -> bool {
         && port.is_none_or(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Lower-case letters and digits, with one `.`, one or two `_`, or any number of `-` between them.
+/// Lower-case letters and digits, separated by one `.`, one or two `_`, or any number of `-`.
 fn is_path_component(text: &str) -> bool {
     let is_inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_read_as_docker_reads_them() {
+    fn docker_reference_is_accepted() {
         let digest = format!("python@sha256:{}", "0f".repeat(32));
         for good in [
             "python",
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_reference() {
+    fn other_text_is_rejected() {
         let long_name = "a".repeat(256);
         let long_tag = format!("a:{}", "t".repeat(129));
         let short_digest = format!("a@sha256:{}", "0".repeat(31));

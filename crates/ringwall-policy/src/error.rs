@@ -1,13 +1,13 @@
-//! What can be wrong with a value before it becomes part of a question.
+//! Malformed input: a limit that is not a number, a key that does not exist.
 //!
-//! These are malformed inputs: a limit that is not a number, a key that does not exist. A well-formed wish that is not
-//! allowed is no error but a [`crate::Denial`]. Everything quoted here came from outside, so it is escaped and cut.
+//! A well-formed request that is not allowed is a [`crate::Denial`], not an [`Error`]. Text from
+//! users is escaped and truncated by [`quote`] before it becomes part of a message.
 
 use crate::field::Field;
 use crate::layer::Requirement;
 use crate::permission::Place;
 
-/// A value that means nothing here. Every message names the key and what would have been accepted.
+/// Malformed input. Each message names the key or quotes the value, and says what is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("{field} must be {}, not {given}", field.expectation())]
@@ -41,19 +41,19 @@ pub enum Error {
     NetListTooLong { longest: usize },
 
     #[error(
-        "{given} is not an image name: it takes 1 to 64 of the characters a-z, 0-9, '.', '_' and '-', \
-         the first a letter or a digit"
+        "{given} is not an image name: use 1 to 64 of the characters a-z, 0-9, '.', '_' and '-', \
+         starting with a letter or a digit"
     )]
     ImageNameMalformed { given: String },
 
-    #[error("{given} is not a docker image: it is written like name:tag, host:5000/name or name@sha256:digest")]
+    #[error("{given} is not a docker image; write it as name:tag, host:5000/name or name@sha256:digest")]
     DockerImageMalformed { given: String },
 
     #[error("{uid}:{gid} cannot own a project: a box runs as its owner, and never as root")]
     OwnerRefused { uid: u32, gid: u32 },
 
     #[error(
-        "{given} is not a place that a skill can be given; boxes get whole directories: {}",
+        "{given} is not a directory of permissions.fs; use one of {}",
         Place::ALL.map(Place::glob).join(", ")
     )]
     PlaceUnknown { given: String },
@@ -82,7 +82,7 @@ pub enum Error {
     #[error("Command is too complex to be checked; put it into a script")]
     CommandTooComplex,
 
-    #[error("{given} is not a command's name: it takes 1 to 255 letters, digits and '.', '_', '+', '-', '/'")]
+    #[error("{given} is not a command name: use 1 to 255 letters, digits and '.', '_', '+', '-', '/'")]
     CommandNameMalformed { given: String },
 
     #[error("{key} must be a whole number from {smallest} to {largest}, not {given}")]
@@ -92,8 +92,8 @@ pub enum Error {
     IsolationUnknown,
 }
 
-/// Text from outside made fit for a message: control characters could otherwise steer the reader's terminal, and a
-/// megabyte of key would bury the sentence.
+/// Escapes and truncates text from outside for a message: control characters could steer the
+/// reader's terminal, and a long key would hide the sentence.
 pub(crate) fn quote(text: &str) -> String {
     const SHOWN: usize = 80;
     let mut quoted = String::from('"');
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_text_is_escaped_and_cut() {
+    fn quoted_text_is_escaped_and_truncated() {
         assert_eq!(quote("plain"), "\"plain\"");
         assert_eq!(quote("\u{1b}[2J\n"), "\"\\u{1b}[2J\\n\"");
         assert_eq!(quote(&"é".repeat(80)), format!("\"{}\"", "é".repeat(80)));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_name_the_key_and_what_is_accepted() {
+    fn message_names_key_and_accepted_values() {
         let table = [
             (
                 Error::LimitMalformed { field: Field::Pids, given: "0".into() },

@@ -1,8 +1,7 @@
-//! The names and units of limits, and which numbers mean anything.
+//! Names, units and valid ranges of limits.
 //!
-//! A limit is a whole number in its field's own unit, so that layers compare exactly; cores are counted in thousandths
-//! and only shown as decimals. This file knows what a number may be, never which number is allowed: that is the
-//! merge's business.
+//! A limit is a whole number in its field's own unit, so that layers compare exactly; CPU is stored
+//! in thousandths of a core. Which valid value is allowed is decided by [`merge`](crate::merge).
 
 use std::fmt;
 
@@ -11,7 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::error::{Error, quote};
 use crate::limits::{Quantity, UNLIMITED};
 
-/// One limit. A megabyte is 2^20 bytes, as it is to the kernel and to Docker.
+/// One limit. A megabyte is 2^20 bytes, as in the kernel and in Docker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     TimeoutMs,
@@ -36,7 +35,7 @@ impl Field {
         Self::ScratchMb,
     ];
 
-    /// The name that users read and write, in JSON and in messages.
+    /// The public name, in JSON and in messages.
     pub const fn key(self) -> &'static str {
         match self {
             Self::TimeoutMs => "timeout_ms",
@@ -54,8 +53,8 @@ impl Field {
         Self::ALL.into_iter().find(|field| field.key() == key)
     }
 
-    /// The largest finite value that means anything, on any machine: a year, a pebibyte, the kernel's own maxima for
-    /// processors and process ids. Within it, a conversion to bytes or nanoseconds cannot overflow.
+    /// The largest finite value: a year, 2^30 MB, 8192 cores, the kernel's maximum of 2^22
+    /// processes, and 2^50 bytes. Up to it, a conversion to bytes or nanoseconds cannot overflow.
     pub const fn largest(self) -> u64 {
         match self {
             Self::TimeoutMs => 365 * 24 * 60 * 60 * 1000,
@@ -66,7 +65,7 @@ impl Field {
         }
     }
 
-    /// Checks a value in the field's own unit (thousandths, for cores) and gives it back.
+    /// Returns a value in the field's own unit (thousandths of a core) if it is valid.
     pub fn check(self, value: u64) -> Result<u64, Error> {
         match value {
             UNLIMITED if self == Self::TimeoutMs => Ok(value),
@@ -77,7 +76,7 @@ impl Field {
         }
     }
 
-    /// Reads a whole number as users write it: cores are cores here.
+    /// Reads a whole number in the public unit (cores).
     pub fn read_whole(self, number: u64) -> Result<u64, Error> {
         match number.checked_mul(self.scale()) {
             Some(0) => Err(self.malformed(number)),
@@ -86,15 +85,16 @@ impl Field {
         }
     }
 
-    /// Reads a decimal number as users write it. Only cores may have decimals, and not more than are kept: rounding
-    /// would give more, or less, than was asked for without saying so.
+    /// Reads a decimal number in the public unit. Only cores may have decimals, at most three; more
+    /// are an error, because rounding would change the limit silently.
     pub fn read_decimal(self, number: f64) -> Result<u64, Error> {
         let scale = self.scale() as f64;
         let scaled = (number * scale).round();
         if scaled.is_finite() && scaled > self.largest() as f64 {
             return Err(self.too_large(format!("{number:?}")));
         }
-        // The division is correctly rounded, so it gives back exactly the double that the decimal was read as.
+        // Division is correctly rounded, so the quotient equals `number` if `number` has at most
+        // three decimals.
         let value = scaled as u64;
         if !number.is_finite() || value == 0 || value as f64 / scale != number {
             return Err(self.malformed(format!("{number:?}")));
@@ -113,12 +113,12 @@ impl Field {
         }
     }
 
-    /// The value with its unit, for people.
+    /// The value with its unit, for messages.
     pub const fn quantity(self, value: u64) -> Quantity {
         Quantity { field: self, value }
     }
 
-    /// What a value has to be, in words.
+    /// The accepted values, in words.
     pub const fn expectation(self) -> &'static str {
         match self {
             Self::TimeoutMs => "a whole number of milliseconds, at least 1",
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_distinct_and_found_again() {
+    fn key_finds_its_field() {
         for field in Field::ALL {
             assert_eq!(Field::from_key(field.key()), Some(field));
         }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_read_exactly_or_refused() {
+    fn text_is_read_exactly_or_rejected() {
         use Field::{CpuMillis, MemoryMb, Pids, TimeoutMs};
         let accepted = [
             (TimeoutMs, "1", 1),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_timeout_may_be_unlimited() {
+    fn only_timeout_may_be_unlimited() {
         for field in Field::ALL {
             assert_eq!(field.check(UNLIMITED).is_ok(), field == Field::TimeoutMs);
             assert_eq!(field.check(field.largest()), Ok(field.largest()));

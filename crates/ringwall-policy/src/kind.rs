@@ -1,8 +1,8 @@
-//! The rule for exec kinds: which command lines a caller may put together by hand.
+//! Exec kinds: which argv a caller may pass for `shell` and for `python`.
 //!
-//! There are two kinds, and each has so few forms that what is run can be read off the record at a glance: the program
-//! is always the interpreter, and the code is either one argument or one file that nothing in a box can write. Anything
-//! else is refused with what was expected. The rule looks at spelling only; whether the script is there, the box says.
+//! Each kind has few forms, so that the record shows what ran: the program is always the
+//! interpreter, and the code is one argument or one script below `/workspace/inputs`, which no box
+//! can write. The rule checks spelling only; whether the script exists is found out in the box.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,10 +11,10 @@ use std::str::FromStr;
 use crate::error::quote;
 use crate::verdict::{Denial, DenialCode};
 
-/// Where scripts come from, as the box sees it.
+/// The inputs of an exec, as a path in the box.
 const INPUTS: &str = "/workspace/inputs/";
 
-/// What sort of code an exec is.
+/// The interpreter of an exec's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Shell,
@@ -31,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// The only command of this kind. A name and never a path: what it resolves to is the backend's business.
+    /// The only command of this kind. A name, not a path: the backend resolves it.
     pub const fn command(self) -> &'static str {
         match self {
             Self::Shell => "bash",
@@ -53,7 +53,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// An unknown kind is a wish that is not granted, not a malformed one: hence a denial.
+/// An unknown kind is a [`Denial`] and not an [`Error`](crate::Error): it is well-formed, but not
+/// allowed.
 impl FromStr for Kind {
     type Err = Denial;
 
@@ -61,16 +62,16 @@ impl FromStr for Kind {
         Self::ALL.into_iter().find(|kind| kind.key() == text).ok_or_else(|| {
             Denial::new(
                 DenialCode::CommandKind,
-                format!("kind {} is not one of the kinds that run here: shell, python", quote(text)),
+                format!("kind {} is not one of the supported kinds: shell, python", quote(text)),
             )
         })
     }
 }
 
-/// Checks a command line of this kind and gives it back as what is executed.
+/// Checks the command line of an exec of this kind and returns its argv.
 ///
-/// `-u` (unbuffered output) may stand before either form of python. A script gets no arguments: the contract names
-/// none, and what it needs can be in its inputs.
+/// Python accepts `-u` (unbuffered output) before both forms. A script takes no arguments: contract
+/// 003 defines none, and a script can read its parameters from a file in `inputs/`.
 pub fn check_kind(kind: Kind, command: &str, args: &[String]) -> Result<Vec<OsString>, Denial> {
     if command != kind.command() {
         return Err(refuse(kind, format!("command {} is not {}", quote(command), quote(kind.command()))));
@@ -108,8 +109,8 @@ fn check_python(args: &[&str]) -> Result<(), String> {
     }
 }
 
-/// A plain path below the inputs: a detour (`..`, `.`, a doubled slash) has no honest use here, and refusing it keeps
-/// what the record shows the same as what runs.
+/// Accepts a plain path below the inputs. `..`, `.` and double slashes are refused, so that the
+/// record shows the path that runs.
 fn check_script(script: &str) -> Result<(), String> {
     let plain = script
         .strip_prefix(INPUTS)
@@ -128,11 +129,11 @@ fn refuse(kind: Kind, wrong: String) -> Denial {
     let (command, arguments) = (kind.command(), kind.expected_arguments());
     Denial::new(
         DenialCode::CommandKind,
-        format!("kind {kind} is command \"{command}\" with args {arguments}, but {wrong}"),
+        format!("kind {kind} takes command \"{command}\" with args {arguments}, but {wrong}"),
     )
     .with_hint(match kind {
         Kind::Shell => "put the whole command line into the script",
-        Kind::Python => "put the code into one argument, or send it as an input and name it",
+        Kind::Python => "put the code into one argument, or send it as an input file and pass its path",
     })
 }
 
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_accepted_form_is_executed_as_it_was_written() {
+    fn accepted_form_is_returned_unchanged() {
         let table: [(&str, &str, &[&str]); 8] = [
             ("shell", "bash", &["-lc", "echo hello"]),
             ("shell", "bash", &["-lc", ""]),
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_what_was_expected() {
+    fn other_form_is_denied_with_expected_form() {
         let table: [(&str, &str, &[&str], &str); 32] = [
             ("shell", "sh", &["-lc", "x"], "command \"sh\" is not \"bash\""),
             ("shell", "/bin/bash", &["-lc", "x"], "command \"/bin/bash\" is not \"bash\""),
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_are_refused_with_the_known_ones() {
+    fn unknown_kind_is_denied_with_list_of_kinds() {
         for kind in ["", "Shell", "ruby", "\u{1b}[2J"] {
             let denial = check(kind, "bash", &["-lc", "x"]).expect_err("an unknown kind");
             assert_eq!(denial.code, DenialCode::CommandKind);

@@ -1,7 +1,6 @@
-//! A layer: one party's wishes, and who that party is.
+//! A layer: the limits, network access and requirements that one party asks for.
 //!
-//! A layer decides nothing and knows nothing of the others; the merge compares them. How one is read from what users
-//! write is in `reading.rs`.
+//! [`merge`](crate::merge) compares layers. `reading.rs` deserialises them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +12,7 @@ use crate::error::{Error, quote};
 use crate::field::Field;
 use crate::net::NetWish;
 
-/// Who set a value. `Machine` stands for what the machine has.
+/// The party that set a value. `Machine` is the size of the machine, as a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerName {
@@ -26,7 +25,7 @@ pub enum LayerName {
 }
 
 impl LayerName {
-    /// The name that programs read; the same as its serialised form.
+    /// The public name; the same as the serialised form.
     pub const fn key(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -52,8 +51,8 @@ impl fmt::Display for LayerName {
     }
 }
 
-/// A protection whose absence is only reported by default, because some kernels and most rootless set-ups lack it. A
-/// layer that requires it turns the absence into a refusal.
+/// A protection whose absence is only reported by default, because some kernels and most rootless
+/// installations lack it. If a layer requires it, its absence is a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Requirement {
@@ -62,9 +61,10 @@ pub enum Requirement {
     Pids,
     Cpu,
     Io,
-    /// A box cannot hold more than a quarter of fs.file-max.
+    /// One box cannot hold more than a quarter of `fs.file-max` open files.
     OpenFiles,
-    /// This and the following: a counter that the kernel keeps per user id is the box's own.
+    /// This and the following variants: the box has a counter of its own for a resource that the
+    /// kernel counts per user id.
     EpollWatches,
     InotifyInstances,
     PendingSignals,
@@ -124,12 +124,12 @@ impl FromStr for Requirement {
     }
 }
 
-/// One party's wishes; what it does not mention, it leaves to the layers before it.
+/// What one party asks for. Absent values are left to the other layers.
 ///
-/// Deserialises from the form that settings, manifests and requests share:
-/// `{"timeout_ms": 5000, "cpu_cores": 0.5, "net": {"mode": "none"}, "require": ["landlock"]}`. The form does not say
-/// who wrote it, so a layer is read as a request, the party with the least say; its reader knows better and says so
-/// with [`Layer::named`].
+/// Deserialises from the form that settings, manifests and requests share: `{"timeout_ms": 5000,
+/// "cpu_cores": 0.5, "net": {"mode": "none"}, "require": ["landlock"]}`. The form does not contain
+/// the name of its layer, so it is read as [`LayerName::Request`], a narrowing layer; the caller
+/// sets the true name with [`Layer::named`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     pub name: LayerName,
@@ -139,7 +139,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A layer without wishes.
+    /// A layer that asks for nothing.
     pub const fn new(name: LayerName) -> Self {
         Self { name, limits: BTreeMap::new(), net: None, require: BTreeSet::new() }
     }
@@ -155,7 +155,7 @@ mod tests {
     use crate::net::{NetMode, Unknown};
 
     #[test]
-    fn keys_are_what_is_serialised() -> Result<(), serde_json::Error> {
+    fn key_equals_serialised_form() -> Result<(), serde_json::Error> {
         use LayerName::{CommandLine, Machine, Request, Settings, Skill, System};
         for name in [System, Settings, CommandLine, Skill, Request, Machine] {
             assert_eq!(serde_json::to_value(name)?, name.key());

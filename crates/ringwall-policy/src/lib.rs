@@ -1,13 +1,15 @@
-//! The decision: may this run, and within which limits?
+//! Pure policy decisions: may this request run, and within which limits?
 //!
-//! Everything here is a pure function of its arguments. This crate never opens a file, reads a clock, waits, or looks
-//! at the machine; what it must know about the machine comes in as ceilings. So every rule can be tested as a table,
-//! and the same question always gets the same answer.
+//! This crate does no I/O, reads no clock and has no async code. Facts about the machine are
+//! arguments ([`Ceilings`]), so the same input always gives the same verdict and every rule can be
+//! tested as a table.
 //!
-//! Static rules advise; the kernel is the boundary. Whatever a rule here misses, the box still does not have.
+//! Rules on command lines and code are advice. The box enforces: a missed rule gives a command
+//! nothing that its box does not have.
 //!
-//! Reading order: a [`Request`] says what is wanted, [`Layers`] say what is allowed, [`decide`] turns both into a
-//! [`Verdict`]. Only an allowing verdict carries a [`Grant`], and a grant is the only thing that an executor accepts.
+//! Reading order: a [`Request`] and its [`Layers`] go into [`decide`], a [`Verdict`] comes out.
+//! Only [`Verdict::Allow`] carries a [`Grant`], and a grant is the only input that a backend
+//! accepts.
 
 mod error;
 mod field;

@@ -1,7 +1,4 @@
-//! A value for every limit, and how values are shown.
-//!
-//! Whoever holds [`Limits`] holds a number for each field: there is no missing one to forget about. Only shapes and
-//! forms here; comparing limits belongs to the merge, the system's own numbers to the profiles.
+//! One value for each limit, and how a value is displayed and serialised.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,11 +8,11 @@ use serde::{Serialize, Serializer};
 
 use crate::field::Field;
 
-/// No limit at all; `null` in JSON. Only [`Field::TimeoutMs`] may have it. As the largest number it also compares as
-/// the widest wish, so that strictest-wins needs no special case.
+/// No limit; `null` in JSON. Only [`Field::TimeoutMs`] may have it. It is the largest number, so
+/// taking the minimum of two limits needs no special case.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// A value with its field. Displays for people (`0.5 cores`), serialises for programs (`0.5`).
+/// A value with its field. `Display` adds the unit (`0.5 cores`); JSON is the number (`0.5`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantity {
     pub(crate) field: Field,
@@ -51,7 +48,7 @@ impl Serialize for Quantity {
     }
 }
 
-/// A value for every field. Named members rather than a map, so that a missing one does not compile.
+/// A value for every field. Named members instead of a map, so that a missing one does not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub timeout_ms: u64,
@@ -70,7 +67,7 @@ impl Limits {
         limits
     }
 
-    /// Asks for each value in the order of [`Field::ALL`], up to the first error.
+    /// Calls `value` for each field in the order of [`Field::ALL`] and stops at the first error.
     pub fn try_from_fn<E>(mut value: impl FnMut(Field) -> Result<u64, E>) -> Result<Self, E> {
         Ok(Self {
             timeout_ms: value(Field::TimeoutMs)?,
@@ -113,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_has_its_own_place_in_limits() {
+    fn each_field_is_stored_in_its_own_member() {
         let limits = Limits::from_fn(|field| field as u64 + 1);
         for field in Field::ALL {
             assert_eq!(limits.get(field), field as u64 + 1);
@@ -121,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_carry_their_unit() {
+    fn quantity_displays_with_unit() {
         let table = [
             (Field::TimeoutMs, 60_000, "60000 ms"),
             (Field::TimeoutMs, UNLIMITED, "no limit"),
@@ -140,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_serialise_with_the_names_and_units_of_users() -> Result<(), serde_json::Error> {
+    fn limits_serialise_with_public_names_and_units() -> Result<(), serde_json::Error> {
         let limits = Limits {
             timeout_ms: UNLIMITED,
             memory_mb: 1024,

@@ -1,9 +1,9 @@
-//! Layers into one effective policy.
+//! Merges layers into one effective policy.
 //!
-//! The operator's layer may move a value anywhere up to its ceiling. Every layer after it may only tighten. Asking for
-//! more is refused and never clamped: somebody who asked for ten minutes and silently got one would find out too late.
-//! The one thing that is lowered unasked is a *default* that a small machine cannot give, and then the result names the
-//! machine as the layer that set it.
+//! The operator's layer may set a value up to its ceiling. Each later layer may only narrow. A
+//! layer that asks for more is denied and never clamped: a user who asked for ten minutes must not
+//! get one minute without notice. Only a *default* above the ceiling is lowered, on a small
+//! machine; the result then names the machine as the layer that set it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,28 +13,28 @@ use crate::limits::Limits;
 use crate::net::Net;
 use crate::verdict::{Denial, DenialCode};
 
-/// Everybody's say, in order.
+/// The layers of one decision.
 #[derive(Debug, Clone)]
 pub struct Layers {
-    /// The defaults; see [`crate::profile`].
+    /// The built-in defaults; see [`crate::profile`].
     pub system: Limits,
     pub ceilings: Ceilings,
-    /// The one layer that may raise.
+    /// The only layer that may raise a default.
     pub operator: Layer,
-    /// The layers that may only tighten, in the order in which they bind each other.
+    /// The layers that may only narrow. A later layer must stay within the earlier ones.
     pub narrowing: Vec<Layer>,
 }
 
-/// What not even the operator may exceed, and who says so: the machine, or the system's own policy.
+/// The upper bounds of the operator's layer, and the layer that a denial names as their source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceilings {
     pub limits: Limits,
     pub set_by: LayerName,
 }
 
-/// The merged policy: the limits in force, and for each the layer that set it.
+/// The merged policy: the limits in force, and the layer that set each.
 ///
-/// Serialises as the snapshot that is kept with every exec. Readable everywhere, made only by [`merge`].
+/// Serialises as the snapshot in the record of an exec. Only [`merge`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Effective {
@@ -46,10 +46,10 @@ pub struct Effective {
     pub layers: BTreeMap<Field, LayerName>,
 }
 
-/// Merges the layers: strictest wins, requirements add up.
+/// Merges the layers: the lowest limit wins, and requirements are combined.
 ///
-/// Where two orders of the narrowing layers both succeed, their limits are the same; the order only decides who is
-/// told that they asked for more than somebody before them allowed.
+/// The order of the narrowing layers does not change the limits of a successful merge. It decides
+/// which layer is denied for asking for more than an earlier one.
 pub fn merge(layers: &Layers) -> Result<Effective, Denial> {
     let mut set_by = BTreeMap::new();
     let limits = Limits::try_from_fn(|field| {
@@ -68,7 +68,7 @@ pub fn merge(layers: &Layers) -> Result<Effective, Denial> {
     })
 }
 
-/// Nothing unless the operator says so; whoever comes after may take away.
+/// No network unless the operator's layer allows it; narrowing layers may remove hosts.
 fn settle_net(layers: &Layers) -> Result<(Net, LayerName), Denial> {
     let (mut net, mut set_by) = match &layers.operator.net {
         Some(wish) => (Net::of(wish), layers.operator.name),
@@ -77,7 +77,7 @@ fn settle_net(layers: &Layers) -> Result<(Net, LayerName), Denial> {
     for layer in &layers.narrowing {
         let Some(wish) = &layer.net else { continue };
         let narrowed = net.narrow(wish, layer.name, set_by)?;
-        // A layer that repeats what is in force has not set it.
+        // A layer that repeats the policy in force has not set it.
         if narrowed != net {
             (net, set_by) = (narrowed, layer.name);
         }
@@ -85,7 +85,7 @@ fn settle_net(layers: &Layers) -> Result<(Net, LayerName), Denial> {
     Ok((net, set_by))
 }
 
-/// A value, and the layer it comes from.
+/// A value and the layer that set it.
 #[derive(Clone, Copy)]
 struct Bound {
     value: u64,
@@ -116,9 +116,9 @@ fn wish(field: Field, layer: &Layer) -> Option<Bound> {
     Some(Bound { value, set_by: layer.name })
 }
 
-/// Gives the wish back if it is a valid limit and within the bound.
+/// Returns `wish` if it is a valid limit and within `bound`.
 fn admit(field: Field, wish: Bound, bound: Bound) -> Result<Bound, Denial> {
-    // A layer that was read is valid already; one that a door put together by hand may not be.
+    // Deserialised layers hold valid values. A layer built in code may not.
     if let Err(error) = field.check(wish.value) {
         return Err(Denial {
             field: Some(field),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_leaves_the_defaults() -> Result<(), Denial> {
+    fn empty_layers_keep_defaults() -> Result<(), Denial> {
         let effective = merge(&layers(&[], vec![]))?;
         assert_eq!(effective.limits, profile::EXECS);
         assert_eq!((effective.net, effective.net_set_by), (Net::None, LayerName::System));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_raises_and_later_layers_tighten() -> Result<(), Denial> {
+    fn operator_raises_and_later_layers_narrow() -> Result<(), Denial> {
         let effective = merge(&layers(
             &[(Field::TimeoutMs, 300_000), (Field::Pids, 512)],
             vec![
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_for_more_is_refused_with_all_four_names() {
+    fn excessive_limit_is_denied_with_values_and_layers() {
         use LayerName::{Request, Settings, Skill, System};
         let table = [
             (
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_limits_are_refused_wherever_they_stand() {
+    fn invalid_limit_is_denied_in_any_layer() {
         for (field, value) in
             [(Field::Pids, 0), (Field::MemoryMb, UNLIMITED), (Field::TimeoutMs, Field::TimeoutMs.largest() + 1)]
         {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_machine_lowers_defaults_and_says_so() -> Result<(), Denial> {
+    fn small_machine_lowers_defaults_and_is_named() -> Result<(), Denial> {
         let effective = merge(&Layers {
             system: profile::RUN,
             ceilings: Ceilings { limits: profile::machine_ceilings(512, 2, 30_000), set_by: LayerName::Machine },
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn later_layers_take_hosts_away_and_add_none() -> Result<(), Denial> {
+    fn later_layer_removes_hosts_and_adds_none() -> Result<(), Denial> {
         let with = |operator: &str, request: &str| {
             let mut layers = layers(&[], vec![Layer::new(LayerName::Skill), Layer::new(LayerName::Request)]);
             layers.operator.net = net(operator);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn requirements_of_all_layers_add_up() -> Result<(), Denial> {
+    fn requirements_of_all_layers_are_combined() -> Result<(), Denial> {
         let mut layers = layers(&[], vec![Layer::new(LayerName::Skill), Layer::new(LayerName::Request)]);
         layers.operator.require.insert(Requirement::Memory);
         layers.narrowing[0].require.insert(Requirement::Landlock);

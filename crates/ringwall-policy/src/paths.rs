@@ -1,7 +1,7 @@
-//! The rules for paths: which places a box may be given, and where it may start.
+//! Which paths of the host a box may have, and in which directories a command may start.
 //!
-//! Pure rules on spelling. No path is looked up, so a symlink can make an innocent name mean a forbidden place; whoever
-//! opens the path has to see to that. Paths that pass come back in their plain form, without `.`, doubled or trailing
+//! The rules compare text. A symlink can give a forbidden directory an allowed name, so the code
+//! that opens the path must check the result. Returned paths have no `.`, no double and no trailing
 //! slashes.
 
 use std::path::{Component, Path, PathBuf};
@@ -12,23 +12,24 @@ use crate::request::{AgentMounts, ProjectMounts, Workspace};
 use crate::session::Control;
 use crate::verdict::{Denial, DenialCode};
 
-/// Where the workspace is in every box, and where commands start unless they say otherwise.
+/// Mount point of the workspace in every box, and the default working directory.
 pub(crate) const WORKSPACE: &str = "/workspace";
 
-/// Where the directories of a project are, and in which of them commands start.
+/// Mount points of a project's directories, and the default working directory among them.
 const PROJECT_DIRECTORIES: [&str; 3] = ["/workspace/inputs", PROJECT_WORK, "/workspace/artifacts"];
 const PROJECT_WORK: &str = "/workspace/work";
 
-/// Where the directories of an agent's files are.
+/// Mount points of the directories of an agent's files.
 const AGENT_DIRECTORIES: [&str; 2] = ["/workspace/files", "/workspace/skills"];
 
-/// Windows into the running machine: no part of them is plain files.
+/// Kernel file systems and runtime sockets.
 pub(crate) const FORBIDDEN_TREES: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 
-/// Too much in one piece; a part of it (a certificate store, say) is a fair wish.
+/// Forbidden as a whole only: a part such as `/etc/ssl` may be mounted read-only.
 const FORBIDDEN_WHOLE: [&str; 3] = ["/", "/etc", "/boot"];
 
-/// What the host itself runs from. Read-only in every box; as a workspace a box could replace it.
+/// The host's programs. Read-only in every box; a workspace is writable, so it cannot be one of
+/// them.
 const SYSTEM_TREES: [&str; 17] = [
     "/bin",
     "/boot",
@@ -49,10 +50,10 @@ const SYSTEM_TREES: [&str; 17] = [
     "/usr/local/bin",
 ];
 
-/// Filled by the box itself. A mount over one of these would hide it; a mount further down adds to it.
+/// Directories that the box provides. A mount over one would hide it; a mount below it adds to it.
 const RESERVED_WHOLE: [&str; 8] = ["/tmp", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// Checks a directory of the host that becomes the workspace.
+/// Checks a host directory for use as the workspace.
 pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, Denial> {
     let path = plain("the workspace", path)?;
     check_forbidden("the workspace", &path)?;
@@ -62,7 +63,7 @@ pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, Denial> {
     Ok(path)
 }
 
-/// Checks a directory of the host that the box sees at the same place.
+/// Checks a host directory that is mounted read-only at the same path.
 pub(crate) fn check_read_only(path: &Path) -> Result<PathBuf, Denial> {
     let subject = "the read-only directory";
     let path = plain(subject, path)?;
@@ -71,15 +72,15 @@ pub(crate) fn check_read_only(path: &Path) -> Result<PathBuf, Denial> {
     if reserved {
         return Err(Denial::new(
             DenialCode::PathReserved,
-            format!("{subject} {} cannot be shown in a box, which has something of its own there", show(&path)),
+            format!("{subject} {} would hide a directory that the box provides", show(&path)),
         )
-        .with_hint("name a directory further down, or copy what is needed into the workspace"));
+        .with_hint("name a subdirectory, or copy the files into the workspace"));
     }
     Ok(path)
 }
 
-/// Checks the three directories of a project. None may hold another: inputs inside a writable directory could be
-/// written after all.
+/// Checks the directories of a project. None may contain another, because inputs inside a writable
+/// directory would be writable.
 pub(crate) fn check_project(mounts: &ProjectMounts) -> Result<ProjectMounts, Denial> {
     let inputs = check_workspace(&mounts.inputs)?;
     let work = check_workspace(&mounts.work)?;
@@ -91,7 +92,7 @@ pub(crate) fn check_project(mounts: &ProjectMounts) -> Result<ProjectMounts, Den
     Ok(ProjectMounts { inputs, work, artifacts, access, owner: mounts.owner })
 }
 
-/// Checks the two directories of an agent's files.
+/// Checks the directories of an agent's files.
 pub(crate) fn check_agent(mounts: &AgentMounts) -> Result<AgentMounts, Denial> {
     let (files, skills) = (check_workspace(&mounts.files)?, check_workspace(&mounts.skills)?);
     check_apart("the agent's directories", &files, &skills)?;
@@ -107,7 +108,7 @@ fn check_apart(subject: &str, one: &Path, other: &Path) -> Result<(), Denial> {
         .with_hint("name two directories of which neither lies inside the other"))
 }
 
-/// Checks the directory, inside the box, in which the command starts.
+/// Checks the start directory of the command, a path in the box.
 pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspace) -> Result<PathBuf, Denial> {
     let (usual, allowed, hint) = match workspace {
         Workspace::Private | Workspace::Directory(_) => {
@@ -119,11 +120,12 @@ pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspac
         Workspace::Agent(_) => {
             (WORKSPACE, &AGENT_DIRECTORIES[..], "files and skills appear in /workspace inside the box")
         }
-        Workspace::Session(_) => (WORKSPACE, &[WORKSPACE, "/tmp"][..], "name a directory that is allowed"),
+        Workspace::Session(_) => (WORKSPACE, &[WORKSPACE, "/tmp"][..], "name an allowed directory"),
     };
     let Some(path) = asked else { return Ok(PathBuf::from(usual)) };
     let path = plain("the working directory", path)?;
-    // It is one of the paths that a session's command names, and judged with them.
+    // The start directory is one of the paths that a session's command names, and is judged with
+    // them.
     if let Workspace::Session(mounts) = workspace
         && match &mounts.control {
             Control::On(reach) => reach.names(&path),
@@ -143,14 +145,14 @@ pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspac
     .with_hint(hint))
 }
 
-/// Gives an absolute path without detours in its plain form.
+/// Normalises an absolute path; denies `..` and NUL.
 pub(crate) fn plain(subject: &str, path: &Path) -> Result<PathBuf, Denial> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(Denial::new(DenialCode::NulByte, format!("{subject} {} contains a NUL byte", show(path))));
     }
     let malformed = |wrong| {
         Denial::new(DenialCode::PathMalformed, format!("{subject} {} {wrong}", show(path)))
-            .with_hint("give the full path, from / on")
+            .with_hint("give the absolute path, starting with /")
     };
     if !path.has_root() {
         return Err(malformed("is not an absolute path"));
@@ -168,8 +170,11 @@ fn check_forbidden(subject: &str, path: &Path) -> Result<(), Denial> {
 }
 
 fn forbidden(subject: &str, path: &Path) -> Denial {
-    Denial::new(DenialCode::PathForbidden, format!("{subject} {} would open the machine itself to the box", show(path)))
-        .with_hint("name the directory that holds the work, for example a project in your home")
+    Denial::new(
+        DenialCode::PathForbidden,
+        format!("{subject} {} would expose system directories of the host to the box", show(path)),
+    )
+    .with_hint("name the directory that holds the work, for example a project in your home")
 }
 
 pub(crate) fn show(path: &Path) -> String {
@@ -188,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn host_paths_are_absolute_and_straight() {
+    fn relative_path_is_denied() {
         for rule in [check_workspace as Rule, check_read_only as Rule] {
             for (path, code) in [
                 ("", PathMalformed),
@@ -214,18 +219,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_runs_from_is_no_workspace() {
+    fn system_directory_as_workspace_is_denied() {
         for path in ["/usr", "/usr/bin", "/usr/lib/python3", "/bin", "/lib64", "/boot/efi", "/usr/local/bin"] {
             assert_eq!(check(check_workspace, path), Err(PathForbidden), "{path}");
         }
         for path in ["/usr/src/project", "/usr/local/src", "/usrlocal", "/home/me/usr", "/opt/bin"] {
             assert_eq!(check(check_workspace, path), Ok(path.into()), "{path}");
         }
-        assert_eq!(check(check_read_only, "/usr/lib/python3"), Ok("/usr/lib/python3".into()), "it is there anyway");
+        assert_eq!(check(check_read_only, "/usr/lib/python3"), Ok("/usr/lib/python3".into()), "boxes have it anyway");
     }
 
     #[test]
-    fn the_machine_itself_is_never_given() {
+    fn kernel_and_root_directories_are_denied() {
         for rule in [check_workspace as Rule, check_read_only as Rule] {
             for path in [
                 "/",
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_directories_do_not_hide_the_boxs_own() {
+    fn read_only_mount_over_box_directory_is_denied() {
         for path in [
             "/workspace",
             "/workspace/data",
@@ -275,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_start_in_the_workspace_or_in_tmp() {
+    fn start_directory_outside_workspace_and_tmp_is_denied() {
         let rule: Rule = |path| check_working_directory(Some(path), &Workspace::Private);
         for path in ["/workspace", "/workspace/a/b", "/tmp", "/tmp/x"] {
             assert_eq!(check(rule, path), Ok(path.into()));
@@ -295,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_escape_what_they_quote() {
+    fn message_escapes_quoted_path() {
         let denial = check_workspace(Path::new("\u{1b}[2J")).expect_err("a relative path");
         assert_eq!(denial.message, "the workspace \"\\u{1b}[2J\" is not an absolute path");
     }

@@ -1,9 +1,9 @@
-//! What of a project a skill may touch, as the mounts that enforce it.
+//! The access of a skill to the directories of a project, as bind mounts can enforce it.
 //!
-//! A mount knows whole directories and two modes, so the permissions know no more than that: a place is there or empty,
-//! read-only or writable. A finer pattern (`work/sub/**`, `inputs/*.csv`) could only be given too widely or not at
-//! all, and is refused where it is read. Two more consequences of mounts: whoever may write may also read, and inputs are
-//! read-only in every box, whatever a manifest says.
+//! A bind mount covers a whole directory and has two modes, so a directory is empty, read-only or
+//! writable. Finer patterns (`work/sub/**`, `inputs/*.csv`) cannot be enforced and are rejected.
+//! Two more consequences: write access includes read access, and inputs are read-only in every box
+//! even if the manifest asks for more.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::{Error, quote};
 
-/// One of the three directories of a project that a box can see.
+/// A directory of a project that a box can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     Inputs,
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for Place {
     }
 }
 
-/// A manifest's `permissions.fs`. What is not named is not given.
+/// `permissions.fs` of a manifest. A directory in neither list is empty in the box.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilePermissions {
@@ -73,7 +73,7 @@ pub struct FilePermissions {
 }
 
 impl FilePermissions {
-    /// The mounts that give this much and no more.
+    /// The mounts that enforce these permissions.
     pub fn mounts(&self) -> Mounts {
         Mounts {
             inputs: self.access(Place::Inputs).min(Access::ReadOnly),
@@ -93,17 +93,17 @@ impl FilePermissions {
     }
 }
 
-/// How a box sees a directory. Ordered from strict to wide.
+/// The access of a box to a directory. Ordered from strict to wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// An empty directory in its place, which cannot be written to.
+    /// An empty read-only directory.
     Empty,
     ReadOnly,
     ReadWrite,
 }
 
-/// The three directories of a project as one box sees them.
+/// The access of a box to the directories of its project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Mounts {
     pub inputs: Access,
@@ -112,7 +112,7 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// What an exec gets that no skill narrows, and the most that any gets.
+    /// The access of an exec without a skill, and the maximum for all execs.
     pub const WIDEST: Self = Self { inputs: Access::ReadOnly, work: Access::ReadWrite, artifacts: Access::ReadWrite };
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use Place::{Artifacts, Inputs, Work};
 
     #[test]
-    fn mounts_give_what_is_named_and_no_more() {
+    fn mounts_match_permissions() {
         type Row = (&'static [Place], &'static [Place], (Access, Access, Access));
         let table: [Row; 9] = [
             (&[], &[], (Empty, Empty, Empty)),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_directories_can_be_named() -> Result<(), serde_json::Error> {
+    fn partial_directory_is_rejected() -> Result<(), serde_json::Error> {
         let read: FilePermissions = serde_json::from_str(r#"{"read":["inputs/**"],"write":["work/**"]}"#)?;
         assert_eq!(read, FilePermissions { read: vec![Inputs], write: vec![Work] });
         assert_eq!(serde_json::to_string(&read)?, r#"{"read":["inputs/**"],"write":["work/**"]}"#);

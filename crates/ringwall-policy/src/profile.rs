@@ -1,7 +1,6 @@
-//! The system's own numbers: what an exec gets when nobody says anything, and what nobody may exceed.
+//! Built-in default limits and ceilings, one constant per use.
 //!
-//! Constants only, one per door, so that a reader finds all defaults on one page. Nothing here looks at the machine;
-//! its size is handed in.
+//! The size of the machine is an argument of [`machine_ceilings`].
 
 use crate::field::Field;
 use crate::limits::{Limits, UNLIMITED};
@@ -9,7 +8,7 @@ use crate::limits::{Limits, UNLIMITED};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Defaults for execs that a server runs.
+/// Defaults for execs of a server.
 pub const EXECS: Limits = Limits {
     timeout_ms: 60_000,
     memory_mb: 1024,
@@ -21,17 +20,18 @@ pub const EXECS: Limits = Limits {
     scratch_mb: 256,
 };
 
-/// Defaults for what is run on an agent's files: all the time and all the output that there may be.
+/// Defaults for commands on an agent's files, in sessions and in browsers: timeout and output at
+/// [`SERVICE_CEILINGS`].
 pub const FILES: Limits = Limits { timeout_ms: 300_000, stdout_bytes: 10 * MIB, stderr_bytes: 10 * MIB, ..EXECS };
 
-/// Defaults for what nobody waits for in a session's box: it lasts until it ends, is ended, or its box is.
+/// Defaults for background code in a session box. It has no timeout and ends with its box.
 pub const PROCESSES: Limits = Limits { timeout_ms: UNLIMITED, ..FILES };
 
-/// Defaults for a local `ringwall run`: somebody sits before it and can interrupt it, so it has no timeout. The bounds
-/// on output concern output that is captured; what is passed through is not counted.
+/// Defaults for a local `ringwall run`: no timeout, because the user can interrupt it. The output
+/// limits apply to captured output only; bytes that are passed through are not counted.
 pub const RUN: Limits = Limits { timeout_ms: UNLIMITED, ..EXECS };
 
-/// What an operator of a server may raise limits to. Scratch space is memory, so it ends where memory ends.
+/// Ceilings of the operator's settings. Scratch space is memory, so both have the same ceiling.
 pub const SERVICE_CEILINGS: Limits = Limits {
     timeout_ms: 300_000,
     memory_mb: 4096,
@@ -43,13 +43,13 @@ pub const SERVICE_CEILINGS: Limits = Limits {
     scratch_mb: 4096,
 };
 
-/// The same for what nobody waits for.
+/// [`SERVICE_CEILINGS`] for background code, without a ceiling on the timeout.
 pub const PROCESS_CEILINGS: Limits = Limits { timeout_ms: UNLIMITED, ..SERVICE_CEILINGS };
 
-/// What a local caller may raise limits to: the machine they sit at. Running without a timeout stays allowed; the
-/// largest finite one is [`Field::largest`].
+/// Ceilings of a local `ringwall run`: the size of the machine. No timeout is allowed; the largest
+/// finite one is [`Field::largest`].
 pub fn machine_ceilings(memory_mb: u64, cpus: u64, pids: u64) -> Limits {
-    // A machine that reports nothing, or nonsense, still gets ceilings that are valid limits.
+    // A machine that reports 0 or an impossible value still gets valid ceilings.
     let sane = |field: Field, value: u64| value.clamp(1, field.largest());
     let memory_mb = sane(Field::MemoryMb, memory_mb);
     Limits {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_profile_is_made_of_valid_limits() {
+    fn profile_values_are_valid_limits() {
         let profiles = [
             EXECS,
             PROCESSES,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_its_own_ceiling() {
+    fn machine_size_becomes_ceilings() {
         let ceilings = machine_ceilings(8000, 2, 30_000);
         assert_eq!(ceilings.memory_mb, 8000);
         assert_eq!(ceilings.scratch_mb, 8000);

@@ -1,8 +1,8 @@
-//! Reading a layer from what users write in settings, manifests and requests.
+//! Deserialises a [`Layer`] from settings, manifests and requests.
 //!
-//! Layers are read strictly: a misspelt key, a key given twice, a zero or a fraction is refused with the key's name,
-//! because a limit that was silently not understood is a limit that does not hold. Nothing is compared here; whether
-//! a number is allowed is the merge's business.
+//! Unknown keys, duplicate keys, zeros and fractions are errors that name the key: a misspelt limit
+//! that was ignored would not be enforced. Whether a limit is allowed is decided by
+//! [`merge`](crate::merge).
 
 use std::fmt;
 
@@ -61,12 +61,12 @@ impl<'de> Visitor<'de> for LayerVisitor {
     }
 }
 
-/// A derived error says what was expected but not where; the key is what the user looks for.
+/// Adds the key, because errors of derived deserialisers do not contain it.
 fn within<E: de::Error>(key: &str, error: E) -> E {
     E::custom(format_args!("{key}: {error}"))
 }
 
-/// Reads one number in the unit that users write.
+/// Reads one number in the unit of the public form.
 #[derive(Clone, Copy)]
 struct LimitVisitor(Field);
 
@@ -113,7 +113,7 @@ mod tests {
     use crate::layer::Requirement;
 
     #[test]
-    fn a_layer_reads_every_key() -> Result<(), serde_json::Error> {
+    fn layer_reads_every_key() -> Result<(), serde_json::Error> {
         let layer: Layer = serde_json::from_str(
             r#"{"timeout_ms":5000,"memory_mb":64,"cpu_cores":0.5,"pids":8,"max_stdout_bytes":1,"max_stderr_bytes":2,
                 "max_artifacts_bytes_total":3,"scratch_mb":4,"net":{"mode":"none"},"require":["cpu","landlock"]}"#,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_is_an_empty_layer_and_null_is_no_timeout() -> Result<(), serde_json::Error> {
+    fn empty_object_is_empty_layer_and_null_is_no_timeout() -> Result<(), serde_json::Error> {
         assert_eq!(serde_json::from_str::<Layer>("{}")?, Layer::new(LayerName::Request));
         let layer: Layer = serde_json::from_str(r#"{"timeout_ms":null}"#)?;
         assert_eq!(layer.limits, [(Field::TimeoutMs, UNLIMITED)].into());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name() {
+    fn invalid_key_or_value_is_rejected_by_name() {
         let table = [
             (r#"{"timout_ms":1}"#, "unknown key \"timout_ms\""),
             (r#"{"limits":{}}"#, "unknown key \"limits\""),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_that_json_cannot_write_are_refused_too() {
+    fn non_finite_number_is_rejected() {
         for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let read = LimitVisitor(Field::CpuMillis).visit_f64::<de::value::Error>(number);
             assert!(read.is_err(), "{number}");

@@ -1,7 +1,7 @@
-//! What is wanted: a command, its surroundings, and what of the host it may see.
+//! A request: a command, its environment, and the directories of the host that its box should see.
 //!
-//! A request is a question and carries no power; its members are open to whoever puts one together. Text that goes to
-//! the kernel stays bytes, because file names and arguments need not be UTF-8.
+//! A request grants nothing, so its fields are public. Arguments and paths are bytes, because the
+//! kernel does not require UTF-8.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,65 +17,68 @@ use crate::session::SessionMounts;
 #[derive(Debug, Clone)]
 pub struct Request {
     pub argv: Vec<OsString>,
-    /// The whole environment of the command, beside what every box sets; nothing is inherited.
+    /// The environment of the command, in addition to the variables that every box sets. The
+    /// server's own environment is not inherited.
     pub env: BTreeMap<String, Secret>,
-    /// Where the command starts, as the box sees it; `/workspace` unless said, in a project `/workspace/work`.
+    /// Start directory of the command, as a path in the box. Default: `/workspace`, or
+    /// `/workspace/work` in a project.
     pub cwd: Option<PathBuf>,
     pub root: Root,
     pub workspace: Workspace,
-    /// Directories of the host that the box sees, at the same place, and cannot change.
+    /// Host directories mounted read-only into the box, at the same path.
     pub read_only: Vec<PathBuf>,
 }
 
 /// The root file system of the box.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Root {
-    /// The host's programs, read-only.
+    /// The host's system directories, read-only.
     Host,
     Image(ImageName),
-    /// An image of the docker daemon's. It also names the backend: nobody else can make a box of it, so that a box
-    /// which was granted for docker never comes from elsewhere.
+    /// An image of the docker daemon. Only the docker backend can make such a box, so this variant
+    /// also selects the backend.
     Docker(DockerImage),
 }
 
-/// What appears at `/workspace`.
+/// What is mounted at `/workspace`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Workspace {
-    /// An empty one that is gone afterwards.
+    /// An empty directory, deleted with the box.
     Private,
     /// A directory of the host.
     Directory(PathBuf),
-    /// Three directories of the host, at `/workspace/inputs`, `/workspace/work` and `/workspace/artifacts`.
+    /// Three host directories, at `/workspace/inputs`, `/workspace/work` and
+    /// `/workspace/artifacts`.
     Project(Box<ProjectMounts>),
-    /// Two directories of the host, at `/workspace/files` and `/workspace/skills`, to read and write. `/workspace` itself
-    /// cannot be written to.
+    /// Two writable host directories, at `/workspace/files` and `/workspace/skills`. `/workspace`
+    /// itself is read-only.
     Agent(Box<AgentMounts>),
-    /// One directory of the host, and with it the paths of the host that are allowed, at their own places.
+    /// One host directory, and the allowed paths of the host at their own paths.
     Session(Box<SessionMounts>),
 }
 
-/// The directories of a project on the host, and what a box may do in each.
+/// The host directories of a project, and the access that the box has to each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectMounts {
     pub inputs: PathBuf,
     pub work: PathBuf,
-    /// This exec's own.
+    /// Artifacts of this exec only.
     pub artifacts: PathBuf,
     pub access: Mounts,
-    /// To whom the files belong, and so who the box is to the host.
+    /// Owner of the files on the host. If the server runs as root, the box runs as this user.
     pub owner: Owner,
 }
 
-/// The directories of an agent's files on the host.
+/// The host directories of an agent's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentMounts {
     pub files: PathBuf,
     pub skills: PathBuf,
-    /// To whom the files belong, and so who the box is to the host.
+    /// Owner of the files on the host. If the server runs as root, the box runs as this user.
     pub owner: Owner,
 }
 
-/// A user and a group of the host, neither of them root: a box never runs with the ids that own the machine.
+/// A user and a group of the host. Neither is root, so no box runs as root of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
     uid: u32,
@@ -84,7 +87,8 @@ pub struct Owner {
 
 impl Owner {
     pub fn new(uid: u32, gid: u32) -> Result<Self, Error> {
-        // The largest number means "unchanged" to the kernel's calls, which would leave a box with our own id.
+        // `setresuid` and `chown` take the largest id as "unchanged", so a box would keep the
+        // server's id.
         let is_somebody = |id| id != 0 && id != u32::MAX;
         if is_somebody(uid) && is_somebody(gid) { Ok(Self { uid, gid }) } else { Err(Error::OwnerRefused { uid, gid }) }
     }
@@ -98,8 +102,8 @@ impl Owner {
     }
 }
 
-/// A value that does not print, compare or serialise. Environment values often are passwords, and a log that never
-/// gets them cannot leak them.
+/// A value that does not print, compare or serialise, so that a password in an environment variable
+/// does not reach a log.
 #[derive(Clone)]
 pub struct Secret(OsString);
 
@@ -108,7 +112,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The value itself. For the one place that hands it to the box.
+    /// The value in clear text, for the code that passes it to the box.
     pub fn expose(&self) -> &OsStr {
         &self.0
     }
@@ -126,8 +130,8 @@ impl fmt::Display for Secret {
     }
 }
 
-/// The name of an imported image: `[a-z0-9][a-z0-9._-]{0,63}`. It names a directory, so it can be neither empty nor
-/// hidden, and no name can be `..`.
+/// The name of an imported image: `[a-z0-9][a-z0-9._-]{0,63}`. It is used as a directory name; the
+/// pattern excludes the empty name, hidden names and `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImageName(String);
 
@@ -161,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_shows_itself_only_when_asked() {
+    fn secret_is_shown_only_by_expose() {
         let secret = Secret::new("hunter2");
         assert_eq!(format!("{secret}"), "•••");
         assert_eq!(format!("{secret:?}"), "•••");
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_root() {
+    fn owner_rejects_root_and_unchanged_id() {
         for (uid, gid) in [(0, 0), (0, 1000), (1000, 0), (u32::MAX, 1000), (1000, u32::MAX)] {
             assert_eq!(Owner::new(uid, gid), Err(Error::OwnerRefused { uid, gid }));
         }
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn image_names_are_plain() {
+    fn image_name_outside_pattern_is_rejected() {
         let longest = "a".repeat(64);
         for good in ["a", "0", "debian", "debian-12", "a..b", "a._-", longest.as_str()] {
             assert_eq!(good.parse::<ImageName>().map(|name| name.to_string()), Ok(good.to_owned()));

@@ -1,8 +1,9 @@
-//! What a session's command is given of the host, and the rule for it: the paths that it names are allowed by the list or
-//! by a person, or somebody is asked first.
+//! The paths of the host that a session's box may access.
 //!
-//! Whoever opens files found out where names really lead and which of the allowed paths are there; here it is only
-//! compared. What is mounted is held against the list once more, so that no mistake further out can widen a box.
+//! With path control on, each path that a command names must be in the list of allowed paths or be
+//! approved, otherwise the verdict is Ask. The caller resolves symlinks and finds out which allowed
+//! paths exist; this module compares text. It checks the mounts against the list a second time, so
+//! that a mistake of the caller cannot widen a box.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,25 +16,26 @@ use crate::request::Owner;
 use crate::verdict::{Denial, DenialCode};
 
 /// Why a path is never allowed.
-const OWN: &str = "is where the server keeps its own data, which is never shown to a box";
+const OWN: &str = "belongs to the server's own data, which no box may access";
 
-/// The files of a session, at `/workspace`, and what else of the host its command may reach.
+/// The files of a session, mounted at `/workspace`, and the paths of the host that its command may
+/// access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionMounts {
     pub work: PathBuf,
-    /// To whom the files belong, and so who the box is to the host.
+    /// Owner of the files on the host. If the server runs as root, the box runs as this user.
     pub owner: Owner,
     pub control: Control,
-    /// What stays covered, whatever is shown around it: what the server itself keeps.
+    /// The server's own data: masked in the box, also below a directory that the box shows.
     pub hidden: Vec<PathBuf>,
 }
 
 /// Whether paths are controlled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
-    /// The box has the allowed paths, and nothing else of the host but its system.
+    /// The box shows the allowed paths and the host's system directories.
     On(Reach),
-    /// Nobody is asked, and the box shows this part of the host.
+    /// The box shows this part of the host, and no path needs an approval.
     Off(HostView),
 }
 
@@ -60,55 +62,58 @@ impl HostView {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// The entries of the list that count.
+    /// The enabled entries of the list that apply to this user.
     pub entries: Vec<HostPath>,
-    /// What a person has allowed for this one exec.
+    /// Paths that an approver allowed for this exec.
     pub approved: Vec<HostPath>,
-    /// What the command names.
+    /// Paths that the command names.
     pub named: Vec<Named>,
-    /// What of the entries and the approved is there, also under the names by which the command reaches it.
+    /// Existing files and directories of `entries` and `approved`, also under the symlinks by which
+    /// the command reaches them.
     pub places: Vec<AllowedPath>,
 }
 
-/// A path of the host that a command names, and where it really leads.
+/// A path of the host that a command names, and its real path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub path: HostPath,
     pub real: HostPath,
 }
 
-/// A file or directory of the host that a box has, to read and write as its permissions say.
+/// A file or directory of the host that a box may read and write, within its permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedPath {
-    /// Where the box sees it: at its own place, or under the name of a link that leads to it.
+    /// Path in the box: the real path, or that of a symlink to it.
     pub at: PathBuf,
-    /// Where it really is.
+    /// Path on the host, without symlinks.
     pub real: PathBuf,
     pub rights: Rights,
 }
 
-/// As whom a box acts on an allowed path, where it could be anybody.
+/// The user as whom a box acts on an allowed path. Rootless, it is always the server's user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// As the user to whom it belongs, if that is an ordinary one.
+    /// The owner of the path, if that is an ordinary user. For paths that the operator allowed.
     Owners,
-    /// As the box's own user.
+    /// The box's own user.
     Boxes,
 }
 
 impl Reach {
-    /// Whether the command names this very path.
+    /// Whether the command names exactly this path.
     pub(crate) fn names(&self, path: &Path) -> bool {
         self.named.iter().any(|named| Path::new(named.path.as_str()) == path)
     }
 
-    /// Whether the command, on its way to something else, names this path: a link, or what lies behind one.
+    /// Whether `path` is an ancestor of a named path that resolves to a different one: a symlink,
+    /// or a path behind one.
     fn leads_through(&self, path: &Path) -> bool {
         let leads = |named: &&Named| named.path != named.real && !is_always_there(&named.path);
         self.named.iter().filter(leads).any(|named| Path::new(named.path.as_str()).starts_with(path))
     }
 
-    /// What is named and allowed, and yet not in the box: it is not there, or nothing that can be shown.
+    /// The first named and allowed path that is not mounted: it does not exist, or is neither a
+    /// file nor a directory.
     pub fn unseen(&self) -> Option<&HostPath> {
         let is_free = |named: &Named| is_always_there(&named.path) || is_always_there(&named.real);
         let is_shown = |real: &Path| self.places.iter().any(|place| real.starts_with(&place.real));
@@ -120,7 +125,7 @@ impl Reach {
         self.entries.iter().chain(&self.approved).any(|allowed| allowed.covers(path))
     }
 
-    /// What is named and neither allowed nor there anyway.
+    /// The named paths that no list allows and that a box does not have by itself, each once.
     fn blocked(&self) -> Vec<Named> {
         let is_free = |named: &&Named| is_always_there(&named.path) || is_always_there(&named.real);
         let mut blocked: Vec<Named> = Vec::new();
@@ -134,7 +139,7 @@ impl Reach {
 }
 
 impl Control {
-    /// What a person has to be asked about, if anything.
+    /// The paths that need an approval.
     pub fn blocked(&self) -> Vec<Named> {
         match self {
             Control::On(reach) => reach.blocked(),
@@ -143,7 +148,7 @@ impl Control {
     }
 }
 
-/// Checks what is mounted. Each place comes once, and before those inside it.
+/// Checks the mounts. Returns each path once, a directory before its content.
 pub(crate) fn check_session(mounts: &SessionMounts) -> Result<SessionMounts, Denial> {
     let work = check_workspace(&mounts.work)?;
     let hidden = mounts.hidden.iter().map(|path| plain("what is hidden", path)).collect::<Result<Vec<_>, _>>()?;
@@ -157,7 +162,7 @@ pub(crate) fn check_session(mounts: &SessionMounts) -> Result<SessionMounts, Den
     Ok(SessionMounts { work, owner: mounts.owner, control, hidden })
 }
 
-/// Ringwall's own data cannot be allowed, so a command that names it is denied without a question.
+/// The server's own data cannot be allowed, so naming it is denied without a question.
 fn check_named(reach: &Reach, hidden: &[PathBuf]) -> Result<(), Denial> {
     let named = reach.named.iter().find(|named| {
         let real = Path::new(named.real.as_str());
@@ -180,14 +185,15 @@ fn check_places(reach: &Reach, hidden: &[PathBuf]) -> Result<Vec<AllowedPath>, D
             let text = path.to_str().and_then(|text| normalise(text, "/", None).ok());
             text.is_some_and(|path| reach.allows(&path))
         };
-        // What is shown has to be allowed by its real name. Where it is shown says no more than the command does.
+        // The real path must be allowed. The path in the box may instead be a symlink that the
+        // command uses.
         if !is_allowed(&real) {
-            return Err(refused(&real, "is on no list"));
+            return Err(refused(&real, "is not in the list of allowed paths"));
         }
         if !is_allowed(&at) && !reach.leads_through(&at) {
-            return Err(refused(&at, "is on no list"));
+            return Err(refused(&at, "is not in the list of allowed paths"));
         }
-        // Where two speak of one place, what the operator's entry gives stays given.
+        // If two entries have the same path, the operator's rights win.
         let rights = match places.get(&at) {
             Some(AllowedPath { rights: Rights::Owners, .. }) => Rights::Owners,
             Some(AllowedPath { rights: Rights::Boxes, .. }) | None => place.rights,
@@ -197,7 +203,8 @@ fn check_places(reach: &Reach, hidden: &[PathBuf]) -> Result<Vec<AllowedPath>, D
     Ok(places.into_values().collect())
 }
 
-/// Windows into the running machine, and the workspace, are every box's own, whatever a list says.
+/// Kernel and runtime directories (`/proc`, `/dev`, …) and the workspace belong to each box; no
+/// list can replace them.
 pub fn is_never_shown(path: &Path) -> bool {
     path.starts_with(WORKSPACE) || FORBIDDEN_TREES.iter().any(|tree| path.starts_with(tree))
 }
@@ -257,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_allowed_or_asked_for() {
+    fn unlisted_named_path_needs_approval() {
         let plain = |path: &str| named(path, path);
         let asked = |paths: &[&str]| Some(paths.iter().map(|path| (*path).to_owned()).collect());
         assert_eq!(blocked(&[], &[], &[plain("/workspace/x"), plain("/tmp"), plain("/usr/bin/env")]), None);
@@ -265,12 +272,12 @@ mod tests {
         assert_eq!(blocked(&["/home/u"], &[], &[plain("/home/userbackup")]), asked(&["/home/userbackup"]));
         assert_eq!(blocked(&[], &["/home/u/a"], &[plain("/home/u/a"), plain("/home/u/b")]), asked(&["/home/u/b"]));
         let both = [plain("/b"), plain("/a"), plain("/b")];
-        assert_eq!(blocked(&[], &[], &both), asked(&["/b", "/a"]), "each once, in the order of the line");
+        assert_eq!(blocked(&[], &[], &both), asked(&["/b", "/a"]), "each once, in the order of the command line");
         assert_eq!(blocked(&["C:\\Users"], &[], &[plain("c:/users/x")]), None);
     }
 
     #[test]
-    fn a_link_counts_as_what_it_leads_to() {
+    fn symlink_is_judged_by_real_path() {
         let out = named("/home/u/link", "/srv/secret");
         assert_eq!(blocked(&["/home/u"], &[], std::slice::from_ref(&out)), Some(vec!["/home/u/link".to_owned()]));
         assert_eq!(blocked(&["/home/u", "/srv"], &[], &[out]), None);
@@ -278,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_own_is_denied_and_not_asked_for() {
+    fn server_data_is_denied_without_question() {
         let own = Some(vec!["path_forbidden".to_owned()]);
         for path in ["/data", "/data/owner.token"] {
             assert_eq!(blocked(&["/data"], &[path], &[named(path, path)]), own);
@@ -301,13 +308,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_mounted_that_is_on_no_list() {
+    fn unlisted_mount_is_denied() {
         let texts = |texts: &[&str]| Ok(texts.iter().map(|text| (*text).to_owned()).collect());
         let both = [place("/srv/a/b"), place("/srv/a"), place("/srv/a/b/")];
-        assert_eq!(granted(&["/srv"], &both), texts(&["/srv/a", "/srv/a/b"]), "the outer one first, each once");
+        assert_eq!(
+            granted(&["/srv"], &both),
+            texts(&["/srv/a", "/srv/a/b"]),
+            "a directory before its content, each once"
+        );
         assert_eq!(granted(&["/srv/a"], &[place("/srv/b")]), Err(DenialCode::PathForbidden));
         assert_eq!(granted(&["/"], &[place("/data/x")]), Err(DenialCode::PathForbidden));
-        assert_eq!(granted(&["/"], &[place("/"), place("/home")]), texts(&["/", "/home"]), "a parent is covered later");
+        assert_eq!(granted(&["/"], &[place("/"), place("/home")]), texts(&["/", "/home"]), "the real root is allowed");
         let link = AllowedPath { at: "/home/link".into(), real: "/srv/a".into(), rights: Rights::Boxes };
         assert_eq!(granted(&["/home/link"], std::slice::from_ref(&link)), Err(DenialCode::PathForbidden));
         assert_eq!(granted(&["/home/link", "/srv"], std::slice::from_ref(&link)), texts(&["/home/link"]));
@@ -318,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_command_goes_by_shows_what_is_allowed_and_nothing_else() {
+    fn symlink_on_command_line_shows_allowed_target_only() {
         let check = |named: Named, entries: &[&str]| {
             let link = AllowedPath { at: "/home/link".into(), real: "/srv/a".into(), rights: Rights::Boxes };
             let reach = Reach { entries: paths(entries), named: vec![named], places: vec![link], ..Reach::default() };
@@ -337,11 +348,11 @@ mod tests {
         let own = AllowedPath { at: "/tmp".into(), real: "/srv/a".into(), rights: Rights::Boxes };
         let named = vec![named("/tmp/x", "/srv/a/x")];
         let reach = Reach { entries: paths(&["/srv"]), named, places: vec![own], ..Reach::default() };
-        assert!(check_places(&reach, &[]).is_err(), "what a box has of its own stays that");
+        assert!(check_places(&reach, &[]).is_err(), "the box's own /tmp is not replaced");
     }
 
     #[test]
-    fn what_is_allowed_and_not_shown_is_told() {
+    fn allowed_path_without_mount_is_unseen() {
         let unseen = |path: &str, places: &[AllowedPath]| {
             let reach = Reach { named: vec![named(path, path)], places: places.to_vec(), ..Reach::default() };
             reach.unseen().map(ToString::to_string)
@@ -355,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operators_word_is_not_narrowed_by_a_users() {
+    fn operator_rights_win_over_user_rights() {
         let (owners, boxes) = (AllowedPath { rights: Rights::Owners, ..place("/srv") }, place("/srv"));
         for places in [[owners.clone(), boxes.clone()], [boxes, owners]] {
             let reach = Reach { entries: paths(&["/srv"]), places: places.to_vec(), ..Reach::default() };
@@ -364,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_starts_where_it_may_go() {
+    fn command_starts_in_allowed_directory() {
         let reach = |cwd: &str, entries: &[&str]| {
             let reach = Reach { entries: paths(entries), named: vec![named(cwd, cwd)], ..Reach::default() };
             match judge(Control::On(reach), Some(cwd)) {
@@ -377,7 +388,7 @@ mod tests {
         assert_eq!(reach("/srv/a", &["/srv"]), "allow");
         assert_eq!(reach("/srv/a", &[]), "ask");
         let unnamed = judge(Control::On(Reach { entries: paths(&["/srv"]), ..Reach::default() }), Some("/srv"));
-        assert!(matches!(unnamed, Verdict::Deny(_)), "what was not judged is no place to start in");
+        assert!(matches!(unnamed, Verdict::Deny(_)), "an unnamed start directory is denied");
         assert!(matches!(judge(Control::Off(HostView::Full), Some("/srv")), Verdict::Allow(_)));
     }
 }

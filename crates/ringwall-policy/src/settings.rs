@@ -1,8 +1,9 @@
-//! What an operator's settings may say: limits of execs, how many run or wait at once, how long they are kept, and how
-//! much an upload and a workspace may hold.
+//! Operator settings with a range: the limits layer, and counts such as queue length, retention and
+//! quotas.
 //!
-//! Limits form the operator's layer and are held to the ceilings of a server when they are *saved*, so that a document
-//! which no exec could run under is never stored. Counts are not limits of one exec, and no later layer touches them.
+//! Limits are checked against [`profile::SERVICE_CEILINGS`] when they are saved, so settings under
+//! which no exec could run are never stored. Counts are no limits of an exec; no other layer
+//! changes them.
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ use crate::merge::{Ceilings, Layers, merge};
 use crate::profile;
 use crate::verdict::Denial;
 
-/// Makes the operator's layer of `sandbox.limits`, if it lies within [`profile::SERVICE_CEILINGS`].
+/// Builds the operator's layer from `sandbox.limits`, or denies values above
+/// [`profile::SERVICE_CEILINGS`].
 pub fn check_settings(limits: Layer) -> Result<Layer, Denial> {
     let operator = limits.named(LayerName::Settings);
     let ceilings = Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System };
@@ -23,7 +25,7 @@ pub fn check_settings(limits: Layer) -> Result<Layer, Denial> {
     Ok(layers.operator)
 }
 
-/// A whole number from `MIN` to `MAX`, read from a setting.
+/// Defines a newtype for a setting: a whole number from `MIN` to `MAX`.
 macro_rules! count {
     ($(#[$meta:meta])* $name:ident, $key:literal, $(default $default:literal,)? $(at least $smallest:literal,)? at most $largest:literal) => {
         $(#[$meta])*
@@ -73,114 +75,114 @@ macro_rules! count {
 }
 
 count! {
-    /// How many execs run at once.
+    /// Execs that run at the same time.
     ConcurrentExecs, "sandbox.max_concurrent_execs", default 4, at most 16
 }
 
 count! {
-    /// How many of one user's execs run at once. Fewer than run at all unless said, so that no user alone can keep all
-    /// others waiting for as long as an exec may run.
+    /// Execs of one user that run at the same time. The default is below that of
+    /// [`ConcurrentExecs`], so that one user's long execs cannot block all others.
     ConcurrentExecsPerUser, "sandbox.max_concurrent_execs_per_user", default 3, at most 16
 }
 
 count! {
-    /// How many execs wait; one more is refused.
+    /// Execs that may wait for a slot; further ones are refused.
     QueuedExecs, "sandbox.max_queued_execs", default 256, at most 65_536
 }
 
 count! {
-    /// How many days an exec stays on record, with its files, after it has ended. For ever unless said.
+    /// Days that an ended exec stays in the record, with its files. Kept forever without a value.
     ExecsKeptDays, "retention.execs_days", at most 36_500
 }
 
 count! {
-    /// How many days an entry stays in the audit chain. For ever unless said.
+    /// Days that an entry stays in the audit chain. Kept forever without a value.
     AuditKeptDays, "retention.audit_days", at most 36_500
 }
 
 count! {
-    /// How many MiB an upload, or any other body of the files' and skills' API, has at most.
+    /// MiB of an upload, and of any other request body of the files and skills API.
     UploadMaxMb, "files.upload_max_mb", default 50, at most 65_536
 }
 
 count! {
-    /// How many MiB an uploaded archive of skills unpacks to at most.
+    /// Unpacked MiB of an uploaded skill archive.
     UnpackedMaxMb, "skills.unpacked_max_mb", default 512, at most 1_048_576
 }
 
 count! {
-    /// How many entries an uploaded archive of skills has at most.
+    /// Entries of an uploaded skill archive.
     SkillEntriesMax, "skills.entries_max", default 20_000, at most 1_000_000
 }
 
 count! {
-    /// How many MiB a workspace takes at most.
+    /// MiB of one workspace.
     QuotaMb, "workspace.quota_mb", default 1024, at most 1_073_741_824
 }
 
 count! {
-    /// How many names a workspace has at most: files, directories and anything else.
+    /// Names in one workspace: files, directories and all other entries.
     QuotaFiles, "workspace.quota_files", default 200_000, at most 100_000_000
 }
 
 count! {
-    /// How many hours a session's files stay after they were last used.
+    /// Hours that a session's files stay after their last use.
     SessionsKeptHours, "sessions.retention_hours", default 24, at most 876_000
 }
 
 count! {
-    /// How many MiB a session's files take at most.
+    /// MiB of one session's files.
     SessionMaxMb, "sessions.max_mb", default 1024, at most 1_073_741_824
 }
 
 count! {
-    /// How many seconds a person has to answer.
+    /// Seconds until an approval expires.
     ApprovalSeconds, "approvals.timeout_s", default 120, at most 604_800
 }
 
 count! {
-    /// How many boxes are kept at most, of whatever sort.
+    /// Boxes in the pool: session boxes and warm boxes together.
     PoolMax, "pool.max_instances", default 10, at most 1000
 }
 
 count! {
-    /// How many boxes wait at least, made ahead: for an ordinary run of Python from the start, and of each sort that is asked
-    /// for. Where it is 0, none is ever made ahead.
+    /// Warm boxes kept ready: from the start for a plain Python run, later for each other kind that
+    /// was used. 0 turns warm boxes off.
     PoolMin, "pool.min_instances", default 2, at least 0, at most 1000
 }
 
 count! {
-    /// How many seconds a kept box stays that nobody uses.
+    /// Seconds after which an unused box leaves the pool.
     PoolIdleSeconds, "pool.idle_timeout_s", default 300, at most 604_800
 }
 
 count! {
-    /// After how many uses a session's box is replaced.
+    /// Uses after which a session box is replaced.
     PoolUses, "pool.max_use_count", default 100, at most 1_000_000
 }
 
 count! {
-    /// How many seconds somebody waits for a box.
+    /// Seconds that a request waits for a box.
     PoolAcquireSeconds, "pool.acquire_timeout_s", default 30, at most 3600
 }
 
 count! {
-    /// How many browsers there are at once.
+    /// Browsers that run at the same time.
     BrowserMax, "browser.max_instances", default 10, at most 100
 }
 
 count! {
-    /// How many seconds a browser stays that nobody uses.
+    /// Seconds after which an unused browser is closed.
     BrowserIdleSeconds, "browser.idle_timeout_s", default 300, at most 604_800
 }
 
 count! {
-    /// How many MiB of memory the box of an external browser has.
+    /// MiB of memory of an external browser's box.
     BrowserMemoryMb, "browser.memory_mb", default 1024, at most 4096
 }
 
 count! {
-    /// How many processes and threads the box of an external browser has.
+    /// Processes and threads of an external browser's box.
     BrowserPids, "browser.pids", default 300, at most 512
 }
 
@@ -209,7 +211,7 @@ mod tests {
     use crate::verdict::DenialCode;
 
     #[test]
-    fn settings_become_the_operators_layer_up_to_the_ceilings() -> Result<(), Box<dyn std::error::Error>> {
+    fn settings_within_ceilings_become_operator_layer() -> Result<(), Box<dyn std::error::Error>> {
         let layer = check_settings(serde_json::from_str(r#"{"timeout_ms":300000,"cpu_cores":4}"#)?)?;
         assert_eq!(layer.name, LayerName::Settings);
         assert_eq!(layer.limits, [(Field::TimeoutMs, 300_000), (Field::CpuMillis, 4000)].into());
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_have_defaults_and_ends() {
+    fn count_outside_range_is_rejected() {
         assert_eq!(ConcurrentExecs::default().get(), 4);
         assert_eq!(QueuedExecs::default().get(), 256);
         assert_eq!(ConcurrentExecsPerUser::default().get(), 3);

@@ -1,8 +1,9 @@
-//! Shapes of text that grow, for tests: what takes work out of proportion, if anything does.
+//! Texts that repeat one construct, to test that no parser or rule needs more than linear time.
 //!
-//! A line of `tests/shapes.txt` is a language and parts. `rep` repeats its part. `nest` has an opening, what is innermost, and a
-//! closing. `two` has a head, a part that is repeated over the first half, what stands between, and a part for the second
-//! half. `%` is a running number; `\n`, `\r` and `\\` are what they are elsewhere.
+//! A line of `tests/shapes.txt` is a language, a form and its parts. `rep` repeats its part. `nest`
+//! has an opening, the innermost text and a closing. `two` has a head, a part repeated over the
+//! first half, a separator, and a part for the second half. In a repeated part `%` is a running
+//! number; `\n`, `\r` and `\\` are escapes.
 
 #[derive(Debug)]
 pub(crate) struct Shape {
@@ -21,7 +22,7 @@ impl Shape {
         include_str!("../tests/shapes.txt").lines().map(read).collect()
     }
 
-    /// Of about so many bytes, and no more.
+    /// A text of at most `length` bytes, and not much less.
     pub(crate) fn text(&self, length: usize) -> String {
         match (self.form, self.parts.as_slice()) {
             ("rep", [part]) => repeated(part, length),

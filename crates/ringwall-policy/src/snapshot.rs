@@ -1,7 +1,7 @@
-//! The effective policy as it is written down, and its version.
+//! The effective policy in the record, and its version.
 //!
-//! The version tells two policies apart in a record or a log. It is an identifier and no security measure: anybody can
-//! make two policies with the same one, and nothing here or elsewhere may trust it.
+//! The version identifies a policy in records and logs. It is not a security measure: FNV-1a
+//! collisions are easy to construct, so no check may rely on it.
 
 use std::fmt::Write;
 
@@ -14,13 +14,14 @@ use crate::merge::Effective;
 use crate::net::Net;
 
 impl Effective {
-    /// Sixteen hexadecimal digits that depend on the content alone: the same on every machine and after every restart.
+    /// Sixteen hexadecimal digits, computed from the content only: equal on all machines and after
+    /// restarts.
     pub fn version(&self) -> String {
         format!("{:016x}", fnv1a(self.canonical().as_bytes()))
     }
 
-    /// Limits, network and requirements as text, without the layers that set them. Two policies with the same terms let
-    /// an exec do the same: an approval given under the one is good under the other.
+    /// Limits, network and requirements as text, without the layers that set them. An approval
+    /// given under one policy is valid under another with the same terms.
     pub fn terms(&self) -> String {
         self.lines(|_| "", "")
     }
@@ -29,11 +30,11 @@ impl Effective {
         self.lines(|field| self.layers.get(&field).map_or("", |name| name.key()), self.net_set_by.key())
     }
 
-    /// One line per fact, in a fixed order, with no word that could be read as two.
+    /// One line per value in a fixed order; no two policies give the same text.
     fn lines(&self, set_by: impl Fn(Field) -> &'static str, net_set_by: &str) -> String {
         let mut text = String::new();
         for field in Field::ALL {
-            // Writing to a string cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "{field} {} {}", self.limits.get(field), set_by(field));
         }
         let _ = writeln!(text, "net {} {net_set_by}", self.net.mode().key());
@@ -72,7 +73,7 @@ impl Serialize for Effective {
     }
 }
 
-/// FNV-1a with its published 64-bit parameters.
+/// FNV-1a, 64 bits, with the published parameters.
 fn fnv1a(bytes: &[u8]) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -96,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_the_published_one() {
+    fn hash_matches_published_values() {
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]
-    fn every_part_of_the_content_is_in_the_version() {
+    fn each_value_changes_version() {
         let mut versions = vec![effective().version()];
         for field in Field::ALL {
             let mut other = effective();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_depend_on_values_and_not_on_layers() {
+    fn each_value_but_no_layer_changes_terms() {
         let mut other = effective();
         other.layers.insert(Field::MemoryMb, LayerName::Settings);
         other.net_set_by = LayerName::Settings;
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_snapshot_has_the_form_that_is_kept() -> Result<(), serde_json::Error> {
+    fn snapshot_has_recorded_form() -> Result<(), serde_json::Error> {
         let mut effective = effective();
         effective.layers.insert(Field::TimeoutMs, LayerName::Request);
         let version = effective.version();

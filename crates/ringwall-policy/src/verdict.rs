@@ -1,7 +1,5 @@
-//! The three answers, and how strict each is.
-//!
-//! A denial is written for the person who reads it: what was asked, what is allowed, who says so, and what to do.
-//! Nothing here decides; the rules do, and they can be combined by taking the strictest.
+//! The three verdicts, and what a denial tells the caller: what was requested, what is allowed,
+//! which layer set that, and what to do.
 
 use std::fmt;
 
@@ -31,7 +29,7 @@ impl Verdict {
     }
 }
 
-/// How strict a verdict is. Ordered, so that the strictest of several opinions is their `max`.
+/// How strict a verdict is. The strictest of several is their `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strictness {
@@ -40,41 +38,42 @@ pub enum Strictness {
     Deny,
 }
 
-/// A person has to answer first. The reasons are what they are shown.
+/// An approval is needed. The approver sees the reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     pub reasons: Vec<String>,
-    /// The paths of the host that the command names and that nobody has allowed.
+    /// The named host paths that are not allowed.
     pub blocked: Vec<Named>,
-    /// What in its code deserves care.
+    /// The risk found in the code.
     pub risk: Option<AskedRisk>,
 }
 
-/// How much care, and what for.
+/// The risk level of code and its findings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedRisk {
     pub level: Level,
-    /// By line.
+    /// Sorted by line.
     pub findings: Vec<Finding>,
 }
 
-/// A refusal. Readable everywhere, made only here. The last five members are set when a limit was exceeded.
+/// A denial. Only this crate makes one. The last five fields describe a denied limit; `layer` and
+/// `asked_by` also denied network access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denial {
     pub code: DenialCode,
-    /// One sentence, without a full stop, that stands alone.
+    /// What was denied and why.
     pub message: String,
-    /// What the asker can do about it.
+    /// What the caller can do.
     pub hint: Option<String>,
     pub field: Option<Field>,
-    /// In the field's own unit; [`Field::quantity`] shows it.
+    /// In the field's own unit; [`Field::quantity`] formats it.
     pub asked: Option<u64>,
     /// In the field's own unit.
     pub allowed: Option<u64>,
-    /// The layer that set what is allowed.
+    /// The layer that set `allowed`.
     pub layer: Option<LayerName>,
-    /// The layer that wanted more.
+    /// The layer that asked for more.
     pub asked_by: Option<LayerName>,
 }
 
@@ -92,12 +91,11 @@ impl Denial {
         }
     }
 
-    /// An allow-list where the chosen maker of boxes knows none.
+    /// For a policy that allows hosts on a backend that cannot enforce the list.
     pub fn no_network(backend: &str) -> Self {
-        let message =
-            format!("net.mode: allowlist is for native and docker boxes, and the {backend} backend makes others");
+        let message = format!("net.mode: allowlist needs the native or docker backend; {backend} cannot enforce it");
         let hint =
-            "choose one of these backends, or ask for no network: policy_overrides {\"net\":{\"mode\":\"none\"}}";
+            "choose one of these backends, or turn the network off: policy_overrides {\"net\":{\"mode\":\"none\"}}";
         Self::new(DenialCode::NetUnavailable, message).with_hint(hint)
     }
 
@@ -114,46 +112,46 @@ impl fmt::Display for Denial {
 
 impl std::error::Error for Denial {}
 
-/// Which rule refused.
+/// The rule that denied the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DenialCode {
-    /// No command, or one without a name.
+    /// No command, or an empty command name.
     CommandEmpty,
-    /// A command line that its kind does not have.
+    /// A command line that the exec's kind does not allow.
     CommandKind,
-    /// A command whose name is in no list.
+    /// A command that the allow-list lacks or the deny-list names.
     CommandNotAllowed,
-    /// A file of the system's where none may be.
+    /// A `SKILL.md` outside of `files/` that is not at the root of a skill.
     FileReserved,
-    /// An argument that goes up.
+    /// A command argument with a `..` component.
     PathTraversal,
-    /// A NUL byte where the kernel ends a string.
+    /// A NUL byte in an argument or a path.
     NulByte,
-    /// A name that no environment variable can have.
+    /// An invalid name of an environment variable.
     EnvironmentKey,
-    /// One argument or variable is longer than the kernel takes.
+    /// An argument or variable longer than the kernel accepts.
     ArgumentTooLong,
-    /// All arguments and variables together are more than a process can be given.
+    /// Arguments and variables that exceed the limit on their total size.
     ArgumentsTooLarge,
-    /// A path that is not absolute, or goes up.
+    /// A path that is not absolute or contains `..`.
     PathMalformed,
-    /// A place that no box may be given.
+    /// A path that no box may have.
     PathForbidden,
-    /// A place that the box fills itself.
+    /// A path at which every box has its own directory.
     PathReserved,
-    /// The working directory is not where a box works.
+    /// A working directory outside of the directories in which a command may start.
     WorkingDirectory,
-    /// A number that no layer may contain.
+    /// A value that is no valid limit.
     LimitInvalid,
-    /// More than the layers before allow.
+    /// A limit above that of an earlier layer or of the ceiling.
     LimitExceeded,
-    /// More of the network than the layers before allow.
+    /// Network access beyond that of an earlier layer.
     NetExceeded,
-    /// A network where boxes cannot have one.
+    /// An allow-list of hosts on a backend that cannot enforce it.
     NetUnavailable,
-    /// Code that destroys what it runs on.
+    /// Destructive code.
     CodeDestructive,
-    /// A box that is weaker than what is demanded.
+    /// A backend that is weaker than the required one.
     BackendWeaker,
 }
 
@@ -194,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_strictest_opinion_wins() {
+    fn strictest_verdict_is_the_maximum() {
         use Strictness::{Allow, Ask, Deny};
         assert!(Deny > Ask && Ask > Allow);
         assert_eq!([Allow, Deny, Ask].into_iter().max(), Some(Deny));
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_know_their_strictness() {
+    fn verdict_has_strictness() {
         let ask = Verdict::Ask(super::Ask { reasons: vec!["it deletes files".into()], blocked: vec![], risk: None });
         let deny = Verdict::Deny(Denial::new(DenialCode::CommandEmpty, "no"));
         assert_eq!(ask.strictness(), Strictness::Ask);
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_displays_as_its_sentence() {
+    fn denial_displays_its_message() {
         let denial = Denial::new(DenialCode::NulByte, "the command has a NUL").with_hint("remove it");
         assert_eq!(denial.to_string(), "the command has a NUL");
         assert_eq!(denial.hint.as_deref(), Some("remove it"));
