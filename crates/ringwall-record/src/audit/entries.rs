@@ -1,7 +1,7 @@
-//! The audit chain, appended to from elsewhere, listed and exported.
+//! Appends events to the audit chain, and lists and exports its entries.
 //!
-//! Entries never change, so a page read now and the next one read later fit together, and an export of any length needs
-//! the memory of one page.
+//! Entries never change, so pages that are read at different times fit together, and an export
+//! needs the memory of one page.
 
 use futures::Stream;
 use futures::stream::{self, TryStreamExt};
@@ -15,22 +15,22 @@ use crate::store::Store;
 use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
-/// Entries that an export holds at once.
+/// Entries per page of an export.
 const AT_ONCE: i64 = 256;
 
-/// What an answer can leave behind, beside itself; the details of such an entry name the question.
+/// Actions of entries that an answer to an approval can cause. Their details contain its id.
 const REMEMBERED: &str = "'sandbox.path.added', 'sandbox.path.changed', 'net.host.allowed'";
 
-/// Which entries a list holds. What is absent restricts nothing.
+/// Selects the entries of a list. An absent field does not restrict it.
 #[derive(Debug, Clone)]
 pub struct AuditFilter {
     pub scope: Scope,
     pub actor: Option<String>,
     pub action: Option<String>,
     pub subject: Option<String>,
-    /// What concerns an exec: itself, and what a person was asked about it.
+    /// Entries about this exec and about its approvals.
     pub exec_id: Option<String>,
-    /// What concerns a question to a person: itself, and what its answer remembered.
+    /// Entries about this approval and about the paths or hosts that its answer added.
     pub request_id: Option<ApprovalId>,
 }
 
@@ -41,7 +41,7 @@ impl AuditFilter {
 }
 
 impl Store {
-    /// Appends what happened elsewhere, and returns its number in the chain.
+    /// Appends an event and returns its number in the chain.
     pub async fn append(&self, event: Event) -> Result<i64, Error> {
         event.check()?;
         self.submit(Append(event)).await
@@ -60,7 +60,8 @@ impl Store {
         Ok(Page::cut(entries.collect::<Result<_, Error>>()?, limit))
     }
 
-    /// Lines of JSON, oldest first, from this number on to the newest entry that is there when the end is reached.
+    /// The entries from number `from` on as lines of JSON, oldest first. Includes entries that are
+    /// appended during the export.
     pub fn export(&self, from: i64) -> impl Stream<Item = Result<String, Error>> + Send + use<> {
         let pages = stream::try_unfold((self.clone(), from), |(store, from)| async move {
             let text = format!("SELECT {COLUMNS} FROM audit WHERE seq >= $1 ORDER BY seq LIMIT $2");
@@ -74,7 +75,8 @@ impl Store {
     }
 }
 
-/// Where an entry stands: in the indices of lists, or among those that were written lately and are not there yet.
+/// Placeholder in a query for each of the two conditions: the entry is in the list indexes, or it
+/// is new and not in them yet.
 const PLACE: &str = "PLACE";
 const PLACES: [&str; 2] = ["filed = 1", "(filed = 0 AND seq > (SELECT filed_through FROM audit_head))"];
 
@@ -95,13 +97,13 @@ fn question(filter: &AuditFilter, limit: Limit, cursor: Option<Cursor>) -> Resul
         conditions.push(format!("subject IN (SELECT CAST({exec} AS TEXT) UNION ALL {asked})"));
     }
     if let Some(request) = &filter.request_id {
-        // The actions that an answer can cause are few entries, so that their details can be looked at.
+        // Few entries have these actions, so that a search in their details is cheap.
         let (id, named) = (question.place(request.as_str()), format!("%\"request_id\":\"{request}\"%"));
         let remembered = format!("action IN ({REMEMBERED}) AND detail LIKE {}", question.place(named));
-        // Each half is found by an index of its own, and the text has to say that it may be.
+        // Repeated in each half, so that the planner can use a partial index for each.
         conditions.push(format!("({PLACE} AND subject = {id} OR {PLACE} AND {remembered})"));
     }
-    // Everything of everybody is what the table itself is sorted by.
+    // The list of all entries is in the order of the primary key.
     let is_all = conditions.is_empty();
     conditions.extend(cursor.map(|Cursor(seq)| format!("seq < {}", question.place(seq))));
     conditions.extend((!is_all).then(|| PLACE.to_owned()));
@@ -134,9 +136,10 @@ mod tests {
     use crate::db::database::{Connector, Database};
     use crate::db::driver::Pool;
 
-    /// Read off SQLite's own plans: what is in the indices is found by one, and the rest, which is little, is gone through.
+    /// Checked with SQLite's query plans: entries in the list indexes are found by an index, the
+    /// few new ones by a scan of the numbers after `filed_through`.
     #[tokio::test]
-    async fn every_list_is_found_by_an_index() {
+    async fn every_list_uses_an_index() {
         let directory = tempfile::tempdir().unwrap();
         let connector = Connector::new(&Database::Sqlite(directory.path().join("db"))).unwrap();
         connector.migrate().await.unwrap();

@@ -1,4 +1,4 @@
-//! Entries of the audit chain: what is in one, and how it hangs on the one before.
+//! Entries of the audit chain.
 //!
 //! The hash of an entry covers each of its columns and the hash of the entry before it. Changing,
 //! removing or moving an entry therefore means rewriting all later ones up to the head, which is
@@ -16,27 +16,27 @@ use crate::timestamp::Timestamp;
 
 pub(crate) const COLUMNS: &str = "seq, at, actor, action, subject, user_id, agent_id, detail, digest, previous, hash";
 
-/// Something that happened, for whoever asks later.
+/// An event to append to the chain.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub at: Timestamp,
-    /// Who did it: a token's id, or a part of the program.
+    /// The id of a token, or a part of the program.
     pub actor: String,
-    /// What was done, as `noun.verb`.
+    /// `noun.verb`, for example `token.created`.
     pub action: String,
-    /// What it was done to.
+    /// The id of the object of the action.
     pub subject: String,
     pub user_id: Option<UserId>,
     pub agent_id: Option<AgentId>,
     pub detail: Json,
 }
 
-/// Who does something, and where they came in.
+/// The author of a change.
 #[derive(Debug, Clone)]
 pub struct Author {
     /// The id of a token, or a part of the program.
     pub by: String,
-    /// The door and the address, for the audit chain alone; null where there is nothing to say.
+    /// The origin of the request, as JSON; stored in the audit entry only. Null if there is none.
     pub from: Json,
 }
 
@@ -54,7 +54,7 @@ impl Event {
     }
 }
 
-/// One entry of the chain, as it is stored. Serialises with its detail as JSON, and not as text within text.
+/// One stored entry. Serialised, `detail` is JSON instead of a string that contains JSON.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Entry {
     pub seq: i64,
@@ -64,23 +64,24 @@ pub struct Entry {
     pub subject: String,
     pub user_id: Option<String>,
     pub agent_id: Option<String>,
-    /// JSON, as text: what was hashed is what is shown.
+    /// JSON as stored, because the hash covers the exact text.
     #[serde(serialize_with = "as_json")]
     pub detail: String,
-    /// Of the row that the entry speaks of, where it speaks of one.
+    /// The digest of the row that the entry is about. In entries about approvals and browser
+    /// actions, the digest of the action.
     pub digest: Option<Digest>,
     pub previous: Digest,
     pub hash: Digest,
 }
 
-/// An entry's number and hash: all that the next one has to know.
+/// Number and hash of an entry, which the next entry follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     pub seq: i64,
     pub hash: Digest,
 }
 
-/// An entry that has no place in the chain yet.
+/// An entry without number and hash.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     pub(crate) event: Event,
@@ -172,13 +173,14 @@ impl Entry {
 fn as_json<S: serde::Serializer>(detail: &str, serializer: S) -> Result<S::Ok, S::Error> {
     match serde_json::from_str::<Json>(detail) {
         Ok(detail) => detail.serialize(serializer),
-        // Somebody changed it; it is shown all the same.
+        // A tampered detail may be invalid JSON; show it as text.
         Err(_) => serializer.serialize_str(detail),
     }
 }
 
 impl Link {
-    /// The one row of `audit_head` or `audit_checkpoint`; that it is there is part of the schema.
+    /// Reads the only row of `audit_head` or `audit_checkpoint`. Migrations insert it, so a missing
+    /// row is corruption.
     pub(crate) fn read(row: Option<&Row>, table: &'static str) -> Result<Self, Error> {
         let Some(row) = row else {
             return Err(Error::CorruptRow {
@@ -217,7 +219,7 @@ pub(crate) mod tests {
         HeadKey::new([7; 32])
     }
 
-    /// Something that happened at this moment, whatever it was.
+    /// An event with this number as its time and subject.
     pub(crate) fn event(number: i64) -> Event {
         Event {
             at: Timestamp::from_milliseconds(number),

@@ -1,4 +1,4 @@
-//! What a verification of the record finds, notes, and says about the head's signature.
+//! Results of a verification: findings, notes, and the state of the head's signature.
 
 use std::fmt;
 
@@ -6,47 +6,48 @@ use crate::audit::entry::Link;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// What the entry says is not what was hashed.
+    /// The entry's content does not match its hash.
     Altered { seq: i64 },
-    /// The entry is whole, but was written with another number.
+    /// The entry's hash matches with the number `from`.
     Moved { seq: i64, from: i64 },
-    /// An entry that cannot even be read.
+    /// The entry's columns cannot be decoded.
     Unreadable { seq: i64 },
-    /// The entry is whole, but does not follow the one before it: one of the two was written anew.
+    /// The entry's hash matches, but it does not follow the entry before it: one of the two was
+    /// rewritten.
     Unlinked { seq: i64 },
-    /// These are not there.
+    /// These entries are missing.
     Removed { first: i64, last: i64 },
-    /// The newest ones are not there.
+    /// These entries are missing at the end.
     TailRemoved { first: i64, last: i64 },
-    /// Entries after the end of the chain, or an end that is not that of the newest entry.
+    /// The stored head is not `seq`, the newest entry.
     HeadWrong { seq: i64 },
-    /// The exec's row is not what this entry recorded.
+    /// The exec's row differs from what this entry recorded.
     ExecAltered { seq: i64, exec_id: String },
-    /// An entry with a number that retention has long passed: nobody appends there.
+    /// An entry before the chain's start, where retention removed all entries.
     Planted { seq: i64 },
-    /// An exec without its own intent entry.
+    /// No entry records the intent of this exec.
     ExecUnrecorded { exec_id: String },
-    /// An exec that has ended, without an entry that says so.
+    /// The exec has ended, but no entry records its outcome.
     EndingUnrecorded { exec_id: String },
-    /// The approval's row is not what this entry recorded.
+    /// The approval's row differs from what this entry recorded.
     ApprovalAltered { seq: i64, id: String },
-    /// An approval without its own opening entry, or answered without an entry that says so.
+    /// No entry records the opening or the answer of this approval.
     ApprovalUnrecorded { id: String },
-    /// The row is not what this entry recorded.
+    /// The row differs from what this entry recorded.
     RowAltered { table: &'static str, key: String, seq: i64 },
-    /// A row that no entry accounts for.
+    /// No entry records this row.
     RowUnrecorded { table: &'static str, key: String },
-    /// A row that this entry recorded and no later one removed is not there.
+    /// The row is missing, but this entry recorded it and no later one its removal.
     RowRemoved { table: &'static str, key: String, seq: i64 },
-    /// Lists do not show this entry.
+    /// The entry's `filed` column was changed, so that lists do not show the entry.
     Hidden { seq: i64 },
-    /// The oldest entries, up to this one, are gone without an entry of retention.
+    /// The oldest entries up to this one are missing, and no entry of retention says so.
     StartRemoved { through: i64 },
     /// The head has no signature.
     HeadUnsigned,
     /// The head's signature was not made with this key for this head.
     HeadForged,
-    /// When this entry was written, the head was not the one that the server had signed.
+    /// Before this entry was written, the writer found a head that it had not signed.
     HeadReplaced { seq: i64, found: String, through: i64 },
     /// The chain does not contain the head that was stored elsewhere.
     KeptHeadMissing { kept: Link },
@@ -58,7 +59,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Finding::Altered { seq } => write!(formatter, "entry {seq} was altered"),
-            Finding::Moved { seq, from } => write!(formatter, "entry {seq} was moved there; it was entry {from}"),
+            Finding::Moved { seq, from } => write!(formatter, "entry {seq} was moved; it was written as entry {from}"),
             Finding::Unreadable { seq } => write!(formatter, "entry {seq} was altered so that it cannot be read"),
             Finding::Unlinked { seq } => {
                 write!(formatter, "entry {seq} does not follow the one before it; one of the two was written anew")
@@ -67,7 +68,7 @@ impl fmt::Display for Finding {
             Finding::TailRemoved { first, last } => {
                 write!(formatter, "the newest entries, {first} to {last}, were removed")
             }
-            Finding::HeadWrong { seq } => write!(formatter, "the chain's end is not that of entry {seq}, the newest"),
+            Finding::HeadWrong { seq } => write!(formatter, "the stored head is not entry {seq}, the newest"),
             Finding::ExecAltered { seq, exec_id } => {
                 write!(formatter, "exec {exec_id} was altered after entry {seq} recorded it")
             }
@@ -117,18 +118,19 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Something that the reader should know and that is no violation.
+/// An observation that is no violation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// No key was at hand.
+    /// The store was opened without a key.
     SignatureNotChecked,
-    /// The database is older than signatures: the head was not signed before this entry.
+    /// A version without signatures created the database; the head was not signed before this
+    /// entry.
     UnsignedThrough { seq: i64 },
     /// Rows that are older than the chain's start.
     NotCompared { execs: u64, approvals: u64, start: i64 },
-    /// An allowed path that was written by hand, which is supported.
+    /// A row of `sandbox_paths` was changed with SQL, which is supported.
     PathByHand { id: String },
-    /// The switch of path control was turned by hand.
+    /// Path control was switched with SQL, which is supported.
     SwitchByHand,
 }
 
@@ -155,12 +157,12 @@ impl fmt::Display for Note {
     }
 }
 
-/// What became of the head's signature.
+/// The result of the check of the head's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signature {
     /// Made with our key for this head, or the chain is empty.
     Valid,
-    /// There is one, and no key to check it with.
+    /// The head has a signature, but the store has no key.
     NotChecked,
     Missing,
     Invalid,

@@ -1,10 +1,10 @@
 //! The signature of the audit chain's head.
 //!
 //! `audit_head` holds the number and hash of the newest entry with an HMAC-SHA256 of both. The key
-//! is not in the database, so a program that can write the database but cannot read the key can
-//! cut or rewrite the chain, but cannot sign the head that this leaves. An older head keeps its
-//! valid signature: a database put back to an older state as a whole is noticed only by a writer
-//! that was running meanwhile, or by comparison with a head that was stored elsewhere.
+//! is not in the database, so a program that can write the database but cannot read the key can cut
+//! or rewrite the chain, but cannot sign the head that this leaves. An older head keeps its valid
+//! signature: a database put back to an older state as a whole is noticed only by a writer that was
+//! running meanwhile, or by comparison with a head that was stored elsewhere.
 
 use std::fmt;
 
@@ -35,12 +35,12 @@ pub struct HeadKey {
     unsigned: UnsignedHead,
 }
 
-/// What a writer takes a head without a signature for.
+/// How a writer judges a head without a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnsignedHead {
     /// The database is older than signatures.
     Older,
-    /// Somebody removed the signature.
+    /// The signature was removed.
     Removed,
 }
 
@@ -51,9 +51,10 @@ impl HeadKey {
         Self { keyed: Hmac::new(&block.into()), unsigned: UnsignedHead::Removed }
     }
 
-    /// Takes a head without a signature for one of an older version, and its rows as they are. Only for a database that
-    /// this key has never signed, which something outside of the database has to say: otherwise removing the
-    /// signature would make any change an accepted one.
+    /// Accepts a head without a signature as written by an older version, and the rows as they are.
+    /// Only for a database that this key has never signed, which the caller has to know from
+    /// outside of the database: otherwise any change would be accepted after the signature is
+    /// removed.
     #[must_use]
     pub fn adopting_unsigned(self) -> Self {
         Self { unsigned: UnsignedHead::Older, ..self }
@@ -123,8 +124,8 @@ impl HeadState {
         }
     }
 
-    /// The entry that says that a head in this state was found and signed anew, so that a cut chain
-    /// does not become an ordinary one with the next entry.
+    /// The entry about a head in this state that is replaced by a signed one. Without it a cut
+    /// chain would look intact after the next entry.
     pub(crate) fn draft(self, through: i64, at: Timestamp) -> Draft {
         let event = Event {
             at,
@@ -139,7 +140,7 @@ impl HeadState {
     }
 }
 
-/// The word for [`HeadState::Unsigned`] in an entry.
+/// [`HeadState::Unsigned`] in the detail of an entry.
 pub(crate) const UNSIGNED: &str = "unsigned";
 
 /// The writer's key, and the head that it committed last.
@@ -154,7 +155,8 @@ impl Signer {
         Self { key, last: None }
     }
 
-    /// Without a second HMAC for the head that this process wrote itself.
+    /// Classifies the head in the database. For the head that this process wrote last no HMAC is
+    /// computed.
     pub(crate) fn judge(&self, found: &StoredHead) -> HeadState {
         if self.last.as_ref() == Some(found) {
             return HeadState::Signed;
@@ -176,16 +178,17 @@ impl Signer {
         }
     }
 
-    /// Remembers the head that was committed.
+    /// Stores the head that was committed.
     pub(crate) fn committed(&mut self, head: StoredHead) {
         self.last = Some(head);
     }
 }
 
 impl Store {
-    /// For a program that writes beside a server or without one. A head that this key did not sign is either the
-    /// head of another data directory or a changed one. An entry would sign it with this key and leave a
-    /// [`crate::Finding::HeadReplaced`] for good, so the program has to stop before it writes.
+    /// For commands that write to the database without being its server. A head that this key did
+    /// not sign belongs to another data directory or was changed. The next entry would sign it with
+    /// this key and leave a permanent [`crate::Finding::HeadReplaced`], so the command must stop
+    /// before it writes.
     pub async fn require_own_head(&self) -> Result<(), Error> {
         let key = self.key().ok_or(Error::NoKey)?;
         let question = Statement::new("read the end of the audit chain", SELECT_HEAD);
@@ -198,7 +201,8 @@ impl Store {
         }
     }
 
-    /// For the start of a server: signs a head that this key has not signed, and says so in an entry.
+    /// For the start of a server: signs a head that this key has not signed, and appends an entry
+    /// about it.
     pub async fn sign_head(&self, at: Timestamp) -> Result<(), Error> {
         self.submit(SignHead(at)).await
     }
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn writer_tells_unsigned_foreign_and_older_heads() {
+    fn writer_distinguishes_unsigned_foreign_and_older_heads() {
         let strict = Signer::new(HeadKey::new([1; 32]));
         assert_eq!(strict.judge(&stored(head(0, 0), None)), HeadState::Signed);
         assert_eq!(strict.judge(&stored(head(5, 7), None)), HeadState::Removed);

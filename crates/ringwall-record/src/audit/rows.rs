@@ -1,8 +1,9 @@
 //! Rows that give rights or set rules, and the entries that account for them.
 //!
-//! The newest entry about such a row carries a digest of the row as it is stored, so [`crate::Store::verify`]
-//! finds rows that were changed, added or removed past the record. When retention removes the entry of a row
-//! that still exists, a `*.restated` entry with the same digest takes its place.
+//! The newest entry about such a row contains a digest of the stored row, so
+//! [`crate::Store::verify`] finds rows that were changed, added or removed by other programs. When
+//! retention removes the entry of a row that still exists, a `*.restated` entry with the same
+//! digest takes its place.
 
 use std::collections::HashMap;
 
@@ -17,17 +18,17 @@ use crate::exec::columns::Kind;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
 
-/// Rows in memory at once.
+/// Rows per page.
 const PAGE: i64 = 64;
 
 /// Which columns of a table a digest covers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
-    /// Also in `columns`, in the order in which pages are read.
+    /// Columns that are also in `columns`, in the order in which pages are read.
     key: &'static [&'static str],
     columns: &'static [(&'static str, Kind)],
-    /// The action of a restatement. Absent where rows stay without an entry after retention removed it.
+    /// The action of a `*.restated` entry. Absent if rows need no entry after retention removed it.
     restated: Option<&'static str>,
 }
 
@@ -100,7 +101,7 @@ pub(crate) const IDENTITIES: Table = Table {
     restated: Some("identity.restated"),
 };
 
-/// People may write this table by hand, so a difference is told and is no violation.
+/// Operators may edit this table with SQL, so a difference is a note and no finding.
 pub(crate) const SANDBOX_PATHS: Table = Table {
     name: "sandbox_paths",
     key: &["id"],
@@ -116,11 +117,11 @@ pub(crate) const SANDBOX_PATHS: Table = Table {
     restated: Some("sandbox.path.restated"),
 };
 
-/// What a person was asked, fixed when the approval opens.
+/// The columns of the question, which are fixed when the approval opens.
 pub(crate) const APPROVAL_QUESTIONS: Table =
     Table { name: "approvals", key: &["id"], columns: APPROVAL_COLUMNS.split_at(17).0, restated: None };
 
-/// The question and its answer.
+/// The columns of the question and of the answer.
 pub(crate) const APPROVALS: Table =
     Table { name: "approvals", key: &["id"], columns: &APPROVAL_COLUMNS, restated: None };
 
@@ -160,7 +161,7 @@ const ACTIONS: &str = "'token.created', 'token.revoked', 'token.restated', 'sett
 /// The values of a table's key columns.
 pub(crate) type Key = Vec<Value>;
 
-/// What an entry says about a row.
+/// Whether the row exists after the entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     Present,
@@ -176,7 +177,7 @@ pub(crate) struct RowRef {
 }
 
 impl RowRef {
-    /// Nothing for actions that concern no such row, and for entries that name none.
+    /// `None` for entries about other things, and for malformed ones.
     pub(crate) fn of(entry: &Entry) -> Option<Self> {
         use Presence::{Present, Removed};
         let text = |text: &str| vec![Value::from(text)];
@@ -190,7 +191,8 @@ impl RowRef {
             action @ ("session.changed" | "session.deleted" | "session.restated") => {
                 let (user, agent) = (entry.user_id.as_deref()?, entry.agent_id.as_deref()?);
                 let key = vec![user.into(), agent.into(), entry.subject.as_str().into()];
-                // The row of a deleted session stays, and its entry has a digest, while it holds a rule that tightens.
+                // The row of a deleted session stays if it contains a rule that tightens; its entry
+                // then has a digest.
                 let is_removed = action == "session.deleted" && entry.digest.is_none();
                 (&SESSIONS, key, if is_removed { Removed } else { Present })
             }
@@ -228,7 +230,7 @@ impl Table {
 
     /// The rows after this key, in the order of their keys.
     pub(crate) fn page(&self, after: Option<&Key>) -> Statement {
-        let mut statement = Statement::new("read the rows that entries account for", "");
+        let mut statement = Statement::new("read rows to compare with the audit chain", "");
         let keys = self.key.join(", ");
         let after = after.map_or(String::new(), |key| {
             let places: Vec<String> = key.iter().map(|value| statement.place(value.clone())).collect();
@@ -279,8 +281,8 @@ impl Table {
     }
 }
 
-/// Appends the digest of every row as it is now. For the first signature of a database whose entries have no
-/// such digests: what was changed before that moment is taken as it is.
+/// Appends an entry with the digest of every row as it is now. For the first signature of a
+/// database whose entries have no such digests; earlier changes of the rows are accepted.
 pub(crate) async fn restate_all(ledger: &mut Ledger<'_>, at: Timestamp) -> Result<(), Error> {
     for table in TABLES {
         let mut after = None;
@@ -301,8 +303,9 @@ pub(crate) async fn restate_all(ledger: &mut Ledger<'_>, at: Timestamp) -> Resul
     Ok(())
 }
 
-/// For retention, before it removes the entries after `first` up to `last`: restates the rows whose newest entry is
-/// among them. A row that is not what its entry recorded is not restated, so that verification still finds it.
+/// For retention, before it removes the entries after `first` up to `last`: restates the rows whose
+/// newest entry is among them. A row that differs from its entry is not restated, so that
+/// verification still finds it.
 pub(crate) async fn restate_removed(
     ledger: &mut Ledger<'_>,
     first: i64,
@@ -323,7 +326,7 @@ pub(crate) async fn restate_removed(
     if newest.is_empty() {
         return Ok(());
     }
-    // A later entry accounts for the row. Restating an earlier digest would accept a row that was set back to it.
+    // Skip rows with a later entry: an earlier digest would accept a row that was set back to it.
     let text = format!("SELECT {COLUMNS} FROM audit WHERE seq > $1 AND action IN ({ACTIONS})");
     for row in ledger.rows(Statement::new("look for later entries about the same rows", text).bind(last)).await? {
         if let Some(RowRef { table, key, .. }) = RowRef::of(&Entry::read(&row)?) {
@@ -344,18 +347,19 @@ pub(crate) async fn restate_removed(
     Ok(())
 }
 
-/// What the newest entry about each present row says. Grows with the number of rows, not of entries.
+/// The newest entry's number and digest for each row that should exist. Grows with the number of
+/// rows, not of entries.
 #[derive(Debug, Default)]
 pub(crate) struct Expected(HashMap<(&'static str, Key), (i64, Option<Digest>)>);
 
-/// A row that the chain does not account for.
+/// A difference between a row and the chain.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// The row is not what this entry recorded.
+    /// The row differs from what this entry recorded.
     Altered { seq: i64 },
-    /// No entry says that the row was made.
+    /// No entry records the row.
     Unrecorded,
-    /// This entry says that the row is there.
+    /// The row that this entry recorded is missing.
     Removed { seq: i64 },
 }
 
@@ -414,7 +418,8 @@ mod tests {
     use crate::audit::entry::Link;
     use crate::audit::entry::tests::event;
 
-    /// An action that is missing from the SQL list would lose its row's entry to retention.
+    /// Retention would remove the entry of a row without restating it if its action were missing
+    /// from the SQL list.
     #[test]
     fn every_action_about_a_row_is_in_the_list_for_sql() {
         for action in ACTIONS.split(", ").map(|action| action.trim_matches('\'')) {

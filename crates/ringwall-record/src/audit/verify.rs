@@ -1,15 +1,18 @@
-//! Reads the audit chain from its start to its head and reports everything that does not fit.
+//! Verifies the audit chain from its start to its head, and the rows that its entries recorded.
 //!
-//! All reads are of one snapshot, so writers do not disturb it. Memory: one page of entries, and one line for each
-//! row of the tables in [`crate::audit::rows`]. Found are
+//! All reads use one snapshot, so that writers do not disturb it. Memory: one page of entries, and
+//! one line for each row of the tables in [`crate::audit::rows`]. It finds
 //!
-//! - a changed entry, by its hash; a removed one, by its number; a cut tail or a rewritten chain, by the head's
-//!   signature, if the key is at hand; removed oldest entries, by the missing entry of retention;
+//! - a changed entry, by its hash; a removed one, by its number; a cut tail or a rewritten chain,
+//!   by the head's signature, if the key is at hand; removed oldest entries, by the missing entry
+//!   of retention;
 //! - an exec or approval that is not what its entries recorded, or that has no entries;
-//! - a token, settings version, session rule, allowed host or host uid that the newest entry about it does not match.
+//! - a token, settings version, session rule, allowed host or host uid that the newest entry about
+//!   it does not match.
 //!
-//! Not found: the removal of whole execs and approvals, which looks like retention, and a database that was put back
-//! to an older state as a whole. For the latter compare with a head that was stored elsewhere.
+//! Not found: the removal of whole execs and approvals, which looks like retention, and a database
+//! that was put back to an older state as a whole. For the latter compare with a head that was
+//! stored elsewhere.
 
 use crate::audit::entry::{COLUMNS, Entry, Link};
 use crate::audit::finding::{Finding, Note, Signature};
@@ -23,14 +26,15 @@ use crate::error::Error;
 use crate::exec::columns;
 use crate::store::Store;
 
-/// Rows in memory at once. Each may carry a whole exec, so not many.
+/// Entries per page. Each may be joined with a whole exec.
 const AT_ONCE: i64 = 64;
-/// Findings that are kept; whatever comes then is counted.
+/// Maximum number of reported findings; further ones are counted.
 const FINDINGS: usize = 100;
-/// For as many altered entries it is asked where they come from. Each asks every number in the chain.
+/// For this many altered entries all numbers of the chain are tried, to tell a moved entry from a
+/// changed one.
 const ORIGINS: usize = 8;
 
-/// How far it is.
+/// The number of checked entries, and of all entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub checked: u64,
@@ -41,12 +45,12 @@ pub struct Progress {
 pub struct Verification {
     /// Where the chain starts: the newest entry that retention removed, or number zero.
     pub start: Link,
-    /// Where it ends, as it is kept apart.
+    /// The stored head.
     pub head: Link,
     pub checked: u64,
-    /// The first ones, in the order in which they were found.
+    /// The first 100 findings.
     pub findings: Vec<Finding>,
-    /// How many there were beyond those.
+    /// The number of further findings.
     pub further: u64,
     pub signature: Signature,
     pub notes: Vec<Note>,
@@ -139,7 +143,7 @@ impl Store {
             walk.verification.find(Finding::ExecUnrecorded { exec_id });
         }
         walk.compare_rows(&mut snapshot).await?;
-        // Nothing was written; a failing end of the snapshot changes nothing.
+        // The snapshot only reads, so a failed rollback is harmless.
         let _ = snapshot.rollback().await;
         Ok(walk.verification)
     }
@@ -160,7 +164,8 @@ fn page_after(seq: i64) -> Statement {
 
 async fn planted(snapshot: &mut Snapshot, start: i64) -> Result<Vec<i64>, Error> {
     let text = "SELECT seq FROM audit WHERE seq <= $1 ORDER BY seq LIMIT $2";
-    let question = Statement::new("look before the audit chain's start", text).bind(start).bind(FINDINGS as i64);
+    let question =
+        Statement::new("look for entries before the audit chain's start", text).bind(start).bind(FINDINGS as i64);
     let rows = snapshot.rows(question).await?;
     rows.iter().map(|row| row.read("audit", "seq", |row| row.get("seq"))).collect()
 }
@@ -175,10 +180,10 @@ async fn unrecorded(snapshot: &mut Snapshot, start: i64) -> Result<Vec<String>, 
     rows.iter().map(|row| row.read("sandbox_execs", "exec_id", |row| row.get("exec_id"))).collect()
 }
 
-/// A walk along the chain: what the last entry was, what the entries say about rows, and what was found.
+/// The state of a pass over the chain.
 struct Walk {
     last: i64,
-    /// Not known when the last entry could not be read.
+    /// The hash of the last entry. Unknown after an unreadable or missing one.
     hash: Option<Digest>,
     origins: usize,
     /// Entries up to this one are in the indexes of lists.
@@ -186,19 +191,19 @@ struct Walk {
     /// The head that was stored elsewhere, until its entry was found.
     kept: Option<Link>,
     expected: Expected,
-    /// Execs after the chain's start that have ended as an entry says.
+    /// Execs after the chain's start whose outcome matches its entry.
     endings: i64,
     /// The last entry that retention announced to remove.
     pruned_through: i64,
-    /// Whether an entry said that a head was signed anew.
+    /// An `audit.signed` entry was seen.
     has_signed: bool,
-    /// What the newest entry says about the switch of path control.
+    /// The state of path control according to the newest entry about it.
     path_control: Option<bool>,
     verification: Verification,
 }
 
 impl Walk {
-    /// Gives the entry if it is whole and follows the one before it.
+    /// Returns the entry if its hash matches and it follows the entry before it.
     fn step(&mut self, row: &Row) -> Result<Option<Entry>, Error> {
         let seq: i64 = row.read("audit", "seq", |row| row.get("seq"))?;
         self.verification.checked += 1;
@@ -234,7 +239,7 @@ impl Walk {
         Ok(Some(entry))
     }
 
-    /// The number with which the entry would be whole. To try them all costs a second for a million.
+    /// The number with which the entry's hash matches. Trying a million numbers takes a second.
     fn origin(&mut self, entry: &Entry) -> Option<i64> {
         if self.origins == ORIGINS {
             return None;
@@ -248,7 +253,7 @@ impl Walk {
         })
     }
 
-    /// An exec that is not there any more was pruned, which the chain says too.
+    /// Skips entries about execs that are missing, because retention removes execs.
     fn compare_exec(&mut self, entry: &Entry, row: &Row) {
         let is_altered = match columns::stored_digest(&entry.action, row) {
             Ok(Some(stored)) => entry.digest != Some(stored),
@@ -264,7 +269,7 @@ impl Walk {
         }
     }
 
-    /// What entries say about the chain itself and about path control.
+    /// Follows entries about the chain itself and about path control.
     fn follow_events(&mut self, entry: &Entry) {
         let detail = || serde_json::from_str::<serde_json::Value>(&entry.detail).unwrap_or_default();
         match entry.action.as_str() {
@@ -314,7 +319,7 @@ impl Walk {
         }
     }
 
-    /// Compares the tables with what the entries said about them. Entries of a database that was never signed hold
+    /// Compares the tables with their entries. Entries of a database that was never signed contain
     /// no digests of rows.
     async fn compare_rows(&mut self, snapshot: &mut Snapshot) -> Result<(), Error> {
         let start = self.verification.start.seq;

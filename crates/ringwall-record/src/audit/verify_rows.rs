@@ -1,6 +1,6 @@
-//! Execs and approvals against their entries: answers and outcomes that no entry recorded.
+//! Compares execs and approvals with their entries.
 //!
-//! These tables grow with use, so they are compared by queries that keep nothing in memory.
+//! These tables grow with use, so they are compared by queries that keep no rows in memory.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,14 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::paths::{SWITCH, read_switch};
 
-/// Findings of one query.
+/// Maximum number of findings per query.
 const FINDINGS: i64 = 100;
 
 const OPENED: &str = "approval.opened";
 
-/// An entry with this subject and this action exists. Both halves use an index or the few unfiled entries. An entry
-/// whose `filed` was changed is not found, and is reported as hidden by the walk.
+/// SQL condition: an entry with this subject and action exists. The first half uses an index, the
+/// second scans the few entries that are in no index yet. An entry whose `filed` was changed is not
+/// found; the pass over the chain reports it as hidden.
 fn recorded(subject: &str, action: &str) -> String {
     let entry = format!("FROM audit WHERE subject = {subject} AND action {action}");
     format!(
@@ -30,7 +31,8 @@ fn recorded(subject: &str, action: &str) -> String {
     )
 }
 
-/// Compares approvals with these entries about them. A missing one was removed with its exec.
+/// Compares approvals with these entries about them. Skips missing approvals, because retention
+/// removes them with their exec.
 pub(crate) async fn compare_approvals(
     snapshot: &mut Snapshot,
     entries: &[Entry],
@@ -66,7 +68,8 @@ fn is_as_recorded(row: &Row, entry: &Entry) -> Result<bool, Error> {
     }
 }
 
-/// Entries without a digest of the row have that of the action, and the answer in their own columns.
+/// Entries of older versions contain the digest of the action instead of the row's, and the answer
+/// in their own columns.
 fn is_as_older_version_recorded(row: &Row, entry: &Entry) -> Result<bool, BadColumn> {
     let action: Option<Digest> = read_optional_digest(row, "digest")?;
     if action != entry.digest {
@@ -82,7 +85,7 @@ fn is_as_older_version_recorded(row: &Row, entry: &Entry) -> Result<bool, BadCol
         && at == Some(entry.at.milliseconds()))
 }
 
-/// Approvals after the chain's start without the entry that opened them, or answered without an entry about it.
+/// Finds approvals after the chain's start without an entry about their opening or their answer.
 pub(crate) async fn find_unrecorded_approvals(
     snapshot: &mut Snapshot,
     start: i64,
@@ -102,8 +105,8 @@ pub(crate) async fn find_unrecorded_approvals(
     Ok(())
 }
 
-/// Execs after the chain's start that have ended although no entry says so. `endings` have an entry that matches;
-/// while there are not more ended execs than that, none has to be looked for.
+/// Finds execs after the chain's start that ended without an entry. `endings` is the number of
+/// outcomes with a matching entry; if as many execs have ended, the slow query is skipped.
 pub(crate) async fn find_unrecorded_endings(
     snapshot: &mut Snapshot,
     start: i64,
