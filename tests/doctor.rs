@@ -245,7 +245,7 @@ fn a_docker_socket_without_a_daemon(doctor: &Doctor) -> Verdict {
     drop(listener);
     let docker = entry(&doctor.healthy(&[("DOCKER_HOST", &socket)])?, "docker")?;
     check(docker["state"] == "optional", || docker.to_string())?;
-    check(docker["detail"].as_str().is_some_and(|detail| detail.contains("nobody listens")), || docker.to_string())
+    check(docker["detail"].as_str().is_some_and(|detail| detail.contains("no daemon listens")), || docker.to_string())
 }
 
 /// A socket of the actor's own, where a Docker daemon would listen.

@@ -32,7 +32,7 @@ def doctor_as_root(records):
     doctor = records["doctor_root"]
     same((doctor.code, doctor.report["can_make_boxes"], doctor.report["mode"]), (0, True, "root"))
     cgroups = doctor.rows["cgroups"]
-    same((cgroups["state"], cgroups["detail"]), ("ok", "version 2; boxes' groups are made in /sys/fs/cgroup"))
+    same((cgroups["state"], cgroups["detail"]), ("ok", "version 2; boxes' cgroups are created in /sys/fs/cgroup"))
 
 
 @check

@@ -33,7 +33,7 @@ struct Arguments<V: Subcommand> {
 enum Verb {
     /// Run one command in a box of its own
     Run(Box<cli::run::RunArguments>),
-    /// Check which protections work on this machine by starting a test box
+    /// Check which protections work on this machine, by starting a trial box
     Doctor(doctor::DoctorArguments),
     /// Import, build, list and remove images that boxes run on
     #[command(subcommand)]

@@ -1,6 +1,5 @@
-//! Whether the external AIO service that a server here would use answers and accepts its key: one question, as the server asks.
-//!
-//! What is configured is read as the server reads it, and told without the key.
+//! Sends one request to the external AIO service that a server with this data directory and environment
+//! would use, to check that it answers and accepts the configured key.
 
 use std::path::Path;
 

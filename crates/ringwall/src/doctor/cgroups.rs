@@ -1,4 +1,5 @@
-//! The row about cgroups: which version, where boxes' groups are made, and how to get there where they are not.
+//! The row about cgroups: version, parent directories of the boxes' cgroups, and how to get missing
+//! controllers.
 
 use ringwall_executor::Privilege;
 
@@ -9,28 +10,32 @@ pub(crate) fn row(facts: &Facts) -> Check {
     let version = match facts.cgroups.hierarchy {
         Hierarchy::NotMounted => "not mounted",
         Hierarchy::Version1 => "version 1",
-        Hierarchy::Hybrid => "version 1, with a version 2 tree beside it (hybrid)",
+        Hierarchy::Hybrid => "version 1 with an additional version 2 tree (hybrid)",
         Hierarchy::Version2 => "version 2",
     };
     let (state, found) = match &facts.cgroups.places {
         Ok(places) if lacking(places).is_empty() => {
-            return Check::new("cgroups", State::Ok, format!("{version}; boxes' groups are made in {}", list(places)));
+            return Check::new(
+                "cgroups",
+                State::Ok,
+                format!("{version}; boxes' cgroups are created in {}", list(places)),
+            );
         }
         Ok(places) => {
             let lacking = lacking(places).join(" and ");
-            (State::Partial, format!("without {lacking}; boxes' groups are made in {}", list(places)))
+            (State::Partial, format!("without {lacking}; boxes' cgroups are created in {}", list(places)))
         }
-        Err(why) => (State::Missing, format!("no groups for boxes: {why}")),
+        Err(why) => (State::Missing, format!("no cgroups for boxes: {why}")),
     };
     let check = Check::new("cgroups", state, format!("{version}; {found}"))
-        .costs("the kernel does not keep these limits for a box as a whole");
+        .costs("the kernel does not enforce these limits for a box as a whole");
     match fix(facts) {
         Some(fix) => check.fix(fix),
         None => check,
     }
 }
 
-/// How to get groups with all controllers; `None` when nothing lacks.
+/// How to get cgroups with all controllers; `None` if all are available.
 pub(crate) fn fix(facts: &Facts) -> Option<String> {
     let places = match &facts.cgroups.places {
         Ok(places) if lacking(places).is_empty() => return None,
@@ -40,26 +45,26 @@ pub(crate) fn fix(facts: &Facts) -> Option<String> {
     let fix = match (facts.cgroups.hierarchy, facts.privilege, places) {
         (Hierarchy::NotMounted, ..) => "as root: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
         (Hierarchy::Version2, Privilege::Rootless, None) => {
-            "start Ringwall in a group of its own: `systemd-run --user --scope -p Delegate=yes -- ringwall ...`; in \
+            "start Ringwall in its own cgroup: `systemd-run --user --scope -p Delegate=yes -- ringwall ...`; in \
              a service file: Delegate=yes and DelegateSubgroup=ringwall"
                 .to_owned()
         }
         (Hierarchy::Version2, Privilege::Rootless, Some(places)) => format!(
             "as root: `systemctl edit user@.service`, add [Service] Delegate=cpu memory pids, and log in again \
-             (lacking: {})",
+             (missing: {})",
             lacking(places).join(", ")
         ),
         (Hierarchy::Version2, Privilege::Root, None) => {
-            "make /sys/fs/cgroup writable; in a container, give it a cgroup namespace of its own, or mount the \
-             host's tree writable"
+            "make /sys/fs/cgroup writable; give a container its own cgroup namespace, or mount the host's tree \
+             writable"
                 .to_owned()
         }
         (Hierarchy::Version2, Privilege::Root, Some(places)) => format!(
-            "enable the controllers from the root of the tree downwards: {} into cgroup.subtree_control",
+            "enable the controllers in each directory from /sys/fs/cgroup down: write {} into cgroup.subtree_control",
             lacking(places).iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(" ")
         ),
         (Hierarchy::Version1 | Hierarchy::Hybrid, Privilege::Rootless, _) => {
-            "version 1 cannot be handed to ordinary users: run as root, or restart with \
+            "version 1 cannot be delegated to ordinary users: run as root, or reboot with \
              systemd.unified_cgroup_hierarchy=1 on the kernel's command line"
                 .to_owned()
         }
@@ -75,7 +80,7 @@ fn lacking(places: &Places) -> Vec<&'static str> {
     all.into_iter().filter(|(_, place)| place.is_none()).map(|(name, _)| name).collect()
 }
 
-/// Each directory once.
+/// The directories, without adjacent duplicates.
 fn list(places: &Places) -> String {
     let mut found: Vec<&str> =
         [&places.memory, &places.pids, &places.cpu].into_iter().flatten().map(|place| &**place).collect();
@@ -97,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_has_a_fix_that_fits_the_machine() {
+    fn fix_depends_on_version_and_privileges() {
         use Hierarchy::{Hybrid, NotMounted, Version1, Version2};
         use Privilege::{Root, Rootless};
         let none = || Err("nowhere".to_owned());
@@ -121,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn each_directory_is_named_once() {
+    fn shared_directory_is_named_once() {
         let same = row(&Facts::sample());
-        assert_eq!(same.detail, "version 2; boxes' groups are made in /sys/fs/cgroup/boxes");
+        assert_eq!(same.detail, "version 2; boxes' cgroups are created in /sys/fs/cgroup/boxes");
         assert_eq!((same.state, same.fix), (State::Ok, None));
         let apart = Places { memory: Some("/m".into()), pids: Some("/p".into()), cpu: Some("/c".into()) };
         let apart = row(&facts(Privilege::Root, Hierarchy::Hybrid, Ok(apart)));
-        assert!(apart.detail.ends_with("are made in /m, /p, /c"), "{}", apart.detail);
+        assert!(apart.detail.ends_with("are created in /m, /p, /c"), "{}", apart.detail);
     }
 }

@@ -1,15 +1,17 @@
-//! One row of the report: a name, a state, what was found, and where something lacks, what that costs and what to do.
+//! One row of the report.
 
 use serde::Serialize;
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Check {
-    /// The name that programs read; people see it with spaces.
+    /// The name in JSON, with underscores; the table shows [`Check::title`].
     pub(crate) name: &'static str,
     pub(crate) state: State,
     pub(crate) detail: String,
+    /// The consequence of a partial or missing item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) costs: Option<String>,
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fix: Option<String>,
 }
@@ -20,7 +22,7 @@ pub(crate) enum State {
     Ok,
     Partial,
     Missing,
-    /// Not there, and nothing that boxes need.
+    /// Missing, but native boxes do not need it.
     Optional,
 }
 
@@ -39,7 +41,7 @@ impl Check {
         self
     }
 
-    /// The name as people read it.
+    /// The name with spaces, for the table.
     pub(crate) fn title(&self) -> String {
         self.name.replace('_', " ")
     }

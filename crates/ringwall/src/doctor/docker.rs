@@ -1,7 +1,7 @@
-//! Whether a Docker daemon answers: one `GET /_ping` on its socket, within two seconds in all.
+//! Checks whether a Docker daemon answers `GET /_ping` on its socket within 2 seconds.
 //!
-//! Nothing is started, and the answer is only read as far as it says that it comes from Docker. What a socket says
-//! reaches the report as digits and dots, never as text.
+//! Another program may own the socket. Of its response the report contains at most the status and an API
+//! version that consists of digits and dots.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,11 @@ use super::look;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where to look for a daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sockets {
-    /// The first that exists.
+    /// Candidates; the first that exists is used.
     Local(Vec<PathBuf>),
-    /// The scheme of another kind of address.
+    /// The scheme of an address that is not a local socket.
     Elsewhere(String),
 }
 
@@ -31,7 +30,7 @@ pub(crate) fn sockets_of_this_process() -> Sockets {
     sockets(variable("DOCKER_HOST"), variable("XDG_RUNTIME_DIR"))
 }
 
-/// What the owner named wins; otherwise the system's daemon, then the user's own.
+/// `DOCKER_HOST`; otherwise the system's daemon, then the user's rootless one.
 fn sockets(docker_host: Option<String>, runtime: Option<String>) -> Sockets {
     match docker_host {
         Some(address) => match address.strip_prefix("unix://") {
@@ -68,7 +67,7 @@ async fn converse(path: &Path) -> Daemon {
         Err(error) => match error.kind() {
             ErrorKind::ConnectionRefused => Daemon::Refuses { socket },
             ErrorKind::PermissionDenied => Daemon::Forbidden { socket },
-            // So many wait to be let in that the kernel lets nobody else queue.
+            // The daemon accepts no connections and the socket's backlog is full.
             ErrorKind::WouldBlock => Daemon::Silent { socket },
             _ => Daemon::Strange { socket, what: error.to_string() },
         },
@@ -94,7 +93,7 @@ async fn ping(socket: PathBuf, stream: UnixStream) -> Daemon {
         }
         Ok(answer) => Daemon::Strange { socket, what: format!("it answered with status {}", answer.status().as_u16()) },
         Err(error) if error.is_parse() => Daemon::Strange { socket, what: "it does not speak HTTP".to_owned() },
-        Err(_) => Daemon::Strange { socket, what: "it hung up without an answer".to_owned() },
+        Err(_) => Daemon::Strange { socket, what: "it closed the connection without an answer".to_owned() },
     }
 }
 
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_named_socket_wins() {
+    fn docker_host_overrides_the_default_sockets() {
         let local = |paths: &[&str]| Sockets::Local(paths.iter().map(PathBuf::from).collect());
         let table = [
             (Some("unix:///run/d.sock"), Some("/run/user/1"), local(&["/run/d.sock"])),
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_are_read_as_far_as_they_go() {
+    async fn responses_to_ping_are_classified() {
         let socket = || PathBuf::from("/s");
         let answers = |api: Option<&str>| Daemon::Answers { socket: socket(), api: api.map(str::to_owned) };
         let strange = |what: &str| Daemon::Strange { socket: socket(), what: what.to_owned() };
@@ -132,12 +131,12 @@ mod tests {
             (b"HTTP/1.1 500 Internal Server Error\r\n\r\n", strange("it answered with status 500")),
             (b"HTTP/1.1 \x1b[31m", strange("it does not speak HTTP")),
             (b"SSH-2.0-OpenSSH\r\n", strange("it does not speak HTTP")),
-            (b"", strange("it hung up without an answer")),
+            (b"", strange("it closed the connection without an answer")),
         ];
         for (bytes, expected) in table {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             let speak = async {
-                // The question is small enough to come at once.
+                // The request is small enough to arrive in one read.
                 theirs.read_buf(&mut Vec::with_capacity(1024)).await.unwrap();
                 theirs.write_all(bytes).await.unwrap();
                 drop(theirs);

@@ -1,7 +1,7 @@
-//! Everything that the doctor knows about a machine, as plain data.
+//! The facts about a machine, as plain data.
 //!
-//! Rows are made from this and from nothing else, so that a machine with another kernel, another distribution or
-//! another owner is a value in a test. Nothing here looks or judges.
+//! Rows are computed from [`Facts`] alone, so that tests can construct other kernels, distributions and
+//! privileges.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use ringwall_executor::{Privilege, Protection, Step};
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) privilege: Privilege,
-    /// This very program, for advice that has to name it.
+    /// The path of this binary, for the AppArmor profile in a fix.
     pub(crate) program: PathBuf,
     pub(crate) kernel: Kernel,
     pub(crate) trial: Trial,
@@ -27,7 +27,7 @@ pub(crate) struct Facts {
 #[derive(Debug, Clone)]
 pub(crate) struct Kernel {
     pub(crate) release: String,
-    /// Major and minor, as far as the release begins with them.
+    /// Major and minor; `None` if the release does not start with them.
     pub(crate) version: Option<(u32, u32)>,
 }
 
@@ -42,16 +42,16 @@ impl Kernel {
         Kernel { release: release.to_owned(), version }
     }
 
-    /// A release that cannot be read is not held against the kernel: the trial box is the judge.
+    /// `true` for an unknown version; the trial box shows whether the kernel is new enough.
     pub(crate) fn is_at_least(&self, major: u32, minor: u32) -> bool {
         self.version.is_none_or(|version| version >= (major, minor))
     }
 }
 
-/// What came of the trial box.
+/// The result of the trial box.
 #[derive(Debug, Clone)]
 pub(crate) enum Trial {
-    /// `command` ran in it; `None` when the box stood, and no program of the host could be started in it.
+    /// `command` is `None` if the box started but no program of the host could be executed in it.
     Made {
         protections: Vec<Protection>,
         command: Option<String>,
@@ -61,26 +61,26 @@ pub(crate) enum Trial {
 
 #[derive(Debug, Clone)]
 pub(crate) struct TrialFailure {
-    /// Where making the box stopped; `None` when it was not the making that failed.
+    /// The step of the box's set-up that failed; `None` if something else failed.
     pub(crate) step: Option<Step>,
     /// The kernel's error number, or 0.
     pub(crate) errno: i32,
-    /// What failed and on what, in words.
+    /// The error message.
     pub(crate) text: String,
     pub(crate) hint: Option<String>,
 }
 
-/// What stands between this process and new namespaces. `None`: this kernel has no such setting.
+/// Settings that can forbid this process to create namespaces. `None`: the kernel has no such setting.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Namespaces {
     /// Debian's `kernel.unprivileged_userns_clone`.
     pub(crate) unprivileged_clone: Option<bool>,
     /// Ubuntu's `kernel.apparmor_restrict_unprivileged_userns`.
     pub(crate) apparmor_restricts: Option<bool>,
-    /// The `user.max_*_namespaces` settings that are zero, by their names.
+    /// The names of the `user.max_*_namespaces` settings that are 0.
     pub(crate) closed: Vec<&'static str>,
     pub(crate) selinux_enforcing: bool,
-    /// Somebody put a system call filter on this process: a container, or a service manager.
+    /// This process has a seccomp filter, for example from a container or a service manager.
     pub(crate) filtered: bool,
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Landlock {
 #[derive(Debug, Clone)]
 pub(crate) struct Cgroups {
     pub(crate) hierarchy: Hierarchy,
-    /// Where boxes' groups are made, or why nowhere.
+    /// The parent directories of the boxes' cgroups, or why boxes have no cgroups.
     pub(crate) places: Result<Places, String>,
 }
 
@@ -103,12 +103,12 @@ pub(crate) struct Cgroups {
 pub(crate) enum Hierarchy {
     NotMounted,
     Version1,
-    /// Version 1 controllers beside a version 2 tree.
+    /// Version 1 controllers and a version 2 tree.
     Hybrid,
     Version2,
 }
 
-/// The directory in which each controller's groups are made.
+/// Per controller, the directory in which the boxes' cgroups are created.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     pub(crate) memory: Option<String>,
@@ -120,7 +120,7 @@ pub(crate) struct Places {
 pub(crate) enum Overlay {
     /// In /proc/filesystems.
     Listed,
-    /// Not in use yet; the kernel's modules include it.
+    /// Not loaded, but among the kernel's modules.
     Module,
     Absent,
 }
@@ -131,16 +131,16 @@ pub(crate) struct Docker {
     pub(crate) daemon: Daemon,
 }
 
-/// What was found at the other end of Docker's socket.
+/// The result of a request to Docker's socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Daemon {
-    /// Nobody has made a socket.
+    /// The socket does not exist.
     Absent,
     Answers {
         socket: PathBuf,
         api: Option<String>,
     },
-    /// The socket is there, and nobody listens.
+    /// The socket exists, but no process listens on it.
     Refuses {
         socket: PathBuf,
     },
@@ -150,25 +150,26 @@ pub(crate) enum Daemon {
     Silent {
         socket: PathBuf,
     },
-    /// It said something that Docker does not say, or the connection broke.
+    /// The connection failed, or the response is not one of Docker.
     Strange {
         socket: PathBuf,
         what: String,
     },
-    /// `DOCKER_HOST` names something that is not a local socket. Only its scheme is kept: the rest may hold a secret.
+    /// `DOCKER_HOST` is not the address of a local socket. Only its scheme is kept, because the rest may
+    /// contain a secret.
     Elsewhere {
         scheme: String,
     },
 }
 
-/// What is known of an external AIO service.
+/// The state of the external AIO service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Aio {
     NotConfigured,
     Answers {
         version: String,
     },
-    /// Why not, and what to do.
+    /// It did not answer, refused the key, or its configuration is invalid.
     Unusable {
         why: String,
         fix: String,
@@ -177,7 +178,7 @@ pub(crate) enum Aio {
 
 #[cfg(test)]
 impl Facts {
-    /// A machine on which everything is as it should be, as root.
+    /// Root on a machine that supports everything.
     pub(crate) fn sample() -> Self {
         let place = |name: &str| Some(format!("/sys/fs/cgroup/{name}"));
         Facts {
@@ -202,12 +203,12 @@ impl Facts {
         }
     }
 
-    /// The same machine, without root.
+    /// The same machine as [`Facts::sample`], without root.
     pub(crate) fn rootless() -> Self {
         Facts { privilege: Privilege::Rootless, ..Facts::sample() }
     }
 
-    /// Where no box could be made.
+    /// The same machine with a trial box that failed.
     pub(crate) fn failed(self, step: Step, errno: i32) -> Self {
         let text = format!("could not {}", step.words());
         Facts { trial: Trial::Failed(TrialFailure { step: Some(step), errno, text, hint: None }), ..self }
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_of_all_distributions_are_read() {
+    fn kernel_releases_of_distributions_are_parsed() {
         let table = [
             ("6.18.5", Some((6, 18))),
             ("5.10.0-28-amd64", Some((5, 10))),
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_compare_as_numbers() {
+    fn kernel_versions_compare_as_numbers() {
         assert!(Kernel::parse("5.12.0").is_at_least(5, 12));
         assert!(Kernel::parse("6.1.0").is_at_least(5, 12));
         assert!(!Kernel::parse("5.9.0").is_at_least(5, 12));

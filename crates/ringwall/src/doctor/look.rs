@@ -1,5 +1,5 @@
-//! Reads the facts from this machine: settings in /proc and /sys, names on the PATH. It only reads, and a file that is
-//! not there is a fact too. The trial box and Docker's socket are asked elsewhere.
+//! Reads facts from `/proc`, `/sys` and the directories in `PATH`. A missing file is a fact, not an
+//! error.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const NAMESPACE_LIMITS: [&str; 6] = [
 ];
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Everything that can be read; the trial and Docker are not known yet.
+/// Reads all facts from files. The caller replaces `docker`, `aio` and the field `trial`.
 pub(crate) fn look(host: &Host) -> Facts {
     let kernel = Kernel::parse(&rustix::system::uname().release().to_string_lossy());
     let not_yet = TrialFailure { step: None, errno: 0, text: "not tried".to_owned(), hint: None };
@@ -45,7 +45,7 @@ pub(crate) fn look(host: &Host) -> Facts {
     }
 }
 
-/// The first of these programs that the PATH leads to.
+/// The path of the first of these programs that is in `PATH`.
 pub(crate) fn on_path(names: &[&str]) -> Option<PathBuf> {
     names.iter().find_map(|name| find(std::env::var_os("PATH").as_deref()?, name))
 }
@@ -70,7 +70,7 @@ fn namespaces() -> Namespaces {
     }
 }
 
-/// A sysctl by its name.
+/// The value of a sysctl.
 fn setting(name: &str) -> Option<String> {
     read(&format!("/proc/sys/{}", name.replace('.', "/"))).map(|text| text.trim().to_owned())
 }
@@ -88,7 +88,8 @@ fn landlock() -> Landlock {
     }
 }
 
-/// By what is mounted. A version 1 hierarchy without one of our controllers (systemd's own) decides nothing.
+/// Derived from the mounts. A version 1 hierarchy counts only if it has the memory, pids or cpu
+/// controller; systemd mounts one without a controller.
 fn hierarchy(mounts: &str) -> Hierarchy {
     let mut version_1 = false;
     let mut version_2 = false;
@@ -147,7 +148,7 @@ mod tests {
     const OTHER: &str = "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n";
 
     #[test]
-    fn the_cgroup_version_is_what_is_mounted() {
+    fn cgroup_version_follows_the_mounts() {
         let table = [
             (vec![OTHER], Hierarchy::NotMounted),
             (vec![OTHER, V1, NAMED], Hierarchy::Version1),
@@ -161,20 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_is_listed_by_its_whole_name() {
+    fn file_system_is_listed_by_its_whole_name() {
         let text = "nodev\tsysfs\nnodev\toverlay\n\text4\n";
         assert!(lists(text, "overlay") && lists(text, "ext4"));
         assert!(!lists(text, "over") && !lists(text, "nodev"));
     }
 
     #[test]
-    fn only_a_filter_counts_as_one() {
+    fn seccomp_mode_2_is_a_filter() {
         assert!(is_filtered("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
         assert!(!is_filtered("Seccomp:\t0\nSeccomp_filters:\t2\n"));
     }
 
     #[test]
-    fn programs_are_found_where_the_path_leads_and_can_be_run() {
+    fn only_executable_files_in_absolute_directories_are_found() {
         assert!(find(OsStr::new("/nonexistent:/usr/bin:/bin"), "sh").is_some_and(|found| found.ends_with("bin/sh")));
         assert_eq!(find(OsStr::new("/proc:/etc"), "passwd"), None, "not executable");
         assert_eq!(find(OsStr::new("/"), "usr"), None, "a directory");

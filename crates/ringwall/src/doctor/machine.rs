@@ -1,6 +1,7 @@
-//! The rows about the machine: its kernel, its settings, and programs that may be there or not.
+//! The rows about the machine: kernel, settings and optional programs.
 //!
-//! None of these decides whether boxes can be made; the trial box does. They say why, and what else is possible.
+//! They explain a failure and show which optional features work. Only the trial box decides if boxes can
+//! be made.
 
 use std::path::Path;
 
@@ -25,7 +26,7 @@ pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
         id_mapped_mounts(facts),
         docker(&facts.docker),
         aio(&facts.aio),
-        program("gvisor", facts.runsc.as_deref(), "boxes under gVisor"),
+        program("gvisor", facts.runsc.as_deref(), "the gVisor backend"),
         program("chromium", facts.chromium.as_deref(), "the browser"),
     ]
 }
@@ -37,16 +38,16 @@ fn kernel(facts: &Facts) -> Check {
         return Check::new("kernel", State::Ok, format!("Linux {release} ({major}.{minor} or newer is needed)"));
     }
     let (state, costs) = match facts.trial {
-        Trial::Made { .. } => (State::Partial, "boxes can be made, but nobody has tested them on such a kernel"),
-        Trial::Failed(_) => (State::Missing, "calls that a box is made of are not there"),
+        Trial::Made { .. } => (State::Partial, "boxes start, but they are not tested on kernels this old"),
+        Trial::Failed(_) => (State::Missing, "the kernel lacks system calls that boxes need"),
     };
     Check::new("kernel", state, format!("Linux {release} is too old"))
         .costs(costs)
         .fix(format!("use Linux {major}.{minor} or newer"))
 }
 
-/// Whether ordinary users can make boxes. A setting that forbids it is only an obstacle where the trial met it: a
-/// security module may except this program.
+/// Permission of ordinary users to make boxes. A setting that forbids it is a failure only if the trial
+/// box failed, because AppArmor may allow this program by a profile.
 fn user_namespaces(facts: &Facts) -> Check {
     let name = "unprivileged_user_namespaces";
     let settings = &facts.namespaces;
@@ -68,10 +69,10 @@ fn user_namespaces(facts: &Facts) -> Check {
             Check::new(name, State::Ok, format!("{why}, but not for this program: the trial box has one"))
         }
         (Privilege::Root, _, None) => {
-            Check::new(name, State::Ok, "no setting forbids them; root needs no such setting")
+            Check::new(name, State::Ok, "no setting forbids them; root does not need the permission")
         }
         (Privilege::Root, trial, Some(why)) => {
-            // The limits on the number of namespaces bind root too; the other settings do not.
+            // Of these settings, only the limits on the number of namespaces also apply to root.
             let state = match trial {
                 Trial::Failed(_) if !settings.closed.is_empty() => State::Missing,
                 _ => State::Optional,
@@ -84,8 +85,8 @@ fn user_namespaces(facts: &Facts) -> Check {
             if !is_cause {
                 return Check::new(name, State::Ok, "no setting forbids them");
             }
-            let why = restricted.unwrap_or_else(|| "refused, and no setting says why".to_owned());
-            let check = Check::new(name, State::Missing, why).costs("without root, no box can be made");
+            let why = restricted.unwrap_or_else(|| "refused, but not by a known setting".to_owned());
+            let check = Check::new(name, State::Missing, why).costs("no box can be made without root");
             with_fix(check, Some(remedy::of(facts, failure)))
         }
     }
@@ -93,23 +94,22 @@ fn user_namespaces(facts: &Facts) -> Check {
 
 fn overlay(facts: &Facts) -> Check {
     let name = "overlayfs";
-    let costs = "boxes on an image (--image) cannot be made";
+    let costs = "boxes with an image (--image) cannot be made";
     let (major, minor) = OVERLAY_SINCE;
     if !facts.kernel.is_at_least(major, minor) {
-        return Check::new(name, State::Missing, "this kernel does not mount it in user namespaces")
+        return Check::new(name, State::Missing, "this kernel cannot mount it in user namespaces")
             .costs(costs)
             .fix(format!("use Linux {major}.{minor} or newer"));
     }
     match facts.overlay {
         Overlay::Listed => {
-            let detail = format!("in /proc/filesystems, and since {major}.{minor} in user namespaces; not tried");
+            let detail =
+                format!("in /proc/filesystems; Linux {major}.{minor} or newer mounts it in user namespaces; not tried");
             Check::new(name, State::Ok, detail)
         }
-        Overlay::Module => {
-            Check::new(name, State::Partial, "the kernel has it as a module that is not loaded; not tried")
-                .costs("boxes on an image (--image) fail if the kernel does not load it by itself")
-                .fix("as root: modprobe overlay (and a line `overlay` in /etc/modules-load.d, to stay)")
-        }
+        Overlay::Module => Check::new(name, State::Partial, "a kernel module that is not loaded; not tried")
+            .costs("boxes with an image (--image) fail if the kernel does not load it automatically")
+            .fix("as root: modprobe overlay (permanently: a line `overlay` in a file of /etc/modules-load.d)"),
         Overlay::Absent => {
             Check::new(name, State::Missing, "neither in /proc/filesystems nor among the kernel's modules")
                 .costs(costs)
@@ -122,14 +122,16 @@ fn id_mapped_mounts(facts: &Facts) -> Check {
     let name = "id_mapped_mounts";
     let (major, minor) = OLDEST;
     match facts.privilege {
-        Privilege::Rootless => Check::new(name, State::Optional, "used by root only; so a server of yours makes no boxes ahead"),
+        Privilege::Rootless => {
+            Check::new(name, State::Optional, "used only as root; without root a server keeps no native warm boxes")
+        }
         Privilege::Root if facts.kernel.is_at_least(major, minor) => Check::new(
             name,
             State::Ok,
-            "by the kernel's version; ext4 and xfs since 5.12, btrfs 5.15, tmpfs 6.3; not tried",
+            "judged by the kernel version: ext4 and xfs since 5.12, btrfs 5.15, tmpfs 6.3; not tried",
         ),
-        Privilege::Root => Check::new(name, State::Missing, "this kernel has none")
-            .costs("a directory that belongs to somebody else cannot be shown to a box as its own, and a server makes no boxes ahead")
+        Privilege::Root => Check::new(name, State::Missing, "this kernel does not have them")
+            .costs("a box cannot mount another user's directory as its own, and a server keeps no native warm boxes")
             .fix(format!("use Linux {major}.{minor} or newer")),
     }
 }
@@ -149,18 +151,18 @@ fn docker(docker: &Docker) -> Check {
         Daemon::Absent if docker.client.is_none() => {
             Check::new(name, State::Optional, "optional: not found; only the Docker backend needs it")
         }
-        Daemon::Absent => absent("no daemon's socket".to_owned()).fix(START_DOCKER),
-        Daemon::Refuses { socket } => absent(format!("nobody listens at {}", socket.display())).fix(START_DOCKER),
+        Daemon::Absent => absent("no daemon socket".to_owned()).fix(START_DOCKER),
+        Daemon::Refuses { socket } => absent(format!("no daemon listens at {}", socket.display())).fix(START_DOCKER),
         Daemon::Forbidden { socket } => absent(format!("this user may not use {}", socket.display()))
-            .fix("join the group docker, if this user may have the power of root: that is what it gives"),
+            .fix("add this user to the group docker, which gives the privileges of root"),
         Daemon::Silent { socket } => {
             absent(format!("{} did not answer within {} s", socket.display(), TIMEOUT.as_secs()))
-                .fix("look at the Docker daemon, and restart it")
+                .fix("check the Docker daemon and restart it")
         }
-        Daemon::Strange { socket, what } => absent(format!("{} is no Docker daemon: {what}", socket.display()))
+        Daemon::Strange { socket, what } => absent(format!("{} is not a Docker daemon: {what}", socket.display()))
             .fix("set DOCKER_HOST to the daemon's socket"),
         Daemon::Elsewhere { scheme } => {
-            absent(format!("DOCKER_HOST is a {scheme} address; only local sockets are asked"))
+            absent(format!("DOCKER_HOST is a {scheme} address; the doctor checks only local sockets"))
         }
     }
 }
@@ -168,12 +170,14 @@ fn docker(docker: &Docker) -> Check {
 fn aio(aio: &Aio) -> Check {
     let name = "aio_service";
     match aio {
-        Aio::NotConfigured => {
-            Check::new(name, State::Optional, "optional: none is configured; `aio` runs have boxes of our own")
-        }
+        Aio::NotConfigured => Check::new(
+            name,
+            State::Optional,
+            "optional: not configured; backend `aio` uses Ringwall's own session boxes",
+        ),
         Aio::Answers { version } => Check::new(name, State::Ok, format!("it answers, version {version}")),
         Aio::Unusable { why, fix } => Check::new(name, State::Missing, why.clone())
-            .costs("the `aio` runs of the workspace that it belongs to fail")
+            .costs("backend `aio` fails in the workspace that the service is assigned to")
             .fix(fix.clone()),
     }
 }
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_optional_is_a_failure_and_whatever_lacks_is_explained() {
+    fn partial_and_missing_rows_have_costs_and_fix_and_no_optional_row_is_missing() {
         let old = Facts { kernel: Kernel::parse("4.19.0"), overlay: Overlay::Absent, ..Facts::sample() };
         for facts in [Facts::sample(), Facts::rootless(), old.clone(), old.failed(Step::BuildRoot, 38)] {
             for row in rows(&facts) {
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn restricted_user_namespaces_matter_where_they_are_met() {
+    fn namespace_restriction_is_missing_only_if_the_trial_box_failed() {
         let apparmor = || Namespaces { apparmor_restricts: Some(true), ..Namespaces::default() };
         let clone = || Namespaces { unprivileged_clone: Some(false), ..Namespaces::default() };
         let closed = || Namespaces { closed: vec!["user.max_user_namespaces"], ..Namespaces::default() };
@@ -231,9 +235,9 @@ mod tests {
             (failed(with(Facts::rootless(), apparmor())), State::Missing, "AppArmor", Some("apparmor_parser -r")),
             (failed(with(Facts::rootless(), clone())), State::Missing, "userns_clone is 0", Some("userns_clone=1")),
             (failed(with(Facts::rootless(), closed())), State::Missing, "namespaces is 0", Some("sysctl -w user.max")),
-            (failed(with(Facts::rootless(), free())), State::Missing, "no setting says why", Some("a chroot")),
+            (failed(with(Facts::rootless(), free())), State::Missing, "not by a known setting", Some("a chroot")),
             (Facts::rootless().failed(Step::RestrictFiles, 0), State::Ok, "no setting forbids", None),
-            (with(Facts::sample(), free()), State::Ok, "root needs no such setting", None),
+            (with(Facts::sample(), free()), State::Ok, "root does not need", None),
             (with(Facts::sample(), apparmor()), State::Optional, "AppArmor", Some("apparmor_parser -r")),
             (failed(with(Facts::sample(), apparmor())), State::Optional, "AppArmor", Some("apparmor_parser -r")),
             (failed(with(Facts::sample(), closed())), State::Missing, "namespaces is 0", Some("sysctl -w user.max")),
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernel_is_what_the_trial_made_of_it() {
+    fn old_kernel_is_partial_if_the_trial_box_started() {
         let old = Facts { kernel: Kernel::parse("5.10.0-28-amd64"), ..Facts::sample() };
         assert_eq!(find(&old, "kernel").state, State::Partial);
         assert_eq!(find(&old, "overlayfs").state, State::Missing);
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn overlayfs_says_what_was_checked() {
+    fn overlayfs_detail_names_the_source() {
         let table =
             [(Overlay::Listed, State::Ok), (Overlay::Module, State::Partial), (Overlay::Absent, State::Missing)];
         for (overlay, state) in table {
@@ -270,12 +274,12 @@ mod tests {
     }
 
     #[test]
-    fn docker_is_ok_only_when_it_answers() {
+    fn docker_is_ok_only_if_the_daemon_answers() {
         let socket = || std::path::PathBuf::from("/var/run/docker.sock");
         let table = [
-            (Daemon::Absent, State::Optional, "no daemon's socket; client /usr/bin/docker"),
+            (Daemon::Absent, State::Optional, "no daemon socket; client /usr/bin/docker"),
             (Daemon::Answers { socket: socket(), api: Some("1.43".into()) }, State::Ok, "docker.sock (API 1.43)"),
-            (Daemon::Refuses { socket: socket() }, State::Optional, "nobody listens at /var/run/docker.sock"),
+            (Daemon::Refuses { socket: socket() }, State::Optional, "no daemon listens at /var/run/docker.sock"),
             (Daemon::Forbidden { socket: socket() }, State::Optional, "may not use /var/run/docker.sock"),
             (Daemon::Silent { socket: socket() }, State::Optional, "did not answer within 2 s"),
             (Daemon::Strange { socket: socket(), what: "it hung up".into() }, State::Optional, "it hung up"),
@@ -291,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_are_there_are_named() {
+    fn found_programs_are_ok_and_missing_ones_optional() {
         let facts = Facts { runsc: Some("/usr/bin/runsc".into()), ..Facts::sample() };
         assert_eq!(find(&facts, "gvisor").detail, "/usr/bin/runsc");
         assert_eq!(find(&facts, "gvisor").state, State::Ok);

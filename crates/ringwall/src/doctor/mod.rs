@@ -1,8 +1,8 @@
-//! `ringwall doctor`: makes a real box and says which protections hold on this machine.
+//! `ringwall doctor`: starts a trial box and reports which protections work on this machine.
 //!
-//! `look`, `docker` and `aio` gather facts, `trial` makes the box; everything after that is pure: `protections` and
-//! `machine` turn facts into rows, `remedy` finds the way out of a failure, `table` and `report` show them. Nothing
-//! on the machine is changed, and nothing is started but the trial box.
+//! `look`, `docker` and `aio` collect facts and `trial.rs` starts the box. The rest is pure:
+//! `protections` and `machine` turn the facts into rows, `remedy` finds the fix of a failure, `report`
+//! and `table` format the result. Apart from the trial box, the doctor only reads.
 
 mod aio;
 mod cgroups;
@@ -30,12 +30,12 @@ use table::Style;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
-    /// Print one JSON object instead of a table
+    /// Print a JSON object instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Exit code 0 when a safe box can be made here, 1 when not.
+/// Exits with 0 if the trial box has every required protection, otherwise with 1.
 pub(crate) fn run(arguments: &DoctorArguments, data: &Path) -> Result<ExitCode, Message> {
     let report = Report::new(&examine(data)?);
     let text = if arguments.json {
@@ -63,7 +63,7 @@ fn examine(data: &Path) -> Result<Facts, Message> {
     })
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// Prints to standard output. A reader that closes the pipe early, such as `head`, is not an error.
 fn print(text: &str) -> Result<(), Message> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

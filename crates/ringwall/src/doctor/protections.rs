@@ -1,7 +1,6 @@
-//! The rows about the box itself: what the trial box reported, in words.
+//! The rows about the trial box and its protections: purpose, consequence of a gap, and fix.
 //!
-//! The box says what holds; this file says what it is good for, what its absence costs and how to get it. What the
-//! kernel lacks and what the owner of the machine can switch on are told apart.
+//! A protection has a fix only if the user can change something; a kernel may also just lack it.
 
 use ringwall_executor::{Protection, ProtectionName, ProtectionState};
 
@@ -10,24 +9,24 @@ use super::check::{Check, State};
 use super::facts::{Facts, Landlock, Trial};
 use super::remedy;
 
-/// The box, then each of its protections. Of a box that was not made nothing is claimed but what the kernel says
-/// without one.
+/// The trial box, then its protections. If it failed, the only protection reported is Landlock, which
+/// the kernel reports without a box.
 pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
     let (protections, command) = match &facts.trial {
         Trial::Failed(failure) => {
             let step = failure.step.map(|step| format!("stopped at {}: ", key_of(&step)));
             let detail = format!("{}{}", step.unwrap_or_default(), failure.text);
             let row = Check::new("trial_box", State::Missing, detail)
-                .costs("nothing can be run here: there is no execution without a box")
+                .costs("nothing can run on this machine, because Ringwall runs every command in a box")
                 .fix(remedy::of(facts, failure));
             return vec![row, landlock_without_box(facts)];
         }
         Trial::Made { protections, command } => (protections, command),
     };
     let first = match command {
-        Some(command) => Check::new("trial_box", State::Ok, format!("made, and {command} ran in it")),
-        None => Check::new("trial_box", State::Partial, "made, but none of the host's programs could be started in it")
-            .costs("boxes on the host's /usr are empty; only boxes on an image are useful")
+        Some(command) => Check::new("trial_box", State::Ok, format!("started, and {command} ran in it")),
+        None => Check::new("trial_box", State::Partial, "started, but no program of the host could be executed in it")
+            .costs("boxes with the host's /usr have no programs; only boxes with an image are useful")
             .fix("import an image (ringwall image import NAME rootfs.tar) and run with --image NAME"),
     };
     let ordered =
@@ -54,34 +53,36 @@ fn row(facts: &Facts, protection: &Protection) -> Check {
 
 fn enforced(facts: &Facts, name: ProtectionName) -> String {
     let what = match name {
-        ProtectionName::UserNamespace => "user ids of the box mean nothing outside, and none is root",
-        ProtectionName::MountNamespace => "the box has a file tree of its own",
-        ProtectionName::PidNamespace => "the box sees its own processes only",
-        ProtectionName::NetworkNamespace => "the box has a loopback interface of its own and no other",
-        ProtectionName::IpcNamespace => "shared memory and message queues are the box's own",
-        ProtectionName::UtsNamespace => "the host name is the box's own",
-        ProtectionName::CgroupNamespace => "the host's cgroup paths are not seen",
-        ProtectionName::NoCapabilities => "no privilege is held",
-        ProtectionName::NoNewPrivileges => "none can be gained: setuid programs give nothing",
-        ProtectionName::NoExtraGroups => "the caller's other groups stay outside",
-        ProtectionName::Seccomp => "system calls that a box has no use for are refused",
+        ProtectionName::UserNamespace => "the box has its own user ids, none of which is root on the host",
+        ProtectionName::MountNamespace => "the box has its own file tree",
+        ProtectionName::PidNamespace => "the box sees only its own processes",
+        ProtectionName::NetworkNamespace => "the box has only its own loopback interface",
+        ProtectionName::IpcNamespace => "the box has its own shared memory and message queues",
+        ProtectionName::UtsNamespace => "the box has its own host name",
+        ProtectionName::CgroupNamespace => "the box does not see the host's cgroup paths",
+        ProtectionName::NoCapabilities => "processes have no capabilities",
+        ProtectionName::NoNewPrivileges => "processes cannot gain privileges: setuid bits have no effect",
+        ProtectionName::NoExtraGroups => "the box does not have the caller's supplementary groups",
+        ProtectionName::Seccomp => "system calls that boxes do not need are refused",
         ProtectionName::Landlock => match facts.landlock {
-            Landlock::Version(version) => return format!("version {version}: a second wall around files"),
-            _ => "a second wall around files",
+            Landlock::Version(version) => {
+                return format!("version {version}: restricts files in addition to the mounts");
+            }
+            _ => "restricts files in addition to the mounts",
         },
-        ProtectionName::ResourceLimits => "descriptors, core dumps and locked memory of each process are bounded",
-        ProtectionName::MemoryLimit => "kept by the kernel for the box as a whole",
-        ProtectionName::PidsLimit => "kept by the kernel for the box as a whole",
-        ProtectionName::CpuLimit => "kept by the kernel for the box as a whole",
-        ProtectionName::IoLimit => "500 writes and 4000 reads a second on each disk for the box as a whole",
+        ProtectionName::ResourceLimits => "descriptors, core dumps and locked memory of each process are limited",
+        ProtectionName::MemoryLimit => "enforced by the kernel for the box as a whole",
+        ProtectionName::PidsLimit => "enforced by the kernel for the box as a whole",
+        ProtectionName::CpuLimit => "enforced by the kernel for the box as a whole",
+        ProtectionName::IoLimit => "500 writes and 4000 reads per second on each disk for the box as a whole",
         ProtectionName::OpenFiles => "a box can hold at most a quarter of fs.file-max",
         ProtectionName::EpollWatches => "epoll watches of a box count for a user id that no other agent has",
         ProtectionName::InotifyInstances => "inotify instances of a box count for a user id that no other agent has",
         ProtectionName::PendingSignals => "queued signals of a box count for a user id that no other agent has",
         ProtectionName::PipePages => "pipe buffers of a box count for a user id that no other agent has",
         ProtectionName::PassedDescriptors => "descriptors passed in a box count for a user id that no other agent has",
-        ProtectionName::UserProcesses => "processes of a box take none from the user who runs Ringwall",
-        ProtectionName::CommandsApart => "commands of one box cannot look into each other",
+        ProtectionName::UserProcesses => "processes of a box do not count for the user who runs Ringwall",
+        ProtectionName::CommandsApart => "commands of one session box cannot access each other",
     };
     what.to_owned()
 }
@@ -90,43 +91,41 @@ fn costs(name: ProtectionName, state: ProtectionState) -> &'static str {
     match (name, state) {
         (ProtectionName::UtsNamespace, _) => "a box sees the host's name",
         (ProtectionName::CgroupNamespace, _) => "a box can read the path of its cgroup on the host",
-        (ProtectionName::NoExtraGroups, _) => {
-            "in directories that a box is shown, it may use files that are open to these groups"
-        }
+        (ProtectionName::NoExtraGroups, _) => "in mounted directories, a box has the access of these groups to files",
         (ProtectionName::Landlock, ProtectionState::Partial) => {
-            "the second wall around files has gaps; the first holds"
+            "Landlock does not cover every access to files; the mounts of the box still do"
         }
         (ProtectionName::Landlock, _) => {
-            "one wall around files instead of two, the mounts alone; commands of one session can look into each other"
+            "only the mounts of a box restrict files; commands of one session can access each other"
         }
         (ProtectionName::ResourceLimits, _) => {
-            "one process can use up descriptors or locked memory, or start the host's core handler"
+            "one process can use up descriptors or locked memory, or start the host's core dump handler"
         }
         (ProtectionName::MemoryLimit, ProtectionState::Partial) => {
-            "a box can be over its limit for a moment before it is ended"
+            "a box can exceed its limit for a moment before it is killed"
         }
         (ProtectionName::MemoryLimit, _) => "a box can use all memory of this machine",
-        (ProtectionName::PidsLimit, ProtectionState::Partial) => "boxes of one user share one count of processes",
-        (ProtectionName::PidsLimit, _) => "a box can use up this machine's processes",
-        (ProtectionName::CpuLimit, _) => "a box can use every processor as long as it runs",
-        (ProtectionName::IoLimit, _) => "a box can keep a disk busy and slow others down",
+        (ProtectionName::PidsLimit, ProtectionState::Partial) => "all boxes of one user share one limit of processes",
+        (ProtectionName::PidsLimit, _) => "a box can use up the process ids of this machine",
+        (ProtectionName::CpuLimit, _) => "a box can use all processors while it runs",
+        (ProtectionName::IoLimit, _) => "a box can keep a disk busy and slow down others",
         (ProtectionName::OpenFiles, _) => {
-            "a box can use up fs.file-max; processes that are not root's then open no file until the box ends"
+            "a box can use up fs.file-max; until it ends, no process without root privileges can open a file"
         }
         (ProtectionName::EpollWatches, _) => {
-            "a box can fill fs.epoll.max_user_watches: until it is ended, other boxes fail to watch files and sockets, and \
-             the server's new connections wait"
+            "a box can use up fs.epoll.max_user_watches: until it is killed, programs in other boxes cannot add epoll \
+             watches and new connections to the server wait"
         }
         (ProtectionName::InotifyInstances, _) => {
             "four boxes can use up the default of 128 inotify instances; other boxes then cannot watch files"
         }
-        (ProtectionName::PendingSignals, _) => "many boxes together can use up this user's queued signals",
-        (ProtectionName::PipePages, _) => "a box can make the pipes of all boxes slower",
+        (ProtectionName::PendingSignals, _) => "many boxes together can use up the limit of this user's queued signals",
+        (ProtectionName::PipePages, _) => "a box can slow down the pipes of all boxes",
         (ProtectionName::PassedDescriptors, _) => {
-            "a box can keep programs of other boxes from passing descriptors, as Chromium does, until it is ended"
+            "until a box is killed, it can prevent programs in other boxes (such as Chromium) from passing descriptors"
         }
-        (ProtectionName::UserProcesses, _) => "many boxes together can keep each other from starting processes",
-        _ => "a box is open where it should be closed",
+        (ProtectionName::UserProcesses, _) => "many boxes together can prevent each other from starting processes",
+        _ => "the box is less isolated from the host",
     }
 }
 
@@ -141,31 +140,33 @@ fn fix(facts: &Facts, name: ProtectionName) -> Option<String> {
             cgroups::fix(facts).map(|_| "see cgroups".to_owned())
         }
         ProtectionName::IoLimit => Some(
-            "use cgroup version 2 with the io controller for the group in which boxes' groups are made; blkio of version 1 \
-             limits a part"
+            "use cgroup version 2 with the io controller enabled in the parent of the boxes' cgroups; blkio of \
+             version 1 limits only a part"
                 .to_owned(),
         ),
         ProtectionName::OpenFiles => Some(
-            "as root: sysctl -w fs.file-max=9223372036854775807, systemd's default (and in /etc/sysctl.d, to stay)"
+            "as root: sysctl -w fs.file-max=9223372036854775807, systemd's default (permanently: in /etc/sysctl.d)"
                 .to_owned(),
         ),
         ProtectionName::EpollWatches
         | ProtectionName::PipePages
         | ProtectionName::PassedDescriptors
-        | ProtectionName::UserProcesses => Some("run as root, where each agent of a user has a user id of its own".to_owned()),
+        | ProtectionName::UserProcesses => {
+            Some("run as root; then each agent of a user has its own user id on the host".to_owned())
+        }
         ProtectionName::InotifyInstances => {
-            Some("as root: sysctl -w fs.inotify.max_user_instances=8192 (and in /etc/sysctl.d, to stay)".to_owned())
+            Some("as root: sysctl -w fs.inotify.max_user_instances=8192 (permanently: in /etc/sysctl.d)".to_owned())
         }
         _ => None,
     }
 }
 
-/// The newest rights that boxes use came with Linux 6.12.
+/// The newest Landlock access rights that boxes use require Linux 6.12.
 fn landlock_fix(landlock: Landlock) -> Option<&'static str> {
     match landlock {
         Landlock::Version(_) => Some("use Linux 6.12 or newer"),
         Landlock::NotBuilt => Some("use Linux 5.13 or newer, built with CONFIG_SECURITY_LANDLOCK"),
-        Landlock::NotEnabled => Some("add landlock to the list lsm=… on the kernel's command line, and restart"),
+        Landlock::NotEnabled => Some("add landlock to the list lsm=… on the kernel's command line and reboot"),
         Landlock::Refused => None,
     }
 }
@@ -184,12 +185,12 @@ fn landlock_without_box(facts: &Facts) -> Check {
             Check::new("landlock", State::Ok, format!("the kernel has version {version}; not tried in a box"))
         }
         Landlock::NotBuilt => lacking("the kernel was built without it"),
-        Landlock::NotEnabled => lacking("it is disabled at boot"),
-        Landlock::Refused => lacking("the kernel refuses it"),
+        Landlock::NotEnabled => lacking("it was not enabled at boot"),
+        Landlock::Refused => lacking("the kernel refuses the system call"),
     }
 }
 
-/// The step's name as it is written in JSON everywhere.
+/// The step's name in JSON.
 fn key_of(step: &ringwall_executor::Step) -> String {
     match serde_json::to_value(step) {
         Ok(serde_json::Value::String(name)) => name,
@@ -216,22 +217,22 @@ mod tests {
     }
 
     #[test]
-    fn a_good_box_has_a_row_for_each_protection() {
+    fn enforced_protections_have_one_row_each_without_fix() {
         let rows = rows(&Facts::sample());
         assert_eq!(rows.len(), 1 + ProtectionName::ALL.len());
         assert!(rows.iter().all(|row| row.state == State::Ok && row.costs.is_none() && row.fix.is_none()));
-        assert_eq!(find(&rows, "landlock").detail, "version 7: a second wall around files");
+        assert_eq!(find(&rows, "landlock").detail, "version 7: restricts files in addition to the mounts");
     }
 
     #[test]
-    fn rows_are_called_what_the_reports_of_boxes_call_them() {
+    fn row_names_match_the_names_in_run_reports() {
         for protection in ProtectionName::ALL {
             assert_eq!(serde_json::to_value(protection).unwrap(), protection.key());
         }
     }
 
     #[test]
-    fn what_lacks_says_what_it_costs() {
+    fn partial_and_missing_protections_have_costs() {
         for protection in ProtectionName::ALL {
             for (given, state) in [
                 (Protection::partial(protection, "half"), State::Partial),
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn landlock_is_had_in_the_way_that_it_lacks() {
+    fn landlock_fix_depends_on_the_reason() {
         let table = [
             (Protection::not_available(ProtectionName::Landlock, "no"), Landlock::NotEnabled, Some("lsm=")),
             (Protection::not_available(ProtectionName::Landlock, "no"), Landlock::NotBuilt, Some("5.13")),
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_trial_names_step_and_subject_and_claims_nothing() {
+    fn failed_trial_box_names_step_and_has_no_protection_rows() {
         let failure = TrialFailure {
             step: Some(ringwall_executor::Step::BuildRoot),
             errno: 1,
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_programs_is_told_about_images() {
+    fn host_without_programs_gets_images_as_fix() {
         let mut facts = Facts::sample();
         if let Trial::Made { command, .. } = &mut facts.trial {
             *command = None;

@@ -1,7 +1,7 @@
-//! From a failed trial to what the owner of the machine can do about it.
+//! Derives the fix from a failed trial box.
 //!
-//! The kernel answers nearly every refusal with "operation not permitted"; which of a dozen switches was the reason
-//! follows from the settings that were read beside it. The most specific cause is named; guesses come last and say so.
+//! The kernel reports EPERM for many different causes, so the cause is found by the settings in
+//! [`Facts`]. Specific causes are tested before general ones.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const EACCES: i32 = 13;
 const ENOSPC: i32 = 28;
 const ENOSYS: i32 = 38;
 
-/// The lowest kernel that has every call a box needs.
+/// The oldest kernel that has every system call that a box needs.
 pub(crate) const OLDEST: (u32, u32) = (5, 12);
 
 pub(crate) fn of(facts: &Facts, failure: &TrialFailure) -> String {
@@ -23,7 +23,7 @@ pub(crate) fn of(facts: &Facts, failure: &TrialFailure) -> String {
     if !facts.kernel.is_at_least(major, minor) {
         return format!("use Linux {major}.{minor} or newer; this is {}", facts.kernel.release);
     }
-    // Before the filter of a container is blamed: one that lets namespaces be made may still cover parts of /proc.
+    // Before the check for a seccomp filter: a container may allow namespaces and still mask parts of /proc.
     if let (Some(Step::BuildRoot), EPERM, Some(hint)) = (failure.step, failure.errno, &failure.hint) {
         return format!("{hint}; with Docker: --security-opt systempaths=unconfined");
     }
@@ -37,44 +37,44 @@ pub(crate) fn of(facts: &Facts, failure: &TrialFailure) -> String {
             "raise the user.max_*_namespaces settings, also on the host if this is a container".to_owned()
         }
         (Some(Step::MakeNamespaces), EAGAIN) => {
-            "the limit on processes is reached: end some, or raise it (ulimit -u)".to_owned()
+            "the limit on this user's processes is reached: end some, or raise the limit (ulimit -u)".to_owned()
         }
         (Some(Step::MakeNamespaces), ENOSYS) => "use a kernel with user namespaces (CONFIG_USER_NS)".to_owned(),
-        // The executor's own hint would send the reader here.
+        // Not the executor's hint, which refers to this command.
         (Some(Step::MakeNamespaces | Step::MapIdentity), EPERM | EACCES) => {
-            "something that leaves no trace in the settings forbids user namespaces: a chroot, a container, or a \
-             security module; start Ringwall outside of it"
+            "user namespaces are forbidden, but not by a setting that the doctor knows: possibly by a chroot, a \
+             container or a security module; start Ringwall outside of it"
                 .to_owned()
         }
         (Some(Step::MakeCgroups), _) => super::cgroups::fix(facts)
-            .unwrap_or_else(|| "start Ringwall in a cgroup in which it may make others".to_owned()),
-        _ => failure.hint.clone().unwrap_or_else(|| "report this together with `ringwall doctor --json`".to_owned()),
+            .unwrap_or_else(|| "start Ringwall in a cgroup in which it may create others".to_owned()),
+        _ => failure.hint.clone().unwrap_or_else(|| "report it with the output of `ringwall doctor --json`".to_owned()),
     }
 }
 
-/// Whether it was the namespaces, or the rights in them, that the kernel would not give.
+/// `true` if the kernel refused to create the namespaces, or gave no privileges in them.
 pub(crate) fn refuses_namespaces(failure: &TrialFailure) -> bool {
     let is_refused = matches!(failure.errno, EPERM | EACCES) && failure.step.is_some_and(needs_namespaces);
     is_refused || (failure.step == Some(Step::MakeNamespaces) && matches!(failure.errno, ENOSPC | ENOSYS))
 }
 
-/// The steps that live on the rights of a new user namespace. Some kernels refuse the namespace, others give one
-/// without rights, and then the first use of them fails.
+/// The steps that need the privileges of a new user namespace. Some kernels refuse the namespace, others
+/// create one without privileges, in which a later step fails.
 fn needs_namespaces(step: Step) -> bool {
     step == Step::OpenSources || (Step::MakeNamespaces..=Step::SetHostname).contains(&step)
 }
 
-/// The setting that keeps this process from namespaces, if there is one, as the command that changes it.
+/// The command that changes the setting that forbids namespaces to this process, if there is one.
 pub(crate) fn namespaces(facts: &Facts) -> Option<String> {
     let settings = &facts.namespaces;
     if !settings.closed.is_empty() {
         let commands: Vec<_> = settings.closed.iter().map(|name| format!("sysctl -w {name}=15000")).collect();
-        return Some(format!("as root: {} (and in /etc/sysctl.d, to stay)", commands.join("; ")));
+        return Some(format!("as root: {} (permanently: in /etc/sysctl.d)", commands.join("; ")));
     }
     if facts.privilege == Privilege::Rootless {
         if settings.unprivileged_clone == Some(false) {
             let command = "sysctl -w kernel.unprivileged_userns_clone=1";
-            return Some(format!("as root: {command} (and in /etc/sysctl.d, to stay); or run Ringwall as root"));
+            return Some(format!("as root: {command} (permanently: in /etc/sysctl.d); or run Ringwall as root"));
         }
         if settings.apparmor_restricts == Some(true) {
             return Some(apparmor(&facts.program));
@@ -82,15 +82,14 @@ pub(crate) fn namespaces(facts: &Facts) -> Option<String> {
     }
     if settings.filtered {
         return Some(
-            "a system call filter lies on this process (a container or a service has put it there): run the \
-             container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or the service \
-             without RestrictNamespaces= and SystemCallFilter="
+            "a seccomp filter of a container or a service restricts this process: run the container with \
+             --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or the service without \
+             RestrictNamespaces= and SystemCallFilter="
                 .to_owned(),
         );
     }
     settings.selinux_enforcing.then(|| {
-        "SELinux is enforcing: `ausearch -m AVC -ts recent` shows what it denied; allow this domain user_namespace \
-         create"
+        "SELinux is enforcing: `ausearch -m AVC -ts recent` shows denials; allow user_namespace create for the domain"
             .to_owned()
     })
 }
@@ -98,9 +97,9 @@ pub(crate) fn namespaces(facts: &Facts) -> Option<String> {
 fn apparmor(program: &Path) -> String {
     let program = program.display();
     format!(
-        "as root, allow this program alone: write `abi <abi/4.0>, include <tunables/global> profile ringwall \
+        "as root, allow this program: write `abi <abi/4.0>, include <tunables/global> profile ringwall \
          {program} flags=(unconfined) {{ userns, }}` to /etc/apparmor.d/ringwall and load it with \
-         `apparmor_parser -r /etc/apparmor.d/ringwall`; or allow everybody: `sysctl -w \
+         `apparmor_parser -r /etc/apparmor.d/ringwall`; or allow all programs: `sysctl -w \
          kernel.apparmor_restrict_unprivileged_userns=0`"
     )
 }
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setting_that_refused_is_named() {
+    fn fix_names_the_setting_that_forbids_namespaces() {
         let closed = Namespaces { closed: vec!["user.max_user_namespaces"], ..Namespaces::default() };
         let clone = Namespaces { unprivileged_clone: Some(false), ..Namespaces::default() };
         let filtered = Namespaces { filtered: true, ..Namespaces::default() };
@@ -155,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn what_binds_only_others_is_not_blamed_for_roots_failure() {
+    fn rootless_settings_are_not_the_fix_for_root() {
         let facts = Facts { namespaces: restricted(), ..Facts::sample() };
         let found = advice(facts, Step::MakeNamespaces, EPERM);
         assert!(!found.contains("apparmor"), "{found}");
     }
 
     #[test]
-    fn a_covered_proc_is_told_from_a_filter() {
+    fn masked_proc_is_distinguished_from_a_filter() {
         let filtered = Namespaces { filtered: true, ..Namespaces::default() };
         let failure = TrialFailure {
             step: Some(Step::BuildRoot),
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernel_explains_everything() {
+    fn old_kernel_is_the_fix_for_every_failure() {
         let facts = Facts { kernel: Kernel::parse("5.10.0-28-amd64"), ..rootless(restricted()) };
         assert_eq!(advice(facts, Step::BuildRoot, ENOSYS), "use Linux 5.12 or newer; this is 5.10.0-28-amd64");
     }

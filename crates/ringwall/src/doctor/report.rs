@@ -1,4 +1,4 @@
-//! The whole report: the answer, then every row, in the form that `--json` prints and the table draws.
+//! The report, as `--json` prints it and as the input of the table.
 
 use ringwall_executor::{Privilege, ProtectionState};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use super::{machine, protections};
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) can_make_boxes: bool,
-    /// With which rights boxes are made: `root` or `rootless`.
+    /// `root` or `rootless`: the privileges with which boxes are made.
     pub(crate) mode: &'static str,
     pub(crate) kernel: String,
     pub(crate) checks: Vec<Check>,
@@ -47,8 +47,8 @@ fn conclusion(facts: &Facts) -> String {
             let weak = protections.iter().filter(|protection| protection.state != ProtectionState::Enforced).count();
             match weak {
                 0 => format!("Boxes can be made here, {manner}."),
-                1 => format!("Boxes can be made here, {manner}; one protection does not hold in full."),
-                weak => format!("Boxes can be made here, {manner}; {weak} protections do not hold in full."),
+                1 => format!("Boxes can be made here, {manner}; one protection is not fully enforced."),
+                weak => format!("Boxes can be made here, {manner}; {weak} protections are not fully enforced."),
             }
         }
     }
@@ -60,7 +60,7 @@ mod tests {
     use ringwall_executor::{Protection, ProtectionName, Step};
 
     #[test]
-    fn json_has_the_promised_shape() {
+    fn json_has_the_documented_keys() {
         let json = serde_json::to_value(Report::new(&Facts::sample())).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&json), ["can_make_boxes", "checks", "kernel", "mode"]);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique() {
+    fn check_names_are_unique() {
         for facts in [Facts::sample(), Facts::rootless().failed(Step::MakeNamespaces, 1)] {
             let mut names: Vec<_> = Report::new(&facts).checks.iter().map(|check| check.name).collect();
             let count = names.len();
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn the_conclusion_is_one_sentence() {
+    fn conclusion_names_privileges_and_weak_protections() {
         assert_eq!(conclusion(&Facts::sample()), "Boxes can be made here, as root.");
         let mut weak = Facts::rootless();
         if let Trial::Made { protections, .. } = &mut weak.trial {
             protections[0] = Protection::partial(ProtectionName::Landlock, "old");
         }
-        assert_eq!(conclusion(&weak), "Boxes can be made here, without root; one protection does not hold in full.");
+        assert_eq!(conclusion(&weak), "Boxes can be made here, without root; one protection is not fully enforced.");
         let failed = Facts::rootless().failed(Step::MakeNamespaces, 1);
         assert_eq!(conclusion(&failed), "No box can be made here, without root: could not make the namespaces.");
     }

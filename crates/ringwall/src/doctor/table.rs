@@ -1,7 +1,7 @@
-//! The report as people read it: one row each, its explanations below it, and the answer at the end.
+//! Formats the report as a table: one row per check, costs and fix below it, and the conclusion last.
 //!
-//! Lines have at most 100 columns. Marks and colours depend on who reads: plain ASCII where the locale is not UTF-8,
-//! colours on a terminal only. Control characters never come through, whoever put them into a path or an answer.
+//! Output is ASCII unless the locale is UTF-8, and has colours only on a terminal. Control characters in
+//! paths and responses are replaced.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -11,11 +11,10 @@ use super::report::Report;
 
 const WIDEST: usize = 100;
 const NARROWEST: usize = 60;
-/// The mark, and a space behind it.
+/// Columns of the mark and the space after it.
 const MARGIN: usize = 2;
 const INDENT: &str = "    ";
 
-/// How to draw.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
     unicode: bool,
@@ -24,7 +23,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// As standard output and the environment want it.
+    /// The style for the standard output and environment of this process.
     pub(crate) fn of_this_process() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let is_terminal = std::io::stdout().is_terminal();
@@ -67,7 +66,7 @@ impl Style {
         if self.colours { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// What may go to the reader.
+    /// Replaces control characters, and non-ASCII ones if the locale is not UTF-8.
     fn clean(self, text: &str) -> String {
         let is_fine = |character: char| !character.is_control() && (self.unicode || character.is_ascii());
         text.chars().map(|character| if is_fine(character) { character } else { '?' }).collect()
@@ -106,7 +105,7 @@ fn draw_row(text: &mut String, check: &Check, column: usize, style: Style) {
     }
 }
 
-/// Breaks at spaces; a word that is longer than a line is broken where the line ends.
+/// Breaks lines at spaces. A word that is longer than a line is split.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_aligned() {
+    fn table_is_aligned() {
         let plain = "ringwall doctor: root, Linux 6.18.5\n\
                      \n\
                      + trial box  made\n\
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_go_on_below_and_stay_within_the_width() {
+    fn long_texts_wrap_within_the_width() {
         let long = "word ".repeat(60) + &"x".repeat(250);
         let check = Check::new("cgroups", State::Missing, long.clone()).costs(long.clone()).fix(long);
         for width in [NARROWEST, 80, WIDEST] {
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_never_come_through() {
+    fn control_characters_are_replaced() {
         let check = Check::new("docker", State::Optional, "at /tmp/\x1b[31mred\u{7}\n\r\u{9b}…");
         for unicode in [true, false] {
             let text = draw(&report(vec![check.clone()]), &Style { unicode, ..PLAIN });
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_and_colours_are_for_those_who_can_see_them() {
+    fn marks_follow_the_locale_and_colours_the_terminal() {
         type Variables = &'static [(&'static str, &'static str)];
         let table: [(Variables, bool, bool, bool); 9] = [
             (&[], false, false, false),
@@ -227,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_gets_narrow_lines() {
+    fn width_follows_the_terminal_within_bounds() {
         for (columns, width) in [(None, 100), (Some(0), 100), (Some(80), 80), (Some(200), 100), (Some(10), 60)] {
             assert_eq!(Style::choose(|_| None, true, columns).width, width);
         }
     }
 
     #[test]
-    fn colour_surrounds_the_mark_alone() {
+    fn only_the_mark_is_coloured() {
         let text = draw(&report(four()), &Style { colours: true, ..PLAIN });
         assert!(text.contains("\x1b[32m+\x1b[0m trial box  made\n"), "{text:?}");
         assert!(text.contains("\x1b[31mx\x1b[0m cgroups    none\n"), "{text:?}");

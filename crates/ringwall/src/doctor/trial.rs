@@ -1,7 +1,7 @@
-//! The trial box: a request like any other, decided by the policy and made by the executor.
+//! Starts the trial box: an ordinary request that the policy decides and the executor runs.
 //!
-//! What it proves is the box; the command in it is only there because a box needs one. So a host without the
-//! usual programs fails no trial: the box stood when the command was looked for.
+//! The command only fills the box. If the host has none of [`COMMANDS`], the result is still a success:
+//! the box and its protections existed when the command was looked up.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,11 +15,11 @@ use super::facts::{Trial, TrialFailure};
 
 /// Tried in this order until one can be started.
 const COMMANDS: [&[&str]; 3] = [&["/usr/bin/true"], &["/bin/true"], &["/bin/sh", "-c", ":"]];
-/// For the command, and for the whole trial: a file system that does not answer must not hold the doctor up.
 const COMMAND_LIMIT_MS: u64 = 10_000;
+/// For the start and the end of the box, which may hang on a file system that does not answer.
 const TRIAL_LIMIT: Duration = Duration::from_secs(30);
 
-/// Without any of these there is no box.
+/// A box without one of these counts as a failure.
 const REQUIRED: [ProtectionName; 8] = [
     ProtectionName::UserNamespace,
     ProtectionName::MountNamespace,
@@ -31,7 +31,7 @@ const REQUIRED: [ProtectionName; 8] = [
     ProtectionName::Seccomp,
 ];
 
-/// Makes the box, runs something in it, and looks at what held.
+/// Starts a box, runs a command in it and returns the box's protections.
 pub(crate) async fn make(host: Host, data: &Path) -> Trial {
     let layers = layers(&host);
     let executor = match Executor::new(host, data) {
@@ -41,7 +41,7 @@ pub(crate) async fn make(host: Host, data: &Path) -> Trial {
     let trial = tokio::time::timeout(TRIAL_LIMIT, attempt(&executor, &layers)).await;
     match trial {
         Ok(trial) => trial,
-        Err(_) => failed(format!("the trial box was not done after {} seconds", TRIAL_LIMIT.as_secs())),
+        Err(_) => failed(format!("the trial box did not end within {} seconds", TRIAL_LIMIT.as_secs())),
     }
 }
 
@@ -51,7 +51,7 @@ async fn attempt(executor: &Executor, layers: &Layers) -> Trial {
         let grant = match ringwall_policy::decide(&request(command), layers) {
             Verdict::Allow(grant) => grant,
             Verdict::Deny(denial) => return failed(denial.message),
-            Verdict::Ask(_) => return failed("the policy asks a person before it allows a trial box".to_owned()),
+            Verdict::Ask(_) => return failed("the policy requires an approval for the trial box".to_owned()),
         };
         let running = match executor.start(grant, Options::default()).await {
             Ok(running) => running,
@@ -59,13 +59,13 @@ async fn attempt(executor: &Executor, layers: &Layers) -> Trial {
         };
         let protections = running.protections().to_vec();
         if let Some(lacking) = lacking(&protections) {
-            return failed(format!("the trial box was made without a protection that every box needs: {lacking:?}"));
+            return failed(format!("the trial box started without a required protection: {lacking:?}"));
         }
         match running.wait().await {
             Ok(outcome) if outcome.ending == Ending::Exited(0) => {
                 return Trial::Made { protections, command: Some(command.join(" ")) };
             }
-            Ok(outcome) => return failed(format!("{} in the trial box: {:?}", command[0], outcome.ending)),
+            Ok(outcome) => return failed(format!("{} failed in the trial box: {:?}", command[0], outcome.ending)),
             Err(Error::CommandNotFound { .. } | Error::CommandNotExecutable { .. }) => stood = protections,
             Err(error) => return Trial::Failed(failure(&error)),
         }
@@ -98,7 +98,7 @@ fn layers(host: &Host) -> Layers {
     }
 }
 
-/// The first protection that no box may be without and this one is.
+/// The first required protection that is not enforced.
 fn lacking(protections: &[Protection]) -> Option<ProtectionName> {
     REQUIRED.into_iter().find(|name| {
         let holds = |protection: &Protection| protection.name == *name && protection.state == ProtectionState::Enforced;
@@ -124,7 +124,7 @@ mod tests {
     use ringwall_executor::ProtectionName;
 
     #[test]
-    fn a_box_without_a_wall_is_no_box() {
+    fn missing_or_partial_required_protection_is_lacking() {
         let all: Vec<_> = ProtectionName::ALL.into_iter().map(Protection::enforced).collect();
         assert_eq!(lacking(&all), None);
         for name in REQUIRED {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_reported_refuses_no_box() {
+    fn missing_optional_protection_is_not_lacking() {
         let reported = |name: &ProtectionName| !REQUIRED.contains(name);
         let bare: Vec<_> = ProtectionName::ALL
             .into_iter()
