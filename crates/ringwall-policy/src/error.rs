@@ -37,7 +37,7 @@ pub enum Error {
     )]
     NetEntryMalformed { given: String, wrong: &'static str },
 
-    #[error("more than {longest} hosts")]
+    #[error("the list has more than {longest} hosts")]
     NetListTooLong { longest: usize },
 
     #[error(

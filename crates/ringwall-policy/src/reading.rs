@@ -160,7 +160,7 @@ mod tests {
             (r#"{"net":{"mode":"none","allow":[]}}"#, "net: allow is for mode allowlist"),
             (r#"{"net":{"mode":"none","unknown":"ask"}}"#, "net: unknown is for mode allowlist"),
             (r#"{"net":{"mode":"allowlist","deny":[]}}"#, "net: unknown field `deny`"),
-            (r#"{"net":{"mode":"allowlist","allow":["*"]}}"#, "net: \"*\" is no name"),
+            (r#"{"net":{"mode":"allowlist","allow":["*"]}}"#, "net: \"*\" is not a DNS name"),
             (r#"{"net":{"mode":"allowlist","allow":"a.com"}}"#, "net: "),
             (r#"{"net":{"mode":"allowlist","unknown":"allow"}}"#, "net: unknown variant `allow`"),
             (r#"{"require":["seccomp"]}"#, "unknown requirement \"seccomp\""),

@@ -1,11 +1,11 @@
-//! Which addresses no box is ever connected to: whatever is not the public internet.
+//! IP addresses that a box must not reach: all that are not on the public internet.
 //!
-//! By the registries of special-purpose addresses. An address of version 6 that carries one of version 4 is refused as
-//! such, whatever it carries: who translates it, and to what, is not known here.
+//! Follows IANA's registries of special-purpose addresses. An IPv6 address that embeds an IPv4
+//! address is refused whatever the IPv4 address is, because the network's translation is unknown.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is, if it is not one of the public internet.
+/// The special use of an address; `None` for a public internet address.
 pub fn special_use(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => special_use_v4(address),
@@ -19,9 +19,9 @@ fn special_use_v4(address: Ipv4Addr) -> Option<&'static str> {
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => "a private network",
         [169, 254, ..] => "link-local, where clouds keep their metadata",
         [100, 64..=127, ..] => "a provider's shared network",
-        // Azure's wire server, which looks like a public address.
+        // Azure's WireServer, which looks like a public address.
         [168, 63, 129, 16] => "a cloud's own service",
-        [0, ..] => "no host",
+        [0, ..] => "not a host",
         [192, 0, 0, _] | [192, 88, 99, _] | [198, 18..=19, ..] => "reserved for protocols and tests",
         [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => "reserved for examples",
         [224..=239, ..] => "multicast",
@@ -38,11 +38,11 @@ fn special_use_v6(address: Ipv6Addr) -> Option<&'static str> {
         return Some("multicast");
     }
     Some(match address.segments() {
-        [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0, 0, ..] => "an address of version 4 in disguise",
-        [0x64, 0xff9b, ..] | [0x2002, ..] => "a translated address of version 4",
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0, 0, ..] => "an IPv4 address in IPv6 notation",
+        [0x64, 0xff9b, ..] | [0x2002, ..] => "a translated IPv4 address",
         [0xfc00..=0xfdff, ..] => "a private network",
         [0xfe80..=0xfebf, ..] => "link-local",
-        // Teredo among them, which carries addresses of version 4 too.
+        // Includes Teredo (2001::/32), which embeds IPv4 addresses.
         [0x2001, 0..=0x1ff, ..] => "reserved for protocols and tests",
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => "reserved for examples",
         [0x2000..=0x3fff, ..] => return None,
@@ -50,15 +50,16 @@ fn special_use_v6(address: Ipv6Addr) -> Option<&'static str> {
     })
 }
 
-/// What an address is, if the server itself must not call it, whatever an operator configured: link-local addresses and
-/// the addresses at which clouds serve credentials to the machine. Loopback and private networks are allowed. An IPv4
-/// address inside an IPv6 address (mapped, compatible, NAT64, 6to4) is judged as the IPv4 address.
+/// Why the server itself must not call an address, whatever an operator configured: link-local
+/// addresses and the addresses at which clouds serve credentials to the machine. Loopback and
+/// private networks are allowed. An IPv4 address inside an IPv6 address (mapped, compatible, NAT64,
+/// 6to4) is judged as the IPv4 address.
 pub fn metadata_use(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => metadata_use_v4(address),
         IpAddr::V6(address) => match address.segments() {
             [0xfe80..=0xfebf, ..] => Some("link-local"),
-            // Amazon and Google.
+            // AWS and Google Cloud.
             [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => Some("a cloud's metadata"),
             [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, .., high, low] | [0x2002, high, low, ..] => {
                 let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_addresses_are_found_in_every_notation() {
+    fn metadata_address_is_found_in_every_notation() {
         for metadata in [
             "169.254.169.254",
             "169.254.0.1",
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_public_internet_is_reached() {
+    fn special_address_is_not_public() {
         for public in [
             "1.1.1.1",
             "8.8.8.8",

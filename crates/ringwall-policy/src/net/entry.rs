@@ -1,4 +1,4 @@
-//! One entry of a list: a name, or everything below a name, and one port.
+//! One entry of a list: a name or all subdomains of a name, and one port.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, quote};
 
 use super::host::{NetHost, read};
 
-/// The ports of an entry that names none.
+/// Ports of an entry without a port.
 pub(super) const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,24 +18,25 @@ pub struct NetEntry {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Pattern {
     Exact(NetHost),
-    /// Every name below this one, and not this one.
+    /// All subdomains of this name, but not the name itself.
     Below(String),
 }
 
 impl NetEntry {
-    /// This very host and port.
+    /// Exactly this host and port.
     pub fn exact(host: NetHost, port: u16) -> Self {
         Self { pattern: Pattern::Exact(host), port }
     }
 
-    /// Reads `name`, `name:port`, `*.name`, `*.name:port`, or an address in place of a name. Without a port it stands for
-    /// the two usual ones. A name in another script is taken as what it is in the DNS.
+    /// Parses `name`, `name:port`, `*.name` or `*.name:port`; an address may replace `name`.
+    /// Without a port the result has one entry for each of [`DEFAULT_PORTS`]. A name in another
+    /// script becomes its DNS form (Punycode).
     pub fn read(text: &str) -> Result<Vec<Self>, Error> {
         let wrong = |wrong: &'static str| Error::NetEntryMalformed { given: quote(text), wrong };
         let (host, port) = match text.rsplit_once(':') {
-            // The colons of an address in brackets are its own.
+            // In `[address]` the colons belong to the address.
             Some((_, rest)) if rest.ends_with(']') => (text, None),
-            Some((host, port)) => (host, Some(read_port(port).ok_or_else(|| wrong("has no port from 1 to 65535"))?)),
+            Some((host, port)) => (host, Some(read_port(port).ok_or_else(|| wrong("has no valid port (1 to 65535)"))?)),
             None => (text, None),
         };
         let pattern = match host.strip_prefix("*.") {
@@ -51,7 +52,7 @@ impl NetEntry {
         self.port == port && self.pattern.covers(&Pattern::Exact(host.clone()))
     }
 
-    /// Whether everything that the other allows is allowed by this one.
+    /// Whether this entry allows everything that `other` allows.
     pub fn covers(&self, other: &Self) -> bool {
         self.port == other.port && self.pattern.covers(&other.pattern)
     }
@@ -61,19 +62,19 @@ fn below(above: &str) -> Result<Pattern, &'static str> {
     match ascii(above).and_then(|above| read(&above))? {
         NetHost::Name(name) if name.contains('.') => Ok(Pattern::Below(name)),
         NetHost::Name(_) => Err("would allow a whole top-level domain"),
-        NetHost::Address(_) => Err("has no names below it"),
+        NetHost::Address(_) => Err("is an address and has no subdomains"),
     }
 }
 
-/// The form that a name has in the DNS.
+/// The DNS form of a name.
 fn ascii(name: &str) -> Result<String, &'static str> {
     match name.is_ascii() {
         true => Ok(name.to_owned()),
-        false => idna::domain_to_ascii_strict(name).map_err(|_| "is no name of the DNS"),
+        false => idna::domain_to_ascii_strict(name).map_err(|_| "is not a DNS name"),
     }
 }
 
-/// Digits alone: others read a sign too.
+/// Digits only: `parse` alone accepts a leading `+`.
 fn read_port(text: &str) -> Option<u16> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     text.parse().ok().filter(|_| is_plain)
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_means_what_it_says_and_nothing_more() {
+    fn entry_matches_listed_host_and_port_only() {
         for (entry, host, port) in [
             ("good.com", "good.com", 443),
             ("good.com", "good.com", 80),
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn malformed_entry_is_rejected() {
         for text in [
             "",
             "*",
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_covers_what() {
+    fn entry_covers_narrower_entry() {
         let covers = |one: &str, other: &str| entries(one)[0].covers(&entries(other)[0]);
         assert!(covers("*.a.com:80", "*.b.a.com:80") && covers("*.a.com:80", "b.a.com:80"));
         assert!(covers("*.a.com:80", "*.a.com:80") && covers("a.com:80", "a.com:80"));

@@ -1,7 +1,8 @@
-//! A host as a client names it: a name of the DNS in its one spelling, or an address written out.
+//! A host as a client names it: a DNS name in normal form, or an IP address.
 //!
-//! Read strictly, because others read leniently: to many programs `2130706433`, `0x7f.1` and `0177.0.0.1` are this machine.
-//! What looks like a number and is not a plain address is neither a name nor an address here.
+//! Parsing is strict, because other programs are lenient: many accept `2130706433`, `0x7f.1` and
+//! `0177.0.0.1` as 127.0.0.1. A name that looks like a number but is no dotted IPv4 address is
+//! rejected.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
@@ -12,7 +13,7 @@ use crate::error::{Error, quote};
 const MAX_NAME_LEN: usize = 253;
 const MAX_LABEL: usize = 63;
 
-/// Lower case, without a dot at the end.
+/// Names are lower case, without a trailing dot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NetHost {
     Name(String),
@@ -22,7 +23,7 @@ pub enum NetHost {
 impl FromStr for NetHost {
     type Err = Error;
 
-    /// Reads what a client sends: ASCII, and an address of version 6 in brackets.
+    /// Parses ASCII text from a client; an IPv6 address must be in brackets.
     fn from_str(text: &str) -> Result<Self, Error> {
         read(text).map_err(|wrong| Error::HostMalformed { given: quote(text), wrong })
     }
@@ -31,26 +32,26 @@ impl FromStr for NetHost {
 pub(super) fn read(text: &str) -> Result<NetHost, &'static str> {
     if let Some(inner) = text.strip_prefix('[') {
         let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
-        return address.map(|address| NetHost::Address(address.into())).ok_or("is no address of version 6");
+        return address.map(|address| NetHost::Address(address.into())).ok_or("is not an IPv6 address");
     }
     let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     if name.is_empty() || name.len() > MAX_NAME_LEN {
-        return Err("has no length that a name can have");
+        return Err("is empty or longer than 253 characters");
     }
     let last = name.rsplit('.').next().unwrap_or_default();
     if is_number(last) {
         let address = name.parse::<Ipv4Addr>();
         return address
             .map(|address| NetHost::Address(address.into()))
-            .map_err(|_| "is a number and not a plain address");
+            .map_err(|_| "is a number but not a dotted IPv4 address");
     }
     if !name.split('.').all(is_label) {
-        return Err("is no name of the DNS");
+        return Err("is not a DNS name");
     }
     Ok(NetHost::Name(name))
 }
 
-/// Whether programs take a name that ends so for an address.
+/// Whether lenient programs read a name with this last label as an address.
 fn is_number(label: &str) -> bool {
     let digits = |text: &str, is_digit: fn(&char) -> bool| text.chars().all(|character| is_digit(&character));
     let decimal = !label.is_empty() && digits(label, char::is_ascii_digit);
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_spelling() {
+    fn host_is_normalised() {
         for (text, shown) in [
             ("pypi.org", "pypi.org"),
             ("PyPI.Org.", "pypi.org"),
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_might_take_for_an_address_is_refused() {
+    fn lenient_address_is_rejected() {
         for text in [
             "2130706433",
             "0x7f000001",
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_name_is_rejected() {
         let long = format!("{}.example", "a".repeat(64));
         let longer = "a.".repeat(127) + "example";
         for text in [

@@ -1,6 +1,6 @@
-//! The hosts that may be reached. An empty list allows nothing.
+//! A list of hosts that may be reached. An empty list allows nothing.
 //!
-//! Kept without entries that others cover, so that two lists which allow the same are equal.
+//! Entries that others cover are dropped, so that lists with equal meaning are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::host::NetHost;
 pub struct NetList(Arc<BTreeSet<NetEntry>>);
 
 impl NetList {
-    /// Entries at most: every exec compares it.
+    /// Every exec compares the list, so its length is limited.
     pub const MAX_LEN: usize = 256;
 
-    /// Reads entries as users write them.
+    /// Parses entries in their public form.
     pub fn read<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self, Error> {
         let mut entries = BTreeSet::new();
         for (count, text) in texts.into_iter().enumerate() {
@@ -34,12 +34,12 @@ impl NetList {
         Ok(Self(Arc::new(needed)))
     }
 
-    /// The entry by which a host may be reached, if there is one.
+    /// The entry that allows a host and port.
     pub fn find(&self, host: &NetHost, port: u16) -> Option<&NetEntry> {
         self.0.iter().find(|entry| entry.matches(host, port))
     }
 
-    /// The first entry of the other list that this one does not cover.
+    /// The first entry of `other` that no entry of this list covers.
     pub fn exceeded_by<'a>(&self, other: &'a Self) -> Option<&'a NetEntry> {
         other.0.iter().find(|entry| !self.0.iter().any(|own| own.covers(entry)))
     }
@@ -48,7 +48,7 @@ impl NetList {
         self.0.is_empty()
     }
 
-    /// As users write them: the two usual ports are not named.
+    /// The public form: an entry with ports 80 and 443 is written without a port.
     pub fn words(&self) -> Vec<String> {
         let mut ports: BTreeMap<&Pattern, BTreeSet<u16>> = BTreeMap::new();
         for entry in self.0.iter() {
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_allow_the_same_are_the_same() {
+    fn lists_with_same_meaning_are_equal() {
         assert_eq!(list(&["a.com", "A.COM.", "a.com:443"]), list(&["a.com:80", "a.com:443"]));
         assert_eq!(list(&["*.a.com", "b.a.com", "*.c.a.com:80"]), list(&["*.a.com"]));
         assert_ne!(list(&["*.a.com"]), list(&["*.a.com", "a.com"]));
     }
 
     #[test]
-    fn a_list_is_written_as_it_is_read() {
+    fn list_is_parsed_from_its_own_words() {
         let words = list(&["b.com:22", "*.a.com", "b.com", "c.com:443"]).words();
         assert_eq!(words, ["b.com", "b.com:22", "c.com:443", "*.a.com"]);
         assert_eq!(NetList::read(&words).unwrap().words(), words);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_an_end() {
+    fn list_above_maximum_length_is_rejected() {
         let many = |count: usize| NetList::read((0..count).map(|number| format!("a{number}.com")));
         assert!(many(NetList::MAX_LEN).is_ok() && many(NetList::MAX_LEN + 1).is_err());
     }

@@ -1,7 +1,8 @@
-//! What of the network a box may reach, by name: hosts, entries of a list, the list, and what each layer wants of it.
+//! The hosts that a box may reach: names, list entries, lists, and what each layer asks for.
 //!
-//! Pure: nothing is resolved or connected to here. A list says which names may be asked for; which *addresses* a name may
-//! lead to is a rule of its own (`address`), because a name says nothing about where it leads.
+//! Pure: nothing is resolved or connected to. A list restricts names. The *addresses* that a name
+//! may resolve to are restricted separately (`address`), because the owner of a name can point it
+//! at any address.
 
 mod address;
 mod entry;

@@ -1,8 +1,8 @@
-//! Which addresses a browser may be asked to open.
+//! Which URLs a browser may open.
 //!
-//! Read as browsers read them (the WHATWG's rules), because they read leniently: `http:\\0x7f.1`, `2130706433` and digits of
-//! other scripts are this machine to them. What was judged is what is opened: the one spelling that comes out of here. A name
-//! says nothing about where it leads; that is judged when it is connected to.
+//! URLs are parsed by the WHATWG rules, as browsers do: to them `http:\\0x7f.1`, `2130706433` and
+//! digits of other scripts are 127.0.0.1. The browser opens the serialised form of what was judged.
+//! The addresses of a name are judged by the proxy when it connects.
 
 use core::net::IpAddr;
 
@@ -14,15 +14,15 @@ use super::host::NetHost;
 use super::web_port::is_web_port;
 use crate::error::{Error, quote};
 
-/// The only files that are pages: those of a session, where its own box shows them.
+/// The only files that pages may be: those of a session, in its own box.
 const FILES: &str = "/workspace";
 
-/// Where a browser is.
+/// The box of a browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Window {
-    /// In a box of its own, with nothing of its session's.
+    /// A box of its own, without the session's files.
     External,
-    /// In its session's box, with its files.
+    /// The box of its session, with its files.
     Sandbox,
 }
 
@@ -39,12 +39,12 @@ impl Window {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum External {
-    /// The public internet, and what is lifted.
+    /// The public internet, and the hosts of `browser.allowed_hosts`.
     #[default]
     On,
-    /// What is lifted, and nothing else.
+    /// The hosts of `browser.allowed_hosts` only.
     Allowlist,
-    /// There are none.
+    /// External browsers are turned off.
     Off,
 }
 
@@ -57,34 +57,35 @@ impl External {
         }
     }
 
-    /// Why this host is not to be reached, if it is not, whatever it leads to.
+    /// Why this host is refused, whatever its name resolves to; `None` if it is not.
     pub fn refuses(self, host: &NetHost, port: u16) -> Option<String> {
         match (self, host) {
-            (External::Off, _) => Some("there is no external browser on this server (browser.external)".to_owned()),
+            (External::Off, _) => Some("external browsers are turned off (browser.external)".to_owned()),
             (External::Allowlist, _) => {
                 Some("it is not among the hosts that external browsers may reach (browser.allowed_hosts)".to_owned())
             }
             (External::On, NetHost::Address(address)) if special_use(*address).is_some() => Some(NOT_PUBLIC.to_owned()),
             (External::On, _) if !is_web_port(port) => {
-                Some(format!("port {port} is none of the web's; browser.allowed_hosts lifts that"))
+                Some(format!("port {port} is not a web port; an operator may allow it in browser.allowed_hosts"))
             }
             (External::On, _) => None,
         }
     }
 }
 
-/// Said of an address that is written out.
-pub const NOT_PUBLIC: &str = "it is no address of the public internet";
+/// The reason for refusing an IP address.
+pub const NOT_PUBLIC: &str = "it is not a public internet address";
 
-/// The address as it is to be opened. `is_lifted` names hosts that are allowed for good: they may be addresses which are not
-/// public, at any port. What a sandbox browser reaches beyond that is its session's own rule.
+/// Returns the URL to open. `is_lifted` is true for the hosts and ports of the operator's lists, which
+/// are allowed even if the address is not public or the port is not a web port. For a sandbox
+/// browser the proxy also applies the session's network policy.
 pub fn check_page(
     text: &str,
     (window, external): (Window, External),
     is_lifted: impl Fn(&NetHost, u16) -> bool,
 ) -> Result<String, Error> {
     let refuse = |wrong: String| Error::PageRefused { given: quote(text), wrong };
-    let url = Url::parse(text).map_err(|error| refuse(format!("is no whole address ({error})")))?;
+    let url = Url::parse(text).map_err(|error| refuse(format!("is not a complete URL ({error})")))?;
     match (url.scheme(), window) {
         ("http" | "https", Window::External) => check_host(&url, is_lifted, Some(external)).map_err(refuse)?,
         ("http" | "https", Window::Sandbox) => check_host(&url, is_lifted, None).map_err(refuse)?,
@@ -92,15 +93,15 @@ pub fn check_page(
         ("file", Window::Sandbox) => check_file(&url).map_err(refuse)?,
         ("file", Window::External) => {
             return Err(refuse(
-                "is a file, and only the sandbox browser sees those (context.needs_file_access)".into(),
+                "is a file URL, which only the sandbox browser opens (context.needs_file_access)".into(),
             ));
         }
-        (scheme, _) => return Err(refuse(format!("has the scheme {scheme}; pages are http, https or about:blank"))),
+        (scheme, _) => return Err(refuse(format!("has the scheme {scheme}; use http, https or about:blank"))),
     }
     Ok(url.into())
 }
 
-/// The host and port of a page, where it has one.
+/// The host and port of a URL.
 pub fn page_host(text: &str) -> Option<(NetHost, u16)> {
     let url = Url::parse(text).ok()?;
     let host = match url.host()? {
@@ -113,10 +114,10 @@ pub fn page_host(text: &str) -> Option<(NetHost, u16)> {
 
 fn check_host(url: &Url, is_lifted: impl Fn(&NetHost, u16) -> bool, external: Option<External>) -> Result<(), String> {
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("has a name or a password in it; type them into the page instead".to_owned());
+        return Err("contains a user name or password; type them into the page instead".to_owned());
     }
     let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-        return Err("names no host".to_owned());
+        return Err("has no host".to_owned());
     };
     let host = match host {
         Host::Domain(name) => name.parse().map_err(|error: Error| error.to_string())?,
@@ -132,7 +133,7 @@ fn check_host(url: &Url, is_lifted: impl Fn(&NetHost, u16) -> bool, external: Op
     };
     match (why, external.and_then(|external| external.refuses(&host, port))) {
         (Some(why), _) => Err(format!(
-            "leads to {host}:{port}, which is no address of the public internet ({why}); an operator may allow it in \
+            "leads to {host}:{port}, which is not a public internet address ({why}); an operator may allow it in \
              browser.allowed_hosts"
         )),
         (None, Some(why)) => Err(format!("leads to {host}:{port}: {why}")),
@@ -140,9 +141,9 @@ fn check_host(url: &Url, is_lifted: impl Fn(&NetHost, u16) -> bool, external: Op
     }
 }
 
-/// Decoded once, as whoever opens it does.
+/// `to_file_path` decodes percent-escapes once, as the browser does.
 fn check_file(url: &Url) -> Result<(), String> {
-    let outside = || format!("is no file in {FILES}");
+    let outside = || format!("is not a file in {FILES}");
     let path = url.to_file_path().map_err(|()| outside())?;
     let is_plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
     if is_plain && path.starts_with(FILES) { Ok(()) } else { Err(outside()) }
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_public_has_one_spelling() {
+    fn public_url_is_normalised() {
         for (text, opened) in [
             ("https://Example.com", "https://example.com/"),
             ("http:\\\\example.com\\a", "http://example.com/a"),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_public_is_refused_in_any_spelling() {
+    fn non_public_address_is_refused_in_any_notation() {
         for text in [
             "http://127.0.0.1/",
             "http://127.0.0.1:8081/",
@@ -206,13 +207,13 @@ mod tests {
             "http:127.0.0.1",
         ] {
             let refused = check(text, Window::External).unwrap_err();
-            assert!(refused.contains("no address of the public internet"), "{text}: {refused}");
+            assert!(refused.contains("not a public internet address"), "{text}: {refused}");
         }
     }
 
-    /// What is lifted is lifted as it is written, and nothing that only looks like it.
+    /// An exception matches after normalisation, and no similar name.
     #[test]
-    fn a_lifted_name_lifts_no_other() {
+    fn exception_applies_to_no_other_host() {
         let lifted = NetList::read(["good.localhost:8080", "10.0.0.1"]).unwrap();
         let is_lifted = |host: &NetHost, port: u16| lifted.find(host, port).is_some();
         let check = |text: &str| check_page(text, (Window::External, External::On), is_lifted);
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_narrows_what_external_browsers_open() {
+    fn external_mode_limits_external_browsers_only() {
         let lifted = NetList::read(["wiki.example", "wiki.example:22"]).unwrap();
         let check = |text: &str, window: Window, external: External| {
             check_page(text, (window, external), |host, port| lifted.find(host, port).is_some())
@@ -250,8 +251,11 @@ mod tests {
         assert!(check("https://example.com:8443/", Window::External, External::On).is_ok());
         for mail in ["http://example.com:25/", "https://8.8.8.8:22/"] {
             let refused = check(mail, Window::External, External::On).unwrap_err();
-            assert!(refused.contains("none of the web's"), "{refused}");
-            assert!(check(mail, Window::Sandbox, External::On).is_ok(), "its list says which ports");
+            assert!(refused.contains("is not a web port"), "{refused}");
+            assert!(
+                check(mail, Window::Sandbox, External::On).is_ok(),
+                "the session's network policy limits its ports"
+            );
         }
         let refused = check("https://example.com/", Window::External, External::Allowlist).unwrap_err();
         assert!(refused.contains("not among the hosts"), "{refused}");
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn other_schemes_are_refused() {
+    fn other_scheme_is_refused() {
         for text in [
             "javascript:alert(1)",
             "data:text/html,x",
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_the_sessions_own() {
+    fn file_outside_workspace_is_refused() {
         for good in ["file:///workspace/x.html", "file:///workspace/a/../b.html", "file://localhost/workspace/x"] {
             assert!(check(good, Window::Sandbox).is_ok(), "{good}");
         }

@@ -1,10 +1,10 @@
-//! At which ports of the public internet pages are served.
+//! The ports at which browsers may open pages of the public internet.
 //!
-//! A browser that is taken over can ask for a connection to anything, and a tunnel carries whatever is put into it: mail, a
-//! login to another machine. So below 1024, where the services of machines are, only the two of the web are reached; above,
-//! all but those that browsers themselves open no page at, because other protocols can be spoken to there by a page.
+//! A compromised browser could use any TCP port for other protocols, such as mail or SSH. Below
+//! 1024, the range of such services, only 80 and 443 are allowed. Above, all ports are allowed
+//! except those that browsers block too, because a page could speak another protocol to them.
 
-/// By the list of bad ports of the WHATWG's Fetch standard, as far as they are not refused already.
+/// The bad ports of the WHATWG Fetch standard from 1024 on.
 const BAD: [u16; 19] =
     [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080];
 
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_not_where_mail_and_logins_are() {
+    fn port_of_other_service_is_not_a_web_port() {
         for port in [80, 443, 1024, 3000, 5000, 8000, 8080, 8443, 8888, 65535] {
             assert!(is_web_port(port), "{port}");
         }

@@ -1,7 +1,7 @@
-//! What a layer wants of the network, and what all layers together leave of it.
+//! The network access that a layer asks for, and the access that results from all layers.
 //!
-//! The operator's layer says what there is; those after it may only take away. A wish for more is refused and never
-//! cut down, as with every limit.
+//! The operator's layer sets the access; later layers may only narrow it. A layer that asks for
+//! more is denied, not clamped, as with limits.
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -10,13 +10,13 @@ use crate::verdict::{Denial, DenialCode};
 
 use super::list::NetList;
 
-/// What of the network a box sees. Ordered from strict to wide.
+/// Network mode of a box. Ordered from strict to wide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetMode {
     #[default]
     None,
-    /// The hosts of a list, by our proxy and by no other way.
+    /// Listed hosts, through our proxy only.
     Allowlist,
 }
 
@@ -29,13 +29,13 @@ impl NetMode {
     }
 }
 
-/// What becomes of a host that is not in the list. Ordered from strict to wide.
+/// How a host that is not in the list is handled. Ordered from strict to wide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
     #[default]
     Deny,
-    /// A person is asked, and the connection waits.
+    /// An approval opens, and the connection waits for the answer.
     Ask,
 }
 
@@ -48,7 +48,7 @@ impl Unknown {
     }
 }
 
-/// One layer's wish. What it does not mention, it leaves as it is.
+/// What one layer asks for. In a narrowing layer an absent value keeps that of the earlier layers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct NetWish {
@@ -73,7 +73,7 @@ impl TryFrom<Written> for NetWish {
     fn try_from(written: Written) -> Result<Self, Self::Error> {
         let Written { mode, allow, unknown } = written;
         match (mode, &allow, unknown) {
-            // A list beside `none` would be a list that does not hold.
+            // Rejected, because a list beside `none` would have no effect.
             (NetMode::None, Some(_), _) => Err("allow is for mode allowlist"),
             (NetMode::None, _, Some(_)) => Err("unknown is for mode allowlist"),
             (NetMode::None, None, None) | (NetMode::Allowlist, ..) => Ok(NetWish { mode, allow, unknown }),
@@ -81,7 +81,7 @@ impl TryFrom<Written> for NetWish {
     }
 }
 
-/// What is left.
+/// The resulting network access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Net {
     #[default]
@@ -100,7 +100,7 @@ impl Net {
         }
     }
 
-    /// Whether this allows nothing that the other does not.
+    /// Whether everything that `self` allows is allowed by `other`.
     pub fn is_within(&self, other: &Self) -> bool {
         match (self, other) {
             (Net::None, _) => true,
@@ -111,7 +111,7 @@ impl Net {
         }
     }
 
-    /// What the operator's wish makes of nothing.
+    /// The access that the operator's layer sets.
     pub(crate) fn of(wish: &NetWish) -> Self {
         match wish.mode {
             NetMode::None => Net::None,
@@ -122,7 +122,7 @@ impl Net {
         }
     }
 
-    /// What a later layer's wish leaves.
+    /// The access after a narrowing layer, or a denial if the layer asks for more.
     pub(crate) fn narrow(&self, wish: &NetWish, by: LayerName, set_by: LayerName) -> Result<Self, Denial> {
         let refuse = |what: &str, hint: String| Denial {
             layer: Some(set_by),
@@ -130,7 +130,7 @@ impl Net {
             hint: Some(hint),
             ..Denial::new(
                 DenialCode::NetExceeded,
-                format!("{what}, asked for by {by}, is more of the network than is allowed by {set_by}"),
+                format!("{what}, asked for by {by}, exceeds the network access allowed by {set_by}"),
             )
         };
         match (wish.mode, self) {
@@ -144,13 +144,13 @@ impl Net {
                 if let Some(entry) = allow.exceeded_by(wanted) {
                     let hint = match allow.is_empty() {
                         true => "the list is empty; an operator adds hosts to net.allow".to_owned(),
-                        false => format!("ask for some of {}", allow.words().join(", ")),
+                        false => format!("choose from {}", allow.words().join(", ")),
                     };
                     return Err(refuse(&format!("net.allow: {entry}"), hint));
                 }
                 let wanted_unknown = wish.unknown.unwrap_or(*unknown);
                 if wanted_unknown > *unknown {
-                    let hint = "hosts that are not in the list are refused; an operator sets net.unknown";
+                    let hint = "unlisted hosts are refused; an operator can set net.unknown to ask";
                     return Err(refuse("net.unknown: ask", hint.to_owned()));
                 }
                 Ok(Net::Allowlist { allow: wanted.clone(), unknown: wanted_unknown })
