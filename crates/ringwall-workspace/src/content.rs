@@ -1,8 +1,8 @@
-//! Digests of named files, for approvals that cover what a command reads.
+//! Digests of named files, for approvals that cover the files a command reads.
 //!
-//! Files are located beneath a directory handle without following a link and without opening anything but a regular file, so
-//! a FIFO or device never blocks and a link leads nowhere. The box's user must be able to read the file: the server may run
-//! as root, and its rights must not show a box more than it could read itself.
+//! Each file is looked up beneath a directory handle without following symlinks, and only regular
+//! files are opened, so that a FIFO or device cannot block. The box's user must be allowed to read
+//! the file: the server may run as root and must not reveal more than the box could read itself.
 
 use std::fs::File;
 use std::io::Read;
@@ -26,12 +26,13 @@ const SEARCH: u32 = 1;
 pub struct Content {
     pub sha256: [u8; 32],
     pub size: u64,
-    /// The first bytes, as many as were asked for.
+    /// The first bytes, at most `head_bytes`.
     pub head: Vec<u8>,
     pub stamp: Stamp,
 }
 
-/// Changes when the file is replaced, written or renamed. The kernel sets the change time, and no user can set it back.
+/// Changes when the file is replaced, written or renamed. It contains the change time (ctime),
+/// which users cannot set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
@@ -46,18 +47,19 @@ pub struct Stamp {
 pub enum NoContent {
     Missing,
     Directory,
-    /// A link at its end or on the way.
+    /// The file, or a directory on the path to it, is a symlink.
     Link,
     /// A FIFO, a socket or a device.
     Special,
     Unreadable,
-    /// Larger than the bytes that may still be read.
+    /// Larger than `max_bytes`.
     TooLarge,
-    /// Written while it was read.
+    /// Modified while it was read.
     Changing,
 }
 
-/// Reads the regular file at `path` beneath `root` if `reader` may. At most `max_bytes` are read.
+/// Reads the regular file at `path` beneath `root` if its mode bits allow `reader` to. At most
+/// `max_bytes` are read.
 pub fn read_content(
     root: &Path,
     path: &Path,
@@ -81,7 +83,8 @@ pub fn read_content(
     digest(&file, &file, before, head_bytes)
 }
 
-/// Reads `bytes`, which are those of `file`, and checks that nothing has changed the file since `before`.
+/// Hashes `bytes`, which are read from `file`, and checks that the file has not changed since
+/// `before`.
 fn digest(file: &File, mut bytes: impl Read, before: Stamp, head_bytes: usize) -> Result<Content, NoContent> {
     let (mut hasher, mut head, mut size) = (Sha256::new(), Vec::new(), 0_u64);
     let mut buffer = vec![0; BUFFER];
@@ -94,7 +97,7 @@ fn digest(file: &File, mut bytes: impl Read, before: Stamp, head_bytes: usize) -
         };
         let part = &buffer[..count];
         size += count as u64;
-        // A file that grows as fast as it is read would never end.
+        // Otherwise a file that grows as fast as it is read would be read forever.
         if size > before.size {
             return Err(NoContent::Changing);
         }
@@ -107,7 +110,7 @@ fn digest(file: &File, mut bytes: impl Read, before: Stamp, head_bytes: usize) -
     Ok(Content { sha256: hasher.finalize().into(), size, head, stamp: before })
 }
 
-/// The stamp of the file that is at `path` now.
+/// Returns the stamp of the file that is at `path` now.
 pub fn read_stamp(root: &Path, path: &Path, reader: Owner) -> Result<Stamp, NoContent> {
     let (_, status) = locate(root, path, reader)?;
     if !may(&status, reader, READ) {
@@ -139,7 +142,8 @@ impl Stamp {
     }
 }
 
-/// Finds a regular file beneath `root`. Each directory on the way must be one that the reader may search.
+/// Finds a regular file beneath `root`. The mode bits of each directory below `root` must allow
+/// `reader` to search it.
 fn locate(root: &Path, path: &Path, reader: Owner) -> Result<(OwnedFd, Stat), NoContent> {
     let no_content = |errno| match errno {
         Errno::NOENT | Errno::NOTDIR => NoContent::Missing,
@@ -165,7 +169,7 @@ fn locate(root: &Path, path: &Path, reader: Owner) -> Result<(OwnedFd, Stat), No
     Err(NoContent::Directory)
 }
 
-/// By the permission bits, as for a process with this user and group and no capability.
+/// Checks the mode bits as for a process with this uid and gid and without capabilities.
 fn may(status: &Stat, reader: Owner, right: u32) -> bool {
     let class = if status.st_uid == reader.uid {
         6
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_have_no_content_and_do_not_block() {
+    fn other_file_types_have_no_content_and_do_not_block() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         std::fs::write(at("f"), "x").unwrap();
@@ -248,7 +252,7 @@ mod tests {
         assert_eq!(read(root.path(), "f", 64 << 20), Err(NoContent::TooLarge));
     }
 
-    /// Reads a file, and changes it after each part that was read.
+    /// Reads a file and calls `meddle` after each read.
     struct Meddler<'a, F> {
         file: &'a File,
         meddle: F,
@@ -264,7 +268,7 @@ mod tests {
         }
     }
 
-    /// The result of a digest during which the file changes, and how many bytes were read for it.
+    /// Digests a file while `meddle` changes it. Returns the result and the number of bytes read.
     fn digest_while(path: &Path, meddle: impl FnMut()) -> (Result<Content, NoContent>, u64) {
         let file = File::open(path).unwrap();
         let before = stamp(&file).unwrap();
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_grows_while_it_is_read_has_no_content() {
+    fn growing_file_has_no_content() {
         use std::io::Write;
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("f");
@@ -293,16 +297,16 @@ mod tests {
     }
 
     #[test]
-    fn file_rewritten_in_place_while_it_is_read_has_no_content() {
+    fn file_modified_during_read_has_no_content() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("f");
         std::fs::write(&path, "one").unwrap();
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
         let (content, _) = digest_while(&path, || file.set_modified(past).unwrap());
-        assert_eq!(content, Err(NoContent::Changing), "the change time tells");
+        assert_eq!(content, Err(NoContent::Changing), "the change time differs");
         let (content, _) = digest_while(&path, || {});
-        assert_eq!(content.unwrap().sha256, <[u8; 32]>::from(Sha256::digest(b"one")), "the control");
+        assert_eq!(content.unwrap().sha256, <[u8; 32]>::from(Sha256::digest(b"one")), "control: unchanged file");
     }
 
     #[test]

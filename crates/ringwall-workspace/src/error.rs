@@ -1,7 +1,8 @@
-//! What can go wrong with files, each with what failed and on what.
+//! Errors of the crate: the failed operation and its subject.
 //!
-//! Places are named as the outside knows them (`projects/p/inputs`), never by their physical path; the root alone is
-//! named whole, to the operator who chose it. Everything quoted came from outside, so it is escaped and cut.
+//! Messages name paths relative to the workspace (`projects/p/inputs`). Only errors about the root
+//! show a path of the host, because the operator chose it. Text from clients is escaped and
+//! truncated by [`quote`].
 
 use std::io;
 use std::path::PathBuf;
@@ -16,11 +17,11 @@ use crate::tree::Refusal;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "{given} is not {kind}: it takes 1 to 128 of the characters A-Z, a-z, 0-9, '.', '_' and '-', \
-         the first a letter or a digit, and no '..'"
+        "{given} is not {kind}: use 1 to 128 of the characters A-Z, a-z, 0-9, '.', '_' and '-', \
+         start with a letter or a digit, and do not use '..'"
     )]
     NameMalformed { kind: &'static str, given: String },
-    #[error("that is not a cursor that a list of sessions has given")]
+    #[error("the cursor is invalid; pass the cursor that the previous page of the session list returned")]
     MarkMalformed,
     #[error("{given} cannot be an agent id, because it is the name of a route")]
     NameReserved { given: String },
@@ -28,12 +29,12 @@ pub enum Error {
     ExecIdMalformed { given: String },
     #[error("the path {given} {problem}")]
     PathMalformed { given: String, problem: PathProblem },
-    /// In the words of the files' API.
+    /// Has the texts that the contract of the files API fixes.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    #[error("could not use the agent's files")]
+    #[error("could not access the agent's files")]
     UseTree(#[source] io::Error),
-    #[error("could not get random numbers from the kernel")]
+    #[error("could not read random bytes from the kernel")]
     Randomness(#[source] io::Error),
 
     #[error("could not open the workspaces in {}", path.display())]
@@ -44,7 +45,7 @@ pub enum Error {
     },
     #[error("{} belongs to user {owner}, not to the server; choose another directory or change its owner", path.display())]
     RootForeign { path: PathBuf, owner: u32 },
-    #[error("could not open or make the directory {place}")]
+    #[error("could not open or create the directory {place}")]
     OpenDirectory {
         place: String,
         #[source]
@@ -66,11 +67,11 @@ pub enum Error {
         source: io::Error,
     },
 
-    #[error("the exec {0} has files already")]
+    #[error("files of the exec {0} exist already")]
     ExecExists(ExecId),
-    #[error("there are no files of the exec {0}")]
+    #[error("files of the exec {0} do not exist")]
     ExecMissing(ExecId),
-    #[error("could not make the files of the exec {exec}")]
+    #[error("could not create the files of the exec {exec}")]
     Begin {
         exec: ExecId,
         #[source]
@@ -124,7 +125,7 @@ pub enum Error {
     },
     #[error("could not store an upload")]
     Stage(#[source] io::Error),
-    #[error("could not put the skill {skill} into its place")]
+    #[error("could not install the skill {skill}")]
     InstallSkill {
         skill: SkillName,
         #[source]
@@ -138,22 +139,22 @@ pub enum Error {
     },
     #[error("could not list the skills")]
     ListSkills(#[source] io::Error),
-    #[error("could not {doing} baselines")]
+    #[error("could not {doing}")]
     Baseline {
         doing: &'static str,
         #[source]
         source: io::Error,
     },
     #[error(
-        "could not read which baselines the agent {agent} has; restore `baselines/.current/{agent}.json` and what it names \
-         from a backup, or delete that file, start the server again, and upload the agent's baselines once more"
+        "could not read which baselines the agent {agent} has; restore `baselines/.current/{agent}.json` and the versions \
+         that it names from a backup, or delete that file, restart the server and upload the agent's baselines again"
     )]
     BaselinesUnreadable {
         agent: AgentId,
         #[source]
         source: io::Error,
     },
-    #[error("could not measure a workspace")]
+    #[error("could not measure the disk usage of a workspace")]
     Measure(#[source] io::Error),
     #[error("could not remove {subject}")]
     Remove {
@@ -169,8 +170,8 @@ impl From<ArchiveRefusal> for Error {
     }
 }
 
-/// Text from outside made fit for a message: control characters could steer the reader's terminal, and a megabyte of
-/// path would bury the sentence.
+/// Quotes untrusted text for a message: escapes control characters, which could control a terminal,
+/// and truncates after 120 characters.
 pub(crate) fn quote(text: &str) -> String {
     const SHOWN: usize = 120;
     let mut quoted = String::from('"');

@@ -1,5 +1,7 @@
-//! The name of one exec: `e_` and hexadecimal digits from the kernel's randomness, so that it cannot be guessed.
-//! It names files in two places, and nothing but digits can follow the prefix.
+//! The id of an exec: `e_` and 16 to 64 hexadecimal digits. New ids are 128 random bits, so they
+//! cannot be guessed.
+//!
+//! The id is used in file names; nothing but digits may follow the prefix.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -17,7 +19,7 @@ const RANDOM_BYTES: usize = 16;
 pub struct ExecId(String);
 
 impl ExecId {
-    /// A new one, of 128 random bits.
+    /// Generates an id.
     pub fn random() -> Result<Self, Error> {
         Ok(Self(format!("{PREFIX}{}", random_digits()?)))
     }
@@ -45,12 +47,13 @@ impl fmt::Display for ExecId {
     }
 }
 
-/// 128 random bits as digits.
+/// Generates 128 random bits as 32 digits.
 pub(crate) fn random_digits() -> Result<String, Error> {
     let mut bytes = [0; RANDOM_BYTES];
     let count = rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()))
         .map_err(|errno| Error::Randomness(errno.into()))?;
-    // The kernel gives so few bytes whole or not at all; a short answer would make a guessable name.
+    // The kernel returns a request of this size completely; a short result would make names
+    // guessable.
     if count < RANDOM_BYTES {
         return Err(Error::Randomness(std::io::ErrorKind::UnexpectedEof.into()));
     }
@@ -59,7 +62,7 @@ pub(crate) fn random_digits() -> Result<String, Error> {
 
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -70,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_random_and_parse_again() {
+    fn random_ids_differ_and_parse() {
         let (one, other) = (ExecId::random().unwrap(), ExecId::random().unwrap());
         assert_ne!(one, other);
         assert_eq!(one.as_str().len(), 2 + 2 * RANDOM_BYTES);
@@ -78,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_a_prefix_and_digits() {
+    fn malformed_exec_id_is_rejected() {
         let longest = format!("e_{}", "f".repeat(64));
         for good in ["e_0123456789abcdef", longest.as_str()] {
             assert!(good.parse::<ExecId>().is_ok(), "{good}");

@@ -1,10 +1,9 @@
-//! What nobody needs any more, found and removed while the server runs: files of sessions that are over, and what was
-//! left among the staged.
+//! Removes unused sessions and leftovers in `.staging` while the server runs.
 //!
-//! A session's files lie in `sessions/<id>/` of its workspace, a directory of the server's. It was last used when that
-//! directory or the file `.used` in it was last changed; whoever runs a session touches that file, which no box can reach.
-//! Among the staged, what carries the id of an exec that does not run is a stray, and what was on its way in or out for so
-//! long that nobody can still be at it. Everything else is somebody's.
+//! A session was last used when its directory or the file `.used` in it was last modified; opening
+//! a session touches `.used`, which no box can reach. A name in `.staging` is a stray if it belongs
+//! to an exec that is not running, or to an upload, write or deletion, and was not touched for the
+//! given time. Other names are left alone.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,37 +24,36 @@ use crate::workspaces::{PASSABLE, STAGING, Workspaces};
 
 pub(crate) const USED: &str = ".used";
 
-/// Whether what is found is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
     Removing,
-    /// Nothing is changed.
+    /// Only counts; changes nothing.
     Looking,
 }
 
-/// What counts as garbage.
+/// The limits of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct Garbage<R> {
-    /// Sessions that were last used before this are over.
+    /// Sessions that were last used before this time are removed.
     pub sessions_before: SystemTime,
-    /// What was last touched before this is on nobody's way any more.
+    /// Names in `.staging` that were last touched before this time are removed.
     pub strays_before: SystemTime,
     pub is_running: R,
 }
 
-/// What was found, and removed if that was asked for.
+/// What a run removed or, with [`Doing::Looking`], would remove.
 #[derive(Debug, Default)]
 pub struct Found {
     pub sessions: u64,
     pub strays: u64,
     pub usage: Usage,
-    /// What could not be removed; the rest was.
+    /// Entries that could not be removed. The run continues after a failure.
     pub failed: u64,
     pub first_failure: Option<Error>,
 }
 
 impl Workspaces {
-    /// Goes through all workspaces. Takes long where there are many.
+    /// Visits all workspaces, which takes long if there are many.
     pub fn collect_garbage<R: Fn(&ExecId) -> bool>(&self, garbage: &Garbage<R>, doing: Doing) -> Found {
         let mut found = Found::default();
         let mut names = Swept::default();
@@ -74,7 +72,7 @@ impl Workspaces {
     }
 }
 
-/// One workspace.
+/// A run in one workspace.
 struct Collecting<'a> {
     directory: &'a OwnedFd,
     names: &'a mut Swept,
@@ -114,11 +112,12 @@ impl Collecting<'_> {
                 return;
             }
             let status = match rustix::fs::statat(&staging, name, AtFlags::SYMLINK_NOFOLLOW) {
-                // Whoever was at it is done.
+                // Its operation completed meanwhile.
                 Err(Errno::NOENT) => return,
                 status => names.note(name, status),
             };
-            // What an exec left, too: one that ends at this moment removes it itself.
+            // For leftovers of execs too: an exec that ends at this moment removes its directory
+            // itself.
             if status.is_none_or(|status| touched(&status) >= before) {
                 return;
             }
@@ -127,7 +126,8 @@ impl Collecting<'_> {
                 if is_upload && let Ok(skills) = beneath::open_directory(directory, Section::Skills.name()) {
                     resume(&staging, name, skills)?;
                 }
-                // Whoever left it may still be dying, and never leaves.
+                // Processes of the exec may still be exiting. An enter without a leave disables
+                // recycling in this workspace until the server ends.
                 workspaces.presence.enter(&staging)?;
                 erase(&staging, name)
             };
@@ -143,7 +143,7 @@ impl Collecting<'_> {
     }
 }
 
-/// Out of sight in one step, then taken apart there.
+/// Moves the session to `.staging` by one rename, then deletes it there.
 pub(crate) fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) -> rustix::io::Result<()> {
     let staging = beneath::ensure_directory(directory, STAGING, PASSABLE)?;
     let hidden = format!("{REMOVED}{}", random_digits().map_err(|_| Errno::AGAIN)?);
@@ -164,7 +164,7 @@ pub(crate) fn last_used(session: &OwnedFd) -> rustix::io::Result<i64> {
 }
 
 fn touched(status: &Stat) -> i64 {
-    // A move changes only the second.
+    // A rename updates only the change time.
     status.st_mtime.max(status.st_ctime)
 }
 

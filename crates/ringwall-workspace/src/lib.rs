@@ -1,27 +1,32 @@
-//! THE FILES: the only room that opens tenants' files, and only beneath directory handles.
+//! Files of users, agents, execs and sessions. The only crate that opens tenants' files.
 //!
-//! Nothing here joins strings and opens the result: a name is looked up beneath an open directory, through no link.
-//! Calls block; whoever is asynchronous gives them a thread. What gets its name in one step has its bytes on the disk
-//! before; nothing else is forced there: the record in the database is the durable truth, and what a power cut took were
-//! the last seconds' alone.
+//! Every path is looked up beneath an open directory handle. Symlinks are not followed, except when
+//! an agent's files are read, and then only within these files. Calls block; asynchronous callers
+//! run them on a thread.
+//!
+//! Files written through the files API, skills and baselines are synced to disk before the rename
+//! that makes them visible. Inputs, output and artifacts of an exec are not synced: the record in
+//! the database is authoritative, and a power cut may lose the files of the last seconds.
 //!
 //! ```text
-//! <root>/<user>/<agent>/                     the server's; a box never sees these directories themselves
-//!   .baseline/index.json                     the server's: what in skills/ is a copy of a baseline; unreadable.json beside it
-//!                                            is one that could not be read
-//!   files/, skills/                          the workspace's own; the box's /workspace/files and /workspace/skills
-//!   sessions/<id>/                           the server's, with the file `.used`; see `garbage`
-//!   sessions/<id>/work/                      the workspace's own; the box's /workspace in that session
-//!   .staging/<exec_id>/                      the box's while it runs: its /workspace/artifacts
-//!   .staging/spare/                          one that its box left as it was, for the next exec
-//!   projects/<project_id>/inputs/            the server's; the box's /workspace/inputs, read-only
-//!   projects/<project_id>/work/              the workspace's own; the box's /workspace/work
-//!   projects/<project_id>/artifacts/<exec_id>/   the server's: stdout.txt, stderr.txt, meta.json, manifest.json,
-//!                                            and copies of the files that the box left
+//! <root>/<user>/<agent>/                         owned by the server; no box sees this directory itself
+//!   .baseline/index.json                         server: which files of skills/ are copies of a baseline
+//!   .baseline/unreadable.json                    server: an index that could not be parsed
+//!   files/, skills/                              workspace owner; mounted at /workspace/files, /workspace/skills
+//!   sessions/<id>/                               server; contains `.used`, see `garbage`
+//!   sessions/<id>/work/                          workspace owner; mounted at /workspace in that session
+//!   .staging/                                    server: files before they are complete and while they are deleted
+//!   .staging/<exec_id>/                          workspace owner; mounted at /workspace/artifacts while the exec runs
+//!   .staging/<exec_id>.output/                   server: output of an exec that has no artifacts directory
+//!   .staging/spare/                              workspace owner: an unused artifacts directory for the next exec
+//!   projects/<project_id>/inputs/                server; mounted read-only at /workspace/inputs
+//!   projects/<project_id>/work/                  workspace owner; mounted at /workspace/work
+//!   projects/<project_id>/artifacts/<exec_id>/   server: stdout.txt, stderr.txt, meta.json, manifest.json and copies
+//!                                                of the files that the box left in /workspace/artifacts
 //! ```
 //!
-//! One exec in three calls: [`Project::begin`] before it, [`ExecFiles::collect`] when all its processes are dead,
-//! [`Collected::finish`] when its outcome is known.
+//! An exec makes three calls: [`Project::begin`] before it runs, [`ExecFiles::collect`] when all
+//! its processes are dead, and [`Collected::finish`] when its outcome is known.
 
 mod error;
 mod exec_files;

@@ -1,7 +1,7 @@
-//! The names of users, agents and projects. Each names a directory, so none can be hidden, be `..`, or lead elsewhere.
+//! Ids of users, agents, projects and sessions: `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`.
 //!
-//! The rule is spelling alone, `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`, and a name that was parsed is safe as
-//! one component of a path. Names that begin with a dot stay free for directories of the house's own.
+//! A parsed id is safe as one component of a path. Names that start with a dot are reserved for the
+//! server's own directories, such as `.staging`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::error::{Error, quote};
 
 const MAX_LEN: usize = 128;
 
-/// Words that are routes where an agent's id would stand.
+/// Fixed segments of routes at the position where other routes have an agent id.
 const NOT_AGENTS: [&str; 3] = ["skills", "files", "sandbox"];
 
 macro_rules! name {
@@ -46,7 +46,7 @@ macro_rules! name {
 }
 
 name!(
-    /// Who owns the work.
+    /// The owner of a workspace.
     UserId,
     "a user id",
     |_| Ok(())
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_plain() {
+    fn id_with_other_characters_is_rejected() {
         let longest = "a".repeat(MAX_LEN);
         for good in ["a", "0", "A", "a.b", "a.", "a_-", "default", "a.b.c", longest.as_str()] {
             assert_eq!(good.parse::<UserId>().unwrap().as_str(), good);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_routes_are_no_agents() {
+    fn route_name_is_rejected_as_agent_id() {
         for word in NOT_AGENTS {
             assert!(matches!(word.parse::<AgentId>(), Err(Error::NameReserved { .. })), "{word}");
             assert!(word.parse::<UserId>().is_ok() && word.parse::<ProjectId>().is_ok(), "{word}");

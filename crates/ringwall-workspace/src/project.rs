@@ -1,8 +1,8 @@
-//! One project: the three directories of which a box is given its mounts.
+//! One project: the directories that are mounted into its boxes.
 //!
-//! The directories that are mounted are the server's to name: a box owns what is in `work`, and can neither rename nor
-//! replace `work` itself. It can change its mode, though, even so that a server without privileges cannot enter any
-//! more; that is put right whenever a project is opened.
+//! The mounted directories lie in a directory of the server, so a box can neither rename nor
+//! replace `work` itself. It can change the mode of `work` so that a rootless server cannot enter
+//! it; opening the project restores the mode.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::workspaces::{Owner, PASSABLE, PROJECTS, Workspace};
 pub(crate) const INPUTS: &str = "inputs";
 const WORK: &str = "work";
 pub(crate) const ARTIFACTS: &str = "artifacts";
-/// To be listed and read by the user of a box.
+/// Lets a box's user list and enter a directory.
 pub(crate) const READABLE_DIRECTORY: Mode = Mode::from_raw_mode(0o755);
 
-/// An open directory and where it really is, for whoever mounts it.
+/// An open directory with its path on the host, for mounting.
 #[derive(Debug)]
 pub struct Directory {
     pub(crate) path: PathBuf,
@@ -30,7 +30,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Its real path, through no link.
+    /// The path on the host, without symlinks.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -42,7 +42,7 @@ impl AsFd for Directory {
     }
 }
 
-/// Handles of one project. Cheap to clone, and good until the project is removed.
+/// Handles of one project. Cheap to clone; they lead nowhere after the project was removed.
 #[derive(Debug, Clone)]
 pub struct Project {
     held: Arc<Held>,
@@ -81,12 +81,12 @@ impl Project {
         &self.held.id
     }
 
-    /// What a box sees, read-only, at `/workspace/inputs`.
+    /// Mounted read-only at `/workspace/inputs`.
     pub fn inputs(&self) -> &Directory {
         &self.held.inputs
     }
 
-    /// What a box sees at `/workspace/work`. Located only (O_PATH): what is in it is the box's.
+    /// Mounted at `/workspace/work`. Opened with O_PATH, because a box controls its content.
     pub fn work(&self) -> &Directory {
         &self.held.work
     }
@@ -104,7 +104,8 @@ impl Project {
     }
 }
 
-/// Opens a directory that is a workspace's own and sees to its owner and mode, whoever made it and did not get further.
+/// Opens a directory that belongs to the workspace's owner. Creates it if missing, and repairs
+/// owner and mode, which another thread or a killed server may have left unset.
 pub(crate) fn open_owned(directory: &OwnedFd, name: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
     let locate = || beneath::look_up(directory, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
     let owned = match locate() {

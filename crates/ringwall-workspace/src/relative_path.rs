@@ -1,8 +1,8 @@
-//! A path beneath some directory, as a caller may name one: relative, straight down, ending in a name.
+//! A relative path without `..` that ends in a name.
 //!
-//! Pure spelling; nothing is looked up, and what opens it still lets the kernel hold it beneath. `a//b` and `./a` come
-//! back in their plain form. A backslash is refused although Linux allows it: on a client's Windows the same name
-//! would climb. Every path that a listing gives parses here again to itself.
+//! Parsing checks the spelling only; the kernel enforces that a lookup stays beneath its directory.
+//! `a//b` and `./a` are normalized. Backslashes are rejected although Linux allows them: a Windows
+//! client would take `a\..\b` for a path that leads up. A path from a listing parses to itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, quote};
 
-/// The kernel's 4096 counts the byte after the end.
+/// The kernel's limit of 4096 includes the terminating NUL.
 const PATH_MAX: usize = 4095;
 const MAX_COMPONENT: usize = 255;
-/// No honest tree is deeper, and a request of many deep paths would use up the disk's inodes.
+/// Bounds the directories that one request can create; ordinary trees are not as deep.
 const MAX_COMPONENTS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RelativePath(String);
 
-/// What is wrong with a path, as the rest of a sentence that names it.
+/// Completes a sentence that starts with the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum PathProblem {
@@ -29,15 +29,15 @@ pub enum PathProblem {
     Empty,
     #[error("is absolute; give it relative to its directory")]
     Absolute,
-    #[error("goes up with '..'")]
+    #[error("contains the component '..'")]
     GoesUp,
-    #[error("does not end in a file's name")]
+    #[error("does not end in a file name")]
     NoName,
     #[error("contains a NUL byte")]
     NulByte,
     #[error("contains a backslash; separate directories with '/'")]
     Backslash,
-    #[error("has a name of more than 255 bytes")]
+    #[error("has a component of more than 255 bytes")]
     LongName,
     #[error("has more than 4095 bytes")]
     LongPath,
@@ -51,7 +51,7 @@ impl RelativePath {
     pub(crate) const MAX_LEN: usize = PATH_MAX;
     pub(crate) const DEEPEST: usize = MAX_COMPONENTS;
 
-    /// Reads a path for somebody who tells its problems in words of their own.
+    /// Parses without quoting the path in the error, for callers with error texts of their own.
     pub(crate) fn read(text: &str) -> Result<Self, PathProblem> {
         plain(text).map(Self)
     }
@@ -60,12 +60,12 @@ impl RelativePath {
         &self.0
     }
 
-    /// The directory part, if there is one, and the last name.
+    /// Splits into the parent directory, if any, and the last name.
     pub(crate) fn split(&self) -> (Option<&str>, &str) {
         self.0.rsplit_once('/').map_or((None, &self.0), |(parent, name)| (Some(parent), name))
     }
 
-    /// A path that a listing found, which must be plain already.
+    /// Parses the bytes of a path from a directory or archive listing.
     pub(crate) fn from_listing(bytes: &[u8]) -> Result<Self, PathProblem> {
         let text = std::str::from_utf8(bytes).map_err(|_| PathProblem::NotUnicode)?;
         Self::read(text)
@@ -81,7 +81,7 @@ impl FromStr for RelativePath {
 }
 
 fn plain(text: &str) -> Result<String, PathProblem> {
-    // The length first: whatever else is wrong with a megabyte, it is not searched for.
+    // Checked first, so that no other check searches a very long text.
     if text.len() > PATH_MAX {
         return Err(PathProblem::LongPath);
     }
@@ -115,7 +115,7 @@ fn plain(text: &str) -> Result<String, PathProblem> {
 }
 
 impl fmt::Display for RelativePath {
-    /// Escaped and cut, for messages; the path itself is [`RelativePath::as_str`].
+    /// Escaped and truncated, for messages. [`RelativePath::as_str`] returns the path itself.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&quote(&self.0))
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_is_refused() {
+    fn invalid_path_is_rejected_with_its_problem() {
         let long_name = "a".repeat(256);
         let long_path = "a/".repeat(3000);
         let deep = vec!["a"; 65].join("/");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_look_strange_are_names() {
+    fn unusual_names_are_accepted() {
         let longest = "a".repeat(255);
         for (text, expected) in [
             ("a", "a"),
@@ -199,15 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_path_and_cannot_steer_a_terminal() {
+    fn error_message_escapes_control_characters() {
         let error = "../\u{1b}[2J".parse::<RelativePath>().unwrap_err();
-        assert_eq!(error.to_string(), "the path \"../\\u{1b}[2J\" goes up with '..'");
+        assert_eq!(error.to_string(), "the path \"../\\u{1b}[2J\" contains the component '..'");
     }
 
     proptest! {
-        /// Whatever is accepted goes straight down and says the same when it is read again.
         #[test]
-        fn accepted_paths_stay_beneath(text in "([a.\\\\/\0é \n]|\\.\\./|aaaaaaaa){0,40}") {
+        fn accepted_path_stays_beneath_and_round_trips(text in "([a.\\\\/\0é \n]|\\.\\./|aaaaaaaa){0,40}") {
             if let Ok(path) = text.parse::<RelativePath>() {
                 let plain = path.as_str();
                 prop_assert!(plain.len() <= text.len());
@@ -221,9 +220,8 @@ mod tests {
             }
         }
 
-        /// Names put together by an honest caller are never refused nor changed.
         #[test]
-        fn honest_paths_are_accepted(names in proptest::collection::vec("[a-zA-Z0-9_ -][^/\\\\\0]{0,20}", 1..20)) {
+        fn path_of_ordinary_names_is_unchanged(names in proptest::collection::vec("[a-zA-Z0-9_ -][^/\\\\\0]{0,20}", 1..20)) {
             let text = names.join("/");
             let path = text.parse::<RelativePath>().unwrap();
             prop_assert_eq!(path.as_str(), text);

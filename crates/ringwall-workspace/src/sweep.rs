@@ -1,9 +1,10 @@
-//! Removing what a crash left on its way: directories of boxes that are gone, files that never got their names,
-//! removals and uploads that were cut off.
+//! Removes leftovers of a crash at server start: artifacts directories of dead execs, incomplete
+//! files, interrupted uploads and deletions.
 //!
-//! All of it lies among the staged of its workspace, so a sweep costs as much as there are workspaces and leftovers,
-//! however many projects and execs there were. Names are read as they come and never gathered. What the server did not
-//! make is not touched, and a spare directory is no leftover.
+//! Leftovers are found in `.staging`, so the cost depends on the number of workspaces and
+//! leftovers, not of projects or execs; only an exec that is missing in the record costs a search
+//! of all projects. Directories are read entry by entry and not collected in memory. Entries with
+//! names that the server does not generate, and the directory `spare`, are left alone.
 
 use std::os::fd::OwnedFd;
 
@@ -22,30 +23,33 @@ use crate::skills::{UNFINISHED, resume};
 use crate::tree::{ARRIVING, Section};
 use crate::workspaces::{PROJECTS, STAGING, Workspaces};
 
-/// What a sweep did.
+/// Result of a sweep.
 #[derive(Debug, Default)]
 pub struct Swept {
     pub removed: u64,
-    /// What could not be removed; the rest was swept all the same.
+    /// Entries that could not be removed. The sweep continues after a failure.
     pub failed: u64,
     pub first_failure: Option<Error>,
 }
 
-/// What the record says of an exec.
+/// Whether an exec is in the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded {
-    /// It is there, in this project.
+    /// Yes, in this project.
     In(ProjectId),
     Nowhere,
-    /// It could not be asked.
+    /// Unknown, because the record could not be read. Output is kept.
     Unclear,
 }
 
 impl Workspaces {
-    /// Removes the leftovers of every exec that does not run, and of whatever was uploaded, written or removed. Meant for
-    /// the server's start: nobody may be doing any of these meanwhile, and an exec counts as running from before its inputs
-    /// are written. Of an exec that was cut off before it was on record, the empty files for its output go too; output that
-    /// did not get its place before gets it now.
+    /// Removes the leftovers of execs that are not running, and of interrupted uploads, writes and
+    /// deletions.
+    ///
+    /// For the start of the server: no upload, write or deletion may be in progress, and
+    /// `is_running` must be true for an exec from before its inputs are written. If an exec is not
+    /// in the record, its output is removed too. If it is, output in `.staging` is moved to the
+    /// project's artifacts.
     pub fn sweep(&self, is_running: impl Fn(&ExecId) -> bool, recorded: impl Fn(&ExecId) -> Recorded) -> Swept {
         let mut swept = Swept::default();
         swept.each_name(&self.root, |swept, user| {
@@ -63,7 +67,8 @@ impl Workspaces {
                     if let Some(exec) = whose_output(name)
                         && !is_running(&exec)
                     {
-                        // Whoever left it may still be dying, and never leaves.
+                        // Processes of the exec may still be exiting. An enter without a leave
+                        // disables recycling in this workspace until the server ends.
                         let stay = self.presence.enter(&staging);
                         swept.note(name, stay);
                         match recorded(&exec) {
@@ -73,7 +78,6 @@ impl Workspaces {
                         }
                     }
                     if is_leftover(name, &is_running) {
-                        // Whoever left it may still be dying, and never leaves.
                         let stay = self.presence.enter(&staging);
                         swept.note(name, stay);
                         if let Ok(exec) = name.parse::<ExecId>()
@@ -91,7 +95,8 @@ impl Workspaces {
 }
 
 impl Swept {
-    /// An upload that was cut off while its skills were swapped in goes on; then what is left of it is removed.
+    /// Finishes the installation of an upload that was interrupted between two swaps, then removes
+    /// its staging directory.
     fn finish_upload(&mut self, holder: &OwnedFd, agent: &str, staging: &OwnedFd, name: &str) {
         let skills = self.open(holder, &format!("{agent}/{}", Section::Skills.name()));
         let resumed = match skills {
@@ -109,7 +114,8 @@ impl Swept {
         self.note(name, removed);
     }
 
-    /// Gives output the place that it would have got.
+    /// Moves output to the place where [`Collected::finish`](crate::Collected::finish) would have
+    /// moved it.
     fn show(
         &mut self,
         holder: &OwnedFd,
@@ -118,7 +124,7 @@ impl Swept {
         (staging, name): (&OwnedFd, &str),
         exec: &ExecId,
     ) {
-        // A project that is gone has no output either.
+        // The project was deleted, so its output goes as well.
         let Some(artifacts) = self.open(holder, &format!("{agent}/{PROJECTS}/{project}/{ARTIFACTS}")) else {
             return self.erase(staging, name);
         };
@@ -126,7 +132,7 @@ impl Swept {
         self.note(name, shown);
     }
 
-    /// Which project it is in, nobody knows who only has the staged.
+    /// Searches all projects, because a name in `.staging` does not contain the project.
     fn remove_output(&mut self, holder: &OwnedFd, agent: &str, exec: &ExecId) {
         let Some(projects) = self.open(holder, &format!("{agent}/{PROJECTS}")) else { return };
         self.each_name(&projects, |swept, project| {
@@ -152,7 +158,7 @@ impl Swept {
         }
     }
 
-    /// A directory; anything else of that name is not the server's.
+    /// `None` if there is no directory of this name; the server creates only directories here.
     pub(crate) fn open(&mut self, parent: &OwnedFd, name: &str) -> Option<OwnedFd> {
         match beneath::open_directory(parent, name) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
@@ -173,9 +179,10 @@ impl Swept {
     }
 }
 
-/// Whether a staged name belongs to an exec that is over, or to nobody.
+/// Whether a name in `.staging` belongs to an exec that is not running, or to an interrupted write
+/// or deletion.
 pub(crate) fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> bool {
-    // Output may be that of an exec on record.
+    // Output is kept until the record says that its exec does not exist.
     if whose_output(name).is_some() {
         return false;
     }

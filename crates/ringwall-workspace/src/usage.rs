@@ -1,11 +1,13 @@
-//! How much of the disk a workspace takes: the blocks of everything in it, and how many names there are.
+//! Measures how much disk space and how many names a workspace uses.
 //!
-//! Counted is what its user and its boxes put there: `files/`, `skills/`, `sessions/`, inputs and work of all projects, and
-//! what boxes that run put among the staged. Not artifacts, which have a limit and an end of their own, nor the server's index
-//! of baselines, nor what the server itself writes among the staged: whoever writes there has kept room for it, and a file
-//! that replaces another would count twice. A file with several names takes its blocks once. What can be done to a tree by those who are measured is the walk's business
-//! (`meter`); what they move while it is walked may be missed or counted twice, so only the measure of a workspace in which
-//! nothing runs is exact.
+//! Counted are `files/`, `skills/`, `sessions/`, inputs and work of all projects, and what boxes
+//! have put into `.staging`. Not counted are artifacts, which have a limit and a retention of their
+//! own, the index of baselines, and what the server itself writes to `.staging`: the caller has
+//! reserved space for it, and a file that replaces another would count twice. A file with several
+//! hard links counts its blocks once.
+//!
+//! The walk ([`crate::fs::meter`]) tolerates concurrent changes, but entries that move meanwhile
+//! may be missed or counted twice. Only the measure of an idle workspace is exact.
 
 use std::os::fd::OwnedFd;
 
@@ -18,25 +20,25 @@ use crate::tree::Section;
 use crate::workspaces::{PROJECTS, STAGING, Workspace};
 
 pub(crate) const SESSIONS: &str = "sessions";
-/// What file systems give out at least.
+/// The usual block size of file systems.
 const BLOCK: u64 = 4096;
 
-/// What something takes on the disk.
+/// Disk usage in bytes and names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub bytes: u64,
-    /// Every name: files, directories, links and anything else.
+    /// Names: files, directories, symlinks and other entries.
     pub files: u64,
 }
 
 impl Usage {
-    /// What one new file with so much in it will take, about.
+    /// Estimates the usage of a new file of `length` bytes.
     pub fn of_file(length: u64) -> Self {
         Self { bytes: length.div_ceil(BLOCK).saturating_mul(BLOCK), files: 1 }
     }
 
-    /// What a file that is there takes. Blocks are counted as they are given out, also where a file system says fewer of a
-    /// very short file.
+    /// The usage of an existing file, rounded up to whole blocks because some file systems report
+    /// less for very short files.
     pub(crate) fn of_blocks(status: &Stat) -> Self {
         let blocks = u64::try_from(status.st_blocks).unwrap_or(0);
         Self::of_file(blocks.saturating_mul(BLOCK_UNIT))
@@ -47,33 +49,34 @@ impl Usage {
         Self { bytes: self.bytes.saturating_add(more.bytes), files: self.files.saturating_add(more.files) }
     }
 
-    /// What is left of it, which is never less than nothing.
+    /// Saturates at 0.
     #[must_use]
     pub fn minus(self, less: Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(less.bytes), files: self.files.saturating_sub(less.files) }
     }
 
-    /// The greater of both in each respect.
+    /// The maximum in each dimension.
     #[must_use]
     pub fn or_more(self, other: Self) -> Self {
         Self { bytes: self.bytes.max(other.bytes), files: self.files.max(other.files) }
     }
 
-    /// Whether so much can be added. What is not wanted more of may be too much already.
+    /// Whether `more` can be added within `most`. A dimension in which `more` is 0 may already
+    /// exceed `most`.
     pub fn has_room(self, more: Self, most: Self) -> bool {
         let Self { bytes, files } = self.plus(more);
         (more.bytes == 0 || bytes <= most.bytes) && (more.files == 0 || files <= most.files)
     }
 
-    /// Whether it is at most the other in both respects.
+    /// Whether both dimensions are at most those of `most`.
     pub fn fits(self, most: Self) -> bool {
         self.bytes <= most.bytes && self.files <= most.files
     }
 }
 
 impl Workspace {
-    /// Looks at everything, but stops at the first name beyond so many: a full workspace needs no exact figure, and
-    /// nobody shall be kept busy by how much fuller it is.
+    /// Measures the workspace. Stops at the first name beyond `files_most`, so that the cost is
+    /// bounded when a workspace is far beyond its quota.
     pub fn measure(&self, files_most: u64) -> Result<Usage, Error> {
         let mut meter = Meter::new(files_most);
         let tops = [Section::Files.name(), Section::Skills.name(), SESSIONS, STAGING, PROJECTS];
@@ -96,7 +99,8 @@ impl Workspace {
         Ok(meter.usage())
     }
 
-    /// How many bytes the file system of this workspace still has for anybody. Cheap.
+    /// Bytes that unprivileged users can still allocate in the workspace's file system. One system
+    /// call.
     pub fn free_bytes(&self) -> Result<u64, Error> {
         let StatVfs { f_bavail, f_frsize, .. } =
             rustix::fs::fstatvfs(self.directory()).map_err(|errno| Error::Measure(errno.into()))?;
@@ -104,7 +108,7 @@ impl Workspace {
     }
 }
 
-/// What one name takes, with everything beneath it. Nothing, if it is not there.
+/// Measures one entry with everything beneath it. Zero if it does not exist.
 pub(crate) fn measure_name(parent: &OwnedFd, name: &str) -> rustix::io::Result<Usage> {
     let status = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(Usage::default()),

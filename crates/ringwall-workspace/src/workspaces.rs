@@ -1,8 +1,9 @@
-//! The directory of all workspaces, and one workspace: the files of one agent of one user.
+//! The root directory of all workspaces, and one workspace: the files of one agent of one user.
 //!
-//! Only the server can enter the root (0700), so that what other users of the machine may do does not depend on any
-//! mode further down. A workspace has a user of its own as root, and the server's otherwise; only what its boxes write
-//! to belongs to that user, and the directories that hold it stay the server's.
+//! The root has mode 0700, so other users of the host cannot reach anything in it, independent of
+//! the modes further down. If the server runs as root, each workspace has a host user of its own;
+//! otherwise the server's user owns everything. Only directories that boxes write to belong to the
+//! workspace's user; their parents belong to the server.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -22,12 +23,12 @@ use crate::name::{AgentId, ProjectId, UserId};
 use crate::project::Project;
 use crate::tree::{LineIndexes, NamesMemory, TextMemory};
 
-/// Passable by name for the user of a box, and not to be looked around in.
+/// Lets a box's user pass through a directory without listing it.
 pub(crate) const PASSABLE: Mode = Mode::from_raw_mode(0o711);
 pub(crate) const STAGING: &str = ".staging";
 pub(crate) const PROJECTS: &str = "projects";
 
-/// Whose files they are, as the host numbers users.
+/// A uid and gid of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     pub uid: u32,
@@ -35,13 +36,13 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The server itself: the owner of every workspace without root's rights.
+    /// The server's own uid and gid. Every workspace of a rootless server has this owner.
     pub fn server() -> Self {
         Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
     }
 }
 
-/// All of them.
+/// The root directory, with caches shared by all workspaces.
 #[derive(Debug)]
 pub struct Workspaces {
     pub(crate) root: OwnedFd,
@@ -52,7 +53,7 @@ pub struct Workspaces {
     names_memory: NamesMemory,
 }
 
-/// One (user, agent). Cheap to clone.
+/// The files of one (user, agent). Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     held: Arc<Held>,
@@ -72,8 +73,9 @@ struct Held {
 }
 
 impl Workspaces {
-    /// Opens the root, making it if it is missing. The operator may have put it behind a link of theirs. All execs of a
-    /// root run through one of these: it knows who is there at the same time.
+    /// Opens the root and creates it if missing. A symlink that the operator put there is followed.
+    ///
+    /// Open each root only once: this value tracks which execs overlap in a workspace.
     pub fn open(root: &Path) -> Result<Self, Error> {
         let fail = |source| Error::OpenRoot { path: root.to_owned(), source };
         DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(fail)?;
@@ -98,7 +100,7 @@ impl Workspaces {
         })
     }
 
-    /// Opens a workspace, making it if it is missing.
+    /// Opens a workspace and creates it if missing.
     pub fn workspace(&self, user: &UserId, agent: &AgentId, owner: Owner) -> Result<Workspace, Error> {
         let fail = |place: String| move |errno: Errno| Error::OpenDirectory { place, source: errno.into() };
         let holder = beneath::ensure_directory(&self.root, user.as_str(), PASSABLE).map_err(fail(user.to_string()))?;
@@ -116,14 +118,14 @@ impl Workspaces {
 }
 
 impl Workspace {
-    /// Opens a project, making it if it is missing. Any number may ask at once.
+    /// Opens a project and creates it if missing. Safe to call concurrently.
     pub fn project(&self, id: &ProjectId) -> Result<Project, Error> {
         let fail = |errno: Errno| Error::OpenDirectory { place: format!("{PROJECTS}/{id}"), source: errno.into() };
         let directory = beneath::ensure_directory(self.projects(), id.as_str(), PASSABLE).map_err(fail)?;
         Project::open(self, id, &directory)
     }
 
-    /// Opens a project that is there already, for reading what it has.
+    /// Opens an existing project.
     pub fn find_project(&self, id: &ProjectId) -> Result<Project, Error> {
         match beneath::open_directory(self.projects(), id.as_str()) {
             Ok(directory) => Project::open(self, id, &directory),
@@ -140,7 +142,7 @@ impl Workspace {
         &self.held.path
     }
 
-    /// The directory itself, which no box ever has.
+    /// The workspace's own directory, which no box can reach.
     pub(crate) fn directory(&self) -> &OwnedFd {
         &self.held.directory
     }
@@ -149,8 +151,8 @@ impl Workspace {
         &self.held.projects
     }
 
-    /// Where things are while they are on their way: the artifacts of running boxes, files before they have their
-    /// names, what is being removed. All of it belongs to an exec and is swept when that is over, but the spare.
+    /// `.staging`: artifacts directories of running execs, files that are not complete yet, and
+    /// files that are being deleted. A sweep removes leftovers, but not the directory `spare`.
     pub(crate) fn staging(&self) -> &OwnedFd {
         &self.held.staging
     }
@@ -167,7 +169,7 @@ impl Workspace {
         &self.held.names_memory
     }
 
-    /// Counts one more exec as being here.
+    /// Registers one more exec that runs in this workspace.
     pub(crate) fn enter(&self) -> rustix::io::Result<Stay> {
         self.held.presence.enter(self.staging())
     }

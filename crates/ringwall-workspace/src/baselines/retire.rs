@@ -86,7 +86,8 @@ impl Baselines {
             }
             Ok(())
         };
-        sweep().map_err(|source| Error::Baseline { doing: "remove what a crash left of", source })?;
+        sweep()
+            .map_err(|source| Error::Baseline { doing: "remove leftovers of a crash from the baselines", source })?;
         Ok(unreadable)
     }
 
