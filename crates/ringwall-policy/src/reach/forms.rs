@@ -1,9 +1,9 @@
-//! Commands whose words have a syntax of their own: `find`, `tar`, `zip`, `dd`, `test`.
+//! Commands whose operands have a syntax of their own: `find`, `tar`, `zip`, `dd`, `test`.
 
 use super::options::Operand;
 use super::usage::FileUse;
 
-/// Tests and actions of `find` that take a file, each with the number of words behind it.
+/// Tests and actions of `find` whose first argument is a file, with the number of their arguments.
 const FIND_FILES: [(&str, usize); 10] = [
     ("-newer", 1),
     ("-anewer", 1),
@@ -25,7 +25,7 @@ pub(super) fn find(words: &[String]) -> Vec<Operand<'_>> {
     while let Some(word) = rest.next() {
         if FIND_RUNS.contains(&word) {
             is_expression = true;
-            // That command is looked at by itself.
+            // The survey of the command line reads the words of that command.
             while rest.next().is_some_and(|word| word != ";" && word != "+") {}
         } else if let Some((_, count)) = FIND_FILES.iter().find(|(name, _)| *name == word) {
             is_expression = true;
@@ -50,7 +50,7 @@ pub(super) fn find(words: &[String]) -> Vec<Operand<'_>> {
     operands
 }
 
-/// Letters of `tar` with a value that is a path, and with any other.
+/// Option letters of `tar` whose value is a path, and those with another value.
 const TAR_PATHS: &str = "fCTXgI";
 const TAR_VALUES: &str = "bFHKLNV";
 const TAR_LONG_PATHS: [&str; 6] =
@@ -70,7 +70,7 @@ const TAR_LONG_VALUES: [&str; 12] = [
     "label",
 ];
 
-/// Members of an archive are no files of the host, unless they are to be put into it.
+/// Members are paths of the host only if they are added to the archive.
 pub(super) fn tar(words: &[String]) -> Vec<Operand<'_>> {
     let mut operands = Vec::new();
     let mut members = Vec::new();
@@ -119,11 +119,11 @@ pub(super) fn tar(words: &[String]) -> Vec<Operand<'_>> {
 }
 
 fn is_tar_path(letter: char) -> bool {
-    // A program that compresses is named like a command.
+    // The compression program is the name of a command.
     letter != 'I' && TAR_PATHS.contains(letter)
 }
 
-/// Options of `zip` with a value that is a path, and with any other.
+/// Options of `zip` whose value is a path, and those with another value.
 const ZIP_PATHS: [&str; 4] = ["-b", "--temp-path", "-O", "--output-file"];
 const ZIP_VALUES: [&str; 17] = [
     "-n",
@@ -144,7 +144,7 @@ const ZIP_VALUES: [&str; 17] = [
     "--dot-size",
     "-sp",
 ];
-/// Those with a list of patterns, which goes on to the next option or a lonely `@`.
+/// Options with a list of patterns that ends at the next option or at a single `@`.
 const ZIP_PATTERNS: [&str; 6] = ["-x", "--exclude", "-i", "--include", "-R", "--recurse-patterns"];
 
 pub(super) fn zip(words: &[String]) -> Vec<Operand<'_>> {
@@ -168,9 +168,9 @@ pub(super) fn zip(words: &[String]) -> Vec<Operand<'_>> {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
-        // The letters of several options may stand in one word, of which the last has the list.
+        // Single-letter options may be combined in one word; the last of them has the list.
         let ends_in_list = ["x", "i"].iter().any(|letter| !option.starts_with("--") && option.ends_with(letter));
-        // `-x@file` reads the patterns from there.
+        // `-x@file` reads the patterns from `file`.
         if let Some((_, list)) = option.split_once('@') {
             operands.push(Operand::path(list));
         } else if ZIP_PATHS.contains(&name) {
@@ -178,7 +178,7 @@ pub(super) fn zip(words: &[String]) -> Vec<Operand<'_>> {
         } else if ZIP_VALUES.contains(&name) {
             value.is_none().then(|| rest.next());
         }
-        // A recursion into patterns begins with the archive itself.
+        // After `-R` the first operand is the archive, the others are patterns.
         if option == "-R" {
             operands.extend(rest.next_if(|word| operands.is_empty() && !word.starts_with('-')).map(Operand::path));
         }
@@ -196,7 +196,7 @@ pub(super) fn dd(words: &[String]) -> Vec<Operand<'_>> {
     operands.collect()
 }
 
-/// Questions about one file, and about two.
+/// Operators of `test` that examine one file and two files.
 const ONE_FILE: &str = "bcdefghkprsuwxGLNOS";
 const TWO_FILES: [&str; 3] = ["-nt", "-ot", "-ef"];
 
@@ -230,7 +230,7 @@ mod tests {
     type Form = fn(&[String]) -> Vec<Operand<'_>>;
 
     #[test]
-    fn each_has_its_syntax() {
+    fn operands_follow_syntax_of_command() {
         let table: [(Form, &str, &[&str]); 30] = [
             (find, "a b -name /x", &["a", "b"]),
             (find, "-L a -path /x -newer b", &["a", "b"]),

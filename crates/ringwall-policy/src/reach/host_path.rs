@@ -1,7 +1,7 @@
-//! A full path of the host in its plain form, and when one lies in another.
+//! A normalised absolute path of the host, and the test whether one path lies below another.
 //!
-//! It is text of one of two styles. The letters' case counts on Linux and does not on Windows, in every comparison alike:
-//! otherwise two entries could cover each other and still be two.
+//! Every comparison is case-sensitive for Linux paths and case-insensitive for Windows paths. If
+//! only some were, two entries of a list could cover each other and still be different.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -28,7 +28,8 @@ impl PathStyle {
     }
 }
 
-/// Made by [`super::normalise`] alone: absolute, without `.`, `..`, and doubled or trailing separators.
+/// Made only by [`super::normalise`]: absolute, without `.`, `..`, and double or trailing
+/// separators.
 #[derive(Debug, Clone)]
 pub struct HostPath {
     text: String,
@@ -59,7 +60,7 @@ impl HostPath {
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with(separator) || key.ends_with(separator))
     }
 
-    /// What to say when somebody is about to allow it, if it is a place that is better not allowed.
+    /// A warning for the list of allowed paths, if this path is risky to allow.
     pub fn warning(&self) -> Option<&'static str> {
         self.warning_in(Locale::English)
     }
@@ -68,7 +69,7 @@ impl HostPath {
         sensitive::warning(self).map(|sentence| sentence.text(locale))
     }
 
-    /// What comparisons compare.
+    /// The text that comparisons use.
     pub(super) fn key(&self) -> Cow<'_, str> {
         match self.style {
             PathStyle::Linux => Cow::Borrowed(&self.text),
@@ -76,7 +77,7 @@ impl HostPath {
         }
     }
 
-    /// The names on the way, without what the path begins with.
+    /// The components of the path, without the root; a drive is the first component.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.text.split(self.style.separator()).filter(|name| !name.is_empty())
     }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_covers_itself_and_what_is_below_it() {
+    fn path_covers_itself_and_descendants() {
         let table = [
             ("/home/u", "/home/u"),
             ("/home/u", "/home/u/a"),
@@ -166,10 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn the_case_of_letters_is_the_styles_matter() {
+    fn case_matters_on_linux_only() {
         assert_eq!(path(r"C:\Users"), path(r"c:\USERS"));
         assert_ne!(path("/Home"), path("/home"));
-        assert_eq!(path(r"c:\Users").to_string(), r"C:\Users", "it is shown as it was written");
+        assert_eq!(path(r"c:\Users").to_string(), r"C:\Users", "Display keeps the case");
         assert_eq!(serde_json::to_string(&path(r"C:\a")).expect("text"), r#""C:\\a""#);
     }
 }

@@ -1,11 +1,16 @@
-//! Which paths of the host are meant, and which of them are allowed: rules on spelling, for Linux and for Windows.
+//! Which paths of the host a command names, and which of them are allowed. Linux and Windows
+//! syntax.
 //!
-//! Nothing is looked up here: a link on the host can make an innocent name mean another place, and whoever opens the path
-//! has to see to that. What is missed here is not in the box either.
+//! The rules compare text. A symlink on the host can give a forbidden path an allowed name, so the
+//! code that opens the path must check where it leads. A path that these rules miss is not mounted
+//! into the box.
 //!
-//! Reading order: text becomes a `HostPath` (`normalise`), which covers others (`host_path`) and may deserve a warning
-//! (`sensitive`); some are in every box anyway, the rest is held against a list (`present`). Which words of a command are
-//! paths says a table (`table`), read by `options`, with a room for those that have a syntax of their own (`forms`).
+//! - `normalise`: text to [`HostPath`].
+//! - `host_path`: when one path covers another. `sensitive`: warnings about paths such as `/etc`.
+//! - `present`: the paths that every box has, and the check of the others against a list.
+//! - `table`: which words of which command are paths. `options` applies it; `forms` handles
+//!   commands with a syntax of their own. `usage`: whether the command runs, reads or writes the
+//!   file.
 
 mod forms;
 mod host_path;

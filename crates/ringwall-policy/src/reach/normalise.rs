@@ -1,17 +1,19 @@
-//! Text becomes a full path in its plain form.
+//! Normalises text to an absolute path.
 //!
-//! Texts that look like a path of Windows are read by its rules on every platform, as are relative ones whose base is
-//! such a path. Nothing is trimmed but what the platform itself ignores: a blank can be a part of a name.
+//! Text that looks like a Windows path is parsed by Windows rules on every platform, and so is a
+//! relative path whose base is a Windows path. Only Windows ignores trailing spaces and dots of a
+//! name; on Linux they are part of it.
 
 use super::host_path::{HostPath, PathStyle};
 use crate::error::{Error, quote};
 
-/// The kernel's bound, without the NUL at the end.
+/// The kernel's limit, without the trailing NUL.
 const MAX_LEN: usize = 4095;
-/// Of Windows.
+/// On Windows.
 const SEPARATORS: [char; 2] = ['/', '\\'];
 
-/// `~` becomes the home; what is relative is read from `base`; `.` and `..` are resolved, and `..` never leads above a root.
+/// Replaces `~` by `home`, resolves a relative path against `base`, and resolves `.` and `..`. `..`
+/// at the root stays at the root.
 pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath, Error> {
     if text.trim().is_empty() {
         return Err(Error::PathRequired);
@@ -23,11 +25,11 @@ pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath,
     let whole = match after_tilde(text) {
         None if names_a_home(text) => {
             return Err(malformed(
-                "begins with the home of somebody; write that directory out, or ./ before a name with ~",
+                "starts with another user's home directory; write that directory in full, or ./ before a file name with ~",
             ));
         }
         Some(rest) => {
-            let home = home.ok_or_else(|| malformed("begins with the home directory, which is not known here"))?;
+            let home = home.ok_or_else(|| malformed("starts with ~, but the home directory is not known"))?;
             format!("{home}/{rest}")
         }
         None => text.to_owned(),
@@ -45,11 +47,11 @@ pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath,
     Ok(path)
 }
 
-/// A path that joins the list of allowed paths.
+/// A path to add to the list of allowed paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEntry {
     pub path: HostPath,
-    /// Whether it was written relative to the base.
+    /// Whether the text was relative to the base.
     pub is_relative: bool,
 }
 
@@ -75,19 +77,20 @@ pub fn normalise_entry(text: &str, base: &str, home: Option<&str>) -> Result<New
     Ok(NewEntry { path, is_relative })
 }
 
-/// What follows the home directory.
+/// The rest after `~` as a component of its own.
 fn after_tilde(text: &str) -> Option<&str> {
     let rest = text.strip_prefix('~')?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix(['/', '\\']) }
 }
 
-/// `~root/a`: a shell would look that person's home up, and somebody who writes it means no directory of the base.
+/// `~root/a`: a shell would look up that user's home, so the text does not mean a directory of the
+/// base.
 fn names_a_home(text: &str) -> bool {
     let name = text.strip_prefix('~').unwrap_or_default();
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
-/// What a path of Windows begins with, and what follows that.
+/// The root of a Windows path, and the text after it.
 enum Start<'t> {
     Drive(char, &'t str),
     Share(&'t str),
@@ -104,7 +107,7 @@ fn start(text: &str) -> Option<Start<'_>> {
     }
     let mut rest = text.strip_prefix(r"\\").filter(|rest| !rest.starts_with(SEPARATORS))?;
     let mut is_literal = false;
-    // `\\?\` and `\\.\` say that what follows is to be taken as it is.
+    // `\\?\` and `\\.\` mark a literal path.
     while let Some(after) = rest.strip_prefix(['?', '.']).filter(|after| after.starts_with(SEPARATORS)) {
         is_literal = true;
         rest = after.trim_start_matches(SEPARATORS);
@@ -126,7 +129,7 @@ fn drive(text: &str) -> Option<Start<'_>> {
     (rest.is_empty() || rest.starts_with(SEPARATORS)).then(|| Start::Drive(letter.to_ascii_uppercase(), rest))
 }
 
-/// The system ignores dots and blanks at the end of a name.
+/// Windows ignores trailing dots and spaces of a name.
 fn name_of(part: &str) -> &str {
     part.trim_end_matches(['.', ' '])
 }
@@ -143,7 +146,7 @@ fn linux(text: &str) -> HostPath {
     HostPath::new(format!("/{}", parts.join("/")), PathStyle::Linux)
 }
 
-/// The drive, or the server and the share, without a separator at the end.
+/// The drive, or the server and the share, without a trailing separator.
 fn drive_of(text: &str) -> String {
     let text = windows(text).as_str().to_owned();
     let is_share = text.starts_with('\\');
@@ -154,7 +157,7 @@ fn drive_of(text: &str) -> String {
 fn windows(text: &str) -> HostPath {
     let (mut whole, rest, kept) = match start(text) {
         Some(Start::Drive(letter, rest)) => (format!("{letter}:"), rest, 0),
-        // The server and the share are no directories.
+        // `..` does not remove the server and the share.
         Some(Start::Share(rest)) => (r"\".to_owned(), rest, 2),
         None => return linux(text),
     };
@@ -163,7 +166,7 @@ fn windows(text: &str) -> HostPath {
         match (part.trim_end_matches(' '), name_of(part)) {
             ("..", _) if names.len() > kept => drop(names.pop()),
             (_, "") => {}
-            // No server is called so: it would begin a path to be taken as it is.
+            // A server named `?` would turn the path into a literal one.
             (_, "?") if names.is_empty() => {}
             (_, name) => names.push(name),
         }
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_linux() {
+    fn linux_path_is_normalised() {
         let table = [
             ("/home/u", "/home/u"),
             ("//home///u/", "/home/u"),
@@ -213,12 +216,12 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(plain(text, "/workspace", Some("/home/me")), expected, "{text}");
         }
-        assert_eq!(plain("a", "", None), "/a", "a base that is none is the root");
+        assert_eq!(plain("a", "", None), "/a", "an empty base is the root");
         assert_eq!(plain("a", "/w/../v/", None), "/v/a");
     }
 
     #[test]
-    fn paths_of_windows() {
+    fn windows_path_is_normalised() {
         let table = [
             (r"c:\Users\Documents", r"C:\Users\Documents"),
             ("C:/Users/Documents/", r"C:\Users\Documents"),
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn pattern_or_empty_segment_is_no_new_entry() {
+    fn pattern_or_empty_segment_is_rejected_as_entry() {
         let said = |text: &str| normalise_entry(text, "/w", Some("/home/me")).expect_err("no entry").to_string();
         for pattern in ["*", "**", "./*", "/*", "/srv/*", "/srv/*/x", "/srv/**/", "~/*", r"C:\Users\*", "C:/*"] {
             assert!(said(pattern).contains("is a pattern"), "{pattern}: {}", said(pattern));
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn new_entry_tells_whether_it_was_relative() {
+    fn new_entry_reports_relative_text() {
         let table = [
             ("/srv/x/", "/srv/x", false),
             ("/", "/", false),
@@ -281,7 +284,7 @@ mod tests {
             ("x", "/w/x", true),
             ("./x/", "/w/x", true),
             ("..", "/", true),
-            // A star inside a name is a part of the name.
+            // `*` inside a name is part of the name.
             ("/srv/a*", "/srv/a*", false),
         ];
         for (text, path, is_relative) in table {
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_told() {
+    fn invalid_path_is_rejected_with_reason() {
         for blank in ["", " ", "\t\n"] {
             assert_eq!(normalise(blank, "/", None), Err(Error::PathRequired));
         }
@@ -300,7 +303,7 @@ mod tests {
         assert!(said("/a\0b").contains("NUL"));
         assert!(said("~/a").contains("home directory"));
         for home in ["~root", "~root/a", "~_x", "~me\\a"] {
-            assert!(said(home).contains("home of somebody"), "{home}");
+            assert!(said(home).contains("another user's home"), "{home}");
             assert!(normalise(home, "/w", Some("/home/me")).is_err(), "{home}");
         }
         assert!(said(&"/a".repeat(2048)).contains("longer"));

@@ -1,7 +1,8 @@
-//! Reads the words of a command by its row of the table: which of them are paths, which are values, which are texts.
+//! Finds the words of a command that name paths, by its row of the table.
 //!
-//! Words come as the shell would expand them, not expanded. A relative word that is wrongly taken for a path does no harm,
-//! it lies in the workspace; so the rows need to be right about words that can begin with a slash.
+//! The words are not expanded. A relative word that is wrongly taken for a path is harmless,
+//! because relative paths lie in the workspace. The rows therefore need to be exact only about
+//! words that can start with a slash.
 
 use super::forms;
 use super::normalise::is_windows;
@@ -18,9 +19,9 @@ pub(crate) struct Operand<'w> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sureness {
-    /// By its place.
+    /// A path by its position.
     Path,
-    /// Only where it looks like one.
+    /// A path only if it looks like one.
     Perhaps,
 }
 
@@ -34,7 +35,7 @@ impl<'w> Operand<'w> {
     }
 
     pub(super) fn perhaps(word: &'w str) -> Self {
-        // What is given to a name is a word of its own.
+        // In `name=value` the value may be a path.
         let value = match word.split_once('=') {
             Some((name, value)) if !name.contains('/') && value.starts_with(['/', '~', '.', '$']) => value,
             _ => word,
@@ -43,16 +44,16 @@ impl<'w> Operand<'w> {
     }
 }
 
-/// Whether a word looks like a path where a command is not known.
+/// Whether a word looks like a path, for commands and words without a rule.
 pub(crate) fn looks_like_path(text: &str) -> bool {
     let has_shape = text.contains('/') || text.starts_with(['~', '.']) || is_windows(text);
     has_shape && !text.contains('\n')
 }
 
-/// The words of a command that may name a path, in their order.
+/// The words of a command that may name a path, in order.
 pub(crate) fn read_operands<'w>(name: &str, words: &'w [String]) -> Vec<Operand<'w>> {
     let (mut name, mut words) = (program(name), words);
-    // `cmd /c` has another command behind it.
+    // `cmd /c` is followed by another command.
     while name == "cmd" {
         let Some(at) = words.iter().position(|word| word.eq_ignore_ascii_case("/c") || word.eq_ignore_ascii_case("/k"))
         else {
@@ -74,13 +75,13 @@ pub(crate) fn read_operands<'w>(name: &str, words: &'w [String]) -> Vec<Operand<
     }
 }
 
-/// The name by which a program is known: without its directory, its ending and the case of its letters.
+/// The program's name without directory and `.exe`, in lower case.
 fn program(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or(name).to_ascii_lowercase();
     name.strip_suffix(".exe").map(str::to_owned).unwrap_or(name)
 }
 
-/// A word of a command that is in no row.
+/// A word of a command without a row.
 fn unknown(word: &str) -> Option<Operand<'_>> {
     match word.strip_prefix('-') {
         Some(_) => word.split_once('=').map(|(_, value)| Operand::perhaps(value)),
@@ -88,7 +89,7 @@ fn unknown(word: &str) -> Option<Operand<'_>> {
     }
 }
 
-/// One thing that stands among the words.
+/// What a word of the command line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item<'w> {
     Operand(&'w str),
@@ -96,11 +97,11 @@ enum Item<'w> {
         value: &'w str,
         option: &'static str,
     },
-    /// A value that may hold a path after an `@`.
+    /// A value that may contain a path after `@`, as in `curl -d @file`.
     Upload(&'w str),
-    /// A value of an option that the row does not know.
+    /// A value of an option that the row does not contain.
     Stray(&'w str),
-    /// An option that stands for the first operand.
+    /// An option that replaces the first operand, such as `grep -e`.
     Replaces,
 }
 
@@ -180,7 +181,7 @@ fn items<'w>(row: &Row, words: &'w [String]) -> Vec<Item<'w>> {
             _ => {}
         }
     }
-    // What is left stands behind a `--` or behind a script.
+    // The remaining words follow a `--` or a script.
     items.extend(words.map(Item::Operand));
     items
 }
@@ -196,11 +197,12 @@ enum Kind {
 struct Known {
     name: &'static str,
     kind: Kind,
-    /// Its value can stand in the same word only.
+    /// The value can only be in the same word.
     is_attached: bool,
 }
 
-/// The option with a value that a word is or ends in, and the value where it is in the word.
+/// The option with a value that `word` is or, for combined letters, ends with; and the value if it
+/// is in the word.
 fn find_option<'w>(row: &Row, word: &'w str) -> (Option<Known>, Option<&'w str>) {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = match long.split_once('=') {
@@ -208,13 +210,13 @@ fn find_option<'w>(row: &Row, word: &'w str) -> (Option<Known>, Option<&'w str>)
             None => (long, None),
         };
         let exact = known(row, |option| option == name);
-        // A long name may be cut short.
+        // Long options may be abbreviated.
         return (exact.or_else(|| known(row, |option| option.len() > 1 && option.starts_with(name))), value);
     }
     if let Some(option) = known(row, |option| option.len() > 2 && option == word) {
         return (Some(option), None);
     }
-    // What is no letter cannot be a flag: from there on it is somebody's value.
+    // Flags are letters or digits; anything else starts a value.
     for (at, letter) in word.char_indices().skip(1).take_while(|(_, letter)| letter.is_ascii_alphanumeric()) {
         let mut buffer = [0; 4];
         let letter = &*letter.encode_utf8(&mut buffer);
@@ -236,13 +238,13 @@ fn known(row: &Row, is_meant: impl Fn(&str) -> bool) -> Option<Known> {
     )
 }
 
-/// `host:path`, as `scp` and `rsync` know it.
+/// `host:path` of `scp` and `rsync`.
 fn is_remote(word: &str) -> bool {
     let host = word.split('/').next().unwrap_or_default();
     host.contains(':') && !is_windows(&word.replace(r"\\", r"\"))
 }
 
-/// `/s`, `/ad`, `/-y`, `/o:n` of Windows' commands. Longer names are directories of Linux.
+/// Switches of Windows commands: `/s`, `/ad`, `/-y`, `/o:n`. Longer names are Linux directories.
 fn is_switch(word: &str) -> bool {
     let Some(name) = word.strip_prefix('/') else { return false };
     let letters = name.split(':').next().unwrap_or_default().trim_start_matches('-');
@@ -255,7 +257,7 @@ fn is_switch(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The operands of a line whose words are parted by blanks; those that only look like paths, and only if they do.
+    /// The operands of a space-separated line that are paths or look like one.
     pub(in super::super) fn named(line: &str) -> Vec<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let is_meant = |operand: &Operand<'_>| operand.sureness == Sureness::Path || looks_like_path(operand.word);
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_with_their_values() {
+    fn operands_follow_options_of_row() {
         let table: [(&str, &[&str]); 62] = [
             ("cat a -n b -- -c", &["a", "b", "-c"]),
             ("cat -", &["-"]),

@@ -1,11 +1,11 @@
-//! What every box has of its own at a path, and what is left to ask for.
+//! The paths that every box has of its own; they need no permission.
 //!
-//! A name here never means the host's file of that name, except in the system's directories, which every box can read and
-//! none can write.
+//! At these paths a box never shows the host's file, except in the system directories, which are
+//! read-only.
 
 use super::host_path::{HostPath, PathStyle};
 
-/// With everything below them.
+/// Including everything below.
 const TREES: [&str; 21] = [
     "/workspace",
     "/tmp",
@@ -60,10 +60,10 @@ const FILES: [&str; 27] = [
     "/proc/sys/vm/overcommit_memory",
 ];
 
-/// Ways back to every other path.
+/// Entries of `/proc/<pid>` that lead to arbitrary other paths.
 const DOORS: [&str; 4] = ["root", "cwd", "task", "map_files"];
 
-/// Inside every box anyway.
+/// Whether every box has this path.
 pub fn is_always_there(path: &HostPath) -> bool {
     let text = path.as_str();
     let below = |tree: &&str| text.strip_prefix(*tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -75,7 +75,7 @@ fn leads_on(path: &HostPath) -> bool {
     names.next() == Some("proc") && names.nth(1).is_some_and(|name| DOORS.contains(&name))
 }
 
-/// Of those named, the ones that neither every box has nor an entry covers.
+/// The named paths that no box has of its own and no entry covers.
 pub fn blocked<'a>(named: &'a [HostPath], entries: &[HostPath]) -> Vec<&'a HostPath> {
     let is_open = |path: &&HostPath| is_always_there(path) || entries.iter().any(|entry| entry.covers(path));
     named.iter().filter(|path| !is_open(path)).collect()
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_has_its_own() {
+    fn box_has_own_paths() {
         for there in [
             "/workspace",
             "a/b",
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_entry_covers_is_left() {
+    fn uncovered_path_is_blocked() {
         let named = ["/home/u/a", "x", "/home/userbackup", r"C:\a\b", "/etc"].map(path);
         let left = |entries: &[&str]| {
             let entries: Vec<HostPath> = entries.iter().map(|entry| path(entry)).collect();

@@ -1,16 +1,16 @@
-//! Places that are better not allowed, each with the sentence that says why.
+//! Warnings about paths that are risky to allow.
 //!
-//! A warning refuses nothing by itself. Some places are too much only as a whole (`/var/log`, where `/var/log/app` is a
-//! fair wish), others with everything in them.
+//! A warning does not forbid the path. Some paths are risky only as a whole (`/var/log`, but not
+//! `/var/log/app`), others including everything below.
 
 use super::host_path::{HostPath, PathStyle};
 use crate::risk::Locale;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// The place itself.
+    /// The path itself.
     Whole,
-    /// And everything below it.
+    /// The path and everything below it.
     Tree,
 }
 
@@ -30,35 +30,35 @@ impl Sentence {
 }
 
 const DEVICES: Sentence = Sentence(
-    "These are devices and sockets of the running machine; whoever opens them can act on it directly.",
+    "These are devices and sockets of the running machine; a program that opens them can act on it directly.",
     "这里是运行中机器的设备和套接字，打开它们就能直接操作这台机器。",
 );
 const PROGRAMS: Sentence = Sentence(
-    "The system's programs and libraries are here; whoever writes here changes what others run.",
+    "The system's programs and libraries are here; writing here changes what other users run.",
     "这里是系统的程序和库，在此写入会改变其他人运行的内容。",
 );
 const KEYS: Sentence = Sentence(
-    "Keys and credentials are kept here; whoever reads them can act in somebody else's name.",
+    "Keys and credentials are kept here; a program that reads them can act as another user.",
     "这里保存着密钥和凭据，读取者可以冒用他人身份。",
 );
 const MACHINE: Sentence = Sentence(
-    "This is a window into the running machine: its processes, their memory and its settings.",
+    "This shows the running machine: its processes, their memory and its settings.",
     "由此可以看到运行中的机器：进程、内存和系统设置。",
 );
 const MACOS: Sentence = Sentence(
-    "The system's own files are here; whoever writes here changes the machine itself.",
+    "The system's own files are here; writing here changes the machine itself.",
     "这里是系统自身的文件，在此写入会改变整台机器。",
 );
 const WINDOWS: Sentence = Sentence(
-    "The system's own files are here; whoever writes here changes Windows itself.",
+    "The system's own files are here; writing here changes Windows itself.",
     "这里是系统自身的文件，在此写入会改变 Windows 本身。",
 );
 const INSTALLED: Sentence = Sentence(
-    "Installed programs and their settings are here; whoever writes here changes what others run.",
+    "Installed programs and their settings are here; writing here changes what other users run.",
     "这里是已安装的程序及其设置，在此写入会改变其他人运行的内容。",
 );
 const SERVICES: Sentence = Sentence(
-    "Services keep their state here, databases and containers among it.",
+    "Services keep their state here, including databases and containers.",
     "各项服务在此保存状态，其中包括数据库和容器。",
 );
 const WHOLE_MACHINE: Sentence =
@@ -70,7 +70,7 @@ const CONFIGURATION: Sentence = Sentence(
 const ADMINISTRATOR: Sentence =
     Sentence("This is the administrator's home, with keys and history.", "这是管理员的主目录，包含密钥和历史记录。");
 const START: Sentence = Sentence(
-    "The machine starts from here; whoever writes here owns it after the next start.",
+    "The machine starts from here; writing here gives control of it after the next start.",
     "机器从这里启动，在此写入者会在下次启动后控制整台机器。",
 );
 const STATE: Sentence = Sentence(
@@ -78,11 +78,11 @@ const STATE: Sentence = Sentence(
     "这里是日志、邮件、数据库和各项服务的状态。",
 );
 const LOGS: Sentence = Sentence(
-    "The logs of the whole machine are here, with what others did and sometimes their secrets.",
+    "The logs of the whole machine are here, with other users' actions and sometimes their secrets.",
     "这里是整台机器的日志，包含其他人的操作，有时还有机密信息。",
 );
 const SCHEDULER: Sentence = Sentence(
-    "What is written here is run later by the machine's scheduler.",
+    "Commands in these files are run later by the machine's scheduler.",
     "写在这里的内容稍后会由系统的定时任务运行。",
 );
 const BACKUPS: Sentence =
@@ -133,7 +133,7 @@ const LINUX_ROOTS: [(&str, Extent, Sentence); 33] = [
     ("/Applications", Tree, INSTALLED),
 ];
 
-/// Below a drive.
+/// Relative to a drive.
 const WINDOWS_ROOTS: [(&str, Extent, Sentence); 9] = [
     ("", Whole, DRIVE),
     ("windows", Tree, WINDOWS),
@@ -146,7 +146,7 @@ const WINDOWS_ROOTS: [(&str, Extent, Sentence); 9] = [
     (r"users\administrator", Tree, ADMINISTRATOR),
 ];
 
-/// Names that mean the same wherever they stand.
+/// Names of files and directories with keys, in any directory.
 const KEEPERS_OF_KEYS: [&str; 12] = [
     ".ssh",
     ".gnupg",
@@ -191,7 +191,7 @@ mod tests {
     use crate::risk::Locale;
 
     #[test]
-    fn a_warning_is_told_in_the_readers_language() {
+    fn warning_is_translated() {
         let etc = normalise("/etc", "/", None).expect("a path");
         assert_eq!(etc.warning(), etc.warning_in(Locale::English));
         let chinese = etc.warning_in(Locale::Chinese).expect("a warning");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn sensitive_places_warn() {
+    fn sensitive_path_has_warning() {
         for text in [
             "/",
             "/etc",

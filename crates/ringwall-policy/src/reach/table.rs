@@ -1,27 +1,30 @@
-//! How the words of commands are read, as data: one row for commands that are read alike.
+//! Which words of which command are paths, as data: one row for commands that are read alike.
 //!
-//! Options are named with blanks between them: a letter, a long name, or a whole word with one dash (`-isystem`). A `=` at
-//! the end says that a value can stand in the same word only. Flags are not listed.
+//! Options are separated by spaces: a letter, a long name, or a whole word with one dash
+//! (`-isystem`). A trailing `=` means that the value can only be in the same word. Flags are not
+//! listed.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
     /// Every operand is a path.
     Files,
-    /// No operand is.
+    /// No operand is a path.
     Nothing,
-    /// Those that look like paths are.
+    /// Operands that look like paths are paths.
     Perhaps,
-    /// The first is.
+    /// The first operand is a path.
     OneFile,
-    /// All but the first are, unless an option stands for it: a pattern, a program, a mode, an owner.
+    /// All operands but the first are paths; the first is a pattern, a program, a mode or an owner.
+    /// An option may replace it.
     TextThenFiles,
-    /// The first is, and what follows is the script's own; or an option stands for the script.
+    /// The first operand is the script, and the words after it are the script's own; or an option
+    /// replaces the script.
     Script,
-    /// Those on this machine are.
+    /// All operands but `host:path` are paths.
     LocalFiles,
-    /// All but `/x` of Windows are.
+    /// All operands but Windows switches (`/x`) are paths.
     FilesAndSwitches,
-    /// The first is another command, to which everything behind it belongs.
+    /// The first operand is another command, which owns the words after it.
     Command,
 }
 
@@ -33,11 +36,11 @@ pub(super) struct Row {
     pub(super) takes: Takes,
     /// Options whose value is a path.
     pub(super) paths: &'static str,
-    /// Options whose value is none.
+    /// Options with another value.
     pub(super) values: &'static str,
-    /// Options whose value is a path after an `@`.
+    /// Options whose value is a path after `@`.
     pub(super) uploads: &'static str,
-    /// Options that stand for the first operand.
+    /// Options that replace the first operand.
     pub(super) replacing: &'static str,
 }
 
@@ -56,7 +59,7 @@ impl Row {
 }
 
 const ROWS: &[Row] = &[
-    // Listing and looking.
+    // Listing.
     row_of("ls vdir eza exa lsd", Files, "", "I w T ignore hide width tabsize block-size time-style sort"),
     row_of("dir", FilesAndSwitches, "", "I w T ignore hide width tabsize"),
     row_of("tree", Files, "o fromfile", "L I P H T charset filelimit timefmt sort"),
@@ -204,7 +207,7 @@ const ROWS: &[Row] = &[
     ),
     row_of("time", Command, "o output", "f format"),
     row_of("ssh sftp", Command, "i F E S", "p l o L R D J b c e m w W B I O Q"),
-    // Making and changing.
+    // Creating and changing.
     row_of("rm unlink rmdir shred sync fsync", Files, "random-source", "n s iterations size"),
     row_of("cp mv", Files, "t target-directory", "S suffix backup= preserve= no-preserve reflink= sparse"),
     row_of("ln", Files, "t target-directory", "S suffix backup="),
@@ -236,7 +239,7 @@ const ROWS: &[Row] = &[
     row_of("7z 7za 7zr unrar rar", TextThenFiles, "o", "p t m"),
     row_of("ar", TextThenFiles, "", ""),
     row_of("cpio", Files, "D F I O E directory file", "C H M R format owner"),
-    // Programs that run a script.
+    // Interpreters.
     row_of("bash sh dash zsh ksh ash", Script, "rcfile init-file -rcfile", "c o O").replaced_by("c"),
     row_of("python pypy ipython", Script, "", "c m W X Q check-hash-based-pycs").replaced_by("c m"),
     row_of("perl", Script, "I", "e E M m F i= D C= l= 0=").replaced_by("e E"),
@@ -283,7 +286,8 @@ const ROWS: &[Row] = &[
         "manifest-path target-dir prefix C f r t",
         "m e features F p",
     ),
-    // What a container gets to see, and where in it, is for whoever makes the container; a box cannot.
+    // Volumes and paths in a container are not read as paths of the host, because a box cannot
+    // start containers.
     row_of(
         "docker podman nerdctl",
         Perhaps,
@@ -301,7 +305,7 @@ const ROWS: &[Row] = &[
     ),
     row_of("pip", Perhaps, "e r c t editable requirement constraint target prefix root cache-dir", "i index-url"),
     row_of("svn hg", Perhaps, "R F file repository", "m r message revision"),
-    // Networks.
+    // Network.
     row_of(
         "curl",
         Nothing,
@@ -336,7 +340,7 @@ const ROWS: &[Row] = &[
     row_of("openssl gpg ssh-keygen ffmpeg ffprobe convert magick pandoc", Perhaps, "", ""),
 ];
 
-/// The row of a program. `python3.11` is read like `python`.
+/// The row of a program. `python3.11` has the row of `python`.
 pub(super) fn row(name: &str) -> Option<&'static Row> {
     let find = |name: &str| ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name));
     find(name).or_else(|| find(name.trim_end_matches(|end: char| end.is_ascii_digit() || matches!(end, '.' | '-'))))
@@ -347,12 +351,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_one_row_and_every_option_one_kind() {
+    fn commands_and_options_are_unique() {
         let mut names: Vec<&str> = ROWS.iter().flat_map(|row| row.names.split(' ')).collect();
         names.sort_unstable();
         let all = names.len();
         names.dedup();
-        assert_eq!(names.len(), all, "a name stands twice");
+        assert_eq!(names.len(), all, "a name occurs twice");
         for row in ROWS {
             let mut options: Vec<&str> = [row.paths, row.values, row.uploads]
                 .iter()
@@ -363,12 +367,12 @@ mod tests {
             options.sort_unstable();
             let all = options.len();
             options.dedup();
-            assert_eq!(options.len(), all, "an option of {} stands twice", row.names);
+            assert_eq!(options.len(), all, "an option of {} occurs twice", row.names);
         }
     }
 
     #[test]
-    fn the_commands_that_were_promised_are_there() {
+    fn promised_commands_have_a_row() {
         let promised = "cd ls dir find tree stat du cat rm cp mv touch mkdir rmdir ln chmod chown grep rg head tail \
             less \
             more wc sort diff tee dd tar zip unzip sed awk nano vim vi echo printf type del copy move xcopy python \

@@ -1,7 +1,8 @@
-//! What a command does with a file that it names: runs it, reads it or only writes it.
+//! How a command uses a file that it names: it runs, reads or only writes it.
 //!
-//! An approval covers the content of files that are run or read. A file counts as read unless the command is known to write
-//! it without reading, so an unknown command never leaves a file uncovered.
+//! An approval includes the content of files that are run or read. A file counts as read unless the
+//! command is known to write it without reading it, so an approval for an unknown command includes
+//! all files that it names.
 
 use super::options::Operand;
 use super::table::Row;
@@ -10,7 +11,7 @@ use super::table::Row;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileUse {
     Written,
-    /// A pattern or a value that is known only when the line runs; the path is its fixed part.
+    /// A pattern, or a word with a part that is known only at run time; the path is its fixed part.
     Unclear,
     Read,
     /// A program, a script or a sourced file.
@@ -22,7 +23,7 @@ const WRITES_ALL: &str = "rm unlink rmdir shred sync fsync mkdir mkfifo mknod to
                           chown chgrp chcon chattr setfacl del erase rd md attrib";
 /// Commands that write their last operand and read the others.
 const WRITES_LAST: &str = "cp mv ln install scp rsync copy move xcopy robocopy";
-/// Options whose value is written, by command.
+/// Options whose value is a written file, by command.
 const WRITING_OPTIONS: [(&str, &str); 12] = [
     ("tree sort shuf iconv xmllint time http https xh rustc", "o output out-dir"),
     ("gcc g++ cc c++ clang clang++ tcc cpp ld as", "o -MF"),
@@ -42,7 +43,7 @@ fn has(names: &str, name: &str) -> bool {
     names.split_ascii_whitespace().any(|known| known == name)
 }
 
-/// Marks those of the plain operands (given by their places) that the command only writes.
+/// Marks the plain operands that the command only writes; `plain` has their indices.
 pub(super) fn mark_written(command: &str, operands: &mut [Operand<'_>], plain: &[usize]) {
     let has_target = operands.iter().any(|operand| operand.usage == FileUse::Written);
     let written: &[usize] = match plain {
@@ -55,7 +56,8 @@ pub(super) fn mark_written(command: &str, operands: &mut [Operand<'_>], plain: &
     }
 }
 
-/// The use of an option's value that is a path. An option that stands for the program, as `awk -f`, names a script.
+/// The use of an option's value that is a path. The value of an option that replaces the program,
+/// such as `awk -f`, is a script.
 pub(super) fn of_option(command: &str, row: &Row, option: &str) -> FileUse {
     if WRITING_OPTIONS.iter().any(|(commands, options)| has(commands, command) && has(options, option)) {
         FileUse::Written
@@ -78,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_are_run_read_or_written() {
+    fn operand_has_use_by_command() {
         use FileUse::{Read, Script, Written};
         let table: [(&str, &[(&str, FileUse)]); 18] = [
             ("cat a b", &[("a", Read), ("b", Read)]),
