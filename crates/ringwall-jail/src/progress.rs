@@ -42,7 +42,7 @@ impl Progress {
         let _ = wire::send(control, &Report::Holding(step), &[]);
         // Readable when the executor closes its end (or sends its next message).
         let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)], None);
-        Err(Failure::plain(step, "(held there until the end)"))
+        Err(Failure::plain(step, "(held at this step)"))
     }
 
     pub(crate) fn into_times(self) -> Vec<StepTime> {

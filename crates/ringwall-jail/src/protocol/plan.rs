@@ -43,7 +43,7 @@ pub struct Identity {
     pub host_gid: u32,
 }
 
-/// Whether the server runs as root.
+/// Privilege of the server process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Privilege {
     /// The box gets a host uid that at most boxes of the same user and agent share. The executor
@@ -53,7 +53,7 @@ pub enum Privilege {
     Rootless,
 }
 
-/// Whether a box may create Unix sockets. Neither read-only mounts nor Landlock (up to ABI 6) stop
+/// Use of Unix sockets in a box. Neither read-only mounts nor Landlock (up to ABI 6) stop
 /// a `connect` to a named socket in a mounted host directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnixSockets {

@@ -1,7 +1,8 @@
-//! The birth of PID 1: a copy of this process in new namespaces, its ids mapped from outside.
+//! Clones PID 1 of a box into new namespaces and writes its id mapping.
 //!
-//! Usually the spawner bears it. A program that makes one box and ends may bear it itself, as the very first thing it
-//! does, which saves a process; what the copy must not keep of that program is wiped.
+//! The spawner does this for a server. `ringwall run`, which makes a single box, clones its own
+//! process first of all, while it has one thread; that saves a process. The copy's arguments,
+//! environment and descriptors are wiped.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -21,8 +22,8 @@ use crate::{
     setup::{identity, seccomp},
 };
 
-/// Bears PID 1 into new namespaces and, where one is given, into a cgroup. `prepare` runs in the child, before it does
-/// anything else, and gives the filter.
+/// Clones PID 1 into new namespaces and, on cgroup v2, into a cgroup. `prepare` runs first in the
+/// child, after the id mapping is written, and returns the seccomp filter.
 pub(crate) fn bear(
     identity: &Identity,
     control: &OwnedFd,
@@ -34,9 +35,9 @@ pub(crate) fn bear(
     let (mapped, map) = pipe_with(PipeFlags::CLOEXEC).map_err(fail)?;
     match sys::clone_into_namespaces(init::NAMESPACES, birthplace).map_err(fail)? {
         Fork::Child => {
-            // Nothing of our parent's may be in a box, not even in its PID 1.
+            // A box must not inherit descriptors of its parent, not even in PID 1.
             sys::close_all_but(&[control.as_fd(), mapped.as_fd()]);
-            // Without a parent there is nobody who will map, nor anything left to live for.
+            // The pipe is closed if the parent ended before it wrote the mapping.
             if rustix::io::read(&mapped, &mut [0; 1]) != Ok(1) {
                 sys::exit_now(1);
             }
@@ -52,7 +53,7 @@ pub(crate) fn bear(
             }
             let done = identity::map(pid, identity).and_then(|()| rustix::io::write(&map, &[1]).map_err(fail));
             if done.is_err() {
-                // A child that was not waited for keeps its number, so this is the right one.
+                // The child is not reaped yet, so its PID cannot have been reused.
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
             }
@@ -61,8 +62,8 @@ pub(crate) fn bear(
     }
 }
 
-/// PID 1 as a child of this program itself: our end of its socket, and its process id, to be waited for. Refused when
-/// there are other threads, whose locks would be copied as they are.
+/// Clones PID 1 from this program itself and returns our end of its control socket and its PID.
+/// Fails if the program has other threads: locks that they hold would stay locked in the copy.
 pub fn bear_alone(identity: &Identity) -> Result<(OwnedFd, Pid), Failure> {
     let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
     if thread_count().map_err(fail)? != 1 {
@@ -72,7 +73,8 @@ pub fn bear_alone(identity: &Identity) -> Result<(OwnedFd, Pid), Failure> {
     let (ours, theirs) = wire::pair().map_err(fail)?;
     let pid = bear(identity, &theirs, None, Haste::First, || {
         sys::forget_arguments(crate::PROCESS_NAME);
-        // Without this somebody who waits for the end of our caller's output would wait for the box.
+        // The box must not hold the program's stdout open: a reader of it would wait until the box
+        // ends.
         stand_on_null(&[0, 1, 2]).ok()?;
         settle();
         Some(seccomp::program())
@@ -80,24 +82,25 @@ pub fn bear_alone(identity: &Identity) -> Result<(OwnedFd, Pid), Failure> {
     Ok((ours, pid))
 }
 
-/// The ways of a jail, which every box inherits.
+/// Settings of the jail's processes that every box inherits.
 pub(crate) fn settle() {
     let _ = rustix::thread::set_name(c"ringwall-jail");
-    // Out of the caller's process group: a Ctrl-C at the caller's terminal is the executor's to handle.
+    // Leaves the caller's process group: Ctrl-C at the caller's terminal is for the executor only.
     let _ = rustix::process::setsid();
     sys::reset_signals();
     give_up_oom_protection();
     raise_open_files();
 }
 
-/// Raises RLIMIT_NOFILE of this process to its maximum. A process can send descriptors only while its user has fewer
-/// unreceived ones than this; the command of a box gets the limit of its plan.
+/// Raises RLIMIT_NOFILE of this process to the hard limit. A process can send descriptors only
+/// while its user has fewer unreceived ones than this. The command of a box gets the limit of its
+/// plan.
 pub fn raise_open_files() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// A server may be spared by the kernel when memory runs out; its boxes must not be.
+/// A server may be protected from the OOM killer (negative oom_score_adj); boxes must not be.
 fn give_up_oom_protection() {
     let mut value = [0; 16];
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -109,12 +112,12 @@ fn give_up_oom_protection() {
     }
 }
 
-/// How many threads this process has: its directory of them has two links more.
+/// Number of threads: link count of the task directory, minus 2.
 fn thread_count() -> rustix::io::Result<u64> {
     Ok(rustix::fs::stat(c"/proc/self/task")?.st_nlink.saturating_sub(2))
 }
 
-/// Makes /dev/null of these standard streams, so that nothing received later lands where a command's streams go.
+/// Replaces standard streams by /dev/null, so that no descriptor received later gets their numbers.
 pub(crate) fn stand_on_null(numbers: &[i32]) -> rustix::io::Result<()> {
     let flags = OFlags::RDWR;
     let null = rustix::fs::open(c"/dev/null", flags, Mode::empty())?;

@@ -1,7 +1,7 @@
-//! The command itself: the last steps between the finished box and execve.
+//! The last steps before execve: session, standard streams, other descriptors, working directory
+//! and signal mask.
 //!
-//! By now every protection is in force. What is left is what the command sees first: its descriptors, its
-//! session, its directory, clean signals and nothing else open.
+//! All protections are in force by now.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,39 +13,39 @@ use crate::protocol::report::{Failure, Report, Step};
 use crate::protocol::wire;
 use crate::sys;
 
-/// Shells use these two for "found but not runnable" and "not found".
+/// Exit codes of shells for "found but not executable" and "not found".
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
 const SHOWN: usize = 4096;
-/// The first descriptor that is not one of the command's own streams: a channel, where it has one.
+/// The first descriptor after the standard streams; a session process may have its channel there.
 pub(crate) const FIRST_OTHER: u32 = 3;
 
-/// What becomes standard input, output and error.
+/// The command's standard streams.
 #[derive(Debug)]
 pub(crate) enum Streams {
     Pipes([OwnedFd; 3]),
     Terminal(OwnedFd),
 }
 
-/// Why a process did not become its command.
+/// Why the command could not be executed.
 #[derive(Debug)]
 pub(crate) enum Hindrance {
     Failed(Failure),
-    /// The kernel would not run it; the last path that was tried.
+    /// execve failed; `tried` is the last path.
     NotExecuted {
         tried: CString,
         errno: Errno,
     },
 }
 
-/// Becomes the command, or reports why not and ends.
+/// Executes the command. If that fails, reports it and exits.
 pub(crate) fn execute(command: &Command, streams: &Streams, control: BorrowedFd<'_>) -> ! {
     give_up(attempt(command, streams, None), control)
 }
 
-/// Becomes the command, with these descriptors and no others. Comes back when that failed, and then the process is of no
-/// other use.
+/// Executes the command with these descriptors only. Returns if that fails; the process must then
+/// exit, since its descriptors were replaced.
 pub(crate) fn attempt(command: &Command, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> Hindrance {
     match prepare(command, streams, channel) {
         Ok(()) => run_program(command),
@@ -53,15 +53,15 @@ pub(crate) fn attempt(command: &Command, streams: &Streams, channel: Option<Borr
     }
 }
 
-/// Runs the command's program in place of this one, or reports why not and ends.
+/// Executes the program without any preparation. If that fails, reports it and exits.
 pub(crate) fn replace(command: &Command, control: BorrowedFd<'_>) -> ! {
     give_up(run_program(command), control)
 }
 
-/// The same for whoever has something else to try.
+/// Executes the program; returns if that fails.
 pub(crate) fn run_program(command: &Command) -> Hindrance {
     let (tried, errno) = search_and_execute(command);
-    // Long enough to recognise, short enough for a message.
+    // Bounds the length of the report.
     let shown = &tried.as_bytes()[..tried.as_bytes().len().min(SHOWN)];
     Hindrance::NotExecuted { tried: CString::new(shown).unwrap_or_default(), errno }
 }
@@ -108,8 +108,9 @@ fn prepare(command: &Command, streams: &Streams, channel: Option<BorrowedFd<'_>>
     Ok(())
 }
 
-/// Tries the command's own path, or each directory of the search path in turn, as shells do: a name that is
-/// there but may not be executed is remembered while the search goes on.
+/// Tries `argv[0]` itself if it contains a slash, otherwise each directory of the search path. As
+/// in shells, a file that may not be executed is reported only if no later directory has one that
+/// may.
 fn search_and_execute(command: &Command) -> (CString, Errno) {
     let Some(name) = command.argv.first() else {
         return (CString::default(), Errno::NOENT);

@@ -1,9 +1,9 @@
-//! The warden: PID 1 of a room in which another maker of boxes runs its programs.
+//! PID 1 of the namespaces in which runsc (gVisor) runs its programs.
 //!
-//! Such a maker (gVisor's `runsc`) starts processes that outlive its commands, and leaves files that say where they are.
-//! Here both live in namespaces that have no other purpose: whatever it started ends with this process, in the kernel and
-//! without anybody's help, and what it wrote was never on a disk. The room is built like a box's root. Its programs keep
-//! root's rights, because making boxes takes them; nothing but the maker's own programs is ever started in it.
+//! runsc starts processes that outlive its commands, and writes state files that name them. In
+//! these namespaces the kernel kills all of them with this process, and the state files are on a
+//! tmpfs. The root is built like that of a box, but programs keep root's privileges, because runsc
+//! needs them. Only programs of gVisor run here.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -26,38 +26,38 @@ use crate::{
     setup::{cgroups, identity, root},
 };
 
-/// The network's is among them because programs find one another by sockets that have a name and no file: those of another
-/// room, or of the host, must not be found.
+/// With the network namespace: gVisor's programs find each other by abstract Unix sockets, which
+/// are per network namespace.
 const NAMESPACES: u64 =
     (libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWNET) as u64;
 const NOT_STARTED: i32 = 127;
 
-/// What a warden is told, after its room.
+/// A message to this process, after the operations of its root.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum WardenOrder {
-    /// Start a program. Descriptors: its three standard streams, then where its cgroups are, if it is to be in some.
+    /// Starts a program. Descriptors: its three standard streams, then those of `groups`.
     Run { number: u32, argv: Vec<CString>, groups: Entrance },
-    /// Tell of the end of the process whose id a program has written into this file, and left behind.
+    /// Reports the end of the process whose PID a program wrote to this file.
     Follow { number: u32, file: CString },
-    /// End everything, and say what it cost.
+    /// Kills all processes and reports their CPU time.
     End,
 }
 
-/// How a program gets into its cgroups.
+/// How a program joins its cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entrance {
-    /// It is in none of its own.
+    /// It has none of its own.
     Nowhere,
-    /// Through doors into which it writes itself (version 1).
+    /// It writes itself into the tasks files of its v1 cgroups.
     Doors,
-    /// It is born in the directory (version 2).
+    /// It is cloned into the v2 cgroup directory.
     Birth,
 }
 
-/// What a warden says.
+/// A message from this process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum WardenReport {
-    /// The room stands. A handle to its PID 1 comes with this message.
+    /// The root is built. Descriptor: pidfd of this process.
     Ready,
     Failed(Failure),
     /// A program has ended.
@@ -65,19 +65,19 @@ pub enum WardenReport {
         number: u32,
         ending: Ending,
     },
-    /// Nothing is left but PID 1.
+    /// All other processes have ended.
     Over {
         cpu_microseconds: u64,
     },
 }
 
-/// Becomes a warden. This process stays outside and ends when everything inside has; its socket goes in.
+/// Becomes the parent of gVisor's init, and exits after it. The control socket passes to the child.
 pub(crate) fn become_warden(control: &OwnedFd, mut descriptors: Vec<OwnedFd>) -> ! {
     let operations = descriptors.drain(..1.min(descriptors.len())).next().map(wire::unpack::<Vec<Operation>>);
     let begun = match operations {
         Some(Ok(operations)) => bear(control, &operations, descriptors),
         Some(Err(errno)) => Err(Failure::new(Step::ReadPlan, "", errno)),
-        None => Err(Failure::plain(Step::ReadPlan, "(a warden without a room)")),
+        None => Err(Failure::plain(Step::ReadPlan, "(the request has no operations)")),
     };
     match begun {
         Ok(()) => sys::exit_now(0),
@@ -90,7 +90,7 @@ pub(crate) fn become_warden(control: &OwnedFd, mut descriptors: Vec<OwnedFd>) ->
 
 fn bear(control: &OwnedFd, operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
     let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
-    // Read to its end by a child that asks for our death a moment too late.
+    // Detects a parent that ended before the child had set its parent-death signal.
     let (alive, held) = pipe_with(PipeFlags::CLOEXEC).map_err(fail)?;
     match sys::clone_into_namespaces(NAMESPACES, None).map_err(fail)? {
         Fork::Child => {
@@ -110,7 +110,7 @@ fn bear(control: &OwnedFd, operations: &[Operation], trees: Vec<OwnedFd>) -> std
             }
         }
         Fork::Parent(child) => {
-            // The socket is the child's alone: it closes with the room.
+            // Only the child keeps the control socket, so it closes when the child ends.
             sys::close_all_but(&[held.as_fd()]);
             while matches!(rustix::process::waitpid(Some(child), WaitOptions::empty()), Err(Errno::INTR)) {}
             sys::exit_now(0)
@@ -118,7 +118,7 @@ fn bear(control: &OwnedFd, operations: &[Operation], trees: Vec<OwnedFd>) -> std
     }
 }
 
-/// Builds the room and moves into it. Its /proc can be written to: a maker maps user ids there.
+/// Builds and enters the root. Its /proc is writable: runsc writes user id mappings there.
 fn furnish(operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
     root::detach_from_host()?;
     rustix::process::umask(Mode::empty());
@@ -130,7 +130,8 @@ fn furnish(operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result
         .map_err(|errno| Failure::new(Step::BuildRoot, "/proc", errno))
 }
 
-/// Starts what it is told to and reaps everything, until it is told to end or nobody is left who could tell it.
+/// Starts programs on request and reaps all children, until the executor asks for the end or closes
+/// the socket.
 fn keep(control: &OwnedFd) -> ! {
     let ready = || -> Result<OwnedFd> {
         let signals = sys::child_descriptor()?;
@@ -182,7 +183,8 @@ fn keep(control: &OwnedFd) -> ! {
     }
 }
 
-/// Nothing when it is over already: everything here is our child sooner or later, and reaped at once.
+/// `None` if the process has ended. Every process here becomes our child when its parent ends, so a
+/// PID that is gone has been reaped.
 fn left_behind(file: &CStr) -> Option<Pid> {
     let file = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = [0; 16];
@@ -191,7 +193,7 @@ fn left_behind(file: &CStr) -> Option<Pid> {
     rustix::process::test_kill_process(pid).ok().map(|()| pid)
 }
 
-/// Without anybody who listens there is nothing left to live for.
+/// Exits if the executor has closed the socket.
 fn tell(control: &OwnedFd, report: &WardenReport) {
     if wire::send(control, report, &[]).is_err() {
         sys::exit_now(1);

@@ -1,10 +1,17 @@
-//! PID 1 of a box: makes everything around itself, starts the command, reaps, and ends with it.
+//! PID 1 of a box: builds the box around itself, starts the command, reaps, and ends with the
+//! command.
 //!
-//! The order of the steps is the security of the box. Mounts before Landlock, which forbids them; the terminal
-//! before Landlock, which would refuse it; the network as late as may be, because it takes longest to be ready;
-//! capabilities after everything that needs them; the filter last, and then a look at what is really in force. No
-//! instruction of the command runs before the last step. When PID 1 ends, for whatever reason, the kernel kills
-//! every process of the box.
+//! The order of the steps is security relevant:
+//!
+//! 1. Mounts, host name and terminal come before Landlock, which forbids mounting.
+//! 2. The cgroup namespace is created after joining the cgroup, which becomes its root.
+//! 3. no_new_privs precedes Landlock and seccomp, which need it (or CAP_SYS_ADMIN).
+//! 4. The network namespace is entered late, because it takes longest to be ready.
+//! 5. Capabilities are dropped after the last step that needs them.
+//! 6. The seccomp filter comes last. Then the kernel is asked which privileges are left.
+//!
+//! No instruction of the command runs before all steps are done. When PID 1 ends for any reason,
+//! the kernel kills all processes of the box.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -35,14 +42,16 @@ use crate::{
     setup::{cgroups, identity, restrict, root, seccomp, sources, terminal},
 };
 
-/// What PID 1 is born into. The network's namespace is made beside the rest (`network`), the cgroup's after joining.
+/// Namespaces of the clone. The network namespace is created concurrently (`network`), the cgroup
+/// namespace after joining the cgroup.
 pub(crate) const NAMESPACES: u64 =
     (libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS) as u64;
 
-/// Signals and ended processes that are handled before looking at everything else again.
+/// Signals or ended processes handled per loop, so that a flood of them does not block other
+/// events.
 const AT_ONCE: u32 = 64;
 
-/// Runs as PID 1, in its new namespaces, its ids mapped.
+/// Entry point of PID 1, in its new namespaces and with its ids mapped.
 pub(crate) fn main(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> ! {
     let (report, code) = match live(control, filter, haste) {
         Ok(ended) => (ended, 0),
@@ -60,7 +69,7 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     progress.done(Step::MakeNamespaces, control)?;
     let Start { plan, ahead, streams, trees } = Start::receive(control)?;
     progress.hold_at(plan.hold_at);
-    // Done before there was a plan to say that the box is to be held there.
+    // These steps were done before the plan with `hold_at` arrived.
     progress.hold_if_asked(Step::MapIdentity, control)?;
     progress.hold_if_asked(Step::MakeNamespaces, control)?;
     progress.done(Step::ReadPlan, control)?;
@@ -97,7 +106,7 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     progress.done(Step::OpenTerminal, control)?;
 
     let Limits { doors, counters, socket_counter, mut protections } = Limits::receive(control)?;
-    // A box competes as an ordinary process; real-time ones could not even join a cgroup with a processor limit.
+    // Boxes run as SCHED_OTHER. A real-time process could not join a cgroup with a CPU limit.
     sys::schedule_ordinarily().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
     cgroups::join(&doors)?;
     drop(doors);
@@ -125,7 +134,7 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     restrict::require(&plan.required, &protections)?;
     progress.done(Step::RestrictFiles, control)?;
     network.enter()?;
-    // While nothing of the command runs, and before the filter.
+    // Before the seccomp filter, and before the command runs.
     if let Some(port) = plan.way_out {
         network::open_way_out(port, control)?;
     }
@@ -150,9 +159,10 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     wire::send(control, &started, &[handle.as_fd()])
         .map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
     drop(handle);
-    // After the last descriptor was sent. The kernel refuses to send one while the user's unreceived descriptors
-    // exceed the sender's RLIMIT_NOFILE, and a rootless box counts as the same user as all other boxes: with the
-    // limit in force one box could keep every other from starting.
+    // After the last descriptor was sent: the kernel refuses to send one while the user has more
+    // unreceived descriptors than the sender's RLIMIT_NOFILE. A rootless box counts as the same
+    // user as all other boxes, so with the lower limit in force one box could keep all others from
+    // starting.
     restrict::resources(&open_files)?;
     let command = sys::start_sharing_memory(&mut || command::execute(&plan.command, &streams, control.as_fd()))
         .map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
@@ -160,7 +170,7 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     Ok(follow(Running { command, meter, counters, spent_before: 0 }, &signals, control))
 }
 
-/// What PID 1 has made around itself when nothing but the files of a command and the command itself is missing.
+/// State of PID 1 of a warm box, before its command and the command's files are known.
 pub(crate) struct Made {
     pub(crate) plan: Plan,
     pub(crate) streams: Streams,
@@ -170,16 +180,16 @@ pub(crate) struct Made {
     pub(crate) network: Network,
 }
 
-/// A command that has begun.
+/// A started command.
 pub(crate) struct Running {
     pub(crate) command: Pid,
     pub(crate) meter: Meter,
     pub(crate) counters: Vec<OwnedFd>,
-    /// Processor time that is not the command's own: what its interpreter took before.
+    /// CPU time that the interpreter used before it got the command.
     pub(crate) spent_before: u64,
 }
 
-/// Follows the command to its end, and the box to its last process but this one.
+/// Waits for the end of the command, kills all other processes and returns the final report.
 pub(crate) fn follow(running: Running, signals: &OwnedFd, control: &OwnedFd) -> Report {
     let Running { command, mut meter, counters, spent_before } = running;
     let ending = keep(signals, control, command, &mut meter);
@@ -193,7 +203,7 @@ pub(crate) fn follow(running: Running, signals: &OwnedFd, control: &OwnedFd) -> 
     }
 }
 
-/// Files and directories get the modes that the plan says.
+/// Runs `make` with umask 0, so that files get exactly the plan's modes.
 pub(crate) fn without_mask<T>(make: impl FnOnce() -> T) -> T {
     rustix::process::umask(rustix::fs::Mode::empty());
     let made = make();
@@ -201,14 +211,14 @@ pub(crate) fn without_mask<T>(make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// Some of the kernel's counts per user reach up to whoever made the namespace. Within it they can be kept small; a
-/// kernel that does not let us leaves them as they are.
+/// The kernel also charges inotify instances and watches to the user who created the namespace.
+/// Limits of the new user namespace bound the box's share. Best effort.
 fn limit_shared_accounts() {
     let _ = sources::write_file("/proc/sys/user/max_inotify_instances", "32");
     let _ = sources::write_file("/proc/sys/user/max_inotify_watches", "65536");
 }
 
-/// A terminal of the box's own; its other end goes to the executor.
+/// Opens the box's terminal and sends the master to the executor.
 fn open_terminal(size: WindowSize, control: &OwnedFd) -> Result<OwnedFd, Failure> {
     let open = || -> rustix::io::Result<OwnedFd> {
         let (outer, inner) = terminal::open(size)?;
@@ -218,7 +228,7 @@ fn open_terminal(size: WindowSize, control: &OwnedFd) -> Result<OwnedFd, Failure
     open().map_err(|errno| Failure::new(Step::OpenTerminal, "", errno))
 }
 
-/// Everything that was not reported where it was done. That these hold is why we got here at all.
+/// Adds the protections that no step has reported. A step that failed would have refused the box.
 pub(crate) fn complete(protections: &mut Vec<Protection>) {
     use ProtectionName::*;
     for name in [
@@ -233,7 +243,7 @@ pub(crate) fn complete(protections: &mut Vec<Protection>) {
         Seccomp,
         ResourceLimits,
     ] {
-        // The plan says so where one of them is only partly there.
+        // Reported as partial earlier.
         if !protections.iter().any(|known| known.name == name) {
             protections.push(Protection::enforced(name));
         }
@@ -243,13 +253,13 @@ pub(crate) fn complete(protections: &mut Vec<Protection>) {
         0 => Protection::enforced(NoExtraGroups),
         groups => Protection::not_available(
             NoExtraGroups,
-            format!("the kernel does not let an ordinary user leave the {groups} groups that started this box"),
+            format!("without root the server cannot drop its {groups} supplementary groups"),
         ),
     });
     protections.sort_by_key(|protection| protection.name);
 }
 
-/// Reaps until the command has ended; then ends and reaps all others.
+/// Reaps until the command has ended, then kills and reaps all other processes.
 fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, meter: &mut Meter) -> Ending {
     let ending = loop {
         let timeout = match reap_some(command) {
@@ -267,8 +277,7 @@ fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, meter: &mut Meter) -
         {
             let _ = sys::signal_everyone(number);
         }
-        // Signals only wake us. Which one came, and from whom, a process of the box could forge. A few at a time: one
-        // that floods us must not keep us from everything else.
+        // Signals only wake the loop: their number and sender can be forged by the box.
         for _ in 0..AT_ONCE {
             if sys::read_signal(signals.as_fd()).is_err() {
                 break;
@@ -285,12 +294,12 @@ fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, meter: &mut Meter) -
 
 enum Reaped {
     Command(Ending),
-    /// There may be more.
+    /// More may have ended.
     Some,
     All,
 }
 
-/// Reaps what has ended, up to a number.
+/// Reaps up to [`AT_ONCE`] processes.
 fn reap_some(command: Pid) -> Reaped {
     for _ in 0..AT_ONCE {
         match rustix::process::wait(WaitOptions::NOHANG) {

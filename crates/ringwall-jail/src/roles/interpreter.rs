@@ -1,9 +1,9 @@
-//! An interpreter that is started before its code is known, in a box that is made ahead.
+//! A Python interpreter that is started in a warm box before its code is known.
 //!
-//! It is born like any command, with every restriction but one: which files it may reach is not known yet. Until it is
-//! told, it runs a text of ours and nothing else. First it is told to restrict itself by rules that it was born with and
-//! that PID 1 has completed meanwhile; only when it says that they are in force does it get its order, and the order is
-//! the last thing that it is ever told: descriptors 3 and 4 are closed before any of a tenant's code runs.
+//! It starts like a command, with all restrictions except the Landlock rules on files, which depend
+//! on the command. Until then it runs our own script (`runner.py` in the executor). When PID 1 has
+//! completed the ruleset, the interpreter restricts itself by it and confirms; only then does it
+//! get the code. It closes descriptors 3 and 4 before it runs the code.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -23,16 +23,16 @@ use crate::setup::identity;
 use crate::setup::restrict::Rules;
 use crate::sys::{self, BpfInstruction};
 
-/// Its end of our conversation, and the rules that it will restrict itself by.
+/// Its end of the conversation with PID 1, and the Landlock ruleset.
 const TALK: i32 = 3;
 const RULES: i32 = 4;
-/// Out of the way of these numbers.
+/// Descriptors are moved above this number before 0 to 4 are assigned.
 const ASIDE: i32 = 64;
 
-/// What it says when it is ready, and when it is restricted.
+/// Bytes that the interpreter sends: started, and restricted.
 const READY: u8 = b'r';
 const RESTRICTED: u8 = b'y';
-/// What it is told: to restrict itself, or that this kernel has no Landlock to do it by.
+/// Bytes that it receives: apply the ruleset, or continue without Landlock.
 const RESTRICT: u8 = b'l';
 const NO_LANDLOCK: u8 = b'n';
 
@@ -45,7 +45,7 @@ pub(crate) struct Interpreter {
 }
 
 impl Interpreter {
-    /// Starts it, and waits until it is ready.
+    /// Starts the interpreter and waits until it is ready.
     pub(crate) fn start(
         plan: &Plan,
         streams: &Streams,
@@ -67,18 +67,20 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Its rules are complete. It restricts itself while we do the same.
+    /// Called when the ruleset is complete. The interpreter restricts itself while PID 1 does the
+    /// same.
     pub(crate) fn tell_to_restrict_itself(&self) -> std::result::Result<(), Failure> {
         let word = if self.landlock { RESTRICT } else { NO_LANDLOCK };
         write(&self.talk, &[word]).map_err(fail)
     }
 
-    /// Waits until it is restricted. It ends by itself where it could not be.
+    /// Waits for the confirmation. The interpreter exits if it cannot restrict itself.
     pub(crate) fn hear_that_it_is(&self, control: &OwnedFd) -> std::result::Result<(), Failure> {
         self.hear(RESTRICTED, control)
     }
 
-    /// The last words to it. One that has died meanwhile is found dead soon.
+    /// Sends the code and closes the sending direction. A write error means that the interpreter
+    /// has ended, which PID 1 sees when it reaps.
     pub(crate) fn tell(self, order: &Order) {
         let _ = write(&self.talk, &order.0);
         let _ = rustix::net::shutdown(&self.talk, Shutdown::Write);
@@ -87,7 +89,7 @@ impl Interpreter {
     fn hear(&self, word: u8, control: &OwnedFd) -> std::result::Result<(), Failure> {
         let mut events = [
             PollFd::from_borrowed_fd(self.talk.as_fd(), PollFlags::IN),
-            // Nothing is expected there, but it says when nobody is there any more.
+            // No message is expected there; a hang-up means that the executor is gone.
             PollFd::from_borrowed_fd(control.as_fd(), PollFlags::empty()),
         ];
         rustix::io::retry_on_intr(|| rustix::event::poll(&mut events, None)).map_err(fail)?;
@@ -97,13 +99,13 @@ impl Interpreter {
         let mut heard = [0];
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.talk, &mut heard)).map_err(fail)? {
             1 if heard == [word] => Ok(()),
-            _ => Err(Failure::plain(Step::StartCommand, "(the interpreter that waits for code ended)")),
+            _ => Err(Failure::plain(Step::StartCommand, "(the interpreter of the warm box ended)")),
         }
     }
 }
 
 fn fail(errno: Errno) -> Failure {
-    Failure::new(Step::StartCommand, "(an interpreter that waits for code)", errno)
+    Failure::new(Step::StartCommand, "(the interpreter of the warm box)", errno)
 }
 
 fn write(to: &OwnedFd, mut bytes: &[u8]) -> Result<()> {
@@ -114,7 +116,7 @@ fn write(to: &OwnedFd, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What the new process has.
+/// What the new process needs to become the interpreter.
 struct Born<'a> {
     plan: &'a Plan,
     streams: &'a Streams,
@@ -125,7 +127,7 @@ struct Born<'a> {
 
 impl Born<'_> {
     fn become_interpreter(&self, control: BorrowedFd<'_>) -> ! {
-        // Number 3 may be this socket's.
+        // The control socket may have one of the numbers that are assigned next.
         let Ok(control) = rustix::io::fcntl_dupfd_cloexec(control, ASIDE) else { sys::exit_now(NOT_STARTED) };
         match self.prepare() {
             Ok(()) => command::replace(&self.plan.command, control.as_fd()),
@@ -136,7 +138,7 @@ impl Born<'_> {
         }
     }
 
-    /// The same steps as those of PID 1 before it starts a command, and of that command.
+    /// The steps of PID 1 before a command, and those of the command, except the Landlock rules.
     fn prepare(&self) -> std::result::Result<(), Failure> {
         rustix::process::setsid().map_err(fail)?;
         let Streams::Pipes(pipes) = self.streams else { return Err(fail(Errno::NOTTY)) };

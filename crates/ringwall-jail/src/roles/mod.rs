@@ -1,4 +1,4 @@
-//! The programs that this crate becomes when the binary is started again: spawner, init, session agent and helpers.
+//! The roles in which this binary is started: spawner, PID 1, session agent and their helpers.
 
 pub mod agent;
 pub(crate) mod birth;

@@ -1,8 +1,9 @@
-//! Somebody who removes a box's cgroups when it has ended, also should the program that made them be killed.
+//! A helper process that removes a box's cgroups when the box has ended, even if the program that
+//! made them was killed.
 //!
-//! For a program that bears its one box itself and so has no spawner. It shares that program's memory (a copy would
-//! cost more than the rest of it), reads two words of it, makes system calls only, and sleeps until PID 1 is gone,
-//! which dies with the program.
+//! For `ringwall run`, which clones PID 1 itself and so has no spawner. The helper shares the
+//! program's memory, because a copy would cost more than everything else that it does. It reads
+//! only [`CHARGE`], makes only system calls, and sleeps until PID 1 has ended.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,20 +17,21 @@ use rustix::time::Timespec;
 
 use crate::sys::{self, Share};
 
-/// The kernel lets go of the last task a moment after it has ended.
+/// A cgroup stays busy for a moment after its last process has ended.
 const REMOVALS: u32 = 2000;
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
 
-/// What it knows. There is one in a program, because there is one box.
+/// The box whose end the helper waits for. A program has at most one.
 static CHARGE: OnceLock<(OwnedFd, Vec<CString>)> = OnceLock::new();
 
-/// Dropping it, after the box has ended, waits until the directories are gone.
+/// Dropping it waits until the directories are removed. Drop it after the box has ended.
 #[derive(Debug)]
 pub struct Undertaker {
     process: Pid,
 }
 
-/// Keeps these directories of the box with this PID 1, a child of ours, in mind. They need not exist yet.
+/// Starts the helper for the box with this PID 1, a child of this process. The directories need not
+/// exist yet.
 pub fn keep_watch(init: Pid, directories: Vec<CString>) -> Result<Undertaker> {
     let handle = rustix::process::pidfd_open(init, PidfdFlags::empty())?;
     CHARGE.set((handle, directories)).map_err(|_| Errno::BUSY)?;
@@ -39,7 +41,7 @@ pub fn keep_watch(init: Pid, directories: Vec<CString>) -> Result<Undertaker> {
 fn watch() {
     let Some((init, directories)) = CHARGE.get() else { return };
     sys::close_everything_but(init.as_fd());
-    // Out of reach of a Ctrl-C, which is for the program to handle.
+    // Keeps a Ctrl-C at the terminal from killing the helper.
     let _ = rustix::process::setsid();
     wait_for_the_end(init.as_fd());
     remove(directories);
@@ -64,7 +66,7 @@ fn remove(directories: &[CString]) {
 impl Drop for Undertaker {
     fn drop(&mut self) {
         while matches!(rustix::process::waitpid(Some(self.process), WaitOptions::empty()), Err(Errno::INTR)) {}
-        // It may have been killed, or the box have ended before there was anything to remove.
+        // The helper may have been killed, or may have run before the directories were created.
         if let Some((_, directories)) = CHARGE.get() {
             remove(directories);
         }

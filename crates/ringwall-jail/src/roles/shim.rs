@@ -1,9 +1,10 @@
-//! The porter of a container: it makes the way out where the box is, hands it to the server, and becomes the command.
+//! Entrypoint shim of a container with network access: creates the proxy socket inside the
+//! container, sends it to the server, and executes the command.
 //!
-//! Who makes a box with a network namespace of ours is its PID 1; a container's namespace is made by others, and only
-//! somebody inside can open a socket in it. So this program is started there in the command's place, before anything else
-//! runs. The server's socket is shown to this one container, answers once, and is gone when the command begins: what the
-//! command finds there leads nowhere. A porter who cannot hand the way out over never becomes the command.
+//! PID 1 of a native box creates this socket itself. The network namespace of a container is made
+//! by its runtime, and a socket in it can only be created inside. So the shim runs there instead of
+//! the command. The server's Unix socket is mounted into this one container and accepts one
+//! connection. If the proxy socket cannot be sent, the command does not run.
 
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,17 +18,17 @@ use crate::protocol::plan::Command;
 use crate::protocol::report::Report;
 use crate::{protocol::wire, roles::command, setup::network, sys};
 
-/// Where the server's socket is in a container that has a way out.
+/// Path of the server's socket inside a container with network access.
 pub const WAY_OUT: &str = "/run/ringwall/way-out";
 
-/// Started with the port of the way out, and then the command's own words. Comes back only when something failed.
+/// Arguments: the port of the proxy socket, then the command. Returns only on failure.
 pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     let port = words.next().and_then(|word| word.to_str()?.parse().ok());
     let argv: Vec<CString> = words.filter_map(|word| CString::new(word.into_vec()).ok()).collect();
-    let (Some(port), false) = (port, argv.is_empty()) else { return complain("a port and a command are needed") };
+    let (Some(port), false) = (port, argv.is_empty()) else { return complain("a port and a command are required") };
     let control = match reach_server() {
         Ok(control) => control,
-        Err(errno) => return complain(&format!("the server's socket cannot be reached from this container: {errno}")),
+        Err(errno) => return complain(&format!("cannot connect to the server's socket {WAY_OUT}: {errno}")),
     };
     if let Err(failure) = network::open_way_out(port, &control) {
         let words = failure.to_string();
@@ -35,7 +36,7 @@ pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
         return complain(&words);
     }
     sys::reset_signals();
-    // The socket closes as the command begins, which tells the server that it has.
+    // The server sees the socket close when the command starts (close on exec).
     command::replace(&into_command(argv), control.as_fd())
 }
 
@@ -46,7 +47,7 @@ fn reach_server() -> Result<OwnedFd> {
     Ok(control)
 }
 
-/// With what this process was started with, where it is.
+/// The command inherits environment, search path and working directory of this process.
 fn into_command(argv: Vec<CString>) -> Command {
     let entry = |(key, value): (OsString, OsString)| CString::new([key.as_bytes(), b"=", value.as_bytes()].concat());
     let search = std::env::var_os("PATH").unwrap_or_default();
@@ -60,6 +61,6 @@ fn into_command(argv: Vec<CString>) -> Command {
 }
 
 fn complain(words: &str) -> ExitCode {
-    let _ = rustix::io::write(rustix::stdio::stderr(), format!("ringwall: no way out: {words}\n").as_bytes());
+    let _ = rustix::io::write(rustix::stdio::stderr(), format!("ringwall: no network access: {words}\n").as_bytes());
     ExitCode::FAILURE
 }

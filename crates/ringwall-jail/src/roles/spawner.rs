@@ -1,9 +1,10 @@
-//! The jail's entry: the spawner, a small process that is the parent of every box's PID 1.
+//! The spawner: a small process that clones PID 1 of every box.
 //!
-//! Starting a program costs most of a millisecond (in a virtual machine the C library's first look at the
-//! processor alone takes half of one); copying this process costs a tenth of that. It bears PID 1 (`birth`) and
-//! sees to it that no cgroup stays. It never sees a plan and keeps no descriptor of a box: whatever a box needs goes
-//! from the executor to its PID 1 directly. When its own socket closes it waits for the last box, and ends.
+//! Starting a program takes almost 1 ms (in a virtual machine half of it is the C library's first
+//! CPUID); cloning this process takes a tenth of that. The spawner clones PID 1 (`birth`) and
+//! removes cgroups that are left over. It never sees a plan and keeps no descriptor of a box: the
+//! executor sends those to PID 1 directly. When its own socket closes, it waits for the last box
+//! and exits.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -32,62 +33,65 @@ use crate::{
     setup::{identity, mounts, root, seccomp, sources},
 };
 
-/// What the executor asks for.
+/// A request from the executor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// PID 1 of a new box. With it come its end of the box's socket and, where it is to be born into a cgroup
-    /// (version 2), that directory.
+    /// Clones PID 1 of a new box. Descriptors: PID 1's end of the control socket and, on cgroup v2,
+    /// the cgroup directory to clone it into.
     Box { number: u64, identity: Identity, network: NetworkSource },
-    /// Stand in this skeleton from now on: PID 1 of every box is born in a copy of it. With it come a socket for the
-    /// [`Answer`], the packed operations, and their trees.
+    /// Enters a new base rootfs, of which every later box gets a copy. Descriptors: a socket for
+    /// the [`Answer`], the packed operations, and their trees.
     Skeleton,
-    /// The directories in which this executor makes cgroups, with what their names begin, and when they go.
+    /// Sets the parent directories of this executor's cgroups, the prefix of their names, and when
+    /// they are removed. Descriptors: the parent directories.
     Parents { prefix: CString, removal: Removal },
-    /// A user namespace for a mount that shows the owner's files as the host user's. With it comes a socket for the
-    /// [`Answer`].
+    /// Makes a user namespace for an id-mapped mount that shows the owner's files as the host
+    /// user's. Descriptor: a socket for the [`Answer`].
     Mapping { owner: Owner, host: Owner },
-    /// Be no spawner but a warden, with this socket. With it come its packed room and the room's trees.
+    /// Become gVisor's init instead of a spawner, with this socket. Descriptors: the packed
+    /// operations of its root, and their trees.
     Warden,
 }
 
-/// Where a box's network namespace comes from.
+/// The network namespace of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NetworkSource {
-    /// Made for it, and gone with it.
+    /// A new one, not reused.
     New,
-    /// One that boxes of its user have after one another. Where that cannot be done it is a new one.
+    /// One that an earlier box with the same host uid used, or a new one that is kept for later.
+    /// Not possible without root: then a new one.
     OfItsUser,
 }
 
-/// When a cgroup goes, if its executor did not remove it.
+/// When the spawner removes a cgroup that the executor did not remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Removal {
-    /// With the box whose number ends its name.
+    /// When the box ends whose number is the end of the name.
     WithItsBox,
-    /// With the executor, which gives it to one box after another.
+    /// When the executor has ended, which reuses cgroups for later boxes.
     WithTheExecutor,
 }
 
-/// To [`Request::Mapping`] the namespace comes with it.
+/// The answer to [`Request::Mapping`] carries the namespace.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     Done,
-    /// The kernel's error number.
+    /// Errno of the failed call.
     Refused(i32),
 }
 
 const BAD_INPUT: u8 = 2;
-/// Processes and threads that boxes leave to the server: this process, a thread per processor, the record's threads and
-/// those for blocking calls.
+/// Processes and threads that boxes leave to the server: this process, one thread per CPU, the
+/// record's threads and those for blocking calls.
 const SERVER_PROCESSES: u64 = 256;
-/// How often the removal of a group is tried: the kernel lets go of the last task a moment after it was reaped.
+/// Attempts to remove a cgroup, which stays busy for a moment after its last process was reaped.
 const REMOVALS: u32 = 200;
-/// How long the executor has to read the counters of a box whose PID 1 was killed, and could not say them any more. It
-/// removes the groups itself then.
+/// If PID 1 was killed, the executor itself reads the counters and removes the cgroups. It gets
+/// this time before the spawner removes them.
 const READING: Duration = Duration::from_secs(1);
 const MILLISECOND: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// The jail's entry point, for a process that the executor has started.
+/// Entry point of a process that the executor has started.
 pub fn main() -> ExitCode {
     sys::close_inherited_descriptors();
     let inherited = sys::take_control_descriptor();
@@ -95,7 +99,7 @@ pub fn main() -> ExitCode {
     if let Err(errno) = rustix::net::sockopt::socket_type(&requests) {
         return complain(errno);
     }
-    // Stays occupied, but not by the socket, of which a box must hold no copy.
+    // Number 0 stays occupied by /dev/null; a box must not inherit a copy of the socket.
     match birth::stand_on_null(&[0]) {
         Ok(()) => std::mem::forget(inherited),
         Err(_) => return ExitCode::FAILURE,
@@ -105,16 +109,17 @@ pub fn main() -> ExitCode {
     serve(&requests)
 }
 
-/// Keeps processes free for the server, which has the same user id as its rootless boxes. Processes in a user
-/// namespace also count for the user who made it, against the RLIMIT_NPROC that this user had at that moment: with a
-/// lower limit here, forks in boxes fail while the server can still start threads.
+/// Reserves processes for the server, which has the same user id as its rootless boxes. Processes
+/// in a user namespace also count for its creator, against the RLIMIT_NPROC that the creator had at
+/// that moment. With a lower limit here, forks in boxes fail while the server can still start
+/// threads.
 fn reserve_processes() {
     let Rlimit { current: Some(current), maximum } = getrlimit(Resource::Nproc) else { return };
     let reserved = SERVER_PROCESSES.min(current / 4);
     let _ = setrlimit(Resource::Nproc, Rlimit { current: Some(current - reserved), maximum });
 }
 
-/// Serves until the socket is closed and the last box has ended.
+/// Handles requests until the socket is closed and the last box has ended.
 fn serve(requests: &OwnedFd) -> ExitCode {
     let ready = identity::leave_groups().and_then(|()| sys::child_descriptor());
     let signals = match ready {
@@ -122,7 +127,7 @@ fn serve(requests: &OwnedFd) -> ExitCode {
         Err(errno) => return complain(errno),
     };
     let mut spawner = Spawner {
-        // The same for every box, so it is made before there is one.
+        // The filter is the same for every box.
         filter: seccomp::program(),
         parents: Vec::new(),
         prefix: CString::default(),
@@ -142,7 +147,7 @@ fn serve(requests: &OwnedFd) -> ExitCode {
             Err(errno) => return complain(errno),
         }
     }
-    // A box that was paused when its executor died has to hear of it.
+    // Boxes that were paused when the executor died could not end.
     if !spawner.prefix.is_empty() {
         cgroups::thaw(&spawner.parents, &spawner.prefix);
     }
@@ -157,7 +162,7 @@ fn serve(requests: &OwnedFd) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Whether there is a request to be read.
+/// Result of waiting for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Something,
@@ -170,28 +175,28 @@ struct Spawner {
     prefix: CString,
     removal: Removal,
     networks: Networks,
-    /// The boxes, by the process ids of their PID 1.
+    /// Boxes by the PID of their PID 1.
     living: BTreeMap<i32, Living>,
-    /// Groups whose box has ended.
+    /// Cgroups of ended boxes.
     leaving: Vec<Leaving>,
 }
 
 struct Leaving {
     group: Group,
-    /// How often its removal was tried.
+    /// Attempts to remove it so far.
     tries: u32,
-    /// Not to be tried before.
+    /// Not to be removed before this time.
     from: Option<Instant>,
 }
 
 struct Living {
     number: u64,
-    /// The network namespace that is to be taken back, and for whom it is.
+    /// Host uid and network namespace, to be reused after the box.
     network: Option<(u32, OwnedFd)>,
 }
 
 impl Spawner {
-    /// Waits until a box has ended or something is asked for, and takes leave of the boxes that have.
+    /// Waits for an ended box or a request, and handles ended boxes.
     fn wait(&mut self, signals: &OwnedFd, requests: Option<&OwnedFd>) -> Asked {
         let mut events = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
         events.extend(requests.map(|requests| PollFd::from_borrowed_fd(requests.as_fd(), PollFlags::IN)));
@@ -211,7 +216,7 @@ impl Spawner {
     fn answer(&mut self, request: Request, mut descriptors: Vec<OwnedFd>) {
         match request {
             Request::Box { number, identity, network } => {
-                // A request without its socket: there is nobody to answer.
+                // Without a socket there is nothing to answer on.
                 let [control, birthplace @ ..] = descriptors.as_slice() else { return };
                 let birthplace = birthplace.first().map(AsFd::as_fd);
                 let network = match network {
@@ -252,7 +257,7 @@ impl Spawner {
         }
     }
 
-    /// Takes leave of every box whose PID 1 has ended.
+    /// Reaps every PID 1 that has ended, and schedules the removal of its cgroups.
     fn bury(&mut self) {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let Some(Living { number, network }) = self.living.remove(&pid.as_raw_nonzero().get()) else { continue };
@@ -269,7 +274,7 @@ impl Spawner {
         }
     }
 
-    /// Removes what can be removed now; what will not go at last is swept by the next executor.
+    /// Tries to remove cgroups. The next executor removes those that stay busy too long.
     fn remove_groups(&mut self) {
         self.leaving.retain_mut(|Leaving { group, tries, from }| {
             if from.is_some_and(|from| Instant::now() < from) {
@@ -280,11 +285,11 @@ impl Spawner {
         });
     }
 
-    /// Whoever made groups for a box that was never born, or kept them for the next, is gone.
+    /// Schedules the removal of all cgroups of the executor, which has ended.
     fn leave_all_groups(&mut self) {
-        // Nobody is left who could read them.
+        // The executor, which would read their counters, is gone.
         self.leaving.clear();
-        // Without a prefix there are no groups, and everybody's would begin with it.
+        // An empty prefix would match every directory.
         if !self.prefix.is_empty() {
             let groups = cgroups::find(&self.parents, &self.prefix);
             self.leaving.extend(groups.into_iter().map(|group| Leaving { group, tries: 0, from: None }));
@@ -292,9 +297,9 @@ impl Spawner {
     }
 }
 
-/// Moves this process into a mount namespace of its own with the skeleton as its root. The host's mounts are then out
-/// of reach, for this process as for every box; what is left of the host is what the skeleton shows. A child builds it,
-/// so that this process, of which every box is a copy, stays small.
+/// Enters a new mount namespace with the base rootfs as root, so that the host's mounts are out of
+/// reach for this process and for boxes. A child builds it, because every box is a copy of this
+/// process, which should stay small.
 fn stand_in_skeleton(packed: &OwnedFd, trees: Vec<OwnedFd>) -> Result<()> {
     let (outcome, tell) = pipe_with(PipeFlags::CLOEXEC)?;
     let spawner = rustix::process::getpid();
@@ -330,10 +335,10 @@ fn build_skeleton(packed: &OwnedFd, trees: Vec<OwnedFd>) -> Result<()> {
     root::enter(&new_root).map_err(raw)
 }
 
-/// Somebody started this process by hand, or sent it something else than a request.
+/// The process was started by hand, or received something that is not a request.
 fn complain(errno: Errno) -> ExitCode {
     let failure = Failure::new(Step::ReadPlan, "", errno);
-    let text = format!("ringwall: {failure}\n  hint: ringwall starts this process itself; it is not for use by hand\n");
+    let text = format!("ringwall: {failure}\n  hint: ringwall starts this process itself; do not start it by hand\n");
     let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
     ExitCode::from(BAD_INPUT)
 }

@@ -1,7 +1,7 @@
-//! What PID 1 is told before it begins: the plan, and the descriptors that it cannot open itself.
+//! Messages by which PID 1 gets its plan and the descriptors that it cannot open itself.
 //!
-//! PID 1 is born before its plan is known, so everything reaches it by messages on its one socket. The socket
-//! closing means that whoever asked for the box is gone, and then PID 1 goes too.
+//! PID 1 is cloned before its plan is known. If its control socket closes, the executor is gone and
+//! PID 1 exits.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,29 +13,29 @@ use crate::protocol::plan::{Ahead, Completion, Plan};
 use crate::protocol::report::{Failure, Protection, Step};
 use crate::{protocol::wire, sys};
 
-/// The descriptors of one message at most; the kernel passes 253.
+/// Descriptors per message; the kernel allows 253.
 const AT_ONCE: usize = 200;
 
-/// Trees come first, in as many messages as they need, then the word to begin; and while PID 1 builds its root, the
-/// limits. One that was made ahead gets the rest of its trees later, with its completion.
+/// Order: trees (in as many messages as needed), `Begin`, and while PID 1 builds its root,
+/// `Limits`. A warm box later gets further trees and `Complete`.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
-    /// As root, one tree per operation that has a source.
+    /// Descriptors as root: one tree per operation that has a source.
     Trees,
-    /// Descriptors: the command's three streams unless it gets a terminal; and the plan, if it is too long to come with
-    /// the message.
+    /// Descriptors: the command's three streams, unless it gets a terminal; then the plan, if it is
+    /// too long for the message.
     Begin { plan: Option<Box<Plan>>, ahead: Option<Ahead> },
-    /// The cgroups are ready. Descriptors: the doors through which PID 1 enters them (version 1), files that count, and
-    /// last, where there is one, the counter of socket queues.
+    /// The cgroups are ready. Descriptors: the v1 tasks files by which PID 1 joins them (`doors`),
+    /// counter files, and last the counter of socket memory, if there is one.
     Limits { doors: usize, has_socket_counter: bool, protections: Vec<Protection> },
-    /// Descriptor: the completion, if it is too long to come with the message.
+    /// Descriptor: the completion, if it is too long for the message.
     Complete { completion: Option<Box<Completion>> },
 }
 
-/// The longest plan that goes into a message, which also has to hold the protections.
+/// Longest plan (encoded) that is sent in a message, with room left for the rest of the message.
 const SHORT: usize = 4096;
 
-/// What PID 1 gets first.
+/// The first messages to PID 1.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) plan: Plan,
@@ -44,7 +44,7 @@ pub(crate) struct Start {
     pub(crate) trees: Vec<OwnedFd>,
 }
 
-/// What PID 1 gets when it has built its root.
+/// The message that PID 1 receives while it builds its root.
 #[derive(Debug)]
 pub(crate) struct Limits {
     pub(crate) doors: Vec<OwnedFd>,
@@ -53,7 +53,7 @@ pub(crate) struct Limits {
     pub(crate) protections: Vec<Protection>,
 }
 
-/// Tells PID 1 at the other end of the socket to begin.
+/// Sends the plan to PID 1, which then begins.
 pub fn send_plan(
     control: impl AsFd,
     plan: Plan,
@@ -68,7 +68,7 @@ pub fn send_plan(
     wire::send(&control, &Message::Begin { plan, ahead }, &descriptors)
 }
 
-/// Tells one that was made ahead what it is for.
+/// Sends command and files to a warm box.
 pub fn send_completion(control: impl AsFd, completion: Completion, trees: &[OwnedFd]) -> Result<()> {
     send_trees(&control, trees)?;
     let packed = if wire::length(&completion)? > SHORT { Some(wire::pack(&completion)?) } else { None };
@@ -85,7 +85,7 @@ fn send_trees(control: impl AsFd, trees: &[OwnedFd]) -> Result<()> {
     Ok(())
 }
 
-/// Tells it which cgroups are its own, and what is known of its limits.
+/// Sends the cgroups, and the protections that are known so far.
 pub fn send_limits(
     control: impl AsFd,
     doors: &[OwnedFd],
@@ -138,7 +138,7 @@ impl Limits {
     }
 }
 
-/// The completion, and its trees.
+/// Returns the completion and its trees.
 pub(crate) fn receive_completion(control: &OwnedFd) -> std::result::Result<(Completion, Vec<OwnedFd>), Failure> {
     let mut trees = Vec::new();
     loop {
@@ -155,7 +155,7 @@ pub(crate) fn receive_completion(control: &OwnedFd) -> std::result::Result<(Comp
     }
 }
 
-/// The next message; with nobody at the other end there is nothing left to live for.
+/// Receives the next message; exits if the executor has closed the socket.
 pub(crate) fn receive<T: DeserializeOwned>(control: &OwnedFd) -> (T, Vec<OwnedFd>) {
     match wire::receive(control) {
         Ok(Some(message)) => message,
@@ -163,7 +163,7 @@ pub(crate) fn receive<T: DeserializeOwned>(control: &OwnedFd) -> (T, Vec<OwnedFd
     }
 }
 
-/// The executor and PID 1 are one program, so this is a fault of ours; it ends the box like any other.
+/// Both sides are the same build, so this is an internal error.
 fn disorder() -> Failure {
-    Failure::plain(Step::ReadPlan, "(PID 1 was handed something else than it expected)")
+    Failure::plain(Step::ReadPlan, "(PID 1 received an unexpected message)")
 }

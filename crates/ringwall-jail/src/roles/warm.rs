@@ -1,9 +1,9 @@
-//! A box that is made ahead: whole but for the files that a command works on, and for the command.
+//! PID 1 of a warm box: complete except for the command and the files it works on.
 //!
-//! PID 1 keeps the right to mount until it knows them, and so nothing of a tenant's may run beside it before; the
-//! interpreter that may wait here (`interpreter`) runs a text of ours. When the word comes, PID 1 mounts what is missing,
-//! and then goes the way of every box: Landlock, capabilities, filter, a look at what is in force. Only then is the
-//! command begun. It is used once: whatever happens, this process never waits for a second word.
+//! PID 1 keeps its capabilities, because it has to mount those files. So no tenant code may run in
+//! the box before; an interpreter that waits here (`interpreter`) runs our own script. When the
+//! completion arrives, PID 1 mounts the files and then follows the order of every box: Landlock,
+//! capabilities, seccomp, verification, command. A warm box is used once: any failure ends it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -28,7 +28,7 @@ use crate::{
     setup::{identity, root},
 };
 
-/// From a box that lacks nothing else to its end.
+/// Waits for the completion, starts the command and returns the final report.
 pub(crate) fn live(
     made: Made,
     ahead: Ahead,
@@ -43,9 +43,10 @@ pub(crate) fn live(
     let signals = sys::signal_descriptor().map_err(fail)?;
     let (interpreter, streams) = match ahead {
         Ahead::Alone => (None, Some(streams)),
-        // PID 1 counts memory by looking into processes, and into one that restricts itself it could not look.
+        // Without a memory cgroup PID 1 would read the memory use of the interpreter from /proc.
+        // Landlock denies that once both have restricted themselves, each in a domain of its own.
         Ahead::WithInterpreter if meter.counts() == Counts::Everything => {
-            return Err(Failure::plain(Step::StartCommand, "(an interpreter ahead: no cgroup limits its memory)"));
+            return Err(Failure::plain(Step::StartCommand, "(a waiting interpreter needs a memory cgroup)"));
         }
         Ahead::WithInterpreter => (Some(Interpreter::start(&plan, &streams, &rules, filter, control)?), None),
     };
@@ -75,7 +76,8 @@ pub(crate) fn live(
         interpreter.hear_that_it_is(control)?;
     }
     if let Commission::Tell { directory, .. } = &commission {
-        // As the command itself would go there. It could not say so any more.
+        // Checks with the privileges of the command that it can enter its directory, because the
+        // interpreter could not report a failure.
         let there = rustix::process::chdir(directory).and_then(|()| rustix::process::chdir(c"/"));
         there.map_err(|errno| Failure::new(Step::StartCommand, directory.to_string_lossy(), errno))?;
     }
@@ -92,12 +94,12 @@ pub(crate) fn live(
             let mut child = || command::execute(&command, &streams, control.as_fd());
             (sys::start_sharing_memory(&mut child).map_err(fail)?, 0)
         }
-        _ => return Err(Failure::plain(Step::ReadPlan, "(a command for another kind of box)")),
+        _ => return Err(Failure::plain(Step::ReadPlan, "(the command does not fit this kind of warm box)")),
     };
     Ok(init::follow(Running { command, meter, counters, spent_before }, &signals, control))
 }
 
-/// Waits until there is something to be read. Without its interpreter the box is of no use to anybody.
+/// Waits for a message. If the interpreter ends, the box is of no use.
 fn await_word(control: &OwnedFd, signals: &OwnedFd, interpreter: Option<Pid>) -> std::result::Result<(), Failure> {
     loop {
         let mut events = [
@@ -109,7 +111,7 @@ fn await_word(control: &OwnedFd, signals: &OwnedFd, interpreter: Option<Pid>) ->
         if let Some(interpreter) = interpreter
             && !matches!(rustix::process::waitpid(Some(interpreter), WaitOptions::NOHANG), Ok(None))
         {
-            return Err(Failure::plain(Step::StartCommand, "(the interpreter that waits for code ended)"));
+            return Err(Failure::plain(Step::StartCommand, "(the interpreter of the warm box ended)"));
         }
         if !events[0].revents().is_empty() {
             return Ok(());

@@ -117,5 +117,5 @@ pub(crate) fn open_way_out(port: u16, control: &OwnedFd) -> std::result::Result<
         rustix::net::listen(&listener, WAITING)?;
         wire::send(control, &Report::WayOut, &[listener.as_fd()])
     };
-    hand_over().map_err(|errno| Failure::new(Step::EnterNetwork, "(the way out)", errno))
+    hand_over().map_err(|errno| Failure::new(Step::EnterNetwork, "(proxy socket)", errno))
 }

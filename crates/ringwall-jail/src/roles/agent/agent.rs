@@ -1,9 +1,9 @@
-//! The agent itself: one thread that waits for everything at once, and ends when nobody is left who could tell it
-//! anything.
+//! The agent's event loop: one thread, one poll. It ends when the server closes its standard input.
 //!
-//! Orders come first, then ended processes, then streams, each visit in its turn. What is to be said waits in a buffer; as
-//! long as that is long, no stream is read, so that a slow listener slows the visits and fills no memory. No process of
-//! the box can look into this one; one that ends it ends the box.
+//! Each round handles requests first, then ended processes, then streams. Outgoing frames are
+//! buffered; above a limit no stream is read, so a slow server slows the processes instead of
+//! filling memory. The agent is not dumpable, so no process of the box can inspect it. Killing it
+//! ends the box.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,17 +23,19 @@ use super::visit::{SessionFate, Visit};
 use crate::protocol::report::Ending;
 use crate::{roles::shim, sys};
 
-/// With more to say than this, nothing is read.
+/// Above this number of unsent bytes, no stream is read.
 const MUCH_TO_SAY: usize = 256 * 1024;
-/// Signals and ended processes that are handled before looking at everything else again.
+/// Signals or ended processes handled per round, so that a flood of them does not block other
+/// events.
 const AT_ONCE: u32 = 64;
-/// Pipes of visits that are over, which somebody in the background may still write to.
+/// Output pipes of ended processes that background processes may still write to. Beyond this number
+/// the oldest is closed.
 const MAX_FORGOTTEN: usize = 256;
 const AT_ONCE_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// The agent's entry point, for a process that was started as the command of a box. With words after its name it is a
-/// container's porter instead, who may become the agent when its way out is handed over.
+/// Entry point of the agent, started as the command of a box. With arguments it is the entrypoint
+/// shim of a container, which may execute the agent as the container's command.
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).peekable();
     if words.peek().is_some() {
@@ -44,11 +46,11 @@ pub fn main() -> ExitCode {
         Err(Trouble::Disorder(disorder)) => disorder.to_string(),
         Err(Trouble::Kernel(errno)) => errno.to_string(),
     };
-    let _ = rustix::io::write(rustix::stdio::stderr(), format!("ringwall: the agent ended: {trouble}\n").as_bytes());
+    let _ = rustix::io::write(rustix::stdio::stderr(), format!("ringwall: the agent failed: {trouble}\n").as_bytes());
     ExitCode::FAILURE
 }
 
-/// Why the agent ends before it is told to.
+/// Why the agent failed.
 #[derive(Debug)]
 enum Trouble {
     Disorder(Disorder),
@@ -72,7 +74,7 @@ fn live() -> Result<(), Trouble> {
     let _ = rustix::thread::set_name(c"ringwall-agent");
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     sys::reset_signals();
-    // Also the one that a pipe without a reader sends.
+    // Includes SIGPIPE.
     sys::set_signal_mask(true);
     let signals = sys::signal_descriptor()?;
     rustix::io::ioctl_fionbio(stdout(), true)?;
@@ -102,7 +104,7 @@ fn live() -> Result<(), Trouble> {
             }
         }
         if more_to_reap || ready.contains(&Ready::Signals) {
-            // Signals only wake us: who sent them nobody knows. A few at a time, so that a flood keeps us from nothing.
+            // Signals only wake the loop: their number and sender can be forged by the box.
             for _ in 0..AT_ONCE {
                 if sys::read_signal(signals.as_fd()).is_err() {
                     break;
@@ -118,7 +120,7 @@ fn live() -> Result<(), Trouble> {
     }
 }
 
-/// What can be done without waiting.
+/// A descriptor on which an operation would not block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ready {
     Orders,
@@ -132,7 +134,7 @@ enum Ready {
 struct Agent {
     apart: Option<Apart>,
     visits: BTreeMap<VisitId, Visit>,
-    /// Frames, of which so many bytes are sent.
+    /// Outgoing frames; the first `sent` bytes are sent.
     said: Vec<u8>,
     sent: usize,
     forgotten: Vec<Option<OwnedFd>>,
@@ -224,11 +226,11 @@ impl Agent {
         outcome
     }
 
-    /// Takes leave of what has ended; whether there may be more.
+    /// Reaps ended processes. Returns whether there may be more.
     fn reap(&mut self) -> Result<bool, Disorder> {
         for _ in 0..AT_ONCE {
             let Some((pid, status, usage)) = sys::reap() else { return Ok(false) };
-            // In some boxes this process is PID 1, and everybody's children become its own.
+            // Where the agent is PID 1, it also reaps orphans of all processes.
             let found = self.visits.values_mut().find(|visit| visit.leader == pid && !visit.has_exited());
             let Some(visit) = found else { continue };
             if visit.session == SessionFate::Ends {
@@ -274,12 +276,13 @@ impl Agent {
         outcome
     }
 
-    /// Ends the visits of which nothing more comes. Who writes to their pipes in the background goes on undisturbed.
+    /// Reports processes whose output is complete. Background processes may keep writing to their
+    /// pipes, which are read and discarded.
     fn finish(&mut self) -> Result<(), Disorder> {
         self.forgotten.retain(Option::is_some);
         let mut outcome = Ok(());
         for visit in self.visits.values_mut().filter(|visit| visit.is_lingering()) {
-            // A terminal that has nothing more to say does not wake anybody.
+            // A terminal without further output does not wake poll, but its drain time may be over.
             visit.read(0, &mut self.buffer, &mut |report| outcome = outcome.and(append(report, &mut self.said)));
         }
         outcome?;
@@ -340,7 +343,7 @@ fn how(status: ExitStatus) -> Ending {
     }
 }
 
-/// Short enough for a message.
+/// Bounds the length of the report.
 fn shown(text: &str) -> &str {
     const SHOWN: usize = 4096;
     &text[..text.floor_char_boundary(SHOWN)]

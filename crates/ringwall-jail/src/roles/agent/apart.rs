@@ -1,9 +1,10 @@
-//! What keeps the visits of one box from looking into each other: each begins in a Landlock domain of its own.
+//! Keeps session processes from inspecting each other: each starts in a Landlock domain of its own.
 //!
-//! All are one user, so without it the kernel would let each open the descriptors, the memory and the environment of every
-//! other. A process may look into those of its own domain and of domains made within it. So a visit sees its own
-//! children, and the agent and PID 1 see everybody. The domain forbids nothing else: rules say that everything beneath the
-//! root stays allowed, and signals go from visit to visit as before.
+//! All have the same uid, so otherwise the kernel would let each read the memory, environment and
+//! descriptors of the others. Landlock allows that only within the own domain and domains nested in
+//! it: a session process can inspect its own children, and the agent and PID 1 can inspect all.
+//! Nothing else is restricted: the rules allow both handled rights beneath the root, and signals
+//! are not scoped.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -15,16 +16,16 @@ use rustix::io::Errno;
 
 use crate::sys;
 
-/// A domain has to be about something. The first of these exists in every version; the second is forbidden by any domain
-/// that does not allow it, asked or not.
+/// A ruleset must handle a right. `MakeBlock` exists in every ABI. `Refer` is denied by every
+/// domain that does not allow it, even one that does not handle it.
 const ABOUT: BitFlags<AccessFs> = make_bitflags!(AccessFs::{MakeBlock | Refer});
 
-/// What each visit's domain is made from.
+/// The ruleset from which each process's domain is made.
 #[derive(Debug)]
 pub(crate) struct Apart(OwnedFd);
 
 impl Apart {
-    /// Nothing where the kernel has no Landlock, or does not let us use it.
+    /// `None` if the kernel has no Landlock or denies its use.
     pub(crate) fn begin() -> Option<Self> {
         let root = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(ABOUT);
@@ -33,7 +34,7 @@ impl Apart {
         Option::<OwnedFd>::from(ruleset).map(Apart)
     }
 
-    /// Gives this process, and whoever it starts, a domain that no other has.
+    /// Puts this process and its children into a new domain.
     pub(crate) fn enter(&self) -> Result<(), Errno> {
         sys::enter_landlock(self.0.as_fd())
     }

@@ -1,37 +1,39 @@
-//! What a server and the agent in one of its boxes say to one another: frames, each its length and then that many bytes.
+//! Frames between the server and the agent in a session box: a 32-bit little-endian length, then a
+//! message.
 //!
-//! Both are of one build, so the encoding has no versions. No length is believed: one that is longer than allowed is an
-//! error before anything is allocated for it, and what the agent says holds nothing that would have to be allocated.
+//! Both sides are the same build, so the encoding has no version. A length above the limit is an
+//! error before memory is allocated for it. Messages from the agent borrow from the frame, so
+//! decoding them allocates nothing.
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::protocol::plan::{Command, WindowSize};
 use crate::protocol::report::Ending;
 
-/// Arguments and environment take up to 1 MiB; the rest of the longest frame to the agent is little.
+/// Longest frame to the agent: up to 1 MiB of arguments and environment, and little else.
 pub const MAX_ORDER: usize = 2 * 1024 * 1024;
-/// Nothing that the agent says is longer.
+/// Longest frame from the agent.
 pub const MAX_REPORT: usize = 64 * 1024;
-/// How much of a stream goes into one frame.
+/// Bytes of a stream per frame.
 pub const CHUNK: usize = 32 * 1024;
-/// How much may be on its way to a visit that does not read.
+/// Flow control: unread input per stream.
 pub const INPUT_WINDOW: usize = 64 * 1024;
-/// How much of one stream may be on its way to somebody who does not read.
+/// Flow control: unread output per stream.
 pub const OUTPUT_WINDOW: usize = 256 * 1024;
 const LENGTH: usize = size_of::<u32>();
 
-/// One visit of a box, unique in its life.
+/// A process of the box. Ids are not reused while the box lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VisitId(pub u32);
 
-/// What goes into a visit.
+/// An input stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Inlet {
     Stdin,
     Channel,
 }
 
-/// What comes out of a visit. A terminal's output is its standard output.
+/// An output stream of a process. The output of a terminal is `Stdout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outlet {
     Stdout,
@@ -39,43 +41,43 @@ pub enum Outlet {
     Channel,
 }
 
-/// Whom a signal is for.
+/// Recipients of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whom {
     /// The process group of the command.
     Group,
-    /// Every process of its session, whatever group it is in.
+    /// Every process of the command's session, in any process group.
     Session,
 }
 
-/// Whether a visit has something, or has it not.
+/// Presence of an optional stream or feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Given {
     Yes,
     No,
 }
 
-/// What the environment of a visit begins with.
+/// The environment to which a command's own is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Base {
     Nothing,
-    /// The agent's own: what an image says.
+    /// The agent's own environment, which in a container is the image's.
     Agents,
 }
 
-/// One command and what it gets.
+/// A command and its streams.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Start {
     pub command: Command,
     pub base: Base,
-    /// The name to look for where there is none of the command's own.
+    /// Another `argv[0]`, tried if the command's own is not found.
     pub otherwise: Option<std::ffi::CString>,
     pub terminal: Option<WindowSize>,
     pub channel: Given,
     pub stdin: Given,
 }
 
-/// What a server says.
+/// A message from the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToAgent<'a> {
     Start {
@@ -92,7 +94,7 @@ pub enum ToAgent<'a> {
         visit: VisitId,
         to: Inlet,
     },
-    /// So many bytes of this stream were taken; as many more may come.
+    /// Flow control: the server consumed this many bytes; as many more may be sent.
     Room {
         visit: VisitId,
         from: Outlet,
@@ -109,11 +111,12 @@ pub enum ToAgent<'a> {
     },
 }
 
-/// What the agent says. A visit is Started or NotStarted, then Exited, then Ended.
+/// A message from the agent. Each process gets `NotStarted`, or `Started`, `Exited` and `Ended` in
+/// this order.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromAgent<'a> {
     Ready {
-        /// Whether no visit can look into another.
+        /// `Yes` if processes cannot inspect each other.
         apart: Given,
     },
     Started {
@@ -121,9 +124,9 @@ pub enum FromAgent<'a> {
     },
     NotStarted {
         visit: VisitId,
-        /// The kernel's error number.
+        /// Errno of the failed call.
         errno: i32,
-        /// The last path that was tried; empty when nothing of the command was.
+        /// The last path that was tried; empty if the failure preceded execve.
         tried: &'a str,
     },
     Output {
@@ -132,25 +135,25 @@ pub enum FromAgent<'a> {
         #[serde(borrow, serialize_with = "as_bytes")]
         bytes: &'a [u8],
     },
-    /// So many bytes went to the visit; as many more may be sent.
+    /// Flow control: this many bytes were written to the process; as many more may be sent.
     Taken {
         visit: VisitId,
         to: Inlet,
         bytes: u32,
     },
-    /// Nobody reads there any more.
+    /// The process has closed this stream, or has ended.
     Closed {
         visit: VisitId,
         to: Inlet,
     },
-    /// The command is over; what lies in its pipes is still to come.
+    /// The command has ended. Output in its pipes is still to come.
     Exited {
         visit: VisitId,
         ending: Ending,
         cpu_microseconds: u64,
         peak_memory_bytes: u64,
     },
-    /// Nothing more comes of this visit.
+    /// No output follows.
     Ended {
         visit: VisitId,
     },
@@ -160,12 +163,12 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Erro
     serializer.serialize_bytes(bytes)
 }
 
-/// Something that is no frame, or not the one that could come now.
+/// A malformed or unexpected frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("what was said is no frame")]
+#[error("invalid frame")]
 pub struct Disorder;
 
-/// Adds a message as a frame.
+/// Appends a message as a frame.
 pub fn append<T: Serialize>(message: &T, to: &mut Vec<u8>) -> Result<(), Disorder> {
     let start = to.len();
     to.extend([0; LENGTH]);
@@ -176,7 +179,7 @@ pub fn append<T: Serialize>(message: &T, to: &mut Vec<u8>) -> Result<(), Disorde
     Ok(())
 }
 
-/// Reads a frame's content, all of it.
+/// Decodes a message that fills the whole frame.
 pub fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Disorder> {
     match postcard::take_from_bytes(body) {
         Ok((message, [])) => Ok(message),
@@ -184,12 +187,12 @@ pub fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Disorder> {
     }
 }
 
-/// Bytes as they come, and the frames in them. Never holds more than one frame and one reading.
+/// Splits incoming bytes into frames. Buffers at most one frame and one read.
 #[derive(Debug)]
 pub struct Frames {
     longest: usize,
     buffer: Vec<u8>,
-    /// What of the buffer was not yet given away.
+    /// Start of the bytes that were not returned yet.
     begin: usize,
     end: usize,
 }
@@ -199,31 +202,32 @@ impl Frames {
         Frames { longest, buffer: Vec::new(), begin: 0, end: 0 }
     }
 
-    /// Where to read the next bytes to.
+    /// Where to store the next bytes.
     pub fn space(&mut self) -> &mut [u8] {
         if self.begin > 0 {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
-        // A frame that was announced was found short enough before.
+        // `take` has rejected a length above the limit; `min` bounds it also if the caller ignored
+        // that.
         let wanted = self.announced().unwrap_or(0).min(self.longest) + LENGTH;
         let wanted = wanted.max(self.end) + CHUNK;
         if self.buffer.len() < wanted {
             self.buffer.resize(wanted, 0);
         } else if self.buffer.len() > 2 * wanted {
-            // A long frame was an exception.
+            // Free the memory of a long frame.
             self.buffer.truncate(wanted);
             self.buffer.shrink_to_fit();
         }
         &mut self.buffer[self.end..]
     }
 
-    /// So many were read.
+    /// Call after `count` bytes were stored in [`space`](Self::space).
     pub fn filled(&mut self, count: usize) {
         self.end = (self.end + count).min(self.buffer.len());
     }
 
-    /// The content of the next frame, if it is all there.
+    /// Content of the next frame, if it is complete.
     pub fn take(&mut self) -> Result<Option<&[u8]>, Disorder> {
         let Some(length) = self.announced() else { return Ok(None) };
         if length > self.longest {
@@ -242,7 +246,7 @@ impl Frames {
         usize::try_from(u32::from_le_bytes(*length)).ok()
     }
 
-    /// How much memory it holds.
+    /// Allocated memory in bytes.
     #[cfg(test)]
     fn held(&self) -> usize {
         self.buffer.capacity()

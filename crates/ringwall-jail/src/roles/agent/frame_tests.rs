@@ -1,4 +1,4 @@
-//! Frames: what is written is read back, and no bytes do harm.
+//! Frames survive any segmentation, and arbitrary bytes are rejected within bounded memory.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn report<'a>(bytes: &'a [u8], number: u32) -> FromAgent<'a> {
     }
 }
 
-/// Feeds bytes in pieces, and hears the frames in them until one is none.
+/// Feeds bytes in pieces and passes each complete frame to `heard`.
 fn hear(bytes: &[u8], piece: usize, longest: usize, mut heard: impl FnMut(&[u8])) -> Result<(), Disorder> {
     let mut frames = Frames::new(longest);
     for part in bytes.chunks(piece) {
@@ -28,7 +28,7 @@ fn hear(bytes: &[u8], piece: usize, longest: usize, mut heard: impl FnMut(&[u8])
             while let Some(body) = frames.take()? {
                 heard(body);
             }
-            assert!(frames.held() <= 4 * (longest + 2 * CHUNK), "{} bytes are held", frames.held());
+            assert!(frames.held() <= 4 * (longest + 2 * CHUNK), "{} bytes are allocated", frames.held());
         }
     }
     Ok(())
@@ -36,7 +36,7 @@ fn hear(bytes: &[u8], piece: usize, longest: usize, mut heard: impl FnMut(&[u8])
 
 proptest! {
     #[test]
-    fn what_is_said_is_heard_however_it_is_cut(
+    fn frames_survive_any_segmentation(
         parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..CHUNK), 0..8),
         piece in 1_usize..100_000,
     ) {
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..4096), piece in 1_usize..64) {
+    fn arbitrary_bytes_are_rejected_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..4096), piece in 1_usize..64) {
         for longest in [0, 100, MAX_REPORT] {
             let _ = hear(&bytes, piece, longest, |body| {
                 assert!(body.len() <= longest);
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_near_a_frame_does_harm(number in any::<u32>(), place in any::<usize>(), byte in any::<u8>()) {
+    fn corrupted_frame_is_rejected_without_panic(number in any::<u32>(), place in any::<usize>(), byte in any::<u8>()) {
         let mut said = Vec::new();
         append(&report(b"some output", number), &mut said).unwrap();
         let place = place % said.len();
@@ -76,7 +76,7 @@ proptest! {
 }
 
 #[test]
-fn a_length_is_judged_before_anything_is_kept_for_it() {
+fn excessive_length_is_rejected_before_allocation() {
     let mut frames = Frames::new(MAX_REPORT);
     let announced = u32::MAX.to_le_bytes();
     frames.space()[..4].copy_from_slice(&announced);
@@ -84,11 +84,11 @@ fn a_length_is_judged_before_anything_is_kept_for_it() {
     assert_eq!(frames.take(), Err(Disorder));
     assert!(frames.held() < 2 * MAX_REPORT);
     frames.space();
-    assert!(frames.held() < 4 * MAX_REPORT, "nor afterwards");
+    assert!(frames.held() < 4 * MAX_REPORT, "also after the error");
 }
 
 #[test]
-fn a_frame_is_all_of_its_message() {
+fn frame_with_trailing_bytes_is_rejected() {
     let mut said = Vec::new();
     append(&FromAgent::Ready { apart: Given::No }, &mut said).unwrap();
     said[0] += 1;

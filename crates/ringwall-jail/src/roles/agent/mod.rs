@@ -1,9 +1,9 @@
-//! The agent of a box that stays: it starts what its session wants, one visit after another or beside each other.
+//! The agent of a session box: starts the session's processes, one after another or concurrently.
 //!
-//! It is this program in another role, and the command of an ordinary box: every protection of the box is in force before
-//! its first instruction, and it has no right that the visits do not have. It speaks frames (`frame`) over its standard
-//! input and output. The other side believes nothing that it says, because code in the box can end it and take its place;
-//! what it can do to a visit of the same box, that code could do itself.
+//! It is the command of an ordinary box: all protections are in force before its first instruction,
+//! and it has no privilege that its processes lack. It exchanges frames ([`frame`]) with the server
+//! over its standard input and output. The server does not trust it, because code in the box can
+//! kill it and take its place. It can do nothing to a process of the box that this code could not do.
 
 mod agent;
 mod apart;
@@ -14,5 +14,5 @@ mod visit;
 
 pub use agent::main as agent_main;
 
-/// Where the agent is in every box, and under which name it is started.
+/// Path of the agent in every box, and the `argv[0]` with which it is started.
 pub const AGENT: &str = "/run/ringwall/agent";

@@ -1,5 +1,4 @@
-//! The agent's ends of a visit's streams: what comes out is read as far as somebody has room for it, what goes in is
-//! written as far as the visit reads. Nothing here ever waits.
+//! The agent's ends of a process's streams, with flow control. Nothing here blocks.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,20 +6,20 @@ use rustix::io::Errno;
 
 use super::frame::{Disorder, INPUT_WINDOW, OUTPUT_WINDOW};
 
-/// Something to read from, and how much of it somebody has room for.
+/// An output stream, and how many bytes the server still accepts.
 #[derive(Debug)]
 pub(crate) struct Source {
     end: OwnedFd,
     pub(crate) room: usize,
 }
 
-/// What a reading gave.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
     Some(usize),
-    /// Not now.
+    /// No data now.
     Nothing,
-    /// Never again.
+    /// End of file.
     End,
 }
 
@@ -30,14 +29,14 @@ impl Source {
         Ok(Source { end, room: OUTPUT_WINDOW })
     }
 
-    /// How much lies there.
+    /// Bytes that can be read now.
     pub(crate) fn waiting(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.end).unwrap_or(0)
     }
 
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Reading {
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.end, &mut *buffer)) {
-            // A terminal at which nobody is any more says so by an error.
+            // Linux reports EIO on a terminal master when no process has the slave open.
             Ok(0) | Err(Errno::IO) => Reading::End,
             Ok(count) => {
                 self.room = self.room.saturating_sub(count);
@@ -59,15 +58,15 @@ impl AsFd for Source {
     }
 }
 
-/// So much is written before it is said.
+/// Written bytes are reported to the server from this number on.
 const TOLD_FROM: usize = INPUT_WINDOW / 4;
 
-/// Something to write to, and what is still to be written.
+/// An input stream, and the bytes that are still to be written.
 #[derive(Debug)]
 pub(crate) struct Sink {
     end: OwnedFd,
     pending: Vec<u8>,
-    /// Written, and not said yet.
+    /// Bytes written but not reported yet.
     untold: usize,
     kind: SinkKind,
     state: SinkState,
@@ -76,26 +75,26 @@ pub(crate) struct Sink {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SinkKind {
     Pipe,
-    /// Also read from, so that closing it takes a word of its own.
+    /// Also read from, so the sending direction is shut down explicitly.
     Socket,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SinkState {
     Open,
-    /// Closed when the rest is written.
+    /// To be closed when all pending bytes are written.
     Closing,
 }
 
-/// What a writing gave.
+/// Result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writing {
-    /// So much was written that is to be said now. Whoever waits for room waits for more than is left untold, so that a few
-    /// bytes are worth nobody's waking.
+    /// Bytes to report to the server now. 0 below the threshold: the server still has window left,
+    /// so a report is not worth a wake-up.
     Taken(usize),
-    /// All is written that ever will be.
+    /// All bytes are written and the stream is closed.
     Done,
-    /// Nobody reads there any more.
+    /// The reader has closed the stream.
     Broken,
 }
 
@@ -158,25 +157,25 @@ mod tests {
 
     use super::*;
 
-    /// Whoever sends as much as may be on its way hears of room again, in whatever pieces it goes; a few bytes are not told.
+    /// A sender that uses its whole window learns of new space, for any size of its writes.
     #[test]
-    fn a_sender_never_waits_for_what_is_not_told() {
+    fn sender_with_full_window_is_told_of_space() {
         for piece in [1, 7, TOLD_FROM - 1, TOLD_FROM, INPUT_WINDOW] {
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
             let mut sink = Sink::new(write, SinkKind::Pipe).unwrap();
             let (mut allowed, mut sent, mut told, mut buffer) = (INPUT_WINDOW, 0, 0, vec![0; INPUT_WINDOW]);
             while sent < 4 * INPUT_WINDOW {
                 let now = piece.min(allowed);
-                assert!(now > 0, "nobody says that there is room: {piece}");
+                assert!(now > 0, "the window stays empty with writes of {piece} bytes");
                 sink.push(&buffer[..now]).unwrap();
                 (sent, allowed) = (sent + now, allowed - now);
-                let Writing::Taken(taken) = sink.write() else { panic!("it is open") };
+                let Writing::Taken(taken) = sink.write() else { panic!("the stream is open") };
                 assert!(taken == 0 || taken >= TOLD_FROM, "{taken}");
                 (allowed, told) = (allowed + taken, told + taken);
                 rustix::io::read(&read, &mut buffer).unwrap();
             }
             assert!(told <= sent && sent - told < INPUT_WINDOW, "{told} of {sent}");
-            // More than may be on its way is no order of ours.
+            // More than the window is a protocol error.
             assert_eq!(sink.push(&vec![0; allowed + 1]), Err(Disorder));
         }
     }

@@ -1,15 +1,16 @@
-//! The processes of one session, found where the kernel lists them.
+//! Signals all processes of a session, found in /proc.
 //!
-//! A process leaves its session only by beginning one of its own; those that did are no part of the visit any more and
-//! end with the box. The list is a moment's: whoever ends a session looks again until nobody is left.
+//! A process leaves its session only by setsid(2). Such a process no longer belongs to the command
+//! and lives until the box ends. The list is a snapshot, so killing a session repeats until it is
+//! empty.
 
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
-/// How often one looks again. Between two looks a session that multiplies is killed as a whole, so few are needed.
+/// Maximum number of passes. Only processes forked during a pass survive it, so few passes suffice.
 const LOOKS: u32 = 32;
 
-/// Passes a signal to all of a session. One that ends is given until nobody is found who could have been missed.
+/// Sends a signal to every process of a session. SIGKILL is repeated until no process is found.
 pub(crate) fn signal_session(leader: Pid, number: i32) {
     let Some(signal) = Signal::from_named_raw(number) else { return };
     let looks = if number == libc::SIGKILL { LOOKS } else { 1 };
@@ -41,7 +42,8 @@ fn is_of(process: Pid, leader: Pid) -> bool {
     session(&text[..count]) == Some(leader.as_raw_nonzero().get())
 }
 
-/// The session of a living process, from its line. Its name stands in brackets and may hold any byte, brackets too.
+/// Session id in a line of /proc/PID/stat; `None` for a zombie. The process name in parentheses may
+/// contain any byte, including parentheses.
 fn session(line: &[u8]) -> Option<i32> {
     let end = line.iter().rposition(|byte| *byte == b')')?;
     let mut fields = std::str::from_utf8(&line[end + 1..]).ok()?.split_ascii_whitespace();
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_pretend_a_session() {
+    fn process_name_cannot_fake_session() {
         assert_eq!(session(b"7 (sh) S 1 7 42 0 -1 4194560"), Some(42));
         assert_eq!(session(b"7 (a) S 1 7 41 0) R 1 7 42 0 -1"), Some(42));
         assert_eq!(session(b"7 (\xff)) S 1 7 42 0"), Some(42));

@@ -1,8 +1,9 @@
-//! One visit: a command in a session of its own, and its streams until nothing of them is left.
+//! A session process: a command in a session of its own, with its streams.
 //!
-//! What a command wrote to its output before it wrote to its channel is passed on first: when something comes out of the
-//! channel, what lies in the other two at that moment goes before it. When the command is over, what lies in its pipes
-//! then is passed on, and the visit ends; who else still writes there is not listened to.
+//! Output that a command wrote before it wrote to its channel is sent first: when bytes arrive on
+//! the channel, they are held back until what stdout and stderr contain at that moment was sent.
+//! When the command has ended, the bytes left in its pipes are sent and the process is reported as
+//! ended; later output of background processes is discarded.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -29,18 +30,18 @@ use crate::{setup::terminal, sys};
 
 pub(crate) const OUTLETS: [Outlet; 3] = [Outlet::Stdout, Outlet::Stderr, Outlet::Channel];
 pub(crate) const INLETS: [Inlet; 2] = [Inlet::Stdin, Inlet::Channel];
-/// Numbers from here on are none that a command is given.
+/// Above the descriptor numbers that a command is given.
 const ABOVE_GIVEN: i32 = 10;
-/// How long a terminal may hold back the last words of a command that is over, while others are still at it.
+/// Time after the end of a command during which all output of its terminal is sent.
 const LAST_WORDS: Duration = Duration::from_millis(100);
-/// How much of what others print there without a pause is passed on after that.
+/// Output sent after that time at most, if background processes keep printing.
 const LAST_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) id: VisitId,
     pub(crate) leader: Pid,
-    /// Whether its whole session is to end with its command.
+    /// Whether the whole session is killed when its command ends.
     pub(crate) session: SessionFate,
     terminal: Option<OwnedFd>,
     outlets: [Option<Source>; 3],
@@ -55,21 +56,21 @@ pub(crate) enum SessionFate {
     Ends,
 }
 
-/// What came out of the channel, and how much of the other two goes before it.
+/// Bytes from the channel, and how many bytes of stdout and stderr are to be sent before them.
 #[derive(Debug)]
 struct Held {
     bytes: Vec<u8>,
     due: [u64; 2],
 }
 
-/// The command has ended; how much of each stream is still to be passed on.
+/// State after the command has ended: bytes of each stream that are still to be sent.
 #[derive(Debug)]
 struct Over {
     left: [u64; 3],
     last_words_until: Instant,
 }
 
-/// Why there is no visit.
+/// Why a process was not started.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) errno: Errno,
@@ -101,11 +102,11 @@ impl Visit {
         Ok(Visit { id, leader, session: SessionFate::Stays, terminal, outlets, inlets, held: None, over: None })
     }
 
-    /// Its command is over.
+    /// Called when the command has ended.
     pub(crate) fn exited(&mut self) {
         let is_terminal = self.terminal.is_some();
         let left = self.outlets.each_ref().map(|source| source.as_ref().map_or(0, Source::waiting));
-        // What lies in a terminal cannot be counted: the kernel moves it there when it likes.
+        // The kernel moves terminal output to the master asynchronously, so its amount is unknown.
         let is_open = self.outlets[0].is_some();
         let left = if is_terminal && is_open { [u64::MAX, left[1], left[2]] } else { left };
         self.inlets = [None, None];
@@ -116,17 +117,17 @@ impl Visit {
         self.over.is_some()
     }
 
-    /// Whether nothing more comes.
+    /// Returns whether all output was sent.
     pub(crate) fn is_done(&self) -> bool {
         self.held.is_none() && self.over.as_ref().is_some_and(|over| over.left == [0; 3])
     }
 
-    /// Whether somebody has to look at it again soon, though nothing may happen.
+    /// Returns whether [`read`](Self::read) must be called soon although poll may report nothing.
     pub(crate) fn is_lingering(&self) -> bool {
         self.terminal.is_some() && self.has_exited() && !self.is_done()
     }
 
-    /// The streams to read from now.
+    /// Output streams to poll for reading.
     pub(crate) fn readable(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         self.outlets.iter().enumerate().filter_map(|(index, source)| {
             let source = source.as_ref()?;
@@ -136,13 +137,13 @@ impl Visit {
         })
     }
 
-    /// The streams to write to now.
+    /// Input streams to poll for writing.
     pub(crate) fn writable(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         let sinks = self.inlets.iter().enumerate();
         sinks.filter_map(|(index, sink)| sink.as_ref().filter(|sink| sink.has_more()).map(|sink| (index, sink.as_fd())))
     }
 
-    /// Reads once from a stream and passes on what came.
+    /// Reads once from an output stream and sends the bytes.
     pub(crate) fn read(&mut self, index: usize, buffer: &mut [u8], tell: &mut dyn FnMut(&FromAgent<'_>)) {
         let Some(source) = &mut self.outlets[index] else { return };
         let left = self.over.as_ref().map_or(u64::MAX, |over| over.left[index]);
@@ -167,7 +168,7 @@ impl Visit {
             let left = &mut over.left[index];
             *left = match (*left, has_passed) {
                 (_, u64::MAX) => 0,
-                // Not counted before its time is over: see `exited`.
+                // Unknown amount until the drain time is over: see `exited`.
                 (u64::MAX, _) if Instant::now() < over.last_words_until => u64::MAX,
                 (u64::MAX, passed) => LAST_BYTES.saturating_sub(passed),
                 (left, passed) => left.saturating_sub(passed),
@@ -185,7 +186,7 @@ impl Visit {
         self.over.as_ref().is_none_or(|over| self.terminal.is_some() && Instant::now() < over.last_words_until)
     }
 
-    /// Keeps what came out of the channel until what was written before it has gone.
+    /// Holds bytes of the channel until earlier output was sent.
     fn hold(&mut self, bytes: &[u8]) {
         let due = |index: usize| match self.terminal {
             Some(_) => 0,
@@ -207,7 +208,7 @@ impl Visit {
         }
     }
 
-    /// Takes input. What nobody reads any more is let go.
+    /// Writes input. Input to a closed stream is discarded.
     pub(crate) fn input(
         &mut self,
         to: Inlet,
@@ -255,7 +256,7 @@ impl Visit {
         }
     }
 
-    /// The pipes that others may still write to.
+    /// Output pipes that background processes may still write to. Empty for a terminal.
     pub(crate) fn into_pipes(self) -> impl Iterator<Item = OwnedFd> {
         let pipes = if self.terminal.is_some() { [None, None, None] } else { self.outlets };
         pipes.into_iter().take(2).flatten().map(Source::into_end)
@@ -269,7 +270,7 @@ fn index_of(to: Inlet) -> usize {
     }
 }
 
-/// Our ends.
+/// The agent's ends of the streams.
 #[derive(Debug, Default)]
 struct Ends {
     terminal: Option<OwnedFd>,
@@ -278,7 +279,8 @@ struct Ends {
 }
 
 impl Ends {
-    /// A socket that both sides read and write; the command's end has a number above those that it is given.
+    /// A socket that both sides read and write. Both ends are moved above the numbers that the
+    /// command is given.
     fn add_channel(&mut self) -> rustix::io::Result<OwnedFd> {
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -311,7 +313,8 @@ fn piped_streams(stdin: Given) -> rustix::io::Result<(Streams, Ends)> {
     Ok((Streams::Pipes([stdin, stdout, stderr]), Ends { terminal: None, outlets, inlets: [our_stdin, None] }))
 }
 
-/// Starts the command; it shares our memory until it is one, which is how it tells why it is none.
+/// Starts the command. Until execve the child shares the agent's memory, which is how it returns
+/// the error.
 fn spawn(
     start: &Start,
     streams: &Streams,
@@ -336,14 +339,14 @@ fn spawn(
         None => Ok(leader),
         Some(Hindrance::Failed(failure)) => Err(Errno::from_raw_os_error(failure.errno).into()),
         Some(Hindrance::NotExecuted { errno, .. }) => {
-            // By the name under which it was asked for.
+            // The path that the caller named.
             let tried = start.command.argv.first().map(|name| name.to_string_lossy().into_owned());
             Err(Refusal { errno, tried: tried.unwrap_or_default() })
         }
     }
 }
 
-/// What the agent was started with, under what the visit brings; and where that says that programs are.
+/// Adds the agent's environment under the command's, and takes the search path from the result.
 fn add_own_environment(command: &mut Command) {
     let own = std::env::vars_os().map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat());
     let given = command.environment.iter().map(|entry| entry.as_bytes().to_vec());
@@ -359,9 +362,10 @@ fn add_own_environment(command: &mut Command) {
 mod tests {
     use super::*;
 
-    /// Whoever is still at a terminal may print without a pause, so that nothing is ever waited for.
+    /// /dev/zero stands for a background process that prints without pause, so a read never returns
+    /// nothing.
     #[test]
-    fn a_terminal_ends_with_its_command_whatever_others_print_there() {
+    fn terminal_output_ends_soon_after_command_despite_endless_output() {
         let endless = || rustix::fs::open(c"/dev/zero", OFlags::RDONLY, Mode::empty()).unwrap();
         let mut visit = Visit {
             id: VisitId(1),
@@ -383,7 +387,7 @@ mod tests {
                 }
             });
             visit.room(Outlet::Stdout, u32::MAX);
-            assert!(late <= LAST_BYTES + CHUNK as u64, "it goes on and on");
+            assert!(late <= LAST_BYTES + CHUNK as u64, "output continues");
         }
     }
 }
