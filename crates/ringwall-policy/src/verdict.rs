@@ -121,7 +121,7 @@ pub enum DenialCode {
     CommandKind,
     /// A command that the allow-list lacks or the deny-list names.
     CommandNotAllowed,
-    /// A `SKILL.md` outside of `files/` that is not at the root of a skill.
+    /// A `SKILL.md` in the workspace, outside of `files/` and not at the root of a skill.
     FileReserved,
     /// A command argument with a `..` component.
     PathTraversal,

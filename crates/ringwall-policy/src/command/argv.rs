@@ -1,6 +1,7 @@
-//! A program and its arguments, run without a shell: the name is in a list, and no argument leads out of the workspace.
+//! A program and its arguments, run without a shell: checks the name against the list, and that no
+//! argument names a path outside of the workspace.
 //!
-//! The rules look at the spelling of single arguments. What a program does with them is the box's matter.
+//! Each argument is checked by its text. How the program uses it is limited by the box.
 
 use std::ffi::OsString;
 
@@ -11,7 +12,7 @@ use super::reserved::is_misplaced;
 use crate::error::Error;
 use crate::verdict::{Denial, DenialCode};
 
-/// Where arguments may lead; files, or directories with all that is in them.
+/// Absolute paths that arguments may name, including everything below.
 const PLACES: [&str; 6] = ["/workspace", "/tmp", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
 /// A command that is not empty.
@@ -32,7 +33,7 @@ impl ArgvCommand {
         Ok(Self { name: name.to_owned(), arguments })
     }
 
-    /// `directory` is where it runs, relative to the workspace.
+    /// `directory` is the working directory relative to the workspace.
     pub fn check(&self, directory: &str, lists: &CommandLists) -> Result<(), Denial> {
         if !lists.may_run(&self.name) {
             return Err(not_allowed(&self.name));
@@ -57,18 +58,18 @@ impl ArgvCommand {
         }
     }
 
-    /// As the kernel takes it.
+    /// The command in the form for `execve`.
     pub fn words(&self) -> Vec<OsString> {
         std::iter::once(&self.name).chain(&self.arguments).map(OsString::from).collect()
     }
 
-    /// Whether it is a program that is of use with a network alone.
+    /// Whether the program is useless without a network.
     pub fn wants_network(&self) -> bool {
         wants_network(&self.name, &self.arguments)
     }
 }
 
-/// Whether an argument, or what it says after a `=`, is an absolute path to anywhere but a box's own places.
+/// Whether an argument, or its part after `=`, is an absolute path outside of [`PLACES`].
 fn names_system(argument: &str) -> bool {
     let after_equals = argument.split_once('=').map(|(_, value)| value);
     let is_outside = |path: &str| {
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_arguments_pass() {
+    fn ordinary_argument_is_allowed() {
         let table: [&[&str]; 17] = [
             &["python3", "main.py", "--in", "a..b.txt", "1..10", "..."],
             &["python3", "-c", "print(1.5)"],
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_has_its_words() {
+    fn forbidden_command_or_argument_is_denied() {
         let table: [(&[&str], DenialCode); 24] = [
             (&["nc", "x"], CommandNotAllowed),
             (&["./python3"], CommandNotAllowed),

@@ -1,16 +1,17 @@
-//! What a spelled word can become: braces, a home, variables that the line itself has set, and the fixed part of a pattern.
+//! The possible values of a word in its spelled form: expands braces, `~` and variables that the
+//! line has set, and cuts patterns at their fixed part.
 //!
-//! Everything is bounded: a word has a few readings or is cut where they begin, and a variable that grows past the
-//! longest path is one that nobody knows.
+//! All results are limited: a word with too many readings is cut where they begin, and a variable
+//! longer than the longest path becomes unknown.
 
 use std::collections::BTreeMap;
 
 use super::grammar::Budget;
 use crate::error::Error;
 
-/// How many readings a word may have.
+/// Maximum number of readings of a word.
 const MAX_COUNT: usize = 32;
-/// No path is longer.
+/// The longest path.
 const MAX_LEN: usize = 4095;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,17 +20,17 @@ pub(super) struct Reading {
     pub(super) end: End,
 }
 
-/// Why the text ends where it does.
+/// Why the text ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Whole,
-    /// A pattern begins: the names that match it are all in the directory before.
+    /// A pattern follows; its matches lie in or below the directory before it.
     Pattern,
-    /// Something begins that only the shell will know.
+    /// A part follows that is known only at run time.
     Unknown,
 }
 
-/// What is known about the shell at one place of a line.
+/// Variables with their possible values at one point of a line.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
     values: BTreeMap<String, Vec<Reading>>,
@@ -40,7 +41,7 @@ impl Variables {
         self.values.get(name)
     }
 
-    /// Gives what it was before. Too much, or nothing, is a value that nobody knows.
+    /// Returns the previous value. Too many, too long or no values make the variable unknown.
     pub(super) fn set(&mut self, name: &str, values: Vec<Reading>) -> Option<Vec<Reading>> {
         let is_known =
             (1..=MAX_COUNT).contains(&values.len()) && values.iter().all(|value| value.text.len() <= MAX_LEN);
@@ -63,7 +64,8 @@ pub(super) fn expand(spelled: &str, variables: &Variables, budget: &mut Budget) 
     Ok(readings)
 }
 
-/// `{a,b}c` is `ac` and `bc`. A word with more of them than can be read stays as it is, and is cut at its brace.
+/// Expands `{a,b}c` to `ac` and `bc`. A word with too many readings is returned unchanged and later
+/// cut at its brace.
 fn open_braces(spelled: &str, budget: &mut Budget) -> Result<Vec<String>, Error> {
     let mut waiting = vec![spelled.to_owned()];
     let mut done = Vec::new();
@@ -72,7 +74,7 @@ fn open_braces(spelled: &str, budget: &mut Budget) -> Result<Vec<String>, Error>
         match find_braces(&word) {
             Some(braces) if braces.choices.len() + waiting.len() + done.len() <= MAX_COUNT => {
                 let (before, after) = (&word[..braces.start], &word[braces.end..]);
-                // The first choice is the next to be taken.
+                // The first choice is expanded next.
                 waiting.extend(braces.choices.iter().rev().map(|choice| format!("{before}{choice}{after}")));
             }
             Some(_) => return Ok(vec![spelled.to_owned()]),
@@ -88,10 +90,10 @@ struct Braces<'w> {
     choices: Vec<&'w str>,
 }
 
-/// The first braces with a choice in them.
+/// The first braces that contain a comma.
 fn find_braces(word: &str) -> Option<Braces<'_>> {
     let bytes = word.as_bytes();
-    /// Braces that are open, with the commas in them.
+    /// Open braces and the commas in them.
     struct Open {
         start: usize,
         commas: Vec<usize>,
@@ -103,7 +105,7 @@ fn find_braces(word: &str) -> Option<Braces<'_>> {
     while at < bytes.len() {
         match bytes[at] {
             b'\\' => at += 1,
-            // A variable's own braces.
+            // The braces of a variable.
             b'$' => at += word[at..].find([')', '}']).unwrap_or(0),
             b'{' => open.push(Open { start: at, commas: Vec::new() }),
             b',' => {
@@ -170,11 +172,11 @@ fn read(spelled: &str, variables: &Variables, budget: &mut Budget, done: &mut Ve
                 }
             }
             b'{' => match after.as_str().split_once('}').filter(|_| has_end) {
-                // What `find` and `xargs` put here is not known.
+                // `{}` is the placeholder of `find` and `xargs`; its value is unknown.
                 Some(("", _)) => End::Unknown,
                 Some((inside, _)) if inside.contains("..") || inside.contains(',') => End::Pattern,
                 inside => {
-                    // The next brace looks at the same text once more.
+                    // The next brace scans the same text again.
                     budget.read(inside.map_or(0, |(inside, _)| inside.len()))?;
                     has_end = inside.is_some();
                     open.iter_mut().for_each(|text| text.push('{'));
@@ -192,7 +194,7 @@ fn read(spelled: &str, variables: &Variables, budget: &mut Budget, done: &mut Ve
     Ok(())
 }
 
-/// Every open text with every value behind it.
+/// Combines every open text with every value.
 fn multiply(
     values: &[Reading],
     budget: &mut Budget,
@@ -215,7 +217,7 @@ fn multiply(
     Ok(())
 }
 
-/// Texts that can go on are open; the others are done.
+/// Texts that may be continued stay open; the others are done.
 fn join(readings: Vec<Reading>, open: &mut Vec<String>, done: &mut Vec<Reading>) {
     for reading in readings {
         match reading.end {
@@ -225,7 +227,7 @@ fn join(readings: Vec<Reading>, open: &mut Vec<String>, done: &mut Vec<Reading>)
     }
 }
 
-/// The home that a word begins with, and what follows it.
+/// The home directory at the start of a word, and the text after it.
 fn tilde<'w>(spelled: &'w str, variables: &Variables) -> Option<(Vec<Reading>, &'w str)> {
     let after = spelled.strip_prefix('~')?;
     let end = after.find('/').unwrap_or(after.len());
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn words_have_their_readings() {
+    fn word_is_expanded_to_readings() {
         let table: [(&str, &[&str]); 29] = [
             ("/a", &["/a"]),
             (r"/a\*b\~", &["/a*b~"]),
@@ -301,11 +303,11 @@ mod tests {
             assert_eq!(readings(spelled), expected, "{spelled}");
         }
         assert_eq!(readings(&"{a,b}".repeat(20)), [" pattern"]);
-        assert_eq!(readings(&"${L}".repeat(20)).len(), 21, "one that ends at each, and one that goes on");
+        assert_eq!(readings(&"${L}".repeat(20)).len(), 21, "one reading per cut and one complete");
     }
 
     #[test]
-    fn what_grows_is_unknown_before_it_is_large() {
+    fn growing_variable_becomes_unknown() {
         let mut variables = Variables::default();
         let mut budget = Budget::default();
         variables.set("X", vec![whole("/aaaa")]);

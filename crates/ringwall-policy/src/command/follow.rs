@@ -1,25 +1,25 @@
-//! Where a command leads that runs others: their words, or a text for a shell.
+//! The commands that a command such as `xargs` or `bash -c` runs: other words, or text for a shell.
 //!
-//! Only what stands in the arguments is known. What comes by a pipe, from a file or out of a variable is not followed;
-//! where a name would be such a thing, it stays in the name, and no list has it.
+//! Only arguments are known. Commands from a pipe, a file or a variable are not followed. If the
+//! command name itself comes from there, the name keeps its placeholder, which no list contains.
 
 use super::lists::plain_name;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The words of a command, and where they begin among the arguments.
+    /// The words of a command, and the index of the first among the arguments.
     Words { at: usize, words: Vec<String> },
-    /// A text for the shell that the command stands in.
+    /// Text for the same shell.
     Text(String),
-    /// A text for a shell of its own.
+    /// Text for a new shell.
     OtherShell(String),
 }
 
-/// The options of a command that stand before the words of another one.
+/// Options of a command that precede the words of the command it runs.
 struct Options {
-    /// Letters that take a value, in the same word or as the next one.
+    /// Letters with a value, in the same word or as the next one.
     letters: &'static str,
-    /// Long names that take the next word as their value.
+    /// Long names with a value in the next word.
     names: &'static [&'static str],
 }
 
@@ -68,7 +68,7 @@ fn text(text: String) -> Vec<Next> {
     if text.trim().is_empty() { Vec::new() } else { vec![Next::Text(text)] }
 }
 
-/// The first word that is neither an option nor the value of one.
+/// Index of the first word that is neither an option nor the value of one.
 fn operand(arguments: &[String], options: &Options) -> usize {
     let mut at = 0;
     while let Some(argument) = arguments.get(at) {
@@ -77,7 +77,7 @@ fn operand(arguments: &[String], options: &Options) -> usize {
             return at;
         }
         if let Some(long) = argument.strip_prefix("--") {
-            // A long name may be cut short.
+            // Long options may be abbreviated.
             let takes_next = options.names.iter().any(|name| name.starts_with(long));
             at += usize::from(takes_next);
         } else if let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) {
@@ -91,7 +91,7 @@ fn operand(arguments: &[String], options: &Options) -> usize {
     arguments.len()
 }
 
-/// `bash -c TEXT`, with whatever options before the text.
+/// `bash -c TEXT`, with any options before the text.
 fn shell(arguments: &[String]) -> Vec<Next> {
     let mut reads_text = false;
     let mut at = 0;
@@ -128,14 +128,15 @@ fn xargs(arguments: &[String]) -> Vec<Next> {
     {
         fill_in(words, &mark);
         if let Some(name) = words.first_mut().filter(|name| name.contains(&mark)) {
-            // What is put in its place comes by the pipe.
+            // `xargs` reads the name from its input.
             "{}".clone_into(name);
         }
     }
     found
 }
 
-/// In a text for a shell, what is put in the place of a mark is as unknown as a variable of nobody's.
+/// Replaces the placeholder in text for a shell by an unknown variable, because its value is
+/// unknown.
 fn fill_in(words: &mut [String], mark: &str) {
     let Some(shell) = words.iter().position(|word| is_shell(plain_name(word))) else { return };
     for word in &mut words[shell + 1..] {
@@ -149,7 +150,7 @@ fn is_shell(name: &str) -> bool {
     matches!(name, "bash" | "sh" | "dash" | "ash" | "ksh" | "zsh")
 }
 
-/// What `xargs` replaces in the words, where it replaces anything.
+/// The placeholder that `xargs` replaces, if it has one.
 fn replaced(options: &[String]) -> Option<String> {
     let mut options = options.iter();
     let mut mark = None;
@@ -171,7 +172,7 @@ fn find(arguments: &[String]) -> Vec<Next> {
     let mut at = 0;
     while let Some(before) = arguments[at..].iter().position(runs) {
         at += before + 1;
-        // Whatever stands before the end is the command's, also where it looks like another one.
+        // The words up to `;` or `+` belong to the command, even if they look like another `-exec`.
         let length = arguments[at..].iter().position(|word| word == ";" || word == "+");
         let end = length.map_or(arguments.len(), |length| at + length);
         let mut next = words(arguments, at, end);
@@ -192,7 +193,7 @@ fn trap(arguments: &[String]) -> Vec<Next> {
     }
 }
 
-/// `command -v NAME` asks where a command is, and runs none.
+/// `command -v NAME` prints the path of a command and runs nothing.
 fn is_question(arguments: &[String]) -> bool {
     let is_one = |word: &String| word.starts_with('-') && word.contains(['v', 'V']);
     arguments.iter().take_while(|word| word.starts_with('-')).any(is_one)
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     fn led(line: &str) -> Vec<String> {
-        // Words are parted by one blank; `_` stands for one inside a word.
+        // Words are separated by a space; `_` stands for a space inside a word.
         let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
         let show = |next| match next {
             Next::Words { words, .. } => words.join(" "),
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_lead_where_their_words_say() {
+    fn command_is_followed_to_commands_it_runs() {
         let table: [(&str, &[&str]); 43] = [
             ("ls nc", &[]),
             ("bash -c nc_x", &["shell nc x"]),

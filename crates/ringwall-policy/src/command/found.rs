@@ -1,4 +1,4 @@
-//! What is found in one text: its commands, and what happens in which order as far as it matters to where paths lead.
+//! The result of a survey: the commands of one text, and the steps that affect relative paths.
 
 use super::word::Word;
 use crate::reach::FileUse;
@@ -10,61 +10,61 @@ pub(crate) struct Found {
     pub(crate) setting: Setting,
 }
 
-/// Where a command stands, and what it reads.
+/// The context of a command.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// Its line, from 0.
+    /// Line number from 0.
     pub(crate) row: usize,
-    /// Whether it stands in a pipe, and whether there is something before it there.
+    /// Whether the command is in a pipeline, and whether another one precedes it there.
     pub(crate) piped: bool,
     pub(crate) fed: bool,
-    /// What a here-document or a here-string gives it to read.
+    /// Input from a here-document or a here-string.
     pub(crate) input: Option<String>,
-    /// The function that it is a part of.
+    /// The function that contains the command.
     pub(crate) within: Option<String>,
 }
 
-/// A file that is opened for a command.
+/// The target of a redirection.
 #[derive(Debug)]
 pub(crate) struct Redirect {
     pub(crate) target: String,
     pub(crate) writes: bool,
-    /// From 0.
+    /// Line number from 0.
     pub(crate) row: usize,
 }
 
-/// What happens, in the shell's order. Numbers are places in the lists of the survey.
+/// Steps in the shell's order. Numbers are indices in the lists of the survey.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A command runs.
     Run(usize),
-    /// A file is opened by a redirection, or asked about.
+    /// A redirection or a test opens a file.
     Open { word: String, usage: FileUse },
-    /// A variable takes one of these values; where there is none, one that nobody knows.
+    /// A variable gets one of these values; without values it becomes unknown.
     Assign { name: String, values: Vec<String> },
-    /// A text is run in a shell of its own.
+    /// A text runs in a shell of its own.
     Text(usize),
-    /// Whatever changed since that step is as it was before.
+    /// All changes since that step are undone.
     Back(usize),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) commands: Vec<Found>,
-    /// Words beside commands: targets of redirections, values, what is tested.
+    /// Words outside of commands: targets of redirections, values, operands of tests.
     pub(crate) words: Vec<String>,
-    /// Names that are functions afterwards, in this shell.
+    /// Functions that the text defines in this shell.
     pub(crate) functions: Vec<String>,
-    /// Texts that the shell runs and the grammar did not read.
+    /// Text that the shell runs and the grammar did not parse.
     pub(crate) texts: Vec<String>,
-    /// The row in which each of them stands, from 0.
+    /// The line of each of `texts`, from 0.
     pub(crate) text_rows: Vec<usize>,
-    /// How many commands stand before each of them.
+    /// The number of commands before each of `texts`.
     pub(crate) before_texts: Vec<usize>,
     pub(crate) steps: Vec<Step>,
     pub(crate) redirects: Vec<Redirect>,
-    /// Variables and the texts that are assigned to them.
+    /// Assigned variables and their values.
     pub(crate) assignments: Vec<(String, String)>,
-    /// How many bytes were copied for all of this.
+    /// Bytes copied for the survey.
     pub(crate) copied: usize,
 }

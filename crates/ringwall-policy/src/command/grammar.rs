@@ -1,7 +1,8 @@
-//! Text becomes a tree, or the place where it stops being a command line.
+//! Parses text by the grammar of bash, or reports where it is malformed.
 //!
-//! The parser is bounded by the length of what it is given and by the steps that it may take, not by a clock: the same
-//! line always has the same answer. Trees are only ever walked by a cursor; no depth of a line is a depth of our stack.
+//! The parser is limited by the length of the text and by its steps, not by time, so the same text
+//! always has the same result. Trees are walked with a cursor and without recursion, so a deeply
+//! nested line cannot overflow the stack.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -10,20 +11,21 @@ use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
 
 use crate::error::{Error, quote};
 
-/// What the kernel takes as one argument, which a line for `bash -c` is.
+/// Maximum length of a text in bytes.
 pub(super) const MAX_LEN: usize = 256 * 1024;
-/// How much the parser may do. It reports every hundred steps, and in the worst case each of them looks at the whole text:
-/// so a report costs the text's length. Sixteen kilobytes may take 6,000 steps, hundreds of commands; the longest text,
-/// which is one large word among few, 700. Without the bound there are lines that need minutes.
+/// Limit of the parser's work. It reports every hundred steps, and in the worst case a step
+/// examines the whole text, so each report costs the length of the text: 16 KiB may take about
+/// 6,000 steps, 256 KiB about
+/// 400. Without the limit some lines need minutes.
 const MAX_WORK: usize = 1_000_000;
-/// How much may be read for one line, with everything in it that is read once more as a line of its own.
+/// Limit of the bytes parsed for one line, including texts in it that are parsed separately.
 const MAX_BYTES: usize = 1024 * 1024;
-/// How much may be copied out of all of that.
+/// Limit of the bytes copied from these texts.
 const MAX_COPIED: usize = 16 * 1024 * 1024;
 
 const MAX_ESCAPED_RETURNS: usize = 64;
 
-/// What is left of the bounds for one line.
+/// The remaining work for one line.
 #[derive(Debug)]
 pub(super) struct Budget {
     work: usize,
@@ -38,25 +40,26 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Counts something that is read.
+    /// Counts bytes that are read.
     pub(super) fn read(&mut self, length: usize) -> Result<(), Error> {
         self.bytes = self.bytes.checked_sub(length).ok_or(Error::CommandTooComplex)?;
         Ok(())
     }
 
-    /// Counts something that was copied.
+    /// Counts bytes that were copied.
     pub(super) fn copy(&mut self, length: usize) -> Result<(), Error> {
         self.copies = self.copies.checked_sub(length).ok_or(Error::CommandTooComplex)?;
         Ok(())
     }
 
-    /// What was read so far.
+    /// Bytes read so far.
     #[cfg(test)]
     pub(super) fn bytes_read(&self) -> usize {
         MAX_BYTES - self.bytes
     }
 
-    /// What was read and copied so far, and the steps of the parser: each counts as much as the text is long.
+    /// Bytes read and copied so far plus the parser's steps, each counted with the length of the
+    /// text.
     #[cfg(test)]
     pub(super) fn done(&self, length: usize) -> usize {
         let reports = (MAX_WORK - self.work) / length;
@@ -64,8 +67,9 @@ impl Budget {
     }
 }
 
-/// The same text, read the same by the shell, with a blank before every backslash that begins a line: the lexer takes such
-/// a line for a part of the one before, and a command on it for an argument. A line that goes on is left as it is.
+/// The text with a space before each backslash at the start of a line, which does not change its
+/// meaning: otherwise the lexer joins such a line with the previous one and reads a command on it
+/// as an argument. After a line continuation nothing is inserted.
 pub(crate) fn set_apart(text: &str) -> Cow<'_, str> {
     const TOGETHER: &str = "\n\\";
     if !text.contains(TOGETHER) {
@@ -91,12 +95,12 @@ pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {
     if text.len() > MAX_LEN {
         return Err(Error::CommandTooLong { length: text.len(), longest: MAX_LEN });
     }
-    // The lexer takes it for the end of the text.
+    // The lexer takes NUL for the end of the text.
     if text.contains('\0') {
         return Err(Error::CommandNul);
     }
-    // The lexer takes it for a line that goes on, which it is not to the shell, and looks over all of them for each one,
-    // without a report.
+    // The lexer takes backslash-CR for a line continuation, unlike the shell, and scans all of them
+    // for each one without a progress report.
     if text.matches("\\\r").count() > MAX_ESCAPED_RETURNS {
         return Err(Error::CommandTooComplex);
     }
@@ -120,7 +124,7 @@ pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {
     }
 }
 
-/// The first place that is no shell.
+/// The first node that is malformed.
 pub(crate) fn find_fault(tree: &Tree) -> Option<Node<'_>> {
     if !tree.root_node().has_error() {
         return None;
@@ -152,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_named_with_its_place() {
+    fn malformed_line_is_reported_with_position() {
         let fault = |text| parse(text, &mut Budget::default()).map(drop).map_err(|error| error.to_string());
         assert_eq!(fault("ls | cat"), Ok(()));
         let said = fault("ls\necho a | | cat").expect_err("two pipes");
@@ -166,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_shapes_end() {
+    fn hostile_shape_ends_within_work_limit() {
         let shapes = [
             "(",
             "$(",
@@ -195,7 +199,7 @@ mod tests {
             "\\\r",
         ];
         for shape in shapes {
-            // Whatever is said of it is said soon, by the bound where not before: without it this test takes minutes.
+            // Each shape ends within the work limit. Without the limit this test takes minutes.
             let mut budget = Budget::default();
             let found = parse(&shape.repeat(MAX_LEN / shape.len()), &mut budget).map(drop);
             let is_early = shape == "\\\r";

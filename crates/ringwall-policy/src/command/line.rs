@@ -1,7 +1,8 @@
-//! A line for the shell: all its commands, and whether each may be there.
+//! A line for the shell: its commands, and whether each is allowed.
 //!
-//! Reading finds what is no line at all; checking finds what is not allowed. Texts within texts are read by a list of
-//! what is still to do and to a bounded depth, so that no line can take our stack or our time.
+//! [`CommandLine::read`] rejects malformed lines, [`CommandLine::check`] denies commands. Nested
+//! texts are parsed from a queue and up to a fixed depth, so a line cannot overflow the stack or
+//! take unlimited time.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -17,20 +18,21 @@ use super::word::Word;
 use crate::error::Error;
 use crate::verdict::{Denial, DenialCode};
 
-/// What runs every line.
+/// The shell that runs every line.
 const SHELL: &str = "bash";
-/// How deep texts may lie in texts: `bash -c 'bash -c "…"'`.
+/// Maximum nesting of texts, as in `bash -c 'bash -c "…"'`.
 const DEEPEST: u8 = 16;
 
-/// A line that is well-formed.
+/// A well-formed line.
 #[derive(Debug)]
 pub struct CommandLine {
     pub(super) commands: Vec<Command>,
     words: Vec<String>,
     functions: BTreeSet<(Shell, String)>,
-    /// What happens in each text of it, the line itself first; numbers are places in `commands` and in this list.
+    /// The steps of each text, the line itself first. Numbers are indices in `commands` and in this
+    /// list.
     pub(super) scripts: Vec<Vec<Step>>,
-    /// What stands first in each of these texts, in its order: texts within it, and then its first own command.
+    /// What comes first in each text: the texts before its first own command, then that command.
     beginnings: Vec<Vec<Part>>,
 }
 
@@ -40,7 +42,7 @@ enum Part {
     Command(usize),
 }
 
-/// One of the shells that a line needs, by number.
+/// One of the shells that a line starts, by number.
 type Shell = u32;
 
 #[derive(Debug)]
@@ -50,7 +52,7 @@ pub(super) struct Command {
     shell: Shell,
     pub(super) spelled_name: String,
     pub(super) spelled: Vec<String>,
-    /// The scripts that it leads to.
+    /// The scripts that the command runs.
     pub(super) leads: Vec<Lead>,
 }
 
@@ -60,7 +62,7 @@ pub(super) struct Lead {
     pub(super) place: Place,
 }
 
-/// Where a script runs that a command leads to.
+/// The shell in which such a script runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     SameShell,
@@ -105,7 +107,8 @@ impl CommandLine {
             }
             let known = line.commands.len();
             let below = |what, shell| Task { what, shell, depth: task.depth + 1 };
-            // Tasks are done in the order of their numbers.
+            // Tasks become scripts in the order of the queue, so this is the index of the next new
+            // script.
             let first_free = line.scripts.len() + 1 + tasks.len();
             match task.what {
                 What::Text(text) => {
@@ -141,8 +144,8 @@ impl CommandLine {
         Ok(line)
     }
 
-    /// Takes what one text holds, and gives the texts that are to be read after it; the first of them will be the script
-    /// of that number.
+    /// Collects the commands of one text. Returns the texts to parse next; the first of them
+    /// becomes script number `script`.
     fn take(&mut self, text: &str, shell: Shell, script: usize, budget: &mut Budget) -> Result<Vec<String>, Error> {
         let text = &*close(text);
         let text = &*set_apart(text);
@@ -166,7 +169,7 @@ impl CommandLine {
         Ok(found.texts)
     }
 
-    /// The command that stands first in the line, also where that is in a text within it.
+    /// The first command of the line, which may be in a nested text.
     fn first(&self) -> Option<usize> {
         let mut parts = vec![Part::Script(0)];
         while let Some(part) = parts.pop() {
@@ -180,11 +183,12 @@ impl CommandLine {
         None
     }
 
-    /// The first command that may not be where it is, or a `SKILL.md` where none may be.
+    /// Denies the first command that is not allowed at its position, or a misplaced `SKILL.md`.
     ///
-    /// Commands are in the order of the text, those of texts within the text after its own.
+    /// Commands are in the order of the text; those of nested texts follow the text's own.
     pub fn check(&self, lists: &CommandLists) -> Result<(), Denial> {
-        // What names no command is done by the shell itself, which an empty list does not allow either.
+        // A line without commands, such as an assignment, runs in the shell, which an empty list
+        // does not allow.
         if self.commands.is_empty() && lists.allow_none() {
             return Err(not_allowed(SHELL));
         }
@@ -204,13 +208,13 @@ impl CommandLine {
         }
     }
 
-    /// Whether it names a program that is of use with a network alone.
+    /// Whether the line names a program that is useless without a network.
     pub fn wants_network(&self) -> bool {
         self.commands.iter().any(|command| wants_network(&command.name, &command.arguments))
     }
 }
 
-/// A backslash at the very end is itself to the shell, and a fault to the grammar.
+/// A backslash at the end of the text is literal for the shell but an error for the grammar.
 fn close(text: &str) -> Cow<'_, str> {
     let backslashes = text.len() - text.trim_end_matches('\\').len();
     if backslashes.is_multiple_of(2) { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\\")) }

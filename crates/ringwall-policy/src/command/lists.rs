@@ -1,7 +1,7 @@
-//! Which commands may be named, as data: an operator's settings replace each list as a whole.
+//! The lists of allowed command names. The operator's settings replace each list as a whole.
 //!
-//! An empty list allows nothing. Builtins that change nothing but the shell itself are no matter of settings: what a
-//! shell does to itself ends with it.
+//! An empty list allows nothing. Builtins that change only the shell itself are allowed by every
+//! non-empty list, because their effect ends with the shell.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -24,8 +24,8 @@ const ARGV: [&str; 22] = [
     "python3", "python", "pip", "pip3", "bash", "sh", "ls", "cat", "grep", "sed", "awk", "echo", "cp", "mv", "rm",
     "mkdir", "find", "curl", "touch", "tee", "chmod", "xargs",
 ];
-/// `eval`, `exec`, `command`, `builtin` and `trap` are here because what they lead to is looked at by itself; `source`
-/// reads a script, as `bash` does.
+/// `eval`, `exec`, `command`, `builtin` and `trap` are included because the commands that they run
+/// are checked too; `source` reads a script, as `bash` does.
 const BUILTINS: [&str; 46] = [
     ".",
     ":",
@@ -74,7 +74,7 @@ const BUILTINS: [&str; 46] = [
     "wait",
     "time",
 ];
-/// Where a box looks programs up; nothing in it can write there.
+/// Directories in which a box searches programs; all are read-only in it.
 const PROGRAM_DIRECTORIES: [&str; 3] = ["/usr/local/bin/", "/usr/bin/", "/bin/"];
 const MAX_LEN: usize = 255;
 
@@ -114,15 +114,15 @@ impl fmt::Display for CommandName {
     }
 }
 
-/// The lists of one server.
+/// The lists of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandLists {
-    /// May begin a line, and stand in it; where none may, no line may.
+    /// Commands allowed everywhere in a line. If empty, no line may run.
     pub allowed: BTreeSet<CommandName>,
-    /// May stand in it further on: what only reads and prints.
+    /// Commands that only read and print; allowed after the first command of a line.
     pub allowed_filters: BTreeSet<CommandName>,
-    /// May be run without a shell.
+    /// Commands that may run without a shell.
     pub allowed_argv: BTreeSet<CommandName>,
 }
 
@@ -139,29 +139,29 @@ impl CommandLists {
         self.allowed.is_empty()
     }
 
-    /// As the first command of a line.
+    /// Whether `name` may be the first command of a line.
     pub(super) fn may_begin(&self, name: &str) -> bool {
         self.allowed.contains(plain_name(name))
     }
 
-    /// Further on in a line.
+    /// Whether `name` may be a later command of a line.
     pub(super) fn may_stand(&self, name: &str) -> bool {
         let is_further = || self.allowed_filters.contains(plain_name(name)) || BUILTINS.contains(&name);
         self.may_begin(name) || !self.allowed.is_empty() && is_further()
     }
 
-    /// Without a shell.
+    /// Whether `name` may run without a shell.
     pub(super) fn may_run(&self, name: &str) -> bool {
         self.allowed_argv.contains(name)
     }
 }
 
-/// A builtin that changes nothing but the shell itself.
+/// Whether `name` is a builtin that changes only the shell itself.
 pub(crate) fn is_builtin(name: &str) -> bool {
     BUILTINS.contains(&name)
 }
 
-/// A program of the system by its name alone, however it is spelled. A path to anywhere else stays a path.
+/// Strips the directory of a system program. A path to another directory stays a path.
 pub(crate) fn plain_name(name: &str) -> &str {
     let stripped = PROGRAM_DIRECTORIES.iter().find_map(|directory| name.strip_prefix(directory));
     stripped.filter(|name| !name.contains('/')).unwrap_or(name)
@@ -172,14 +172,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_list_allows_nothing() {
+    fn empty_list_allows_nothing() {
         let none: CommandLists = serde_json::from_str(r#"{"allowed":[],"allowed_argv":[]}"#).expect("two lists");
         for name in ["ls", "wc", "cd"] {
             assert!(!none.may_stand(name) && !none.may_run(name), "{name}");
         }
         let few: CommandLists = serde_json::from_str(r#"{"allowed":["git"]}"#).expect("a list");
         assert!(few.may_stand("git") && !few.may_stand("ls"));
-        assert!(few.may_stand("wc") && few.may_run("ls"), "a list that was not named is as it was");
+        assert!(few.may_stand("wc") && few.may_run("ls"), "an omitted list keeps its default");
         assert!(serde_json::from_str::<CommandLists>(r#"{"allow":[]}"#).is_err());
         for bad in ["", "a b", "$X", "a;b", "-x", "ä", "\n"] {
             assert!(bad.parse::<CommandName>().is_err(), "{bad:?}");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_known_where_the_system_has_it_and_nowhere_else() {
+    fn program_is_known_in_system_directories_only() {
         let lists = CommandLists::default();
         for first in ["ls", "/bin/ls", "/usr/bin/python3", "curl"] {
             assert!(lists.may_begin(first), "{first}");

@@ -1,13 +1,14 @@
-//! The rules for what an agent asks to run: a line for the shell, or a program and its arguments.
+//! Rules for the commands that an agent runs: a line for the shell, or a program and its arguments.
 //!
-//! A line is read by a real grammar of the shell, so that every command in it is found where it stands: in pipes, lists,
-//! loops, substitutions, functions, and in what it hands to another shell, to `xargs` or to `find` as plain text. Lists
-//! say which names may stand there. It advises: whoever writes a script can run what they like in it, and what the box
-//! does not have it does not get.
+//! A shell grammar parses the line, so every command in it is found: in pipelines, lists, loops,
+//! substitutions and functions, and in text that it passes to another shell, to `xargs` or to
+//! `find`. The lists say which command names are allowed. This is advice: a script can run any
+//! program, and the box is the limit.
 //!
-//! Reading order: text becomes a tree (`grammar`), the tree commands (`found` by `survey`, with their words by `word`), commands
-//! lead to further ones (`follow`), and all of them are held against the rules (`line`, `reserved`, `lists`). Which paths of
-//! the host they name is found by going through the line's steps (`named`) with each word expanded (`expand`).
+//! Reading order: `grammar` parses text to a tree; `survey` collects the commands in it (`found`)
+//! with their words (`word`); `follow` finds the commands that these run; `line` checks all of them
+//! by `lists` and `reserved`. `named` finds the host paths that they name: it steps through the
+//! line and expands each word (`expand`).
 
 mod argv;
 mod expand;

@@ -1,8 +1,9 @@
-//! The paths of the host that a line names: its steps are gone through once, in their order, with the shell's directory and
-//! the variables that it has set at hand.
+//! The host paths that a line names, found by stepping through the line with the shell's current
+//! directory and the variables that the line sets.
 //!
-//! No branch is chosen: both ways of an `if` are gone, one after the other. What nobody can know before the line runs is
-//! left out, and after a `cd` to such a place relative words are; the box has none of it.
+//! All branches are taken, one after the other. A word whose value is known only at run time is
+//! left out, and so are relative words after a `cd` to an unknown directory. Paths that are left
+//! out are not mounted into the box.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +18,14 @@ const DIRECTORY: &str = "PWD";
 const DIRECTORY_BEFORE: &str = "OLDPWD";
 
 impl CommandLine {
-    /// The paths that it names, in their plain form, each once and in their order. It runs in `cwd`, and `home` is `~`.
+    /// The paths that the line names, normalised, each once, in order. It runs in `cwd`; `home`
+    /// replaces `~`.
     pub fn operands(&self, cwd: &str, home: &str) -> Result<Vec<HostPath>, Error> {
         Ok(self.files(cwd, home)?.known.into_iter().map(|file| file.path).collect())
     }
 
-    /// The same paths with the use that the line makes of each, and the words whose path is known only when it runs.
+    /// The same paths with the use that the line makes of each, and the words whose path is known
+    /// only at run time.
     pub fn files(&self, cwd: &str, home: &str) -> Result<NamedFiles, Error> {
         let mut walk = Walk::new(self, cwd, home);
         walk.go()?;
@@ -33,7 +36,7 @@ impl CommandLine {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NamedFiles {
     pub known: Vec<NamedFile>,
-    /// As they are written; at most [`MAX_UNKNOWN`].
+    /// As written in the line; at most [`MAX_UNKNOWN`].
     pub unknown: Vec<String>,
 }
 
@@ -48,19 +51,19 @@ const MAX_UNKNOWN: usize = 16;
 struct Walk<'a> {
     line: &'a CommandLine,
     budget: Budget,
-    /// The shell's directory is one of them.
+    /// Includes the shell's current directory.
     variables: Variables,
-    /// Variables that were set, with what they were before.
+    /// Variables that were set, with their previous values.
     changes: Vec<(String, Option<Vec<Reading>>)>,
     files: NamedFiles,
-    /// Where each path is in the list.
+    /// The index of each path in `files.known`.
     seen: BTreeMap<HostPath, usize>,
 }
 
 enum Todo {
-    /// A script from one of its steps on. For each step before, the number of changes that there were.
+    /// A script from step `at` on. `marks` has the number of changes before each earlier step.
     Steps { script: usize, at: usize, marks: Vec<usize> },
-    /// Changes since that number are taken back.
+    /// Undoes the changes after this number.
     Undo(usize),
 }
 
@@ -121,7 +124,7 @@ impl<'a> Walk<'a> {
     }
 
     fn run(&mut self, command: &Command) -> Result<(), Error> {
-        // The shell would take the backslashes of a path of Windows away.
+        // The shell would remove the backslashes of a Windows path.
         let written = command.spelled_name.replace(r"\\", r"\");
         let name = if is_windows(&written) { &written } else { &command.name };
         if name.contains(['/', '\\']) {
@@ -161,7 +164,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A directory is known where there is one of it, and all of it.
+    /// The directory is known only if there is exactly one reading and it has no unknown part.
     fn go_to(&mut self, paths: Vec<Reading>) {
         let is_known = matches!(&paths[..], [Reading { end: End::Whole, .. }]);
         let before = self.variables.get(DIRECTORY).cloned().unwrap_or_default();
@@ -189,7 +192,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// False where it cannot be known what is meant.
+    /// `false` if the path of the word is unknown.
     fn name(&mut self, reading: &Reading, usage: FileUse) -> Result<bool, Error> {
         let Some(path) = self.resolve(reading)? else {
             return Ok(reading.end == End::Whole && reading.text == "-");
@@ -212,7 +215,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The path that a reading means, if anybody can know.
+    /// The path that a reading means, if it can be known.
     fn resolve(&mut self, reading: &Reading) -> Result<Option<HostPath>, Error> {
         let separators = if is_windows(&reading.text) { &['/', '\\'][..] } else { &['/'] };
         let directory = reading.text.rfind(separators).map(|at| &reading.text[..=at]);
@@ -221,7 +224,7 @@ impl<'a> Walk<'a> {
             End::Whole => reading.text.as_str(),
             End::Pattern => directory.unwrap_or("."),
             End::Unknown => match directory {
-                // Everything on the machine would be meant.
+                // Otherwise every path of the machine would be meant.
                 Some(directory) if !is_root(directory) => directory,
                 _ => return Ok(None),
             },
@@ -235,7 +238,7 @@ impl<'a> Walk<'a> {
             }
         };
         self.budget.read(base.len() + text.len() + 1)?;
-        // A home was put in already; what still begins like one is a name.
+        // `expand` has replaced `~` already, so a leading `~` is part of a name.
         let path = if text.starts_with('~') {
             normalise(&format!("./{text}"), base, None)
         } else {
@@ -270,7 +273,7 @@ mod tests {
     use super::*;
     use crate::shapes::Shape;
 
-    /// What is done to read a line, and to find the paths that it names.
+    /// The work to parse a line and to find the paths that it names.
     fn work(text: &str) -> (usize, Result<(), Error>) {
         let mut budget = Budget::default();
         let line = CommandLine::read_within(text, &mut budget);
@@ -286,15 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn hostile_lines_take_work_in_proportion() {
+    fn hostile_line_takes_linear_work() {
         let mut wrong = Vec::new();
         for shape in Shape::all().iter().filter(|shape| shape.language == "shell") {
             let text = shape.text(1024);
             let (once, first) = work(&text);
             let (twice, second) = work(&shape.text(2048));
-            // A path that grows with the line can do so up to the longest that there is.
+            // A path that grows with the line is limited to the longest path, so these shapes take
+            // more work.
             let most = if text.starts_with("a=b/") { 4 } else { 2 };
-            // A few steps more or less are a hundred.
+            // Differences of a few parser steps are worth some hundred.
             if twice > most * once + once / 4 + 400 {
                 wrong.push(format!("{shape:?}: {once} {first:?}, {twice} {second:?}"));
             }
@@ -303,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_words_are_twice_the_work() {
+    fn repeated_line_takes_linear_work() {
         let shapes = [
             "cat /a;",
             "cd /a; cat b;",
@@ -323,7 +327,7 @@ mod tests {
             "pushd /a; popd;",
             "cat C:\\a;",
         ];
-        // Here the path itself grows with the line, up to the longest that there is.
+        // The path grows with the line, up to the longest path.
         let growing = ["cd a;", "eval 'cd a';", "X=$X/a;", "X=$X$X;", "for X in a $X; do cat $X; done;"];
         let work = |shape: &str, count: usize| {
             let line = CommandLine::read(&shape.repeat(count)).expect("a short line");

@@ -1,18 +1,21 @@
-//! Which arguments of a command can name a file, and which are texts by their place: patterns, programs, what is printed.
+//! Which arguments of a command can name a file. The others are text by their position: patterns,
+//! programs, printed text.
 //!
-//! Rules about paths would otherwise take `awk '/x/'` for a path and `find -name SKILL.md` for a file.
+//! Without this, the path rules would read `awk '/x/'` as a path and `find -name SKILL.md` as a
+//! file.
 
 use super::lists::plain_name;
 
-/// Options of a command that takes a text as its first operand, unless an option brings one. Those of one letter may stand
-/// together in one word, of which the value of the last is the rest; a long name may be cut short.
+/// Options of a command whose first operand is text, unless an option provides it. Single-letter
+/// options may be combined in one word, whose rest is the value of the last; long names may be
+/// abbreviated.
 struct Form {
     texts: Options,
-    /// Whose value is a file with the text in it.
+    /// Options whose value is a file that contains the text.
     files: Options,
-    /// With any other value.
+    /// Options with another value.
     values: Options,
-    /// Letters that take what follows in their word, if anything does.
+    /// Letters with an optional value in the same word.
     rest: &'static str,
 }
 
@@ -44,7 +47,7 @@ const AWK: Form = Form {
 };
 const TESTS: [&str; 8] = ["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex"];
 
-/// Whose arguments are printed and never opened.
+/// How the arguments of `echo` and `printf`, which never open a file, are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Printed {
     AreTexts,
@@ -65,14 +68,14 @@ pub(crate) fn paths<'a>(name: &str, arguments: &'a [String], printed: Printed) -
     }
 }
 
-/// What a word, or the value of an option, is.
+/// What a word or the value of an option is.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Text,
-    /// A file with the text in it.
+    /// A file that contains the text.
     TextFile(&'a str),
     Operand(&'a str),
-    /// An option that is not known here, which may have a file in it.
+    /// An unknown option, which may contain a path.
     Unknown(&'a str),
 }
 
@@ -135,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_and_programs_are_no_paths() {
+    fn pattern_or_program_is_not_a_path() {
         let table: [(&str, &[&str]); 25] = [
             ("cat a b", &["a", "b"]),
             ("grep -n p a b", &["a", "b"]),

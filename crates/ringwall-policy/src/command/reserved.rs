@@ -1,14 +1,16 @@
-//! The rule for `SKILL.md`, whatever its letters' case: under `skills/` it lies at the root of a skill or nowhere.
+//! The rule for `SKILL.md` in any letter case: under `skills/` it may be only at the root of a
+//! skill, and exactly in this case.
 //!
-//! A word that only the shell can complete is let pass: what becomes of it is put right when the exec is over.
+//! A word with an expansion is not checked. If the command creates a misplaced file with it, the
+//! skills are repaired after the exec.
 
 const FILE: &str = "SKILL.md";
 const WORKSPACE: &str = "/workspace";
 
-/// Whether a word names a `SKILL.md` where none may be. It is read from a directory, which is relative to the workspace, and
-/// the workspace itself where it is empty.
+/// Whether a word names a misplaced `SKILL.md`. `from` is the directory to which the word is
+/// relative, as a path in the workspace; empty for the workspace itself.
 pub(super) fn is_misplaced(word: &str, from: &str) -> bool {
-    // What an option is given is a word of its own.
+    // The value of an option is checked by itself.
     let path = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
         _ => word,
@@ -24,7 +26,7 @@ fn names_misplaced(path: &str, from: &str) -> bool {
     let below = match path.strip_prefix('/') {
         Some(_) => match path.strip_prefix(WORKSPACE).and_then(|below| below.strip_prefix('/')) {
             Some(below) => below.to_owned(),
-            // Another place of the box's own.
+            // A path of the box outside of the workspace.
             None => return false,
         },
         None => match path.split('/').find(|part| !matches!(*part, "" | ".")) {
@@ -40,7 +42,7 @@ fn names_misplaced(path: &str, from: &str) -> bool {
             part => parts.push(part),
         }
     }
-    // In other letters it is not the skill's own.
+    // Only the exact name is allowed at the root of a skill.
     !matches!(parts[..], ["files", ..] | ["skills", _, FILE])
 }
 
@@ -49,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_lies_at_the_root_of_a_skill() {
+    fn skill_file_is_allowed_at_root_of_skill_only() {
         let top = "";
         for fine in [
             "skills/a/SKILL.md",

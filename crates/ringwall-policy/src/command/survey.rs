@@ -1,10 +1,11 @@
-//! Every command of one text, where it stands in the tree of it.
+//! Collects the commands of one text from its syntax tree, and the order of their effects.
 //!
-//! The tree is walked once, from its beginning to its end. The grammar leaves some text unread that the shell reads:
-//! backquotes in here-documents and in defaults of variables. Such text is handed back, to be read as a text of its own.
+//! The tree is walked once. Some text that the shell runs is not parsed by the grammar: backquotes
+//! in here-documents and in default values of variables. Such text is returned in [`Survey::texts`]
+//! and parsed separately.
 //!
-//! Beside the commands stands what happens in which order, as far as it matters to where paths lead: a redirection is
-//! opened before its command moves the shell, and what a subshell does to itself ends with it.
+//! The steps contain what affects relative paths, in the shell's order: a redirection is opened
+//! before its command changes the directory, and the changes of a subshell end with it.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +16,7 @@ use super::found::{Found, Redirect, Setting, Step, Survey};
 use super::word::{self, Word, in_backquotes, is_word, source};
 use crate::reach::{FileUse, asks_about_file, compares_files};
 
-/// Whose children are words that may name a file without being a command's arguments.
+/// Parents of words that may name a file without being an argument of a command.
 const HOLDERS: [&str; 9] = [
     "array",
     "binary_expression",
@@ -28,51 +29,52 @@ const HOLDERS: [&str; 9] = [
     "variable_assignment",
 ];
 
-/// What holds for everything below a node.
+/// Context of the nodes below a node.
 #[derive(Debug, Clone, Copy, Default)]
 struct Frame<'t> {
     parent: &'t str,
-    /// In a process of its own.
+    /// In a subprocess: a subshell, a pipeline or a substitution.
     apart: bool,
-    /// In a here-document that is taken as it is.
+    /// In a here-document without expansion.
     verbatim: bool,
-    /// In a here-document that is expanded.
+    /// In a here-document with expansion.
     expanded: bool,
-    /// In text whose backquotes were looked for already.
+    /// In text that was already searched for backquotes.
     searched: bool,
-    /// The command that runs when everything in it has.
+    /// The command that runs after the commands inside of it.
     run: Option<usize>,
-    /// The step to which everything goes back afterwards.
+    /// The step whose state is restored after the node.
     back: Option<usize>,
-    /// The first step of the part that was visited last.
+    /// The first step of the named child that was visited last.
     part: usize,
-    /// In a pipe that begins here.
+    /// Start of the pipeline around the node.
     pipe: Option<usize>,
-    /// With something before it in the pipe.
+    /// Not the first command of its pipeline.
     fed: bool,
-    /// The name of the function around it.
+    /// The name of the function around the node.
     function: Option<Node<'t>>,
 }
 
-/// How often a text may be copied on the whole, beside some copying that any text may take. A word in quotes has all that
-/// stands in it, and what stands in it may have words in quotes.
+/// Limit of the bytes copied from a text: `COPIES` times its length plus `ANY_COPIED`. A quoted
+/// word contains its substitutions, and these may contain quoted words again, so nesting multiplies
+/// copies.
 const COPIES: usize = 32;
 const ANY_COPIED: usize = 64 * 1024;
 
 struct Walk<'a> {
     text: &'a str,
     survey: Survey,
-    /// What was copied so far.
+    /// Bytes copied so far.
     copied: Cell<usize>,
-    /// Arguments that stand behind a redirection, by the command that they belong to.
+    /// Arguments after a redirection, by the id of their command's node.
     late: HashMap<usize, Vec<Word>>,
-    /// Files that a command's redirections open, by the command.
+    /// Files that a command's redirections open, by the id of its node.
     opened: HashMap<usize, Vec<Step>>,
-    /// What a command is given to read, likewise.
+    /// Input of a command from a here-document or here-string, by the id of its node.
     inputs: HashMap<usize, String>,
 }
 
-/// None where the text would have to be copied more often than it may be.
+/// `None` if more would have to be copied than the limit allows.
 pub(crate) fn survey(tree: &Tree, text: &str) -> Option<Survey> {
     let mut walk = Walk {
         text,
@@ -92,7 +94,7 @@ pub(crate) fn survey(tree: &Tree, text: &str) -> Option<Survey> {
         let began = walk.survey.steps.len();
         if let Some(frame) = frames.last_mut() {
             if node.kind() == "&" {
-                // What stands before it runs apart.
+                // The command before `&` runs in a subshell.
                 walk.survey.steps.push(Step::Back(frame.part));
             } else if node.is_named() {
                 frame.part = began;
@@ -122,7 +124,7 @@ impl Walk<'_> {
         self.copied.get() > ANY_COPIED + COPIES * self.text.len()
     }
 
-    /// Counts what is about to be copied.
+    /// Counts bytes that are about to be copied.
     fn count(&self, length: usize) {
         self.copied.set(self.copied.get() + length);
     }
@@ -137,7 +139,7 @@ impl Walk<'_> {
         word::value(node, self.text)
     }
 
-    /// Takes what a node says, and gives what holds below it; nothing where nothing below is to be looked at.
+    /// Collects what `node` contains and returns the context of its children; `None` to skip them.
     fn visit<'t>(&mut self, node: Node<'t>, mut frame: Frame<'t>) -> Option<Frame<'t>> {
         frame.fed |= frame.parent == "pipeline" && node.is_named() && frame.pipe != Some(node.start_byte());
         if HOLDERS.contains(&frame.parent) && is_word(node) {
@@ -203,8 +205,9 @@ impl Walk<'_> {
         let mut words: Vec<Node<'_>> =
             std::iter::once(name).chain(node.children_by_field_name("argument", &mut cursor)).collect();
         if let Some(next) = words.windows(2).position(|pair| self.ends_between(pair[0], pair[1])) {
-            // In some lists the grammar takes the next line for more of this command; to the shell it is one of its own,
-            // behind this one, which is not in the list yet.
+            // In some lists the grammar parses the next line as arguments of this command. For the
+            // shell it is a separate command after this one; `+ 1` because this one is not in the
+            // list yet.
             let begin = words[next + 1].start_byte();
             let row = words[next + 1].start_position().row;
             let rest = self.text.get(begin..node.end_byte()).unwrap_or_default();
@@ -214,7 +217,7 @@ impl Walk<'_> {
         let mut words: VecDeque<Word> = self.values(words.into_iter()).into();
         words.extend(self.late.remove(&node.id()).unwrap_or_default());
         let mut name = words.pop_front()?;
-        // A word of the shell's own, which the grammar takes for a command.
+        // `time` is a reserved word, which the grammar parses as a command.
         while name.plain == "time"
             && let Some(next) = words.pop_front()
         {
@@ -229,14 +232,13 @@ impl Walk<'_> {
         Some(self.survey.commands.len() - 1)
     }
 
-    /// Whether a line, and so the command, ends between two words.
+    /// Whether a line, and therefore the command, ends between two words.
     fn ends_between(&self, one: Node<'_>, other: Node<'_>) -> bool {
         let between = self.text.get(one.end_byte()..other.start_byte()).unwrap_or_default();
         between.replace("\\\n", "").contains('\n')
     }
 
-    /// The words that these nodes are. A line that goes on in the middle of a word is taken for the word's end by the
-    /// grammar.
+    /// The words of these nodes. The grammar splits a word at a line continuation inside of it.
     fn values<'t>(&self, nodes: impl Iterator<Item = Node<'t>>) -> Vec<Word> {
         let mut words: Vec<Word> = Vec::new();
         let mut end = 0;
@@ -272,7 +274,7 @@ impl Walk<'_> {
         Setting { row: node.start_position().row, piped: frame.pipe.is_some(), fed: frame.fed, input, within }
     }
 
-    /// What a statement gives to the command at its end.
+    /// A here-document or here-string of a statement is the input of its last command.
     fn take_input(&mut self, node: Node<'_>) {
         let mut cursor = node.walk();
         let given = node.children_by_field_name("redirect", &mut cursor).find_map(|redirect| self.given(redirect));
@@ -302,7 +304,8 @@ impl Walk<'_> {
         self.survey.redirects.push(Redirect { target, writes, row: node.start_position().row });
     }
 
-    /// What the redirections of a statement open. Where it ends in a command they are that command's: `cd a && ls > b`.
+    /// The files that a statement's redirections open. In `cd a && ls > b` they belong to the last
+    /// command.
     fn take_redirections(&mut self, node: Node<'_>) {
         let mut cursor = node.walk();
         let mut opened = Vec::new();
@@ -344,7 +347,7 @@ impl Walk<'_> {
             return;
         }
         let mut cursor = node.walk();
-        // What is added to or counted has other values than this one.
+        // With `+=`, and as a loop counter, the variable gets other values than this one.
         let changes =
             frame.parent == "c_style_for_statement" || node.children(&mut cursor).any(|child| child.kind() == "+=");
         let mut cursor = value.walk();
@@ -373,13 +376,13 @@ impl Walk<'_> {
         self.survey.steps.push(Step::Assign { name, values });
     }
 
-    /// What `[` and `[[` ask about.
+    /// The files that `[` and `[[` examine.
     fn take_test(&mut self, node: Node<'_>) {
         let Some(operator) = node.child_by_field_name("operator") else { return };
         let operator = source(operator, self.text);
         let mut files = Vec::new();
         if asks_about_file(operator) {
-            // The grammar takes `-f a -a b` for `-f (a -a b)`.
+            // The grammar parses `-f a -a b` as `-f (a -a b)`.
             let mut operand = node.named_child(1);
             while let Some(sum) = operand.filter(|operand| operand.kind() == "binary_expression") {
                 operand = sum.child_by_field_name("left");
@@ -405,13 +408,13 @@ impl Walk<'_> {
         self.survey.before_texts.push(commands);
     }
 
-    /// Arguments may stand behind a redirection; the grammar counts them to it.
+    /// Arguments may follow a redirection; the grammar adds them to the redirection.
     fn take_late_arguments(&mut self, node: Node<'_>) {
         let mut cursor = node.walk();
         let mut late = Vec::new();
         for redirect in node.children_by_field_name("redirect", &mut cursor) {
             let mut cursor = redirect.walk();
-            // What a file is redirected to comes first.
+            // The first destination is the target of the redirection.
             let (field, targets) =
                 if redirect.kind() == "file_redirect" { ("destination", 1) } else { ("argument", 0) };
             late.extend(self.values(redirect.children_by_field_name(field, &mut cursor)).into_iter().skip(targets));
@@ -431,13 +434,14 @@ impl Walk<'_> {
     fn take_substitution<'t>(&mut self, node: Node<'t>, frame: Frame<'t>) -> Option<Frame<'t>> {
         let written = source(node, self.text);
         if let Some(inner) = written.strip_prefix('`') {
-            // What is quoted once more in backquotes is a text of its own when one layer is off.
+            // Text in nested backquotes has one more level of backslashes, so it is parsed without
+            // that level.
             let inner = inner.strip_suffix('`').unwrap_or(inner);
             self.take_text(in_backquotes(inner), node.start_position().row);
             return None;
         }
         if frame.expanded && written.starts_with("$((") {
-            // In here-documents the grammar takes a sum for a command.
+            // In here-documents the grammar parses an arithmetic expansion as a command.
             self.take_text(format!(": {written}"), node.start_position().row);
             return None;
         }
@@ -480,7 +484,7 @@ fn is_continued(between: &str) -> bool {
     !between.is_empty() && between.replace("\\\n", "").is_empty()
 }
 
-/// The command that a redirection at the end of a statement belongs to.
+/// The command to which a redirection at the end of a statement applies.
 fn last_command(mut node: Node<'_>) -> Option<Node<'_>> {
     loop {
         node = match node.kind() {

@@ -1,25 +1,25 @@
-//! What a word of a line is when the shell has taken its quotes away.
+//! The value of a word after quote removal.
 //!
-//! What only the shell can know while it runs (a variable, a substitution, a sum) stays in the word as it was written: a
-//! name with a `$` in it is in no list, and a script with one in it can still be read as a script.
+//! A variable, a substitution or an arithmetic expansion stays in the word as written: a command
+//! name with a `$` is in no list, and a script that contains one can still be parsed as a script.
 
 use tree_sitter::Node;
 
 use crate::reach::is_windows;
 
-/// A word twice.
+/// A word in two forms.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Word {
-    /// Without its quotes.
+    /// After quote removal.
     pub(crate) plain: String,
-    /// Ready to be expanded: a character that the shell would expand, and that is only itself here, has a backslash before
-    /// it; a variable is `${NAME}`, and what nobody can know before it runs is `$()`.
+    /// Input of `expand`: a literal character that the shell would expand has a backslash before
+    /// it, a variable is `${NAME}`, and a value that is known only at run time is `$()`.
     pub(crate) spelled: String,
-    /// Whether what a variable brings stays one word.
+    /// Whether the value of a variable in it stays one word.
     pub(crate) is_quoted: bool,
 }
 
-/// What expansion looks at.
+/// The characters that `expand` interprets.
 const ACTIVE: [char; 11] = ['\\', '*', '?', '[', ']', '{', '}', '~', '$', '`', ','];
 const UNKNOWN: &str = "$()";
 
@@ -32,7 +32,7 @@ fn is_quoted(node: Node<'_>) -> bool {
     is_one(node) || node.kind() == "concatenation" && node.children(&mut node.walk()).any(is_one)
 }
 
-/// The words that follow are arguments, names or targets of redirections; anything else is given as it stands.
+/// The value of a word node. Nodes that are no words return their source.
 pub(super) fn value(node: Node<'_>, text: &str) -> String {
     match node.kind() {
         "command_name" => node.child(0).map(|inner| value_of_part(inner, text)).unwrap_or_default(),
@@ -118,7 +118,7 @@ fn protect(literal: &str) -> String {
     spelled
 }
 
-/// `$NAME`, `${NAME}`, and the elements of an array; everything else depends on more than a value.
+/// `$NAME`, `${NAME}` and the elements of an array. Other expansions depend on more than the value.
 fn spell_variable(written: &str) -> String {
     let name = written.trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
     let name = name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).unwrap_or(name);
@@ -129,7 +129,8 @@ fn spell_variable(written: &str) -> String {
     }
 }
 
-/// Text without quotes. The shell would take the backslashes of a path of Windows away; whoever writes one means the path.
+/// Unquoted text. The shell would remove the backslashes of a Windows path; here they are kept,
+/// because the author means the path.
 fn spell_bare(written: &str) -> String {
     let means_path = is_windows(written);
     let mut spelled = String::with_capacity(written.len());
@@ -154,7 +155,7 @@ fn spell_bare(written: &str) -> String {
     spelled
 }
 
-/// Text in double quotes, where a backslash means something before few characters only.
+/// Text in double quotes, where a backslash escapes only a few characters.
 fn quoted(node: Node<'_>, text: &str) -> String {
     read_quoted(node, text, str::to_owned, |part, text| source(part, text).to_owned())
 }
@@ -186,7 +187,7 @@ fn read_quoted(
     whole
 }
 
-/// Takes the backslash away before characters that it makes plain; one before the end of a line goes with it.
+/// Removes the backslash before characters that it escapes, and a backslash-newline.
 pub(super) fn unescape(written: &str, is_special: impl Fn(char) -> bool) -> String {
     let mut plain = String::with_capacity(written.len());
     let mut characters = written.chars();
@@ -239,14 +240,14 @@ fn decode(written: &str) -> String {
     plain
 }
 
-/// The character that digits behind a backslash stand for, and what follows them.
+/// The character of an octal or hexadecimal escape, and the text after it.
 pub(crate) fn escaped(digits: &str, most: usize, radix: u32) -> (Option<char>, &str) {
     let count = digits.chars().take(most).take_while(|digit| digit.is_digit(radix)).count();
     let (digits, rest) = digits.split_at(count);
     (u32::from_str_radix(digits, radix).ok().and_then(char::from_u32), rest)
 }
 
-/// What a shell makes of a text between backquotes, before it reads it.
+/// The text in backquotes as the shell parses it, with one level of backslashes removed.
 pub(super) fn in_backquotes(written: &str) -> String {
     unescape(written, |character| matches!(character, '$' | '`' | '\\'))
 }
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expands_is_known_from_what_only_looks_so() {
+    fn spelled_form_escapes_literal_characters() {
         let spelled = |line: &str| {
             let tree = parse(line, &mut Budget::default()).expect("a good line");
             let command = tree.root_node().child(0).expect("a command");
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_go_and_what_only_the_shell_knows_stays() {
+    fn plain_form_removes_quotes_and_keeps_expansions() {
         let table: [(&str, &[&str]); 12] = [
             (r"echo a\ b\;c", &["a b;c"]),
             (r#"echo "a b" 'c "d' e"f"'g'"#, &["a b", "c \"d", "efg"]),
