@@ -1,7 +1,8 @@
-//! Reading back what an exec left: the list, one file, a part of its output.
+//! Reads what an exec left: the list of files, one file, or a part of its output.
 //!
-//! Everything here was written by the server, and is still looked up beneath, through no link, and opened only when
-//! it is a regular file. An exec that still runs can be read as far as it has come.
+//! The server wrote these files, but paths come from clients, so they are looked up without
+//! following symlinks and only regular files are opened. Files of a running exec can be read as far
+//! as they are written.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,30 +22,29 @@ use crate::fs::listing::{MAX_NAMES, Walk};
 use crate::project::Project;
 use crate::relative_path::RelativePath;
 
-/// Larger than any manifest that is written: 4 MiB of paths, all escaped, and 10,000 hashes.
+/// Larger than any manifest: 4 MiB of escaped paths and 10,000 hashes.
 const MAX_MANIFEST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What is collected at most, and our own four.
+/// The limit of collected files, and four files of the server.
 const MAX_LISTED: usize = MAX_NAMES + 4;
 
-/// An open artifact.
 #[derive(Debug)]
 pub struct Artifact {
     pub file: File,
     pub size: u64,
 }
 
-/// A part of what a command printed.
+/// A part of stdout or stderr.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutputPart {
     pub bytes: Vec<u8>,
-    /// How much there is in all.
+    /// Length of the whole output so far.
     pub total: u64,
 }
 
 impl Project {
-    /// Every file of an exec but the manifest, sorted by path: from the manifest, or by looking when there is none,
-    /// because the exec still runs or the server died on it.
+    /// Lists every file of an exec except the manifest, sorted by path. Reads the manifest or, if
+    /// there is none because the exec is running or the server crashed, the directory.
     pub fn artifacts(&self, exec: &ExecId) -> Result<Vec<ArtifactFile>, Error> {
         let directory = self.open_kept(exec)?;
         let listed = match read_manifest(&directory) {
@@ -69,7 +69,7 @@ impl Project {
         }
     }
 
-    /// At most `limit` bytes of what a command printed, from `offset` on.
+    /// Reads at most `limit` bytes of output from `offset` on.
     pub fn read_output(&self, exec: &ExecId, stream: Stream, offset: u64, limit: usize) -> Result<OutputPart, Error> {
         let Artifact { file, size } = self.open_artifact(exec, &stream.file_name().parse()?)?;
         let bytes = read_part(&file, size, offset, limit).map_err(|source| Error::ReadOutput {
@@ -82,7 +82,7 @@ impl Project {
 
     fn open_kept(&self, exec: &ExecId) -> Result<OwnedFd, Error> {
         let shown = || beneath::open_directory(self.artifacts_of_all(), exec.as_str());
-        // While it runs it may be among the staged, and it may get its place between two looks.
+        // Output in `.staging` may be moved between the two lookups, hence the third.
         let hidden = |_| beneath::open_directory(self.staging(), begin::hidden(exec).as_str());
         shown().or_else(hidden).or_else(|_| shown()).map_err(|errno| match errno {
             Errno::NOENT => Error::ExecMissing(exec.clone()),
@@ -91,7 +91,7 @@ impl Project {
     }
 }
 
-/// The manifest, if there is a whole one: a power cut can leave an empty file of that name.
+/// `None` if there is no complete manifest: after a power cut the file may be empty.
 fn read_manifest(directory: &OwnedFd) -> io::Result<Option<Manifest>> {
     let file = match beneath::open_regular(directory, MANIFEST) {
         Ok(Some((file, _))) => file,
@@ -124,7 +124,8 @@ fn look(directory: &OwnedFd) -> io::Result<Vec<ArtifactFile>> {
     Ok(files)
 }
 
-/// Whether it is one of the two that say what an exec was, made before that was known; or emptied by a power cut.
+/// Whether the file is `meta.json` or `manifest.json` and empty: created before the exec ran and
+/// not written yet, or emptied by a power cut.
 fn is_unwritten<S: Default + PartialEq>(path: &RelativePath, size: S) -> bool {
     size == S::default() && [META, MANIFEST].contains(&path.as_str())
 }

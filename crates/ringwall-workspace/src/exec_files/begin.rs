@@ -1,8 +1,8 @@
-//! The files of an exec before it runs: a directory for the box where it gets one, a directory for us, two files for its
-//! output.
+//! Creates the files of an exec before it runs: an artifacts directory for the box if it gets one,
+//! a directory of the server, and two output files in it.
 //!
-//! A dozen system calls, and nothing is forced to the disk. What the box writes and what we write are in different
-//! directories until the box is dead, so that it can neither touch ours nor take their names.
+//! Nothing is synced to disk. Until the box is dead, its files and the server's are in different
+//! directories, so that it can neither modify the server's files nor occupy their names.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -21,31 +21,34 @@ use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::project::{Directory, Project};
 use crate::workspaces::STAGING;
 
-/// The files of an exec from its beginning until it is collected. Dropped without that (when the server dies, too) it
-/// leaves them lying: what the box left is swept, what it printed stays for as long as the exec is on record.
+/// The files of an exec until they are collected. If dropped before, or if the server dies, the
+/// artifacts directory is removed by a sweep and the output is kept as long as the exec is in the
+/// record.
 #[derive(Debug)]
 pub struct ExecFiles {
     pub(crate) project: Project,
     pub(crate) exec: ExecId,
     pub(crate) place: Place,
-    /// `artifacts/<exec_id>`, which no box ever has.
+    /// The server's directory of the exec, which no box can reach.
     pub(crate) kept: OwnedFd,
     pub(crate) stdout: OutputFile,
     pub(crate) stderr: OutputFile,
     pub(crate) stay: Stay,
 }
 
-/// What there is beside the output.
+/// Where the files of the exec lie.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// A directory for the box, and how it looked when it was made.
+    /// The box has an artifacts directory in `.staging`; the `Stat` is from its creation. The
+    /// output is in the project's artifacts.
     Boxed(Directory, Box<Stat>),
-    /// Nothing, and the output itself is among the staged until all is there that is to be told of the exec.
+    /// The box has no artifacts directory. The output is in `.staging` until
+    /// [`Collected::finish`](crate::Collected::finish).
     Hidden(Papers),
 }
 
-/// The two files that say what an exec was, empty until that is known: to make a file takes longer than to write a short
-/// one, and before a box runs there is time for it.
+/// `meta.json` and `manifest.json`, created empty before the box runs, because creating a file
+/// takes longer than writing a short one.
 #[derive(Debug)]
 pub(crate) struct Papers {
     pub(crate) meta: File,
@@ -53,14 +56,14 @@ pub(crate) struct Papers {
 }
 
 impl Project {
-    /// Makes the directories and output files of an exec. An id can be used once.
+    /// Creates the directories and output files of an exec. Fails if the id was used before.
     ///
-    /// The box's directory is the first, because a sweep finds it there: whoever dies before the exec is on record leaves
-    /// nothing that nobody knows of.
+    /// The box's directory is created first: if the server dies before the exec is recorded, a
+    /// sweep finds the exec by this directory in `.staging` and removes its other files too.
     pub fn begin(&self, exec: &ExecId) -> Result<ExecFiles, Error> {
         let name = exec.as_str();
         let fail = |errno: Errno| Error::Begin { exec: exec.clone(), source: errno.into() };
-        // A failed beginning leaves nothing that it can still remove, or the id would look used.
+        // Otherwise a retry with the same id would find leftovers and report that the exec exists.
         let undo_staged = |errno| {
             let _ = erase(self.staging(), name);
             fail(errno)
@@ -88,8 +91,9 @@ impl Project {
         self.open_output(exec, Place::Boxed(Directory { path, handle }, Box::new(made)), kept)
     }
 
-    /// The same for an exec whose box gets no directory. Its output is among the staged until [`Collected::finish`], where
-    /// a sweep finds it: one that is on record gets its place then, and the rest goes.
+    /// Like [`Project::begin`] for an exec whose box has no artifacts directory. The output is in
+    /// `.staging` until [`Collected::finish`]. After a crash a sweep moves it to the project if the
+    /// exec is in the record, and else removes it.
     ///
     /// [`Collected::finish`]: crate::Collected::finish
     pub fn begin_output(&self, exec: &ExecId) -> Result<ExecFiles, Error> {
@@ -124,7 +128,7 @@ impl Project {
             stdout: OutputFile::create(&kept, Stream::Stdout)?,
             stderr: OutputFile::create(&kept, Stream::Stderr)?,
             kept,
-            // The last thing that can fail: a beginning that failed has no box.
+            // Last, because after a failure nothing would leave again.
             stay: self.workspace().enter()?,
         })
     }
@@ -132,12 +136,12 @@ impl Project {
 
 const OUTPUT: &str = ".output";
 
-/// The name of output that is among the staged.
+/// The name of an exec's output in `.staging`.
 pub(crate) fn hidden(exec: &ExecId) -> String {
     format!("{exec}{OUTPUT}")
 }
 
-/// Whose output has this name there, if any.
+/// The exec to which an output of this name in `.staging` belongs.
 pub(crate) fn whose_output(name: &str) -> Option<ExecId> {
     name.strip_suffix(OUTPUT)?.parse().ok()
 }
@@ -147,7 +151,7 @@ impl ExecFiles {
         &self.exec
     }
 
-    /// What the box sees at `/workspace/artifacts`, where it sees anything there.
+    /// Mounted at `/workspace/artifacts`, if the box has an artifacts directory.
     pub fn artifacts(&self) -> Option<&Directory> {
         match &self.place {
             Place::Boxed(directory, _) => Some(directory),

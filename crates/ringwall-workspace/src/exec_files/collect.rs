@@ -1,11 +1,12 @@
-//! Taking over what a box left when all its processes are dead.
+//! Collects the artifacts of an exec when all processes of its box are dead.
 //!
-//! Its regular files are copied, in the order of their names, as far as the limits go; everything else is left out and
-//! said. Then its directory is removed, or kept for the next exec if nobody ever touched it. Names are hostile all the
-//! same: another box of the project may still have a descriptor in this tree, so each is looked up anew beneath the top,
-//! through no link.
+//! Regular files are copied in name order up to the limits; everything else is skipped and
+//! reported. Then the box's directory is removed, or recycled if it is unused. Another box of the
+//! project may still hold a descriptor in this tree and change it, so each path is looked up
+//! beneath the top without following symlinks.
 //!
-//! A file that does not fit is left out whole: half an artifact is worse than none. Empty directories are not kept.
+//! A file that exceeds the limit is skipped completely, not truncated. Empty directories are not
+//! kept.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,31 +27,31 @@ use crate::fs::erase::erase;
 use crate::fs::listing::{MAX_NAMES, Walk};
 use crate::relative_path::RelativePath;
 
-/// All paths of the files kept take up at most this much, or a listing would be larger than the files.
+/// Limit for the sum of all paths, so that a list of files cannot be larger than the files.
 const MAX_PATHS_BYTES: usize = 4 * 1024 * 1024;
 
-/// Whether what the box left was within the limits; of two that were exceeded, the greater is said.
+/// Whether a limit was exceeded. If several were, the greatest value is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Extent {
     #[default]
     Within,
-    /// More names than are ever looked at: 10,000, or 4 MiB of paths.
+    /// More than 10,000 names or 4 MiB of paths.
     NamesExceeded,
     /// More bytes than the policy allows.
     BytesExceeded,
 }
 
-/// What is known of the processes of a box when what it left is collected.
+/// Whether processes of the box may still run when its files are collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processes {
-    /// None is left, or none ever was.
+    /// No process is left, or none was started.
     Dead,
-    /// Whoever made the box could not say: a daemon that does not answer may still run it. What it changes from now on
-    /// is lost.
+    /// Unknown: a container daemon does not answer and may still run the box. Changes that the box
+    /// makes from now on are lost.
     Uncertain,
 }
 
-/// The files of an exec whose box is gone.
+/// The files of an exec after its box has ended.
 #[derive(Debug)]
 pub struct Collected {
     pub(crate) files: ExecFiles,
@@ -58,7 +59,7 @@ pub struct Collected {
     residue: Option<io::Error>,
 }
 
-/// What was found.
+/// Result of the collection.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     pub(crate) kept: Vec<ArtifactFile>,
@@ -68,12 +69,13 @@ pub(crate) struct Left {
 }
 
 impl ExecFiles {
-    /// Collects what the box left, of which at most `bytes_max` bytes are kept. The server's own four files do not count.
+    /// Collects the files that the box left, at most `bytes_max` bytes. The server's own four files
+    /// do not count.
     pub fn collect(self, bytes_max: u64, processes: Processes) -> Result<Collected, Error> {
         let staging = self.project.staging();
         let name = self.exec.as_str();
         let fate = match (self.stay.leave(processes), &self.place) {
-            // The box had nothing of it.
+            // The box had no artifacts directory.
             (_, Place::Hidden(_)) => Fate::Kept,
             (Company::Alone, Place::Boxed(directory, made)) => recycle::keep(staging, name, &directory.handle, made),
             (Company::Accompanied, Place::Boxed(..)) => Fate::Refused,
@@ -81,21 +83,22 @@ impl ExecFiles {
         if fate == Fate::Kept {
             return Ok(Collected { files: self, left: Left::default(), residue: None });
         }
-        // Mostly it left nothing, and then this is all.
+        // Most boxes leave nothing.
         match rustix::fs::unlinkat(staging, name, AtFlags::REMOVEDIR) {
             Ok(()) => return Ok(Collected { files: self, left: Left::default(), residue: None }),
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-            Err(errno) => return Err(self.failure("the directory", errno.into())),
+            Err(errno) => return Err(self.failure("the artifacts directory", errno.into())),
         }
         let left = self.take_over(bytes_max);
-        // Also after a failure: the disk that was full needs the room. What cannot be removed is swept later.
+        // After an error too, because the disk may be full. If this fails, the next sweep removes
+        // the directory.
         let residue = erase(staging, name).err().map(io::Error::from);
         Ok(Collected { left: left?, files: self, residue })
     }
 
     fn take_over(&self, bytes_max: u64) -> Result<Left, Error> {
         let top = beneath::seize_directory(self.project.staging(), self.exec.as_str())
-            .map_err(|errno| self.failure("the directory", errno.into()))?;
+            .map_err(|errno| self.failure("the artifacts directory", errno.into()))?;
         let mut left = Left::default();
         let mut walk = Walk::new(MAX_NAMES);
         let mut copier = Copier::new(&top, &self.kept, self.project.workspace().owner().uid, bytes_max);
@@ -133,7 +136,7 @@ impl ExecFiles {
 }
 
 impl Left {
-    /// Goes into a directory, if it is still one.
+    /// Lists a directory, unless the box replaced it meanwhile.
     fn enter(&mut self, walk: &mut Walk, directory: Result<&OwnedFd, &Errno>, path: &[u8]) {
         match directory.map_err(|errno| *errno).and_then(|directory| walk.enter(directory, path)) {
             Ok(0) => {}
@@ -167,17 +170,17 @@ impl Left {
 }
 
 impl Collected {
-    /// What was kept of what the box left, in the order of names within each directory.
+    /// The files that were copied, sorted by name within each directory.
     pub fn kept(&self) -> &[ArtifactFile] {
         &self.left.kept
     }
 
-    /// What was left out and why; the first hundred.
+    /// The first 100 skipped files with their reasons.
     pub fn skipped(&self) -> &[Skipped] {
         &self.left.skipped.named
     }
 
-    /// How much was left out in all.
+    /// How many files were skipped.
     pub fn skipped_total(&self) -> u64 {
         self.left.skipped.total
     }
@@ -186,13 +189,13 @@ impl Collected {
         self.left.extent
     }
 
-    /// Why the box's directory could not be removed. Nothing is lost by it but room, until the next sweep.
+    /// Why the box's directory could not be removed. It takes disk space until the next sweep.
     pub fn residue(&self) -> Option<&io::Error> {
         self.residue.as_ref()
     }
 }
 
-/// Whether something of this name and kind is kept at all.
+/// Checks name and type of an entry.
 fn accept(path: &[u8], kind: FileType) -> Result<RelativePath, SkipReason> {
     match kind {
         FileType::RegularFile | FileType::Directory => {}

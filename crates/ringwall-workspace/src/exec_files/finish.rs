@@ -1,7 +1,10 @@
-//! The last two files of an exec: what it was (`meta.json`) and what it left (`manifest.json`).
+//! Writes the last two files of an exec: `meta.json` describes the exec and `manifest.json` lists
+//! its files.
 //!
-//! Each appears whole or not at all, and the manifest last: it lists every file but itself. Where the output is still among
-//! the staged, all of it appears at once. They are not forced to the disk. The record in the database is, and if a power cut takes the manifest, the files are listed by looking.
+//! Each is written completely before it becomes visible, the manifest last. If the output is still
+//! in `.staging`, all files become visible by one rename. Nothing is synced to disk: the record in
+//! the database is authoritative, and if a power cut loses the manifest, the directory is listed
+//! instead.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -42,15 +45,16 @@ pub(crate) struct Manifest {
 }
 
 impl Collected {
-    /// Writes `meta.json` and `manifest.json`; every file of the exec but the manifest, sorted by path.
+    /// Writes `meta.json` and `manifest.json`. Returns every file of the exec except the manifest,
+    /// sorted by path.
     pub fn finish(self, meta: &Value) -> Result<Vec<ArtifactFile>, Error> {
         let described = self.describe(meta);
-        // What was printed gets its place also where it could not be said what it is.
+        // The output is moved to the project even if the description failed.
         if let Place::Hidden(_) = self.files.place {
             let (staging, artifacts) = (self.files.project.staging(), self.files.project.artifacts_of_all());
             let (from, to) = (begin::hidden(&self.files.exec), self.files.exec.as_str());
             let shown = rustix::fs::renameat_with(staging, from, artifacts, to, RenameFlags::NOREPLACE);
-            shown.map_err(|errno| self.failure("its directory", errno.into()))?;
+            shown.map_err(|errno| self.failure("the output directory", errno.into()))?;
         }
         described
     }
@@ -70,8 +74,8 @@ impl Collected {
         Ok(manifest.files)
     }
 
-    /// Writes a file beside, and gives it its name when it is whole. Where the directory has not its own name yet the file is
-    /// there, and empty.
+    /// Writes a file in `.staging` and renames it. If the whole directory is still in `.staging`,
+    /// the file exists there already and is written in place.
     fn place(&self, name: &'static str, which: fn(&Papers) -> &File, content: &[u8]) -> Result<(), Error> {
         if let Place::Hidden(papers) = &self.files.place {
             return which(papers).write_all(content).map_err(|source| self.failure(name, source));
@@ -83,7 +87,7 @@ impl Collected {
             .and_then(|mut file| file.write_all(content))
             .and_then(|()| Ok(rustix::fs::renameat(staging, staged.as_str(), &self.files.kept, name)?));
         written.map_err(|source| {
-            // What cannot be removed now is swept with its exec.
+            // If this fails, the sweep removes it with the other files of the exec.
             let _ = rustix::fs::unlinkat(staging, staged.as_str(), AtFlags::empty());
             self.failure(name, source)
         })

@@ -1,8 +1,9 @@
-//! Writing the inputs of an exec: all of them are checked and lie ready before the first gets its name.
+//! Writes the inputs of an exec. All are checked and written to `.staging` before the first is
+//! renamed into `inputs`.
 //!
-//! Each file is written beside, among the staged, and renamed into place, so that a box that already runs in the same
-//! project reads the old bytes or the new. No box can write to `inputs`, and still nothing here follows a link in it:
-//! one that has a file's name is replaced, one on the way is refused.
+//! Because of the rename, a box that runs in the same project reads the old or the new content. No
+//! box can write to `inputs`; nevertheless symlinks in it are not followed: one with the name of an
+//! input is replaced, one in the path of an input is an error.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -19,7 +20,7 @@ use crate::relative_path::RelativePath;
 
 const READABLE_FILE: Mode = Mode::from_raw_mode(0o644);
 
-/// One file that an exec brings along.
+/// A file that an exec request contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// Relative to `inputs/`.
@@ -28,9 +29,11 @@ pub struct Input {
 }
 
 impl Project {
-    /// Writes the inputs of an exec. They stay until they are overwritten. When one cannot be written, none is.
+    /// Writes the inputs of an exec. They stay until they are overwritten. After an error none was
+    /// written.
     ///
-    /// (Only a disk that fails between two renames can leave some; the error then names the first that is missing.)
+    /// Exception: if a rename fails, for example on a full disk, the inputs before it stay. The
+    /// error names the failed one.
     pub fn write_inputs(&self, exec: &ExecId, inputs: &[Input]) -> Result<(), Error> {
         check_each_other(inputs)?;
         inputs.iter().try_for_each(|input| self.check_place(&input.path))?;
@@ -38,7 +41,8 @@ impl Project {
         let written = self.write_all(inputs, &names);
         if written.is_err() {
             for name in &names {
-                // What has its place is no longer here, and what cannot be removed now is swept with its exec.
+                // Inputs that were renamed no longer exist under this name. If the removal fails, a
+                // sweep removes the file with the other files of the exec.
                 let _ = rustix::fs::unlinkat(self.staging(), name.as_str(), AtFlags::empty());
             }
         }
@@ -62,7 +66,7 @@ impl Project {
         Ok(())
     }
 
-    /// What is in the way is found before anything is written, and named.
+    /// Finds obstacles before anything is written.
     fn check_place(&self, path: &RelativePath) -> Result<(), Error> {
         match beneath::locate(self.inputs(), path.as_str()) {
             Ok((_, status)) if FileType::from_raw_mode(status.st_mode) == FileType::Directory => {
@@ -98,7 +102,7 @@ impl Project {
         Ok(handle)
     }
 
-    /// Says what is in the way of a path.
+    /// Returns an error that names the obstacle.
     fn explain(&self, path: &RelativePath, errno: Errno) -> Error {
         match errno {
             Errno::ISDIR => Error::InputIsDirectory(path.clone()),
@@ -130,7 +134,7 @@ fn check_each_other(inputs: &[Input]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The directories that a path leads through, the outermost first.
+/// The parent directories, the outermost first.
 fn parents(path: &RelativePath) -> impl Iterator<Item = &str> {
     path.as_str().match_indices('/').map(|(end, _)| &path.as_str()[..end])
 }

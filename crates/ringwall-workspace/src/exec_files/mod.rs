@@ -1,4 +1,4 @@
-//! The files of one exec: inputs, output, artifacts, manifest, and their removal.
+//! Files of one exec: inputs, output, artifacts and manifest, and their removal.
 
 pub(crate) mod artifacts;
 pub(crate) mod begin;

@@ -1,7 +1,9 @@
-//! What a command prints, kept in a file that only the server can reach while others read what is already there.
+//! Stores stdout and stderr of a running exec in files of the server, which can be read while they
+//! are written.
 //!
-//! One appends, any number read. The length counts what is wholly written, and the hash is taken on the way, so that
-//! the end of an exec costs no second reading. How much is kept is decided by whoever appends.
+//! There is one writer and any number of readers. The length counts completely written bytes. The
+//! hash is computed while writing, so that the files are not read again at the end. The writer
+//! enforces limits.
 
 use std::fmt;
 use std::fs::File;
@@ -16,7 +18,6 @@ use sha2::{Digest, Sha256};
 use crate::exec_id::hexadecimal;
 use crate::fs::beneath;
 
-/// The two streams of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     Stdout,
@@ -24,7 +25,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// The name of its file among the artifacts.
+    /// The name of its file in the artifacts of the exec.
     pub fn file_name(self) -> &'static str {
         match self {
             Self::Stdout => "stdout.txt",
@@ -39,7 +40,7 @@ impl fmt::Display for Stream {
     }
 }
 
-/// The file of one stream of a running exec. Clones are the same file.
+/// The output file of one stream. Clones refer to the same file.
 #[derive(Debug, Clone)]
 pub struct OutputFile {
     shared: Arc<Shared>,
@@ -64,7 +65,7 @@ impl OutputFile {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Writes at the end. When the disk fails, what was written before counts.
+    /// Appends `bytes`. After an error the length counts what was written before it.
     pub fn append(&self, bytes: &[u8]) -> io::Result<()> {
         let mut hash = self.shared.hash.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rest = bytes;
@@ -75,7 +76,7 @@ impl OutputFile {
                 Ok(count) => {
                     hash.update(&rest[..count]);
                     rest = &rest[count..];
-                    // Released, so that whoever sees the length finds the bytes.
+                    // Release: a reader that loads this length sees the bytes.
                     self.shared.length.store(length + count as u64, Ordering::Release);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -85,24 +86,24 @@ impl OutputFile {
         Ok(())
     }
 
-    /// How many bytes are there to be read.
+    /// Number of bytes that can be read.
     pub fn length(&self) -> u64 {
         self.shared.length.load(Ordering::Acquire)
     }
 
-    /// At most `limit` bytes from `offset` on; none when nothing more is there yet.
+    /// Reads at most `limit` bytes from `offset` on; none at the end of what is written.
     pub fn read(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
         read_part(&self.shared.file, self.length(), offset, limit)
     }
 
-    /// The sha256 of what is there, and its length.
+    /// Length and SHA-256 of what is written.
     pub(crate) fn digest(&self) -> (u64, String) {
         let hash = self.shared.hash.lock().unwrap_or_else(PoisonError::into_inner);
         (self.length(), hexadecimal(&hash.clone().finalize()))
     }
 }
 
-/// At most `limit` bytes from `offset` on, of a file that has `length`.
+/// Reads at most `limit` bytes from `offset` on, of a file with `length` bytes.
 pub(crate) fn read_part(file: &File, length: u64, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
     let room = usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX).min(limit);
     let mut bytes = vec![0; room];
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_see_what_was_appended_and_the_hash_is_of_all_of_it() {
+    fn appended_bytes_are_readable_and_hashed() {
         let directory = tempfile::tempdir().unwrap();
         let output = OutputFile::create(File::open(directory.path()).unwrap(), Stream::Stdout).unwrap();
         assert_eq!((output.length(), output.read(0, 10).unwrap()), (0, vec![]));
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_beside_the_writer_sees_a_beginning() {
+    fn concurrent_reader_sees_prefix() {
         let directory = tempfile::tempdir().unwrap();
         let output = OutputFile::create(File::open(directory.path()).unwrap(), Stream::Stderr).unwrap();
         let expected: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();

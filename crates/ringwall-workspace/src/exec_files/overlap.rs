@@ -1,9 +1,13 @@
-//! Who is in a workspace at the same time, because two boxes that are can hand each other descriptors through a socket in
-//! `work`. A directory that one of them had is then safe from the other only when it is removed.
+//! Tracks which execs of a workspace ran at the same time.
 //!
-//! An exec enters when its files are made, and leaves when it is collected and its processes are known to be dead. One
-//! that never leaves, because it was dropped or nobody can say whether its box is gone, is company to all that come after
-//! it for as long as the server lives. Kept by the identity of a directory, not by names that a file system may confuse.
+//! Two boxes of a workspace can pass each other descriptors through a socket in `work`. If their
+//! execs overlapped, one may still hold a descriptor of the other's artifacts directory, so that
+//! directory must not be recycled.
+//!
+//! An exec enters when its files are created. It leaves when it is collected and its processes are
+//! known to be dead. An exec that was dropped, or whose box may still run, never leaves and
+//! overlaps all later execs of the workspace until the server ends. Workspaces are identified by
+//! device and inode, because on a case-insensitive file system two names can mean one workspace.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -11,30 +15,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::exec_files::collect::Processes;
 
-/// Whether any other box of the workspace lived while this one did.
+/// Whether another box of the workspace ran at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
     Alone,
     Accompanied,
 }
 
-/// The workspaces in which somebody is.
+/// The workspaces with running execs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Presence {
     workspaces: Arc<Mutex<HashMap<Identity, Present>>>,
 }
 
-/// Device and inode of what is staged in a workspace.
+/// Device and inode of the workspace's `.staging`.
 type Identity = (u64, u64);
 
 #[derive(Debug)]
 struct Present {
     count: u64,
-    /// Of everybody who is here: two that ever were at the same time have not both left since.
+    /// `Accompanied` from the time two execs are present until all have left.
     company: Company,
 }
 
-/// One exec that is in a workspace. Dropping it is not leaving.
+/// One exec in a workspace. Dropping it does not leave.
 #[derive(Debug)]
 pub(crate) struct Stay {
     presence: Presence,
@@ -61,7 +65,7 @@ impl Presence {
 }
 
 impl Stay {
-    /// Ends a stay, if it can be ended, and says whether it was a lonely one.
+    /// Leaves, if the processes are dead, and returns whether another exec was present meanwhile.
     pub(crate) fn leave(&self, processes: Processes) -> Company {
         match processes {
             Processes::Uncertain => Company::Accompanied,
@@ -88,21 +92,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn company_lasts_until_all_have_left() {
+    fn overlap_lasts_until_all_execs_have_left() {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [here, elsewhere] = directories.each_ref().map(|path| OwnedFd::from(File::open(path).unwrap()));
         let presence = Presence::default();
         let (first, other) = (presence.enter(&here).unwrap(), presence.enter(&elsewhere).unwrap());
         assert_eq!(first.leave(Processes::Dead), Company::Alone);
         assert_eq!(other.leave(Processes::Dead), Company::Alone);
-        // Each of these three meets the one before it, and the first and the last never meet.
+        // The second exec overlaps the first and the third; the first and the third do not meet.
         let (one, two) = (presence.enter(&here).unwrap(), presence.enter(&here).unwrap());
         assert_eq!(one.leave(Processes::Dead), Company::Accompanied);
         let three = presence.enter(&here).unwrap();
         assert_eq!(two.leave(Processes::Dead), Company::Accompanied);
         assert_eq!(three.leave(Processes::Dead), Company::Accompanied);
         assert!(presence.lock().is_empty());
-        // Whoever does not leave stays.
+        // An exec with uncertain processes does not leave.
         assert_eq!(presence.enter(&here).unwrap().leave(Processes::Uncertain), Company::Accompanied);
         drop(presence.enter(&elsewhere).unwrap());
         for place in [&here, &elsewhere] {

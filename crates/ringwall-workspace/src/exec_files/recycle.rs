@@ -1,11 +1,13 @@
-//! A box's directory that is kept for the next exec of its workspace, because its box did nothing with it.
+//! Recycles the artifacts directory of a box that did not use it for the next exec of the
+//! workspace.
 //!
-//! Most boxes leave no artifacts, and a file system such as ext4 is slow to make an inode where others were just removed:
-//! a server that removes one for every exec slows itself down. So there is at most one spare among the staged, under a
-//! name that no exec has, and a rename decides who gets it.
-//! It must be as good as new, and nobody else may have it. Whoever was handed a descriptor of it would be in the next
-//! box's directory; so a box that had company does not leave a spare, nor one that may still live. A spare lies where no
-//! box can reach it, also over a restart, and is looked at again all the same before it is given away.
+//! Most boxes leave no artifacts, and on file systems such as ext4 creating an inode is slow where
+//! others were just deleted. At most one directory is kept, under the name `spare` in `.staging`; a
+//! rename decides which exec gets it.
+//!
+//! A recycled directory must equal a new one, and no box may hold a descriptor of it. So it is not
+//! kept if another box ran at the same time or if processes of its box may still run. No box can
+//! reach `spare`, but it is checked again before use, because it survives a restart.
 
 use std::os::fd::OwnedFd;
 
@@ -19,15 +21,16 @@ use crate::workspaces::Owner;
 
 const SPARE: &str = "spare";
 
-/// What became of a directory that might have been kept.
+/// Whether a directory was kept for the next exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Kept,
-    /// It is where it was.
+    /// It was not moved.
     Refused,
 }
 
-/// Makes the directory of a box among the staged, of the spare if there is a good one. How it then looks comes with it.
+/// Creates the artifacts directory `name` in `.staging`, from the recycled directory if that is
+/// usable. Returns its `Stat` too.
 pub(crate) fn make(staging: &OwnedFd, name: &str, owner: Owner) -> Result<(OwnedFd, Stat)> {
     if let Some(made) = take(staging, name, owner)? {
         return Ok(made);
@@ -42,7 +45,7 @@ pub(crate) fn make(staging: &OwnedFd, name: &str, owner: Owner) -> Result<(Owned
 }
 
 fn take(staging: &OwnedFd, name: &str, owner: Owner) -> Result<Option<(OwnedFd, Stat)>> {
-    // None is there, or the name is taken; making a directory says which.
+    // There is no recycled directory, or `name` exists; the caller's `mkdir` reports the latter.
     if rustix::fs::renameat_with(staging, SPARE, staging, name, RenameFlags::NOREPLACE).is_err() {
         return Ok(None);
     }
@@ -64,16 +67,17 @@ fn inspect(staging: &OwnedFd, name: &str, owner: Owner) -> Result<Option<(OwnedF
     Ok((as_made && is_bare(&handle)?).then_some((handle, status)))
 }
 
-/// Keeps the directory of a box that is gone, if it is exactly what the box was given.
+/// Keeps the directory of a dead box if it is unchanged since its creation.
 pub(crate) fn keep(staging: &OwnedFd, name: &str, handle: &OwnedFd, made: &Stat) -> Fate {
     let kept = || {
-        // The time of the last change is the kernel's to set: whatever a box did and undid, it is seen by it. (Before
-        // Linux 6.13 not within the tick of the making, so that the rest is looked at too.)
+        // The kernel sets the change time, so anything that the box did and undid shows in it.
+        // Before Linux 6.13 a change within the clock tick of the creation does not, so the content
+        // is checked too.
         let status = rustix::fs::statat(staging, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if !is_unchanged(made, &status) || !has_no_directories(&status) || !is_bare(handle)? {
             return Ok(Fate::Refused);
         }
-        // Not over another spare, which would be removing one.
+        // Does not replace another directory, which would have to be deleted.
         rustix::fs::renameat_with(staging, name, staging, SPARE, RenameFlags::NOREPLACE)?;
         Result::Ok(Fate::Kept)
     };
@@ -83,7 +87,7 @@ pub(crate) fn keep(staging: &OwnedFd, name: &str, handle: &OwnedFd, made: &Stat)
 fn is_unchanged(before: &Stat, now: &Stat) -> bool {
     let identity = |status: &Stat| (status.st_dev, status.st_ino);
     let rights = |status: &Stat| (status.st_mode, status.st_uid, status.st_gid);
-    // A directory that once was large stays so on many file systems, and tells.
+    // On many file systems a directory that was large once stays large.
     let extent = |status: &Stat| (status.st_nlink, status.st_size, status.st_blocks);
     let modified = |status: &Stat| (status.st_mtime, status.st_mtime_nsec);
     let changed = |status: &Stat| (status.st_ctime, status.st_ctime_nsec);
@@ -94,12 +98,14 @@ fn is_unchanged(before: &Stat, now: &Stat) -> bool {
         && changed(before) == changed(now)
 }
 
-/// Two links are its name and its own `.`; a file system that does not count them says one.
+/// A directory without subdirectories has two links, its name and `.`; file systems that do not
+/// count them report one.
 fn has_no_directories(status: &Stat) -> bool {
     FileType::from_raw_mode(status.st_mode) == FileType::Directory && matches!(status.st_nlink, 1 | 2)
 }
 
-/// Without attributes, of which an access control list is one, and without names.
+/// Whether the directory has no entries and no extended attributes, which include access control
+/// lists.
 fn is_bare(directory: &OwnedFd) -> Result<bool> {
     match rustix::fs::flistxattr_query(directory) {
         Ok(0) | Err(Errno::NOTSUP) => {}

@@ -1,7 +1,7 @@
-//! Removing what is no longer wanted: the files of one exec, or a project with everything in it.
+//! Removes the files of one exec, or a project with everything in it.
 //!
-//! First it is moved out of sight in one step, then taken apart there; whoever looks finds all of it or nothing. A
-//! server that dies in between leaves it to the sweep.
+//! The directory is renamed into `.staging` and deleted there, so a reader finds all of it or
+//! nothing. If the server dies in between, a sweep finishes the deletion.
 
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
@@ -14,11 +14,11 @@ use crate::name::ProjectId;
 use crate::project::Project;
 use crate::workspaces::Workspace;
 
-/// What names begin with that are on their way out and belong to no exec.
+/// Prefix of names in `.staging` that are being deleted and belong to no exec.
 pub(crate) const REMOVED: &str = "removed-";
 
 impl Project {
-    /// Removes the files of an exec that is over. Files that are not there are removed.
+    /// Removes the files of an ended exec. Succeeds if there are none.
     pub fn remove_artifacts(&self, exec: &ExecId) -> Result<(), Error> {
         let fail = |errno: Errno| Error::Remove { subject: format!("the files of {exec}"), source: errno.into() };
         let hidden = format!("{REMOVED}{}", random_digits()?);
@@ -34,14 +34,15 @@ impl Project {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(fail(errno)),
         }
-        // What an exec left that was never collected, or never on record.
+        // Files of an exec that was never collected or never recorded.
         erase(self.staging(), exec.as_str()).map_err(fail)?;
         erase(self.staging(), &begin::hidden(exec)).map_err(fail)
     }
 }
 
 impl Workspace {
-    /// Removes a project, none of whose execs may run any more. Handles of it lead nowhere afterwards.
+    /// Removes a project. None of its execs may be running. Handles of the project lead nowhere
+    /// afterwards.
     pub fn remove_project(&self, id: &ProjectId) -> Result<(), Error> {
         let fail = |errno: Errno| Error::Remove { subject: format!("the project {id}"), source: errno.into() };
         let hidden = format!("{REMOVED}{}", random_digits()?);

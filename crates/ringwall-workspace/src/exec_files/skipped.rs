@@ -1,4 +1,5 @@
-//! What a box left and was not kept, each with its reason; never a reason to fail the exec's ending.
+//! Files that a box left and that were not kept, with the reason. A skipped file is no error; only
+//! an exceeded limit can change the exec's result ([`Extent`](crate::Extent)).
 
 use std::fmt;
 
@@ -6,14 +7,14 @@ use serde::Serialize;
 
 use crate::relative_path::PathProblem;
 
-/// How many are named; the rest is counted.
+/// Further files are only counted.
 const MAX_NAMED: usize = 100;
 const MAX_SHOWN: usize = 1024;
 
-/// Something among the artifacts that was left out.
+/// A file that was not kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Skipped {
-    /// The path, escaped where it is not text, and cut where it is very long. For reading, not for opening.
+    /// For display: escaped if it is not UTF-8, and truncated after 1,024 characters.
     pub path: String,
     pub reason: SkipReason,
 }
@@ -25,17 +26,17 @@ pub enum SkipReason {
     Fifo,
     Socket,
     Device,
-    /// One of the four names that are the server's own.
+    /// One of the four names that the server uses.
     ReservedName,
-    /// A name that no request could ask for.
+    /// No request could name this path.
     Name(PathProblem),
-    /// It does not belong to the workspace, so the box did not write it.
+    /// It belongs to another user, so the box did not write it.
     ForeignOwner,
-    /// It does not fit into what the policy allows for all artifacts together.
+    /// The file exceeds the total size that the policy allows.
     OverBytes,
-    /// There are more names than are looked at.
+    /// More names than the limit.
     OverNames,
-    /// It became something else while it was collected.
+    /// Its type changed during the collection.
     Changed,
     Unreadable,
 }
@@ -47,19 +48,19 @@ impl fmt::Display for SkipReason {
             Self::Fifo => "is a FIFO",
             Self::Socket => "is a socket",
             Self::Device => "is a device",
-            Self::ReservedName => "has a name that is the server's own",
+            Self::ReservedName => "has a name that the server uses",
             Self::Name(problem) => return problem.fmt(formatter),
-            Self::ForeignOwner => "does not belong to the workspace",
-            Self::OverBytes => "is over the limit of bytes",
-            Self::OverNames => "has more names than are collected",
-            Self::Changed => "changed while it was collected",
+            Self::ForeignOwner => "belongs to another user",
+            Self::OverBytes => "exceeds the size limit of artifacts",
+            Self::OverNames => "exceeds the limit of names",
+            Self::Changed => "changed during the collection",
             Self::Unreadable => "could not be read",
         };
         formatter.write_str(text)
     }
 }
 
-/// The list in the making.
+/// The list while it is built.
 #[derive(Debug, Default)]
 pub(crate) struct SkippedList {
     pub(crate) named: Vec<Skipped>,
@@ -67,7 +68,7 @@ pub(crate) struct SkippedList {
 }
 
 impl SkippedList {
-    /// So many names for the same reason, shown as one.
+    /// Adds `count` files with the same reason as one entry.
     pub(crate) fn add(&mut self, path: &[u8], reason: SkipReason, count: u64) {
         self.total += count;
         if self.named.len() < MAX_NAMED {
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_are_counted_and_few_are_named() {
+    fn skipped_files_beyond_limit_are_only_counted() {
         let mut list = SkippedList::default();
         for _ in 0..1000 {
             list.add(b"bad\xff\n", SkipReason::Name(PathProblem::NotUnicode), 1);

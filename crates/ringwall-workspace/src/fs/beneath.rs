@@ -1,8 +1,8 @@
-//! The few ways in which this room opens anything: beneath a handle, through no link, by inode once it is known.
+//! Opens files and directories beneath a directory handle without following symlinks.
 //!
-//! A file is located first without opening it (O_PATH), looked at, and only then opened through its handle's entry in
-//! /proc, which leads to exactly that inode. So no FIFO, socket or device that a box left is ever opened, and a name
-//! that is swapped in between changes nothing. Rights that an owner took from itself are given back the same way.
+//! A file is first located with O_PATH and its type is checked; then that inode is opened through
+//! `/proc/self/fd`. So a FIFO, socket or device left by a box is never opened, and swapping the
+//! name in between has no effect. Owner and mode of a located inode are changed in the same way.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -15,15 +15,18 @@ pub(crate) const PRIVATE_DIRECTORY: Mode = Mode::RWXU;
 pub(crate) const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// The kernel gives up a lookup when names move anywhere on the machine; trying again is what it asks for.
+/// `openat2` returns EAGAIN if a concurrent rename or mount kept it from checking that the path
+/// stays beneath; its manual says to retry.
 const MAX_LOOKUPS: u32 = 10_000;
 
-/// Looks a path up beneath a directory. A link anywhere in it is ELOOP, unless the last name is only located.
+/// Looks up a path beneath a directory. A symlink in the path is ELOOP, except as the last name
+/// with O_PATH, which opens the symlink itself.
 pub(crate) fn look_up(directory: impl AsFd, path: impl Arg + Copy, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
     resolve(directory, path, flags | OFlags::NOFOLLOW, mode, ResolveFlags::NO_SYMLINKS)
 }
 
-/// Finds what is at a path without opening it, through links that stay beneath. One that leaves is EXDEV.
+/// Locates what is at a path. Follows symlinks that stay beneath `directory`; one that leaves it is
+/// EXDEV.
 pub(crate) fn locate_through_links(directory: impl AsFd, path: impl Arg + Copy) -> Result<(OwnedFd, Stat)> {
     let located = resolve(directory, path, OFlags::PATH, Mode::empty(), ResolveFlags::empty())?;
     let status = rustix::fs::fstat(&located)?;
@@ -48,19 +51,19 @@ fn resolve(
     }
 }
 
-/// Finds what is at a path without opening it.
+/// Locates what is at a path, without opening it.
 pub(crate) fn locate(directory: impl AsFd, path: impl Arg + Copy) -> Result<(OwnedFd, Stat)> {
     let located = look_up(directory, path, OFlags::PATH, Mode::empty())?;
     let status = rustix::fs::fstat(&located)?;
     Ok((located, status))
 }
 
-/// Opens a directory of the server's own.
+/// Opens a directory for listing.
 pub(crate) fn open_directory(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
     look_up(parent, path, DIRECTORY | OFlags::RDONLY, Mode::empty())
 }
 
-/// Opens a directory of the server's own, making it if it is missing. Any number may try at once.
+/// Opens a directory and creates it if missing. Safe to call concurrently.
 pub(crate) fn ensure_directory(parent: impl AsFd, name: &str, mode: Mode) -> Result<OwnedFd> {
     match open_directory(&parent, name) {
         Err(Errno::NOENT) => {}
@@ -71,20 +74,21 @@ pub(crate) fn ensure_directory(parent: impl AsFd, name: &str, mode: Mode) -> Res
         Err(errno) => return Err(errno),
     }
     let made = open_directory(&parent, name)?;
-    // The umask may have taken rights away. Whoever lost the race sets the same again.
+    // The umask may have removed bits. Concurrent callers set the same mode.
     rustix::fs::fchmod(&made, mode)?;
     Ok(made)
 }
 
-/// A new file of the server's own, open for writing. A link or anything else of that name is EEXIST.
+/// Creates a file and opens it for reading and writing. EEXIST if the name exists, also as a
+/// symlink.
 pub(crate) fn create_file(directory: impl AsFd, path: impl Arg + Copy) -> Result<File> {
     look_up(directory, path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, PRIVATE_FILE).map(File::from)
 }
 
-/// Opens the regular file at a path, or says that something else is there.
+/// Opens the regular file at a path. `None` if something else is there.
 pub(crate) fn open_regular(directory: impl AsFd, path: impl Arg + Copy) -> Result<Option<(File, Stat)>> {
     let (located, status) = match locate(directory, path) {
-        // A link on the way; nothing of ours lies behind one.
+        // A directory in the path is a symlink; the server creates none.
         Err(Errno::LOOP) => return Ok(None),
         outcome => outcome?,
     };
@@ -94,29 +98,30 @@ pub(crate) fn open_regular(directory: impl AsFd, path: impl Arg + Copy) -> Resul
     Ok(Some((open_located(&located)?, status)))
 }
 
-/// Opens a file that was located and is known to be regular, for reading.
+/// Opens a located regular file for reading.
 pub(crate) fn open_located(located: &OwnedFd) -> Result<File> {
     match reopen_file(located) {
-        // Only an owner without privileges gets here, and may read what is its own.
+        // The server is rootless and owns the file, so it may restore its mode.
         Err(Errno::ACCESS) => set_mode(located, PRIVATE_FILE).and_then(|()| reopen_file(located)),
         outcome => outcome,
     }
 }
 
-/// The same without changing the mode of a file that its owner may not read.
+/// Like [`open_located`], but leaves the mode unchanged.
 pub(crate) fn open_readable(located: &OwnedFd) -> Result<File> {
     reopen_file(located)
 }
 
 fn reopen_file(located: &OwnedFd) -> Result<File> {
-    // Non-blocking, because a lease that a box took out on its file would make an open wait for 45 s.
+    // O_NONBLOCK: if a box holds a lease on the file, a blocking open waits up to 45 s
+    // (`lease-break-time`).
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(entry_of(located), flags, Mode::empty()).map(File::from)
 }
 
-/// Opens a directory that a box may have made, to list and to change it, whatever its mode and owner are: afterwards
-/// it is the server's. A box that was handed a descriptor of it can then add nothing more, unless it is the server's
-/// own user.
+/// Opens a directory that a box may have created, whatever its owner and mode are. Makes the server
+/// its owner, with mode 0700: a box that received a descriptor of the directory cannot add entries
+/// any more, unless it runs as the server's user.
 pub(crate) fn seize_directory(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
     let located = look_up(parent, path, DIRECTORY | OFlags::PATH, Mode::empty())?;
     let status = rustix::fs::fstat(&located)?;
@@ -130,13 +135,13 @@ pub(crate) fn seize_directory(parent: impl AsFd, path: impl Arg + Copy) -> Resul
     rustix::fs::openat(&located, c".", DIRECTORY | OFlags::RDONLY, Mode::empty())
 }
 
-/// Changes the owner of what a handle holds, a located one too.
+/// Changes the owner of an open or located inode.
 pub(crate) fn give(handle: impl AsFd, uid: u32, gid: u32) -> Result<()> {
     rustix::fs::chownat(handle, c"", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
 }
 
-/// Changes the mode of what a handle holds, a located one too; such a handle cannot be changed itself, and the name
-/// could be swapped for a link.
+/// Changes the mode of an open or located inode. Goes through `/proc/self/fd`, because `fchmod`
+/// rejects O_PATH handles and a path could be swapped for a symlink.
 pub(crate) fn set_mode(handle: impl AsFd, mode: Mode) -> Result<()> {
     rustix::fs::chmod(entry_of(&handle), mode)
 }
@@ -145,7 +150,7 @@ fn entry_of(handle: impl AsFd) -> String {
     format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd())
 }
 
-/// The kernel's own name for an open directory.
+/// The kernel's path of an open directory.
 pub(crate) fn real_path(handle: impl AsFd) -> Result<Vec<u8>> {
     Ok(rustix::fs::readlink(entry_of(handle), Vec::new())?.into_bytes())
 }

@@ -1,8 +1,8 @@
-//! Copying one file that a box left into a file of the server's own, hashing it on the way.
+//! Copies a file from a box's artifacts directory to the server's own, and hashes it.
 //!
-//! A copy and not a move: another box of the same project may have been handed a descriptor of the file (through a
-//! socket in `work`), and could go on writing to what was already hashed and listed. A copy has no owner, mode, second
-//! name, hole or attribute to worry about either. Its bytes are the ones that were hashed.
+//! The file is not moved, because another box of the same project may hold a descriptor of it,
+//! received over a socket in `work`, and could modify it after it was hashed. A copy also drops
+//! owner, mode, hard links, holes and extended attributes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,13 +20,13 @@ use crate::relative_path::RelativePath;
 
 const CHUNK: usize = 128 * 1024;
 
-/// Copies from one tree to another as long as there is room.
+/// Copies files from one tree to another up to a total size.
 pub(crate) struct Copier<'a> {
     from: &'a OwnedFd,
     to: &'a OwnedFd,
-    /// Whose files are taken.
+    /// Files of other owners are skipped.
     uid: u32,
-    /// Bytes that may still be kept.
+    /// Bytes that may still be copied.
     room: u64,
     buffer: Vec<u8>,
 }
@@ -36,8 +36,8 @@ impl<'a> Copier<'a> {
         Self { from, to, uid, room, buffer: vec![0; CHUNK] }
     }
 
-    /// Copies a regular file, or says why it is left out. Only a failure to write is an error: it is our disk's, while
-    /// a failure to read may be the box's doing.
+    /// Copies a regular file or returns why it was skipped. Write errors are errors of the server's
+    /// disk; read errors may be caused by the box and skip the file.
     pub(crate) fn copy(&mut self, path: &RelativePath) -> io::Result<Result<ArtifactFile, SkipReason>> {
         let (source, status) = match beneath::open_regular(self.from, path.as_str()) {
             Ok(Some(opened)) => opened,
@@ -47,19 +47,20 @@ impl<'a> Copier<'a> {
         if status.st_uid != self.uid {
             return Ok(Err(SkipReason::ForeignOwner));
         }
-        // Before a byte is read: a file with a hole can claim to be larger than any disk.
+        // Checked before reading: a sparse file can be larger than any disk.
         let size = u64::try_from(status.st_size).unwrap_or(u64::MAX);
         if size > self.room {
             return Ok(Err(SkipReason::OverBytes));
         }
         let mut target = match self.create(path) {
-            // A file system that knows no letter case takes two of the box's names for one, or one of ours.
+            // Happens on a case-insensitive file system, if the name equals another name of the box
+            // or, like `STDOUT.TXT`, a file of the server.
             Err(Errno::EXIST) => return Ok(Err(SkipReason::ReservedName)),
             outcome => outcome?,
         };
         let mut hash = Sha256::new();
         let mut copied = 0;
-        // As much as there was when it was looked at; a file that still grows has no end.
+        // Reads no more than the size at the check, because the file may still grow.
         let mut source = source.take(size);
         loop {
             let count = match source.read(&mut self.buffer) {
@@ -80,7 +81,7 @@ impl<'a> Copier<'a> {
         Ok(Ok(ArtifactFile { path: path.clone(), size: copied, hash: hexadecimal(&hash.finalize()) }))
     }
 
-    /// A new file, its directories made as they are needed.
+    /// Creates a file and the directories on its path.
     fn create(&self, path: &RelativePath) -> rustix::io::Result<File> {
         match beneath::create_file(self.to, path.as_str()) {
             Err(Errno::NOENT) => {}
@@ -99,7 +100,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// The size and sha256 of a file of the server's own.
+/// Size and SHA-256 of a file of the server.
 pub(crate) fn digest(directory: impl AsFd, path: &RelativePath) -> io::Result<Option<ArtifactFile>> {
     let Some((file, _)) = beneath::open_regular(directory, path.as_str())? else {
         return Ok(None);
@@ -108,7 +109,7 @@ pub(crate) fn digest(directory: impl AsFd, path: &RelativePath) -> io::Result<Op
     Ok(Some(ArtifactFile { path: path.clone(), size, hash }))
 }
 
-/// The size and sha256 of all that can be read.
+/// Size and SHA-256 of everything up to the end of `content`.
 pub(crate) fn read_digest(mut content: impl Read) -> io::Result<(u64, String)> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK];

@@ -1,8 +1,8 @@
-//! What is on the disk before a name promises it.
+//! Syncs file contents before the rename that makes them visible.
 //!
-//! A process that is killed leaves everything that it wrote; a power cut leaves names without their bytes. So bytes are
-//! forced before the rename that shows them, and then whoever comes after the cut sees the old or the new, whole. That the
-//! rename itself is on the disk nobody waits for: the last seconds may be lost.
+//! A killed process leaves everything it wrote, but after a power cut a name can exist without its
+//! bytes. With the sync first, a reader after the power cut sees the complete old or the complete
+//! new file. The rename itself is not synced: the changes of the last seconds may be lost.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,33 +17,36 @@ use crate::exec_id::random_digits;
 use crate::fs::beneath;
 use crate::skills::UNFINISHED;
 
-/// So many files are forced one by one, which waits for nobody else's. For more of them a single call for the whole file
-/// system is quicker: 5,000 files take half as long as unpacking them one by one, and a thirtieth of it all together.
+/// Up to this number each file is synced by itself, which does not wait for data of other writers.
+/// For more files one `syncfs` is faster: for a ZIP of 5,000 files it adds a thirtieth to the time
+/// of unpacking, syncing each file a half.
 const FEW: usize = 32;
-/// A million files of a baseline would not be more.
+/// A baseline of a million files has a smaller index.
 const MAX_DOCUMENT: u64 = 512 * 1024 * 1024;
 
-/// Files that are being written and get their names together.
+/// Files that are written and then become visible together.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     written: usize,
 }
 
 impl Batch {
-    /// One of them is whole.
+    /// Counts a completely written file and syncs it if the batch is small.
     pub(crate) fn add(&mut self, file: &File) -> io::Result<()> {
         self.written += 1;
         if self.written <= FEW { file.sync_data() } else { Ok(()) }
     }
 
-    /// All of them are: when this returns, they are on the disk of this directory.
+    /// Syncs the file system of `directory` if the batch was large. Afterwards all added files are
+    /// on disk.
     pub(crate) fn force(&mut self, directory: impl AsFd) -> io::Result<()> {
         let written = std::mem::take(&mut self.written);
         if written > FEW { Ok(rustix::fs::syncfs(directory)?) } else { Ok(()) }
     }
 }
 
-/// Replaces a small document of the server's whole. It is written among the staged first.
+/// Replaces a JSON document of the server. The new content is written to `staging`, synced and
+/// renamed.
 pub(crate) fn write_document(
     staging: &OwnedFd,
     directory: &OwnedFd,
@@ -58,12 +61,12 @@ pub(crate) fn write_document(
         Ok(rustix::fs::renameat(staging, staged.as_str(), directory, name)?)
     };
     write().inspect_err(|_| {
-        // What cannot be removed now is swept when the server starts again.
+        // After an error the next start of the server removes it.
         let _ = rustix::fs::unlinkat(staging, staged.as_str(), AtFlags::empty());
     })
 }
 
-/// Reads one. What is none is an error of the kind `InvalidData`.
+/// Reads a JSON document. One that cannot be parsed is an error of kind `InvalidData`.
 pub(crate) fn read_document<T: DeserializeOwned>(directory: &OwnedFd, name: &str) -> io::Result<T> {
     let (file, _) = beneath::open_regular(directory, name)?.ok_or(Errno::INVAL)?;
     let mut text = Vec::new();
@@ -78,9 +81,10 @@ mod tests {
 
     use super::*;
 
-    /// What cannot be forced shows that it was tried: a pipe cannot, and nothing through a handle that only locates.
+    /// An error shows that a sync was attempted: a pipe cannot be synced, nor a file system through
+    /// an O_PATH handle.
     #[test]
-    fn few_are_forced_one_by_one_and_many_at_once() {
+    fn small_batch_is_synced_by_file_and_large_batch_by_syncfs() {
         let pipe = File::from(OwnedFd::from(io::pipe().unwrap().1));
         let place = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let mut batch = Batch::default();

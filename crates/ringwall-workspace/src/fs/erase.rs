@@ -1,8 +1,10 @@
-//! Deleting whatever a box left: no link is followed, no depth is too great, no mode keeps it.
+//! Deletes a directory tree that a box created, of any depth and with any modes, without following
+//! symlinks.
 //!
-//! Instead of descending, every directory found is emptied of its files and its subdirectories are moved up to the top,
-//! until the top is empty. That needs two handles and no stack, and a hostile tree can be deeper than any path can say.
-//! What somebody else removed meanwhile is removed; somebody who keeps adding is not chased for ever.
+//! It does not recurse: the files of each directory at the top are deleted and its subdirectories
+//! are moved to the top, until the top is empty. Two handles suffice, and trees deeper than
+//! PATH_MAX need no stack. Entries that another process removes meanwhile count as removed. If a
+//! process keeps adding entries, the deletion fails with EBUSY after a limit.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,17 +14,17 @@ use rustix::io::{Errno, Result};
 
 use crate::fs::beneath::seize_directory;
 
-/// A tree that still has names after so many is being filled while it is emptied.
+/// Above this number the tree is being filled while it is deleted.
 const MAX_NAMES: u64 = 100_000_000;
 
-/// Deletes `name` of `parent`, a file or a directory with everything in it. A missing one is deleted.
+/// Deletes the file or directory `name`. Succeeds if it does not exist.
 pub(crate) fn erase(parent: impl AsFd, name: &str) -> Result<()> {
     erase_within(parent, name, MAX_NAMES)
 }
 
-/// At most so many names; EBUSY when there are more.
+/// Fails with EBUSY after `names_max` names.
 fn erase_within(parent: impl AsFd, name: &str, names_max: u64) -> Result<()> {
-    // Mostly it is an empty directory, and then this is all.
+    // Most directories are empty.
     match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::NOTDIR) => return absent(rustix::fs::unlinkat(&parent, name, AtFlags::empty())),
@@ -50,7 +52,7 @@ struct Emptying {
 }
 
 impl Emptying {
-    /// Once through the names at the top.
+    /// Visits each name at the top once.
     fn round(&mut self) -> Result<()> {
         let mut names = Dir::read_from(&self.top)?;
         while let Some(entry) = names.read() {
@@ -68,10 +70,10 @@ impl Emptying {
         Ok(())
     }
 
-    /// Removes one directory of the top, its subdirectories being moved to the top.
+    /// Deletes a directory at the top after moving its subdirectories to the top.
     fn dissolve(&mut self, name: &CStr) -> Result<()> {
         let directory = match seize_directory(&self.top, name) {
-            // Gone, or swapped for something else, which the next round removes.
+            // Removed, or replaced by something else that the next round deletes.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             outcome => outcome?,
         };
@@ -89,14 +91,14 @@ impl Emptying {
             }
         }
         match rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR) {
-            // The listing missed a name, or one was added; the next round finds it.
+            // The listing missed an entry, or one was added; the next round deletes it.
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
             outcome => absent(outcome),
         }
     }
 
     fn move_up(&mut self, from: &OwnedFd, name: &CStr) -> Result<()> {
-        // Moving a directory rewrites its `..`, for which it must be writable itself.
+        // Moving a directory changes its `..` entry and needs write permission on it.
         match seize_directory(from, name) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             outcome => drop(outcome?),
@@ -105,7 +107,7 @@ impl Emptying {
             self.moved += 1;
             let free = format!("moved-{}", self.moved);
             match rustix::fs::renameat_with(from, name, &self.top, free.as_str(), RenameFlags::NOREPLACE) {
-                // The tree has a name like ours: take the next number.
+                // The tree contains this name already; try the next number.
                 Err(Errno::EXIST) => self.count()?,
                 outcome => return absent(outcome),
             }
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn files_links_and_missing_names_go_without_a_trace() {
+    fn erase_removes_trees_and_follows_no_symlink() {
         let directory = tempfile::tempdir().unwrap();
         let parent = open(&directory);
         let outside = tempfile::tempdir().unwrap();
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_deeper_than_any_path_is_removed() {
+    fn tree_deeper_than_path_max_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let parent = open(&directory);
         let mut deepest = parent.try_clone().unwrap();
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_keeps_adding_is_not_chased_for_ever() {
+    fn tree_beyond_name_limit_is_busy() {
         let directory = tempfile::tempdir().unwrap();
         let parent = open(&directory);
         fs::create_dir(directory.path().join("tree")).unwrap();

@@ -1,7 +1,8 @@
-//! Walking a tree in one fixed order, by name, in bounded memory, whoever made it and however large it is.
+//! Walks a tree in name order with bounded memory.
 //!
-//! Of a directory with more names than there is room for, those that come first by name are taken, so that the same tree
-//! always gives the same answer whatever order the file system has. Nothing is opened here but what the caller opened.
+//! If a directory has more names than the remaining limit, the first in name order are taken, so
+//! that the result does not depend on the order of the file system. The walk opens nothing; the
+//! caller passes open directories.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -10,10 +11,10 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::{Errno, Result};
 
-/// Names that one walk takes up at most: files, directories and anything else together.
+/// Limit of one walk over all kinds of names.
 pub(crate) const MAX_NAMES: usize = 10_000;
 
-/// A walk in progress: what was listed and not yet visited, the next at the end.
+/// Listed entries that were not visited yet; the next one is last.
 pub(crate) struct Walk {
     pending: Vec<Pending>,
     room: usize,
@@ -25,7 +26,7 @@ struct Pending {
     kind: FileType,
 }
 
-/// A name that was found, as a path from where the walk began.
+/// `path` is relative to the start of the walk.
 pub(crate) struct Entry {
     pub(crate) path: Vec<u8>,
     pub(crate) kind: FileType,
@@ -36,7 +37,8 @@ impl Walk {
         Self { pending: Vec::new(), room: names_max }
     }
 
-    /// Lists an open directory, whose entries come next. How many names found no room.
+    /// Lists an open directory; its entries are visited next. Returns how many names exceeded the
+    /// limit.
     pub(crate) fn enter(&mut self, directory: impl AsFd, path: &[u8]) -> Result<u64> {
         let (found, beyond) = list(&directory, self.room)?;
         self.room -= found.len();
@@ -57,7 +59,7 @@ impl Iterator for Walk {
     }
 }
 
-/// The first `most` names of a directory, in order, and how many more there are.
+/// Returns the first `most` names in order, and how many more there are.
 fn list(directory: impl AsFd, most: usize) -> Result<(BTreeMap<Vec<u8>, FileType>, u64)> {
     let mut names = Dir::read_from(&directory)?;
     let mut first = BTreeMap::new();
@@ -76,7 +78,7 @@ fn list(directory: impl AsFd, most: usize) -> Result<(BTreeMap<Vec<u8>, FileType
             first.pop_last();
         }
         let kind = match entry.file_type() {
-            // Some file systems do not say it in the listing.
+            // Some file systems return no type with the directory entry.
             FileType::Unknown => match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(status) => FileType::from_raw_mode(status.st_mode),
                 Err(Errno::NOENT) => continue,
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_by_name_are_taken_in_order() {
+    fn limited_walk_takes_first_names_in_order() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["c", "a", "e", "b", "d"] {
             fs::write(directory.path().join(name), "").unwrap();
@@ -108,6 +110,6 @@ mod tests {
         assert_eq!(beyond, 2);
         let file = |name: &str| (name.to_owned(), FileType::RegularFile);
         assert_eq!(found, [file("a"), file("b"), ("b2".to_owned(), FileType::Directory), file("c")]);
-        assert_eq!(walk.enter(File::open(directory.path()).unwrap(), b"").unwrap(), 6, "there is no room left");
+        assert_eq!(walk.enter(File::open(directory.path()).unwrap(), b"").unwrap(), 6, "the limit is used up");
     }
 }

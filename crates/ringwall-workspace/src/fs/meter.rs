@@ -1,10 +1,13 @@
-//! Counting what lies beneath a directory, whatever those who made it thought of.
+//! Counts the names and blocks beneath a directory that boxes may be changing.
 //!
-//! Memory and handles stay the same however wide or deep the tree is. A directory is read in portions: the names of some
-//! subdirectories are taken, these are walked, and then it goes on from where it was left; far down a portion is a single
-//! name. Only the last few directories on the way are held open. The others are found again through `..`, and only if that
-//! is the very directory that was left: somebody may have moved what was walked. What vanishes or is swapped meanwhile is
-//! passed over, no link is followed, and rights that an owner took from itself are given back.
+//! Memory and open handles are bounded for trees of any width and depth. A directory is read in
+//! portions: some names of subdirectories are collected, these are walked, then reading continues.
+//! Below a depth of 64 a portion is one name. The last 32 directories on the path are held open;
+//! the others are reopened through `..`, and if that leads to another inode, because a directory
+//! was moved, the walk gives up the rest of that path.
+//!
+//! Entries that disappear or change their type are skipped, symlinks are not followed, and
+//! permissions that the owner removed from a directory are restored.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -22,20 +25,20 @@ use crate::tree::{ARRIVING, restore};
 use crate::usage::Usage;
 
 const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
-/// In units of the file system's interface, whatever the blocks on the disk are.
+/// The unit of `st_blocks`, independent of the file system.
 pub(crate) const BLOCK_UNIT: u64 = 512;
-/// How many directories on the way down are held open.
+/// Number of directories on the path that are held open.
 const HELD: usize = 32;
-/// Above this depth trees are ordinary, and directories may be wide.
+/// Above this depth a portion is large.
 const SHALLOW: usize = 64;
 const WIDE: Portion = Portion { listing: 32 * 1024, names: 32 * 1024 };
-/// A listing has room for the longest name there is.
+/// The buffer fits the longest name.
 const NARROW: Portion = Portion { listing: 1024, names: 1 };
 
-/// How much is read of a directory at once, in bytes.
+/// How much of a directory is read at once, in bytes.
 struct Portion {
     listing: usize,
-    /// Of the names of subdirectories.
+    /// Total length of the collected names of subdirectories.
     names: usize,
 }
 
@@ -43,9 +46,10 @@ struct Portion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Skip {
     Nothing,
-    /// Of each directory beneath the first, the one with this name.
+    /// The directory of this name in each directory at the top.
     ArtifactsOfProjects,
-    /// Of the first directory, what no box has: files and uploads on their way in, and what was printed.
+    /// At the top: uploads and files that are being written, and output. No box has access to
+    /// these.
     WhatTheServerWrites,
 }
 
@@ -65,14 +69,14 @@ impl Skip {
 pub(crate) struct Meter {
     usage: Usage,
     files_most: u64,
-    /// Files with several names, by device and inode.
+    /// Files with several hard links, by device and inode.
     seen: HashSet<Identity>,
     buffer: Vec<MaybeUninit<u8>>,
 }
 
 type Identity = (u64, u64);
 
-/// A directory whose walk has begun.
+/// A directory on the current path.
 struct Level {
     place: Place,
     names: Vec<CString>,
@@ -84,7 +88,7 @@ enum Place {
     Left(Identity),
 }
 
-/// Where the reading of a directory goes on.
+/// The position at which reading a directory continues.
 #[derive(Clone, Copy)]
 enum Next {
     At(u64),
@@ -107,7 +111,7 @@ impl Meter {
         self.usage
     }
 
-    /// Whether there are more names than it looks at.
+    /// Whether more than `files_most` names were found.
     pub(crate) fn is_over(&self) -> bool {
         self.usage.files > self.files_most
     }
@@ -121,7 +125,8 @@ impl Meter {
         }
     }
 
-    /// Counts everything beneath a directory that nobody else reads through this handle; not the directory itself.
+    /// Counts everything beneath `top`, but not `top` itself. The walk moves the file offset of
+    /// `top`, so no one else may list through this handle.
     pub(crate) fn walk(&mut self, top: OwnedFd, skip: Skip) -> Result<()> {
         let mut levels = vec![Level::new(top)];
         while let Some(depth) = levels.len().checked_sub(1) {
@@ -130,7 +135,7 @@ impl Meter {
             if let Some(name) = level.names.pop() {
                 match open(directory, name.as_c_str()) {
                     Ok(inner) => levels.push(Level::new(inner)),
-                    // Gone, swapped for something that is no directory, or not ours to enter.
+                    // Removed, replaced by something else, or owned by another user.
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {}
                     Err(errno) => return Err(errno),
                 }
@@ -151,7 +156,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Counts a portion of a directory's names. The subdirectories in it, and where to go on.
+    /// Counts a portion of a directory's names. Returns the subdirectories in it and the next
+    /// position.
     fn read(&mut self, directory: &OwnedFd, depth: usize, from: u64, skip: Skip) -> Result<(Vec<CString>, Next)> {
         let portion = if depth < SHALLOW { WIDE } else { NARROW };
         if from > 0 {
@@ -162,7 +168,7 @@ impl Meter {
         let mut entries = RawDir::new(directory, &mut buffer[..portion.listing]);
         while let Some(entry) = entries.next() {
             let entry = match entry {
-                // A directory that was removed meanwhile has no names.
+                // The directory was removed meanwhile.
                 Err(Errno::NOENT) => break,
                 entry => entry?,
             };
@@ -189,7 +195,8 @@ impl Meter {
     }
 }
 
-/// Lets go of the handle that is too many. The first stays: there is no way to it through `..`.
+/// Closes the handle that exceeds [`HELD`]. The first handle stays open, because nothing leads to
+/// it through `..`.
 fn leave_behind(levels: &mut [Level]) -> Result<()> {
     let Some(index) = levels.len().checked_sub(HELD + 1).filter(|index| *index > 0) else { return Ok(()) };
     if let Place::Held(directory) = &levels[index].place {
@@ -198,7 +205,7 @@ fn leave_behind(levels: &mut [Level]) -> Result<()> {
     Ok(())
 }
 
-/// Goes back to the directory above. If that was moved, all that is left of the way there is given up.
+/// Returns to the parent directory. If that was moved, only the top remains.
 fn climb(levels: &mut Vec<Level>) -> Result<()> {
     let Some(Level { place: Place::Held(below), .. }) = levels.pop() else { return Ok(()) };
     let Some(above) = levels.last_mut() else { return Ok(()) };
@@ -218,7 +225,7 @@ fn identify(directory: &OwnedFd) -> Result<Identity> {
 
 fn look(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<Stat> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        // Readable, and not to be entered.
+        // The directory can be listed but not searched.
         Err(Errno::ACCESS) => {
             restore(directory);
             rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -227,10 +234,10 @@ fn look(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<Stat> {
     }
 }
 
-/// Opens a directory to list it, through no link, by a handle of its own.
+/// Opens a directory for listing, with a file offset of its own.
 pub(crate) fn open(parent: impl AsFd, name: impl Arg + Copy) -> Result<OwnedFd> {
     match rustix::fs::openat(&parent, name, OPENED | OFlags::RDONLY, Mode::empty()) {
-        // Only an owner without privileges gets here, and may list what is its own.
+        // The server is rootless and owns the directory, so it may restore its mode.
         Err(Errno::ACCESS) => {
             restore(rustix::fs::openat(&parent, name, OPENED | OFlags::PATH, Mode::empty())?);
             rustix::fs::openat(&parent, name, OPENED | OFlags::RDONLY, Mode::empty())
