@@ -1,7 +1,8 @@
-//! What a person does with a page: click, type, choose, scroll, upload, save.
+//! Input to a page: click, type, press, select, scroll, wait, upload, download.
 //!
-//! Clicks and keys are input to the window, not calls to the page's own functions, so that a page sees what it would see of a
-//! person. Text goes into a field at once and inside one turn of the page, because between two calls a page could swap the field.
+//! Clicks and keys are sent as input events, so a page sees what it would see of a person. Text is
+//! entered by one script call without a turn of the event loop, because between two calls the page
+//! could replace the field.
 
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ async fn press_button(view: &mut View<'_>, target: &Target) -> Result<(), Error>
     {
         match view.call(&MouseEvent { kind, x, y, button, click_count }, SOON).await {
             Ok(_) => {}
-            // The page left, or closed itself, with the button down: that is what the click did.
+            // The page closed or navigated on the button press: that is the effect of the click.
             Err(Error::PageGone) if kind == "mouseReleased" => {}
             Err(error) => return Err(error),
         }
@@ -67,7 +68,7 @@ pub(crate) async fn press(view: &mut View<'_>, key: &str, expected: FieldKind) -
     match crate::view::field_kind(&found) {
         Some(found) if found == expected => {}
         Some(found) => return Err(Error::OtherField { target: Target::Focused.to_string(), expected, found }),
-        None => return Err(Error::Page { why: "it does not say what has the focus".to_owned() }),
+        None => return Err(Error::Page { why: "it does not report the kind of the focused element".to_owned() }),
     }
     view.demand_document()?;
     let kind = if text.is_some() { "keyDown" } else { "rawKeyDown" };
@@ -108,7 +109,7 @@ pub(crate) async fn upload(view: &mut View<'_>, target: &Target, paths: &[String
     let _: Value = view.ask_about("takesFiles", target, count, Manner::Reads).await?;
     let object = view.element(target).await?;
     let set = view.call(&SetFiles { files: paths, object_id: &object }, SOON).await;
-    // The element is let go of whether or not it took the files; when that fails the page is gone, and it with it.
+    // Releases the element even if it did not take the files. If that fails, the page is gone.
     let _ = view.call(&ReleaseObject { object_id: &object }, SOON).await;
     set?;
     Ok(Value::Null)
@@ -120,7 +121,7 @@ pub(crate) async fn wait_for(view: &mut View<'_>, until: &Until, timeout: Durati
     let what = match until {
         Until::Load => {
             let is_loaded = travel::wait_for_load(view.connection, limit).await?;
-            let late = || Error::NotSeen { what: "the end of loading".to_owned(), limit };
+            let late = || Error::NotSeen { what: "the page's load event".to_owned(), limit };
             return is_loaded.then_some(Value::Null).ok_or_else(late);
         }
         Until::Element(target) => words::cut(&target.to_string(), 200),

@@ -1,6 +1,6 @@
-//! What a browser can be asked to do, and on what.
+//! Actions of a browser and their targets.
 //!
-//! These are words only. The comment at each action says what `Answer::data` holds afterwards.
+//! The comment of each action shows `Answer::data` after it.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,13 +8,14 @@ use std::time::Duration;
 /// An element of the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The first element that this selector finds.
+    /// The first element that the selector matches.
     Css(String),
-    /// One that the last outline named, such as `e12`.
+    /// A reference of the last outline, such as `e12`.
     Reference(String),
-    /// The innermost visible element with this text; those that can be clicked come first.
+    /// The innermost visible element with this text, ignoring letter case; clickable elements
+    /// first.
     Text(String),
-    /// Whatever has the focus: that is where `Press` goes.
+    /// The focused element, to which `Press` sends its key.
     Focused,
 }
 
@@ -29,7 +30,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// What is typed into a field, by what the field says of itself.
+/// Kind of a field, derived from its type, attributes and labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
     Ordinary,
@@ -47,8 +48,9 @@ impl fmt::Display for FieldKind {
     }
 }
 
-/// What fields are called that are for a password or a payment, where they do not say so otherwise. One word counts as a whole
-/// word where it has up to four letters, and otherwise as a part of one; several as words in a row, also written together.
+/// Names that mark a field as password or payment field if its type does not. A single word matches
+/// whole words if it has up to four letters, otherwise any part of a word. Several words match
+/// consecutive words, also if written together.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct FieldNames {
     pub passwords: Vec<String>,
@@ -57,28 +59,31 @@ pub struct FieldNames {
 
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// `{"status": 200 | null, "loaded": true}`; `loaded` is false when the time was over before the page was whole.
+    /// `{"status": 200 | null, "loaded": true}`; `loaded` is false if the time limit passed before
+    /// the page's load event.
     Navigate { url: String, timeout: Duration },
     /// `{"navigated": false}`
     Click { target: Target },
-    /// Fails when the field is not of the expected kind at the moment of typing. `null`
+    /// Fails if the field is not of the expected kind when the text is entered. `null`
     Fill { target: Target, text: String, expected: FieldKind },
-    /// `null`, and `Answer::picture`, a PNG. A page too large for a picture is cut: `{"truncated": true}`
+    /// `null`, and `Answer::picture`, a PNG. A page too large for a picture is cut: `{"truncated":
+    /// true}`
     Screenshot { of: Extent },
     /// `{"content": "…", "truncated": false}`
     Content { format: Format },
     /// `null`
     WaitFor { until: Until, timeout: Duration },
-    /// A key by its name (`Enter`, `a`) or with others (`Control+Shift+K`), sent to what has the focus, which has to be of
-    /// the expected kind. `{"navigated": false}`
+    /// A key by name (`Enter`, `a`) or with modifiers (`Control+Shift+K`), sent to the focused
+    /// element, which must be of the expected kind. `{"navigated": false}`
     Press { key: String, expected: FieldKind },
-    /// Options by their value or by their text; the field has to be of the expected kind. `{"selected": ["value", …]}`
+    /// Options by value or by text; the field must be of the expected kind. `{"selected": ["value",
+    /// …]}`
     Select { target: Target, values: Vec<String>, expected: FieldKind },
-    /// `{"x": 0, "y": 0}`, where the page is now.
+    /// `{"x": 0, "y": 0}`, the position after scrolling.
     Scroll { to: Travel },
     /// `{"navigated": true}`
     Back,
-    /// An expression, or a function body's value if it is a promise; `{"value": …}`
+    /// Evaluates an expression; a promise is awaited. `{"value": …}`
     Evaluate { script: String },
     /// Paths as Chromium sees them. `null`
     Upload { target: Target, paths: Vec<String> },
@@ -88,7 +93,7 @@ pub enum Action {
     Pdf,
 }
 
-/// How much of a page is in its picture.
+/// Part of the page in a screenshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Extent {
     Viewport,
@@ -100,7 +105,8 @@ pub enum Extent {
 pub enum Format {
     Text,
     Html,
-    /// Roles, names, values and states, with references that a `Target` can name until the next outline.
+    /// Roles, names, values and states, with references for [`Target::Reference`] that are valid
+    /// until the next outline.
     Outline,
 }
 
@@ -117,7 +123,7 @@ pub enum Travel {
     By { x: i32, y: i32 },
 }
 
-/// What a download comes from: an element to click, or an address.
+/// Source of a download: an element to click, or a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Element(Target),

@@ -1,44 +1,45 @@
-//! What a browser answers.
+//! Result of an action.
 //!
-//! Every text in it is a page's: bounded in length, and otherwise whatever a stranger chose to write.
+//! All texts come from pages: bounded in length, but otherwise untrusted.
 
 use serde_json::Value;
 
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
-    /// Where the page is after the action.
+    /// URL of the page after the action.
     pub url: String,
     pub title: String,
-    /// By action, see `Action`.
+    /// Depends on the action, see [`Action`](crate::Action).
     pub data: Value,
     /// A PNG.
     pub picture: Option<Vec<u8>>,
     /// A PDF.
     pub document: Option<Vec<u8>>,
-    /// Downloads that ended since the last action, whoever began them.
+    /// Downloads that ended since the last action, including those that the page started by itself.
     pub downloads: Vec<Downloaded>,
-    /// Dialogs that the page opened since the last action; they were answered at once.
+    /// Dialogs that the page opened since the last action. They were answered at once.
     pub dialogs: Vec<Dialog>,
-    /// Pages that this one opened since the last action; the newest is the one that is seen.
+    /// Pages that were opened since the last action; the newest is the current page.
     pub popups: u32,
 }
 
-/// How many bytes a file has at most that is downloaded. One that turns out to be larger is broken off.
+/// Maximum size of a download. Larger ones are canceled.
 pub const MAX_DOWNLOAD_BYTES: u64 = 64 << 20;
 
-/// A file in `Files::downloads`.
+/// A download in `Files::downloads`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Downloaded {
-    /// What the server would call it, as a file can be called.
+    /// The suggested name, made safe as a file name.
     pub name: String,
-    /// Where it lies as Chromium sees it, under a name that Chromium made up; of one that is not whole, where a part of it may.
+    /// Path as Chromium sees it, with a name that Chromium generated. After a failure a part of the
+    /// file may be there.
     pub path: String,
     pub end: DownloadEnd,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DownloadEnd {
-    /// With so many bytes, as Chromium says.
+    /// Size as Chromium reports it.
     Whole {
         bytes: u64,
     },

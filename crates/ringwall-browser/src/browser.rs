@@ -1,4 +1,4 @@
-//! A Chromium at the other end of two streams: the one door of this crate.
+//! The public interface: a connected Chromium and its current page.
 
 use std::time::Duration;
 
@@ -19,29 +19,29 @@ use crate::scene::Scene;
 use crate::view::{Memory, SOON, View, field_kind};
 use crate::{act, capture, travel, words};
 
-/// A Chromium that starts on a busy machine has said its first word by then.
+/// Limit for the first answer of a Chromium that starts on a busy machine.
 const START: Duration = Duration::from_secs(30);
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Where files go, as Chromium sees it.
+/// Directories, as Chromium sees them.
 #[derive(Debug, Clone)]
 pub struct Files {
-    /// A directory that is there already.
+    /// Must exist.
     pub downloads: String,
 }
 
-/// Actions wait for one another: there is one page that is seen, the newest.
+/// Actions run one at a time, on the newest page.
 #[derive(Debug)]
 pub struct Browser {
     connection: Connection,
     files: Files,
-    /// What is handed to our functions in each page.
+    /// The field names as JSON, passed to `page.js` in each page.
     names: String,
     memory: Mutex<Memory>,
 }
 
 impl Browser {
-    /// Takes what Chromium writes and what it reads, and waits until it has a page.
+    /// Connects to the streams of a started Chromium and waits until it has a page.
     pub async fn connect(
         from: impl AsyncRead + Send + Unpin + 'static,
         to: impl AsyncWrite + Send + Unpin + 'static,
@@ -49,14 +49,15 @@ impl Browser {
         names: &FieldNames,
     ) -> Result<Self, Error> {
         let names = serde_json::to_string(names)
-            .map_err(|error| Error::Page { why: format!("the names of fields cannot be said: {error}") })?;
+            .map_err(|error| Error::Page { why: format!("the field names cannot be encoded: {error}") })?;
         let connection = Connection::new(from, to);
-        // The page that it starts with is no popup.
+        // The initial page is not a popup.
         connection.scene(|scene| scene.expected = 1);
         let behavior =
             SetDownloadBehavior { behavior: "allowAndName", download_path: &files.downloads, events_enabled: true };
         connection.call(None, &behavior, START).await?;
-        // Pages wait until they are listened to; whatever else Chromium has inside is left alone.
+        // Pages wait until their events are enabled. Other targets, such as workers, are not
+        // attached.
         let filter = [TargetFilter { kind: Some("page"), exclude: false }, TargetFilter { kind: None, exclude: true }];
         let attach =
             SetAutoAttach { auto_attach: true, wait_for_debugger_on_start: true, flatten: true, filter: &filter };
@@ -67,17 +68,18 @@ impl Browser {
         Ok(Self { connection, files, names, memory: Mutex::default() })
     }
 
-    /// On whatever page is seen.
+    /// Acts on the current page.
     pub async fn perform(&self, action: Action) -> Result<Answer, Error> {
         self.perform_within(None, action).await
     }
 
-    /// On this document, or not at all.
+    /// Acts only if the page still shows this document.
     pub async fn perform_on(&self, document: &Document, action: Action) -> Result<Answer, Error> {
         self.perform_within(Some(document), action).await
     }
 
-    /// The document that is seen: asked for before somebody is asked about what would be done to it.
+    /// The current document. Get it before an approval, and pass it to
+    /// [`perform_on`](Self::perform_on) afterwards.
     pub async fn document(&self) -> Result<Document, Error> {
         let mut memory = self.memory.lock().await;
         let mut view = self.view(&mut memory, None)?;
@@ -120,28 +122,29 @@ impl Browser {
         self.tell(answer).await
     }
 
-    /// What would be typed into or chosen in: asked before a `Fill`, a `Press` or a `Select`, which then fail if it has become
-    /// another.
+    /// Kind of the field. Get it before a `Fill`, a `Press` or a `Select`, which fail if the kind
+    /// has changed.
     pub async fn field(&self, target: &Target) -> Result<FieldKind, Error> {
         let mut memory = self.memory.lock().await;
         let mut view = self.view(&mut memory, None)?;
         let kind: Value = view.ask_once("kind", target, json!({})).await?;
-        field_kind(&kind).ok_or_else(|| Error::Page { why: "it does not say what the field is".to_owned() })
+        field_kind(&kind).ok_or_else(|| Error::Page { why: "it does not report the kind of the field".to_owned() })
     }
 
     pub fn is_alive(&self) -> bool {
         self.connection.is_open()
     }
 
-    /// Waits until Chromium is gone, however it went.
+    /// Waits until Chromium has ended or closed its streams.
     pub async fn closed(&self) {
         self.connection.ended().await;
     }
 
-    /// Asks Chromium to end, waits a moment, and lets go of its streams. Who started it sees to it that it ends.
+    /// Asks Chromium to exit, waits up to 2 s and closes the streams. The caller must end its
+    /// process.
     pub async fn close(self) {
         let farewell = async {
-            // Whether it answers or just goes is the same.
+            // It may exit without an answer.
             let _ = self.connection.call(None, &CloseBrowser {}, FAREWELL).await;
             self.connection.ended().await;
         };
@@ -155,7 +158,7 @@ impl Browser {
         Ok(view)
     }
 
-    /// Sees to it that there is a page that can go somewhere: a fresh one instead of one that crashed or hangs.
+    /// Replaces crashed and unresponsive pages by a fresh one.
     async fn freshen(&self) -> Result<(), Error> {
         let is_fit = |scene: &mut Scene| scene.seen().is_some_and(|page| !page.is_crashed && !page.is_stuck);
         if self.connection.scene(is_fit) {
@@ -166,10 +169,10 @@ impl Browser {
             let unfit = scene.pages.iter().filter(|page| page.is_crashed || page.is_stuck);
             unfit.map(|page| page.target.clone()).collect::<Vec<_>>()
         });
-        // First the new one: a Chromium without any page may end.
+        // Open the new page first, because a Chromium without pages may exit.
         let created = self.connection.call(None, &CreateTarget { url: "about:blank" }, SOON).await?;
         for target in &unfit {
-            // One that is gone already is as good as closed.
+            // It may have closed itself.
             let _ = self.connection.call(None, &CloseTarget { target_id: target }, SOON).await;
         }
         let is_there = |scene: &Scene| {
@@ -181,7 +184,8 @@ impl Browser {
         listen(&self.connection, &session).await
     }
 
-    /// Adds where the page is now, and what happened meanwhile. Both are asked of Chromium, which answers while a page hangs.
+    /// Adds URL and title of the page, and the events since the last action. URL and title come
+    /// from Chromium, which answers even if the page hangs.
     async fn tell(&self, mut answer: Answer) -> Result<Answer, Error> {
         let target = self.connection.scene(|scene| scene.seen().map(|page| page.target.clone()));
         if let Some(target) = target {
@@ -190,7 +194,7 @@ impl Browser {
                     answer.url = words::cut(&info.target_info.url, 8192);
                     answer.title = words::cut(&info.target_info.title, 1000);
                 }
-                // The page closed itself just now; there is no other place that it could be.
+                // The page has just closed itself.
                 Err(Error::Refused { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -201,7 +205,8 @@ impl Browser {
     }
 }
 
-/// Waits until a page's events are on: it was asked for that as it came, and whatever happens before goes unseen.
+/// Waits until a page's events are enabled, which was requested when it was attached. Earlier
+/// events are missed.
 async fn listen(connection: &Connection, session: &str) -> Result<(), Error> {
     connection.call(Some(session), &EnablePage {}, START).await.map(|_| ())
 }

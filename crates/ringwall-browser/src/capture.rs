@@ -1,4 +1,4 @@
-//! What is seen, taken away: text, markup, outlines, pictures, documents, and values of scripts; each bounded.
+//! Content of a page: text, HTML, outline, screenshot, PDF and script values, each bounded in size.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::protocol::{CaptureScreenshot, Clip, Encoded, Evaluate, GetLayoutMetri
 use crate::view::{Manner, SOON, View};
 use crate::words;
 
-/// Reading a large page, drawing it and running a script take longer than other things.
+/// Limit for reading or rendering a large page and for running a script.
 const LATER: Duration = Duration::from_secs(30);
 const MAX_WIDTH: f64 = 4096.0;
 const MAX_HEIGHT: f64 = 16384.0;
@@ -40,7 +40,7 @@ pub(crate) async fn content(view: &mut View<'_>, format: Format) -> Result<Value
         Format::Text => view.ask("text", json!({}), LATER).await,
         Format::Html => view.ask("html", json!({}), LATER).await,
         Format::Outline => {
-            // Numbers are never given twice, so that a reference of an older outline is known as one.
+            // Numbers are never reused, so that a reference of an older outline is detected.
             let first = view.memory.references.1.max(1);
             let Outline { content, truncated, next } = view.ask("outline", json!({ "first": first }), LATER).await?;
             let next = next.clamp(first, first.saturating_add(1 << 20));
@@ -79,7 +79,7 @@ fn decode(encoded: Encoded) -> Result<Vec<u8>, Error> {
     STANDARD.decode(encoded.data).map_err(|error| Error::Page { why: error.to_string() })
 }
 
-/// Runs a script where the page's own run.
+/// Runs a script in the page's own JavaScript context.
 pub(crate) async fn evaluate(view: &View<'_>, script: &str) -> Result<Value, Error> {
     view.demand_document()?;
     let call = Evaluate {
@@ -92,7 +92,7 @@ pub(crate) async fn evaluate(view: &View<'_>, script: &str) -> Result<Value, Err
         unique_context_id: view.document.map(|document| document.scripts.as_str()),
     };
     let evaluated = match view.call(&call, LATER).await {
-        // A script that leads elsewhere has no value.
+        // The script navigated, so it has no value.
         Err(Error::Refused { words, .. }) if words.contains("navigated or closed") => {
             return Ok(json!({ "value": null }));
         }
@@ -113,7 +113,7 @@ pub(crate) async fn evaluate(view: &View<'_>, script: &str) -> Result<Value, Err
     }
     let value = evaluated.result.value.as_ref().map_or("null", |value| value.get());
     if value.len() > MAX_VALUE {
-        return Err(Error::TooLarge { what: "the script".to_owned() });
+        return Err(Error::TooLarge { what: "the script's value".to_owned() });
     }
     let value: Value = serde_json::from_str(value).map_err(|error| Error::Page { why: error.to_string() })?;
     Ok(json!({ "value": value }))

@@ -1,8 +1,8 @@
-//! The conversation with Chromium: calls with their answers, and the events between them.
+//! The connection to Chromium: calls, answers and events.
 //!
-//! Two tasks, one that reads and one that writes, so that neither stream can stop the other. Every call has a time limit; an
-//! event is handled where it is read, by `Scene`, and what it orders is only put into the queue of the writer. A Chromium that
-//! does not read until that queue is full, or says what is no message, is let go.
+//! One task reads and one writes, so that neither stream blocks the other. Every call has a time
+//! limit. Events are handled by `Scene` in the reading task, and resulting commands are only queued
+//! for the writer. The connection ends if that queue overflows or a message is invalid.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,7 @@ pub(crate) struct Connection {
 struct Shared {
     outgoing: mpsc::Sender<Vec<u8>>,
     state: Mutex<State>,
-    /// Bumped after each event, and at the end.
+    /// Incremented after each event and at the end.
     changes: watch::Sender<u64>,
 }
 
@@ -48,7 +48,7 @@ struct State {
     scene: Scene,
     last_id: u64,
     waiting: HashMap<u64, Waiting>,
-    /// Why the conversation is over.
+    /// Why the connection has ended.
     ended: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl Connection {
         Self { shared, tasks }
     }
 
-    /// Asks, and waits for the answer, but not longer than the limit.
+    /// Sends a call and waits for the answer, up to the limit.
     pub(crate) async fn call<C: Call>(
         &self,
         session: Option<&str>,
@@ -100,7 +100,7 @@ impl Connection {
             state.waiting.insert(id, waiting);
             id
         };
-        // Whoever stops waiting, for whatever reason, leaves nothing behind.
+        // Removes the entry also if this future is dropped.
         let _place = Place { shared: &self.shared, id };
         let bytes = encode(id, session, call)?;
         let exchange = async {
@@ -114,12 +114,12 @@ impl Connection {
             .map_err(|error| Error::Malformed { method: C::METHOD, why: error.to_string() })
     }
 
-    /// Looks at the scene, and changes it.
+    /// Reads or changes the scene.
     pub(crate) fn scene<T>(&self, look: impl FnOnce(&mut Scene) -> T) -> T {
         look(&mut self.shared.lock().scene)
     }
 
-    /// Waits until the scene shows something. `None` when the time is over before.
+    /// Waits until `look` finds something in the scene. `None` if the limit passes first.
     pub(crate) async fn watch<T>(
         &self,
         limit: Duration,
@@ -150,7 +150,7 @@ impl Connection {
         self.shared.lock().ended.is_none()
     }
 
-    /// Waits until the conversation is over.
+    /// Waits until the connection has ended.
     pub(crate) async fn ended(&self) {
         let mut changes = self.shared.changes.subscribe();
         while self.is_open() {
@@ -169,7 +169,7 @@ impl Drop for Connection {
     }
 }
 
-/// A call's place among those that wait.
+/// Removes a waiting call when dropped.
 struct Place<'a> {
     shared: &'a Shared,
     id: u64,
@@ -182,7 +182,8 @@ impl Drop for Place<'_> {
 }
 
 impl Shared {
-    /// Nothing that is done under this lock can panic half-way through a change.
+    /// Critical sections do not panic between related changes, so a poisoned lock is still
+    /// consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,12 +193,12 @@ impl Shared {
         Error::Closed { why: why.unwrap_or_else(|| "it was closed".to_owned()) }
     }
 
-    /// Ends the conversation: everybody who waits is told. The first reason stands.
+    /// Ends the connection and fails all waiting calls. The first reason is kept.
     fn end(&self, why: &str) {
         let mut state = self.lock();
         let why = state.ended.get_or_insert_with(|| why.to_owned()).clone();
         for (_, waiting) in state.waiting.drain() {
-            // Whoever has stopped waiting needs no answer.
+            // The caller may have stopped waiting.
             let _ = waiting.answer.send(Err(Error::Closed { why: why.clone() }));
         }
         drop(state);
@@ -212,12 +213,12 @@ impl Shared {
         }
     }
 
-    /// Takes one message; `Err` is why the conversation cannot go on.
+    /// Handles one message; the error is the reason to end the connection.
     fn take(&self, frame: Frame) -> Result<(), &'static str> {
         let bytes = match frame {
             Frame::End => return Err("it ended or closed its streams"),
             Frame::Oversized(beginning) => {
-                // An event that is too large is not looked at.
+                // An oversized event is ignored.
                 if let Some(id) = Message::id_of(&beginning) {
                     self.answer(id, |waiting| Err(Error::TooLarge { what: waiting.method.to_owned() }));
                 }
@@ -225,7 +226,7 @@ impl Shared {
             }
             Frame::Whole(bytes) => bytes,
         };
-        match Message::read(&bytes).ok_or("it said what is no message of the protocol")? {
+        match Message::read(&bytes).ok_or("it sent an invalid message")? {
             Message::Answer { id, result } => self.answer(id, |waiting| {
                 let method = waiting.method;
                 result.map_err(|words| Error::Refused { method, words: words::cut(&words, 500) })
@@ -280,15 +281,15 @@ impl Shared {
         }
     }
 
-    /// Sends a call whose answer nobody waits for.
+    /// Queues a call whose answer is ignored.
     fn order<C: Call>(&self, session: Option<&str>, call: &C) -> Result<(), &'static str> {
         let id = {
             let mut state = self.lock();
             state.last_id += 1;
             state.last_id
         };
-        let bytes = encode(id, session, call).map_err(|_| "an order could not be written down")?;
-        self.outgoing.try_send(bytes).map_err(|_| "it does not read what it is told")
+        let bytes = encode(id, session, call).map_err(|_| "a command could not be encoded")?;
+        self.outgoing.try_send(bytes).map_err(|_| "it does not read its commands")
     }
 }
 
@@ -305,7 +306,7 @@ async fn read(shared: Arc<Shared>, from: impl AsyncRead + Unpin) {
     loop {
         let taken = match frames.next().await {
             Ok(frame) => shared.take(frame),
-            Err(_) => Err("its stream broke"),
+            Err(_) => Err("reading its stream failed"),
         };
         if let Err(why) = taken {
             return shared.end(why);

@@ -1,6 +1,6 @@
-//! The events of the DevTools protocol that are listened to, and what is read of them.
+//! The DevTools events that are used, and the parts of them that are read.
 //!
-//! An event that is not known, or not of its form, is no event: there is nothing to answer to it.
+//! Unknown and malformed events are ignored.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -155,7 +155,7 @@ pub(crate) struct Context {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ContextOf {
-    /// Whether it is the page's own, and not one of ours beside it.
+    /// False for an isolated world.
     pub(crate) is_default: bool,
     pub(crate) frame_id: String,
 }

@@ -1,18 +1,18 @@
-//! Cuts what Chromium writes into messages: JSON texts, each ended by a NUL byte.
+//! Splits Chromium's output into messages: JSON texts, each terminated by a NUL byte.
 //!
-//! A message that is larger than any honest one is not kept: its beginning is, so that whoever waits for it can be told, and
-//! the rest is read past. Memory is bounded by `MAX_COUNT`, whatever comes.
+//! An oversized message is skipped, except for its beginning, which tells whose answer it is.
+//! Memory is bounded by `MAX_COUNT`.
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// Pictures and documents come inside messages, as base64.
+/// Screenshots and PDFs are base64 inside messages.
 pub(crate) const MAX_COUNT: usize = 64 << 20;
 const BEGINNING: usize = 256;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     Whole(Vec<u8>),
-    /// The beginning of one that was too large.
+    /// The beginning of an oversized message.
     Oversized(Vec<u8>),
     End,
 }
@@ -27,7 +27,7 @@ impl<R: AsyncRead + Unpin> Frames<R> {
         Self { from: BufReader::with_capacity(64 << 10, from), most }
     }
 
-    /// The next message. One that ends without its NUL byte is no message.
+    /// The next message. An unterminated message at the end of the stream is discarded.
     pub(crate) async fn next(&mut self) -> std::io::Result<Frame> {
         let mut kept = Vec::new();
         let mut is_oversized = false;
@@ -73,15 +73,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_end_at_their_nul_byte() {
+    async fn nul_byte_ends_message() {
         let whole = |text: &str| Frame::Whole(text.as_bytes().to_vec());
         assert_eq!(read(b"{\"a\":1}\0{}\0", 100).await, [whole("{\"a\":1}"), whole("{}")]);
         assert_eq!(read(b"\0\0", 100).await, [whole(""), whole("")]);
-        assert_eq!(read(b"{}\0{\"half\"", 100).await, [whole("{}")], "what was not ended is no message");
+        assert_eq!(read(b"{}\0{\"half\"", 100).await, [whole("{}")], "an unterminated message is discarded");
     }
 
     #[tokio::test]
-    async fn a_message_too_large_is_read_past_and_the_next_one_is_whole() {
+    async fn oversized_message_is_skipped_and_next_is_complete() {
         let mut bytes = b"{\"id\":7,".to_vec();
         bytes.resize(1_000_000, b'x');
         bytes.extend_from_slice(b"\0{}\0");

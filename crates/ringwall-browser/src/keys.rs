@@ -1,15 +1,15 @@
-//! Keys by their names, as `KeyboardEvent.key` spells them, alone or with others held down.
+//! Parses key names as in `KeyboardEvent.key`, alone or with modifiers.
 
-/// What one key is to Chromium.
+/// Fields of a DevTools key event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stroke {
     pub(crate) modifiers: u32,
     pub(crate) key: String,
     pub(crate) code: String,
     pub(crate) number: u32,
-    /// What it types, if it types.
+    /// Text that the key enters; `None` for other keys.
     pub(crate) text: Option<String>,
-    /// What an editor does on it. Without these, input that does not come from a window system has no shortcuts.
+    /// Editing commands. Chromium derives shortcuts from these for synthetic input.
     pub(crate) commands: &'static [&'static str],
 }
 
@@ -18,7 +18,7 @@ const CONTROL: u32 = 2;
 const META: u32 = 4;
 const SHIFT: u32 = 8;
 
-/// Names, the key's place on the board, and its number.
+/// Name, code (position on the keyboard) and key number.
 const NAMED: &[(&str, &str, u32)] = &[
     ("Backspace", "Backspace", 8),
     ("Tab", "Tab", 9),
@@ -48,9 +48,9 @@ const NAMED: &[(&str, &str, u32)] = &[
     ("F12", "F12", 123),
 ];
 
-/// `None` is no key.
+/// `None` if the text is not a key.
 pub(crate) fn read(text: &str) -> Option<Stroke> {
-    // The last key may be a plus sign itself.
+    // The last key may itself be a plus sign.
     let (held, key) = match text.strip_suffix("++") {
         Some(held) => (Some(held), "+"),
         None if text == "+" => (None, "+"),
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_read_by_their_names() {
+    fn key_names_and_modifiers_are_parsed() {
         let enter = read("Enter").unwrap();
         assert_eq!((enter.number, enter.text.as_deref(), enter.modifiers), (13, Some("\r"), 0));
         let chord = read("Control+Shift+K").unwrap();

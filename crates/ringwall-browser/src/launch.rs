@@ -1,13 +1,14 @@
-//! How Chromium has to be started so that this crate can drive it: as words, nothing is started here.
+//! Command line of Chromium. Starts nothing.
 //!
-//! Its control is a socket without a name and no port, so nobody reaches it but who holds the other end. A box gives a command that
-//! socket as descriptor 3, while Chromium reads its control from 3 and writes to 4: a shell makes it both. It is no pipe, because
-//! a pipe can be opened again by its name in `/proc`, if by nobody else then by Chromium itself, led there by a link in its profile.
+//! Chromium is controlled over an unnamed socket, not a port, so only the holder of the other end
+//! can control it. A box passes that socket as descriptor 3; Chromium reads commands from 3 and
+//! writes to 4, so a shell duplicates it. It is not a pipe, because a process can reopen a pipe by
+//! its name in /proc; Chromium itself could be led there by a symlink in its profile.
 
 use std::path::Path;
 
-/// Where distributions put the program itself. Their wrappers read files that a box does not have, and what is not beneath
-/// `/usr` is not in a box either.
+/// Paths of the program in distributions. Their wrapper scripts read files that a box lacks, and
+/// only /usr is mounted in a box.
 const PLACES: &[&str] = &[
     "/usr/lib/chromium/chromium",
     "/usr/lib/chromium-browser/chromium-browser",
@@ -17,8 +18,8 @@ const PLACES: &[&str] = &[
 
 const BOTH_WAYS: &str = r#"exec "$@" 4>&3 </dev/null >/dev/null 2>/dev/null"#;
 
-/// Chromium's own sandbox needs what a box forbids; the box is the sandbox. Everything that talks to its maker by itself is off,
-/// and so is trying another address than the one that was asked for (https for http).
+/// Chromium's own sandbox needs what a box forbids; the box is the sandbox. All requests that
+/// Chromium makes by itself are off, and so is replacing the requested address (http by https).
 const FLAGS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -43,16 +44,18 @@ const FLAGS: &[&str] = &[
     "--remote-debugging-pipe",
 ];
 
-/// How a page reaches the network.
+/// Network access of pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WayOut {
-    /// There is none but the box's own loopback.
+    /// Only the box's own loopback.
     None,
-    /// An address such as `http://127.0.0.1:3128`; everything goes there, loopback addresses too.
+    /// Proxy URL such as `http://127.0.0.1:3128`. All requests go there, also those to loopback
+    /// addresses.
     Proxy(String),
 }
 
-/// The words of the command: first the program, and nothing in them is read by a shell but our own line.
+/// The command line. The shell interprets only our own script; all other arguments are passed
+/// through.
 pub fn arguments(executable: &str, profile: &str, way_out: WayOut) -> Vec<String> {
     let mut words: Vec<String> = ["/bin/sh", "-c", BOTH_WAYS, "sh", executable].map(str::to_owned).into();
     words.extend(FLAGS.iter().map(|flag| (*flag).to_owned()));
@@ -68,7 +71,7 @@ pub fn arguments(executable: &str, profile: &str, way_out: WayOut) -> Vec<String
     words
 }
 
-/// The Chromium of this machine, if there is one that can run in a box.
+/// Path of the machine's Chromium, if it is one that can run in a box.
 pub fn find_executable() -> Option<&'static str> {
     PLACES.iter().copied().find(|place| Path::new(place).is_file())
 }
@@ -78,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_open_no_port_and_nothing_of_them_is_read_by_a_shell() {
+    fn command_line_opens_no_port_and_passes_arguments_unchanged() {
         let words = arguments("/x/chromium", "/tmp/p $(id)", WayOut::Proxy("http://127.0.0.1:3128".to_owned()));
         assert_eq!(words[..5], ["/bin/sh", "-c", BOTH_WAYS, "sh", "/x/chromium"].map(str::to_owned));
-        assert!(words.contains(&"--user-data-dir=/tmp/p $(id)".to_owned()), "a word of its own");
+        assert!(words.contains(&"--user-data-dir=/tmp/p $(id)".to_owned()), "one argument");
         assert!(words.contains(&"--remote-debugging-pipe".to_owned()));
         assert!(words.contains(&"--proxy-bypass-list=<-loopback>".to_owned()), "loopback goes to the proxy too");
         assert!(!words.iter().any(|word| word.contains("debugging-port")));
         let without = arguments("/x/chromium", "/tmp/p", WayOut::None);
-        assert!(without.contains(&"--no-proxy-server".to_owned()), "no setting of the environment is a way out");
+        assert!(without.contains(&"--no-proxy-server".to_owned()), "proxy settings of the environment are ignored");
     }
 }

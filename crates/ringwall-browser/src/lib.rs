@@ -1,9 +1,9 @@
-//! THE WINDOW: drives a Chromium over two byte streams that somebody else gives it.
+//! Drives a Chromium over a pair of byte streams, with the DevTools protocol.
 //!
-//! It speaks the DevTools protocol, and knows nothing of boxes, policy or doors. It never decides what may be visited or
-//! typed, never opens a file, and never makes a process: whoever uses it starts `arguments` in a box and keeps the ends of
-//! its streams. What comes back from Chromium is a stranger's word: it is bounded in size and in time, and can make an
-//! action fail, but nothing else (docs/decisions/0014).
+//! The crate knows nothing of boxes, policy or HTTP. It opens no file and starts no process: the
+//! caller runs [`arguments`] in a box and passes the ends of its streams. It does not decide which
+//! page may be visited or what may be typed. Messages from Chromium are untrusted: they are bounded
+//! in size and time, and can at worst make an action fail (docs/decisions/0014).
 
 mod action;
 mod answer;

@@ -1,8 +1,8 @@
-//! One message of the protocol: an answer to a call, or an event.
+//! One DevTools message: an answer to a call, or an event.
 //!
-//! Only the envelope is read here; what is inside stays text until somebody who knows its form asks for it. A page can make
-//! Chromium write strings that are not Unicode (half of a surrogate pair): those are mended, because a title must not be able
-//! to end a browser.
+//! Only the envelope is parsed here; the content stays text. A page can make Chromium send strings
+//! with unpaired surrogates. These are replaced, so that a page title cannot make the connection
+//! fail.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ struct Refusal {
 }
 
 impl Message {
-    /// `None` is not a message of the protocol.
+    /// `None` if it is not a DevTools message.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(bytes);
         let text = mend(&text);
@@ -56,7 +56,7 @@ impl Message {
         }
     }
 
-    /// Whom a message answers, by its beginning alone.
+    /// Id of the answered call, from the beginning of the message only.
     pub(crate) fn id_of(beginning: &[u8]) -> Option<u64> {
         let digits = beginning.strip_prefix(b"{\"id\":")?;
         let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -64,7 +64,7 @@ impl Message {
     }
 }
 
-/// Replaces escapes that are half of a pair by the sign for "no character", which has the same length.
+/// Replaces escapes of unpaired surrogates by U+FFFD, which has the same length.
 fn mend(text: &str) -> Cow<'_, str> {
     if !text.contains("\\ud") && !text.contains("\\uD") {
         return Cow::Borrowed(text);
@@ -89,7 +89,7 @@ fn mend(text: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&mended).into_owned())
 }
 
-/// The escape `\uXXXX` at this place, if one is there.
+/// The escape `\uXXXX` at this index, if there is one.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     let escape = bytes.get(at..at + 6)?;
     let digits = escape.strip_prefix(b"\\u")?;
@@ -110,15 +110,15 @@ mod tests {
     }
 
     #[test]
-    fn half_a_character_is_mended_and_a_whole_one_stays() {
+    fn unpaired_surrogate_is_replaced_and_pair_is_kept() {
         assert_eq!(answer(r#"{"id":1,"result":"a\ud83d\ude00b"}"#), "\"a😀b\"");
         assert_eq!(answer(r#"{"id":1,"result":"a\ud83d"}"#), "\"a\u{fffd}\"");
         assert_eq!(answer(r#"{"id":1,"result":"\ude00\ud83dx"}"#), "\"\u{fffd}\u{fffd}x\"");
-        assert_eq!(answer(r#"{"id":1,"result":"\\ud83d"}"#), r#""\\ud83d""#, "a backslash that is meant");
+        assert_eq!(answer(r#"{"id":1,"result":"\\ud83d"}"#), r#""\\ud83d""#, "an escaped backslash");
     }
 
     #[test]
-    fn nonsense_is_no_message() {
+    fn invalid_message_is_rejected() {
         for text in ["", "null", "[]", "{}", "{\"id\":-1}", "{\"id\":\"1\"}", "{\"method\":3}", "\u{0}", "{\"id\":1"] {
             assert!(Message::read(text.as_bytes()).is_none(), "{text}");
         }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_tells_whom_it_answers() {
+    fn id_is_read_from_beginning() {
         assert_eq!(Message::id_of(b"{\"id\":42,\"result\":{"), Some(42));
         assert_eq!(Message::id_of(b"{\"method\":\"Page.x\""), None);
         assert_eq!(Message::id_of(b"{\"id\":99999999999999999999999"), None);

@@ -1,6 +1,6 @@
-// What runs inside a page, in a world of its own: the page's scripts cannot see it or change what it calls. Everything it gives
-// back is bounded. `key` is a name that no page knows; whoever calls finds the functions only in this world. `names` is what
-// fields for secrets are called.
+// Functions that run inside a page, in an isolated world: scripts of the page can neither see nor
+// change them. All results are bounded. `key` is a random name under which they are found in this
+// world only. `names` are the names of password and payment fields.
 (key, names) => {
   const MOST_FRAMES = 50, MOST_NODES = 20000, MOST_DEPTH = 250, MOST_MILLISECONDS = 4000, MOST_TEXT = 200000, MOST_HTML = 1000000, MOST_OUTLINE = 100000;
   let references = new Map();
@@ -15,7 +15,7 @@
   const same = (text) => collapse(text, 2000).toLowerCase();
   const cut = (text, most) => ({ content: text.slice(0, most).toWellFormed(), truncated: text.length > most });
 
-  // This document and those of frames from the same origin; others cannot be reached from here.
+  // This document and those of frames from the same origin; other frames are not accessible.
   const documents = () => {
     const found = [document];
     for (let at = 0; at < found.length; at++) {
@@ -83,14 +83,16 @@
     return element;
   };
 
-  // As `policy` matches them: short ones are whole words, because those are parts of many others; several are words in a row.
+  // Same rules as in the policy: names of up to four ASCII letters match whole words only, because
+  // they are parts of many other words; several words match consecutive words.
   const wordsOf = (text) => text.slice(0, 500).replace(/(\p{Ll})(\p{Lu})/gu, '$1 $2').toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);
   const isNamed = (words, name) => name.includes(' ')
     ? words.some((_, first) => words.slice(first, first + name.length).join('').startsWith(name.replaceAll(' ', '')))
     : words.some((word) => /^[\x20-\x7e]{1,4}$/.test(name) ? word === name : word.includes(name));
   const areNamed = (said, list) => said.some((words) => list.some((name) => isNamed(words, name)));
 
-  // A field says of itself what it is for. A frame of another site says nothing, and is where payments are made: so it counts as one.
+  // Kind of a field, from its own description. A frame of another site cannot be inspected and
+  // often contains payment fields, so it counts as one.
   const kindOf = (element) => {
     if (/^(iframe|frame|object|embed)$/.test(element.localName) && !element.contentDocument) return 'payment';
     if (element.localName === 'input' && element.type === 'password') return 'password';
@@ -121,14 +123,15 @@
     if (kind !== expected) throw new Trouble('kind', kind);
   };
   const tell = (element, ...names) => names.forEach((name) => element.dispatchEvent(new Event(name, { bubbles: true, composed: true })));
-  // The property as this world has it, whatever the page put over its own.
+  // Uses the setter of the prototype, because the page may have overridden the element's own
+  // property.
   const setValue = (element, text) => {
     const view = element.ownerDocument.defaultView;
     const home = element.localName === 'textarea' ? view.HTMLTextAreaElement : view.HTMLInputElement;
     Object.getOwnPropertyDescriptor(home.prototype, 'value').set.call(element, text);
   };
 
-  // Where an element is in the window, through all the frames around it.
+  // Position of an element in the window, across all enclosing frames.
   const boxOf = (element) => {
     const box = element.getBoundingClientRect();
     let x = box.x, y = box.y;
@@ -148,7 +151,7 @@
   const UNSEEN = new Set(['script', 'style', 'noscript', 'template', 'head', 'meta', 'link', 'title']);
   const INNER = 'a[href], button, input, select, textarea, summary, iframe, [role], [tabindex], [onclick], [contenteditable]';
 
-  // Whatever role a frame is given: what is in it must not go unmentioned.
+  // Frames are listed with any role attribute, so that their content is not overlooked.
   const isFrame = (element) => /^(iframe|frame)$/.test(element.localName) || (element.localName === 'object' && element.contentWindow);
   const roleOf = (element) => {
     const tag = element.localName;
@@ -318,10 +321,10 @@
       return cut(kind + (document.documentElement?.outerHTML ?? ''), MOST_HTML);
     },
     outline: ({ first }) => outline(first),
-    // Where to click: in the middle, if nothing else is there.
+    // Point to click: the center of the element, if it is not covered.
     place: ({ target }) => {
       const element = find(target);
-      if (element.localName === 'option') throw new Trouble('unfit', 'an option of a list is chosen with select');
+      if (element.localName === 'option') throw new Trouble('unfit', 'choose an option with select');
       refuseUnready(element);
       element.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
       const page = element.ownerDocument, view = page.defaultView;
@@ -331,7 +334,7 @@
       let hit = page.elementFromPoint(x, y);
       while (hit?.shadowRoot?.elementFromPoint(x, y) && hit.shadowRoot.elementFromPoint(x, y) !== hit) hit = hit.shadowRoot.elementFromPoint(x, y);
       const isOurs = hit && (element.contains(hit) || hit.contains(element) || [...(element.labels ?? [])].some((label) => label.contains(hit)) || hit.getRootNode().host === element || element.getRootNode().host === hit);
-      if (!hit) throw new Trouble('unready', 'its middle is outside of the window');
+      if (!hit) throw new Trouble('unready', 'its center is outside of the window');
       if (!isOurs) throw new Trouble('unready', 'it is covered by ' + describe(hit));
       const box = boxOf(element), whole = element.getBoundingClientRect();
       return { x: box.x + (x - whole.x), y: box.y + (y - whole.y) };
@@ -343,7 +346,8 @@
       const box = boxOf(element);
       return { x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height };
     },
-    // Asks what the field is before, after the focus, and after the text: a page's handlers run in between, and nothing else does.
+    // Checks the kind of the field before focusing it, after focusing it and after entering the
+    // text, because handlers of the page run in between.
     fill: ({ target, text, expected }) => {
       const element = fieldOf(target);
       const isText = element.localName === 'textarea' || (element.localName === 'input' && !/^(checkbox|radio|button|submit|reset|image|file|hidden)$/.test(element.type));
@@ -370,7 +374,7 @@
         if (isText) setValue(element, ''); else element.textContent = '';
         throw new Trouble('kind', kind);
       }
-      if (isText && text !== '' && element.value === '') throw new Trouble('unfit', 'it does not take this text');
+      if (isText && text !== '' && element.value === '') throw new Trouble('unfit', 'it does not accept this text');
       tell(element, 'change');
       return null;
     },

@@ -1,6 +1,4 @@
-//! The calls of the DevTools protocol that are used, and what is read of their answers.
-//!
-//! Forms only. Whatever else Chromium says in an answer is not looked at.
+//! The DevTools calls that are used, and the parts of their answers that are read.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -11,7 +9,7 @@ pub(crate) trait Call: Serialize {
     type Answer: DeserializeOwned;
 }
 
-/// An answer in which nothing is looked at.
+/// An answer whose content is ignored.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Nothing {}
 

@@ -1,64 +1,66 @@
-//! What is known of the pages, from events alone: which are there, which is seen, what they opened, said and downloaded.
+//! State of the pages, derived from events: which are open, current, loading, and what they
+//! downloaded.
 //!
-//! `Scene::take` is a function from an event to orders; it sends nothing itself and never waits, because it runs where
-//! messages are read. Everything kept is bounded, as a page can make events without end.
+//! `Scene::take` maps an event to commands. It sends nothing and never blocks, because it runs in
+//! the reading task. All collections are bounded, because a page can cause any number of events.
 
 use crate::answer::{Dialog, DialogKind, DownloadEnd, Downloaded, MAX_DOWNLOAD_BYTES};
 use crate::event::{Attached, DialogOpening, DownloadBegins, DownloadProgress, Event, Paused};
 use crate::protocol::Header;
 use crate::words;
 
-/// Pages beyond these are closed as they open.
+/// Further pages are closed when they open.
 const MAX_PAGES: usize = 5;
-/// Dialogs that are told; the rest are answered too.
+/// Dialogs that are reported; further ones are answered without a report.
 const MAX_DIALOGS: usize = 20;
-/// A script that opens more dialogs than this during one action is ended.
+/// A script that opens more dialogs than this during one action is terminated.
 const DIALOG_TIMEOUT: u32 = 10;
-/// Downloads that are under way or not told yet.
+/// Downloads that are in progress or not reported yet.
 const MAX_DOWNLOADS: usize = 10;
 const TOO_LARGE: &str = "it is larger than 64 MiB";
-const TOO_MANY: &str = "too many others are under way";
+const TOO_MANY: &str = "too many other downloads are in progress";
 
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) target: String,
     pub(crate) session: String,
-    /// The frame that fills the page.
+    /// The main frame.
     pub(crate) frame: String,
-    /// Names the document in it.
+    /// Loader id of the document in it.
     pub(crate) loader: String,
     pub(crate) is_loaded: bool,
     pub(crate) is_busy: bool,
-    /// How often it asked to go elsewhere, and how often another document, or another part of one, was shown.
+    /// Number of requested navigations, and of completed ones (including within a document).
     pub(crate) requests: u32,
     pub(crate) commits: u32,
     pub(crate) is_crashed: bool,
-    /// Whether it failed to answer in time: the next navigation then takes a fresh page.
+    /// It failed to answer in time. The next navigation then uses a fresh page.
     pub(crate) is_stuck: bool,
-    /// The status of a document, by its loader.
+    /// HTTP status of a document, with its loader id.
     pub(crate) status: Option<(String, i64)>,
-    /// Where the scripts of its newest document run, as far as anybody has asked.
+    /// Context id of the scripts of its newest document, if it was requested.
     pub(crate) scripts: Option<String>,
 }
 
-/// A download that is not told yet.
+/// A download that is not reported yet.
 #[derive(Debug)]
 pub(crate) struct Download {
     guid: String,
     name: String,
-    /// The how many-th it is.
+    /// Serial number, starting at 1.
     pub(crate) number: u64,
-    /// Nothing while it is under way.
+    /// `None` while it is in progress.
     pub(crate) end: Option<DownloadEnd>,
 }
 
-/// What the reader of events has to send.
+/// A command that the connection has to send.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Order {
     Prepare {
         session: String,
     },
-    /// A page too many. It is let run first: one that waits holds up the page that opened it.
+    /// Closes a page above the limit. It is resumed first, because a waiting page blocks the page
+    /// that opened it.
     Refuse {
         session: String,
         target: String,
@@ -78,7 +80,7 @@ pub(crate) enum Order {
         request: String,
         changed: Option<(u16, Vec<(String, String)>)>,
     },
-    /// Nobody will answer on this session any more.
+    /// Fails the calls of a session that waits for answers.
     Forget {
         session: String,
         is_crash: bool,
@@ -87,13 +89,13 @@ pub(crate) enum Order {
 
 #[derive(Debug, Default)]
 pub(crate) struct Scene {
-    /// The oldest first; the last one is seen.
+    /// Oldest first; the last one is the current page.
     pub(crate) pages: Vec<Page>,
     pub(crate) downloads: Vec<Download>,
-    /// How many downloads ever began, and the last of them that was not let begin.
+    /// Number of downloads that ever started, and serial number of the last one that was refused.
     pub(crate) begun: u64,
     refused: u64,
-    /// Pages that were asked for, and are no popups when they come.
+    /// Pages that were requested, which are no popups.
     pub(crate) expected: u32,
     dialogs: Vec<Dialog>,
     dialogs_of_action: u32,
@@ -113,7 +115,7 @@ impl Scene {
         self.dialogs_of_action = 0;
     }
 
-    /// What was not told yet: downloads that ended, dialogs, and the number of popups.
+    /// Takes the unreported events: ended downloads, dialogs, and the number of popups.
     pub(crate) fn tell(&mut self, directory: &str) -> (Vec<Downloaded>, Vec<Dialog>, u32) {
         let mut ended = Vec::new();
         self.downloads.retain(|download| match download.end {
@@ -127,8 +129,9 @@ impl Scene {
         (ended, std::mem::take(&mut self.dialogs), std::mem::take(&mut self.popups))
     }
 
-    /// What became of those that began after so many: nothing yet, all are whole, or why one is not. What began before is a
-    /// page's own affair, however it ends.
+    /// Result of the downloads that started after number `begun`: `None` until at least one has
+    /// started and all have ended. Earlier downloads are ignored, because the page started them by
+    /// itself.
     pub(crate) fn outcome_since(&self, begun: u64) -> Option<Result<(), &'static str>> {
         let own = || self.downloads.iter().filter(|download| download.number > begun).map(|download| download.end);
         let failed = own().find_map(|end| match end {
@@ -209,7 +212,7 @@ impl Scene {
     }
 
     fn begin_download(&mut self, begins: DownloadBegins) -> Vec<Order> {
-        // The name of a file is made of it.
+        // It becomes a file name.
         let is_plain = begins.guid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         if !is_plain || begins.guid.is_empty() || begins.guid.len() > 64 {
             return Vec::new();
@@ -231,16 +234,16 @@ impl Scene {
         if download.end.is_some() {
             return Vec::new();
         }
-        // The cast saturates, and cuts what is no number of bytes.
+        // The cast saturates; NaN becomes 0.
         let bytes = progress.received_bytes as u64;
         if bytes > MAX_DOWNLOAD_BYTES {
-            // It may be complete already, between two words about it: it is told, so that it can be removed.
+            // The file may already be complete. It is reported, so that the caller can remove it.
             download.end = Some(DownloadEnd::Failed { why: TOO_LARGE });
             return vec![Order::CancelDownload { guid: progress.guid.clone() }];
         }
         match progress.state.as_str() {
             "completed" => download.end = Some(DownloadEnd::Whole { bytes }),
-            "canceled" => download.end = Some(DownloadEnd::Failed { why: "it was broken off" }),
+            "canceled" => download.end = Some(DownloadEnd::Failed { why: "it was canceled" }),
             _ => {}
         }
         Vec::new()
@@ -269,7 +272,7 @@ impl Page {
             Event::StartedLoading(start) if start.frame_id == self.frame => self.is_busy = true,
             Event::StoppedLoading(stop) if stop.frame_id == self.frame => self.is_busy = false,
             Event::Lifecycle(stage) if stage.frame_id == self.frame => {
-                // A popup may show its document before it is listened to.
+                // A popup may show its document before its events are enabled.
                 if self.loader.is_empty() {
                     self.loader = stage.loader_id.clone();
                 }
@@ -291,7 +294,7 @@ impl Page {
     }
 }
 
-/// A response that a page would show is made one that is saved. Redirections are followed as they are.
+/// Changes a response that the page would show into a download. Redirects are passed unchanged.
 fn as_attachment(session: String, paused: Paused) -> Order {
     let request = paused.request_id;
     let code = paused.response_status_code.filter(|code| !(300..400).contains(code));
@@ -325,14 +328,14 @@ mod tests {
     }
 
     #[test]
-    fn the_sixth_page_is_refused_but_one_that_was_asked_for_is_not() {
+    fn sixth_page_is_refused_unless_requested() {
         let mut scene = Scene { expected: 1, ..Scene::default() };
         for name in ["1", "2", "3", "4", "5"] {
             assert_eq!(attach(&mut scene, name), [Order::Prepare { session: name.to_owned() }]);
         }
         let refused = Order::Refuse { session: "6".to_owned(), target: "T6".to_owned() };
         assert_eq!(attach(&mut scene, "6"), [refused]);
-        assert_eq!((scene.pages.len(), scene.tell("/d").2), (5, 5), "the first was no popup");
+        assert_eq!((scene.pages.len(), scene.tell("/d").2), (5, 5), "the first page is not a popup");
         scene.expected = 1;
         assert_eq!(attach(&mut scene, "7"), [Order::Prepare { session: "7".to_owned() }]);
         take(&mut scene, None, "Target.detachedFromTarget", &json!({ "sessionId": "7" }));
@@ -340,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_frame_inside_does_is_not_what_the_page_does() {
+    fn inner_frame_does_not_change_page_state() {
         let mut scene = Scene::default();
         attach(&mut scene, "1");
         let frame = json!({ "frame": { "id": "inner", "parentId": "T1", "loaderId": "L" } });
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn dialogs_are_answered_however_many_and_told_up_to_a_bound() {
+    fn all_dialogs_are_answered_and_reported_up_to_limit() {
         let mut scene = Scene::default();
         attach(&mut scene, "1");
         scene.begin_action();
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_download_is_told_when_it_is_whole_and_its_id_is_no_path() {
+    fn download_is_reported_when_complete_and_its_id_is_no_path() {
         let mut scene = Scene::default();
         let begin = |guid: &str| json!({ "guid": guid, "suggestedFilename": "a/b.txt" });
         for wrong in ["../x", "", "a/b", &"a".repeat(65)] {
@@ -381,7 +384,8 @@ mod tests {
         take(&mut scene, None, "Browser.downloadProgress", &progress("completed", 7.0));
         let told = |end| Downloaded { name: "b.txt".to_owned(), path: "/d/ab-1".to_owned(), end };
         assert_eq!(scene.tell("/d/").0, [told(DownloadEnd::Whole { bytes: 7 })]);
-        // One that is too large is none, also where it was complete before anybody could say so; it is told to be removed.
+        // An oversized download fails even if it completed before it could be canceled; it is
+        // reported, so that it can be removed.
         for state in ["inProgress", "completed"] {
             take(&mut scene, None, "Browser.downloadWillBegin", &begin("ab-1"));
             let orders = take(&mut scene, None, "Browser.downloadProgress", &progress(state, 1e12));
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_downloads_by_itself_is_not_what_was_asked_for() {
+    fn earlier_downloads_do_not_affect_outcome() {
         let mut scene = Scene::default();
         let mut number = 0;
         let mut begin = |scene: &mut Scene| {
@@ -404,18 +408,18 @@ mod tests {
             let progress = json!({ "guid": guid, "receivedBytes": 1.0, "state": state });
             take(scene, None, "Browser.downloadProgress", &progress);
         };
-        // One of a page's own never ends, and one was broken off: neither counts for what begins afterwards.
+        // Two downloads of the page: one never ends, one was canceled. Neither affects later ones.
         begin(&mut scene);
         let broken = begin(&mut scene);
         end(&mut scene, &broken, "canceled");
         let before = scene.begun;
-        assert_eq!(scene.outcome_since(before), None, "none has begun");
+        assert_eq!(scene.outcome_since(before), None, "none has started");
         let own = begin(&mut scene);
         assert_eq!(scene.outcome_since(before), None);
         end(&mut scene, &own, "completed");
         assert_eq!(scene.outcome_since(before), Some(Ok(())));
         assert_eq!(scene.outcome_since(0), None, "all of them");
-        // Where there is no place for another, whoever waits for it is told so.
+        // A refused download fails the action that waits for it.
         while scene.downloads.len() < MAX_DOWNLOADS {
             begin(&mut scene);
         }
@@ -425,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_shown_is_saved_and_a_redirection_is_followed() {
+    fn shown_response_becomes_attachment_and_redirect_is_unchanged() {
         let paused = |status: u16, disposition: &str| {
             let headers =
                 json!([{ "name": "Content-Disposition", "value": disposition }, { "name": "a", "value": "b" }]);

@@ -1,6 +1,6 @@
-//! From one document to another: addresses, back, and what a click or a key leads to.
+//! Navigation: to a URL, back, and as the effect of a click or a key.
 //!
-//! A page is never waited for longer than the limit; what is there by then is what is seen, and the answer says so.
+//! No wait exceeds its limit. If a page is not complete by then, the answer says so.
 
 use std::time::Duration;
 
@@ -14,18 +14,19 @@ use crate::scene::Scene;
 use crate::view::{SOON, View};
 use crate::words;
 
-/// How long a click's navigation may take before the answer is given without it.
+/// Limit for a navigation that an action caused.
 const SETTLED: Duration = Duration::from_secs(10);
-/// A page that asked to go elsewhere has begun by then.
+/// Limit for a requested navigation to start.
 const BEGUN: Duration = Duration::from_secs(2);
-/// What comes of a click has been said by then, when the page itself says nothing more.
+/// Events of an action arrive within this time if the page itself reports no activity.
 const QUIET: Duration = Duration::from_millis(100);
-/// How Chromium says that a navigation led to no document, and how long the reason may take.
+/// Error text of a navigation that led to no document, and the time that its reason (a download or
+/// a crash) may take to arrive.
 const ABORTED: &str = "net::ERR_ABORTED";
 const TOLD: Duration = Duration::from_secs(1);
 const MAX_DURATION: Duration = Duration::from_secs(300);
 
-/// What was there before an action, to see what came of it.
+/// State before an action, to detect its effects.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Before {
     session: Option<String>,
@@ -69,7 +70,7 @@ pub(crate) async fn navigate(view: &View<'_>, url: &str, timeout: Duration) -> R
         Err(error) => return Err(error),
     };
     if let Some(text) = navigated.error_text {
-        // A download or a crash ends a navigation, and may be told a moment later.
+        // A download or a crash aborts the navigation, and its event may arrive later.
         let known = |scene: &Scene| match scene.pages.iter().find(|page| page.session == view.session) {
             _ if scene.begun != before.begun => Some(Ok(true)),
             Some(page) => page.is_crashed.then_some(Err(Error::Crashed)),
@@ -110,9 +111,9 @@ pub(crate) async fn navigate(view: &View<'_>, url: &str, timeout: Duration) -> R
     Ok(json!({ "status": status, "loaded": is_loaded }))
 }
 
-/// Stops a navigation that takes too long, and sees whether the page is to blame for it.
+/// Stops a navigation that takes too long, and checks that the page still responds.
 async fn give_up(view: &View<'_>) -> Result<(), Error> {
-    // Whether it worked is what the next call shows.
+    // The next call shows whether this worked.
     let _ = view.connection.call(Some(&view.session), &StopLoading {}, Duration::from_secs(2)).await;
     let nothing = Evaluate {
         expression: "0",
@@ -141,11 +142,12 @@ pub(crate) async fn back(view: &View<'_>) -> Result<Value, Error> {
     Ok(json!({ "navigated": is_moved }))
 }
 
-/// Waits until what an action led to is there: another document, another page, or nothing.
+/// Waits for the effect of an action: another document, another page, a download, or nothing.
 pub(crate) async fn settle(view: &mut View<'_>, before: &Before) -> Result<Value, Error> {
-    // It is done, and may well have led to another document.
+    // The action is done and may have led to another document.
     view.document = None;
-    // Forms are sent and timers run after the event; two turns of the page's own clock later they have been.
+    // Form submissions and timers run after the event; two turns of the page's event loop later
+    // they have run.
     match view.ask::<Value>("settle", json!({}), SOON).await {
         Ok(_) | Err(Error::Moved | Error::PageGone | Error::Page { .. }) => {}
         Err(error) => return Err(error),
@@ -169,7 +171,7 @@ pub(crate) async fn settle(view: &mut View<'_>, before: &Before) -> Result<Value
     Ok(json!({ "navigated": now.session != before.session || now.commits != before.commits }))
 }
 
-/// Whether the page that is seen was whole in time.
+/// Waits until the current page is loaded. False if the limit passes first.
 pub(crate) async fn wait_for_load(connection: &Connection, limit: Duration) -> Result<bool, Error> {
     let is_done = |scene: &Scene| match scene.seen() {
         Some(page) => (page.is_crashed || (page.is_loaded && !page.is_busy)).then_some(()),
@@ -178,7 +180,7 @@ pub(crate) async fn wait_for_load(connection: &Connection, limit: Duration) -> R
     Ok(connection.watch(limit, is_done).await?.is_some())
 }
 
-/// Waits until a download has begun since, and all that have are finished.
+/// Waits until a download has started after number `begun`, and all such downloads have ended.
 pub(crate) async fn finish_downloads(connection: &Connection, begun: u64, end: Instant) -> Result<(), Error> {
     let limit = end.saturating_duration_since(Instant::now());
     match connection.watch(limit, |scene| scene.outcome_since(begun)).await? {

@@ -1,8 +1,9 @@
-//! The page that is seen, for the time of one action: calls to it, and questions to our own functions in it.
+//! The current page during one action: calls to it and to our functions in it.
 //!
-//! Those live in a world of their own (`page.js`), where a page's scripts can neither see nor change them. A world is known by a
-//! number that Chromium may give again after a navigation, even to the page itself; so its functions have a name that is made up
-//! anew for each world, and an answer counts only if the page shows the same document as before.
+//! The functions (`page.js`) run in an isolated world, which scripts of the page can neither see
+//! nor change. Chromium may reuse the id of a world after a navigation, even for the page's own
+//! context. Therefore the functions have a random name per world, and an answer counts only if the
+//! page still shows the same document.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -21,9 +22,9 @@ use crate::protocol::{
 };
 use crate::words;
 
-/// How long a page may take to answer what costs it little.
+/// Limit for cheap calls to a page.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-/// How long an element may take to become ready.
+/// Limit for a target to become ready.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 const ATTEMPTS: u32 = 3;
@@ -32,13 +33,13 @@ const FUNCTIONS: &str = include_str!("page.js");
 const DISPATCH: &str = "function (key, name, given) { const answer = globalThis[key]; \
      if (typeof answer !== 'function') throw 'elsewhere'; return answer(name, given); }";
 
-/// What is remembered from one action to the next.
+/// State that is kept between actions.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     world: Option<World>,
-    /// The page that is in front, as far as we know.
+    /// The page that was last brought to the front.
     front: Option<String>,
-    /// The number of the first reference of the last outline, and of the first that was not given.
+    /// Number of the first reference of the last outline, and the next unused number.
     pub(crate) references: (u64, u64),
 }
 
@@ -53,15 +54,15 @@ struct World {
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     pub(crate) connection: &'a Connection,
-    /// What fields for secrets are called, in the words of `page.js`.
+    /// Names of password and payment fields as JSON, for `page.js`.
     pub(crate) names: &'a str,
     pub(crate) memory: &'a mut Memory,
     pub(crate) session: String,
-    /// The only document that may be acted on, where somebody was asked about it.
+    /// If set, the only document that may be acted on.
     pub(crate) document: Option<&'a Document>,
 }
 
-/// Whether asking twice does any harm.
+/// Effect of a call, which decides whether it may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     Reads,
@@ -78,7 +79,7 @@ struct Reply {
 }
 
 impl View<'_> {
-    /// Looks at the newest page from now on: the one that was seen may have opened another, or have closed itself.
+    /// Switches to the newest page: the current one may have opened another or closed itself.
     pub(crate) fn follow(&mut self) -> Result<(), Error> {
         self.session = self.connection.scene(|scene| match scene.seen() {
             Some(page) if page.is_crashed => Err(Error::Crashed),
@@ -88,12 +89,12 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Keys go to the page in front, and only that one is drawn.
+    /// Key events go to the page in front, and only that one is rendered.
     pub(crate) async fn bring_to_front(&mut self) -> Result<(), Error> {
         while self.memory.front.as_ref() != Some(&self.session) {
             match self.call(&BringToFront {}, SOON).await {
                 Ok(_) => self.memory.front = Some(self.session.clone()),
-                // It closed itself just now; there may be another.
+                // It has just closed itself; there may be another page.
                 Err(Error::PageGone) => self.follow()?,
                 Err(error) => return Err(error),
             }
@@ -101,7 +102,8 @@ impl View<'_> {
         Ok(())
     }
 
-    /// A call to this page. A page that does not answer is marked, and its script is ended.
+    /// Calls this page. If it does not answer in time, it is marked as stuck and its script is
+    /// terminated.
     pub(crate) async fn call<C: Call>(&self, call: &C, limit: Duration) -> Result<C::Answer, Error> {
         let answer = self.connection.call(Some(&self.session), call, limit).await;
         if matches!(answer, Err(Error::TimedOut { .. })) {
@@ -110,14 +112,15 @@ impl View<'_> {
                     page.is_stuck = true;
                 }
             });
-            // If it helps, the page can still be looked at; nobody relies on it.
+            // Best effort.
             let _ = self.connection.call(Some(&self.session), &TerminateExecution {}, Duration::from_secs(1)).await;
             return Err(Error::Stuck);
         }
         answer
     }
 
-    /// Asks one of our functions about a target, again for a moment if the target is not ready.
+    /// Calls one of our functions on a target, and repeats it for up to 1 s while the target is not
+    /// ready.
     pub(crate) async fn ask_about<T: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -138,7 +141,7 @@ impl View<'_> {
         }
     }
 
-    /// Asks once, and does not wait for a target.
+    /// Calls once, without waiting for the target.
     pub(crate) async fn ask_once<T: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -153,7 +156,7 @@ impl View<'_> {
         }
     }
 
-    /// Asks one of our functions about the page.
+    /// Calls one of our functions on the page.
     pub(crate) async fn ask<T: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -167,7 +170,7 @@ impl View<'_> {
         }
     }
 
-    /// An element as a thing that Chromium knows by an id.
+    /// Object id of an element.
     pub(crate) async fn element(&mut self, target: &Target) -> Result<String, Error> {
         let given = json!({ "target": self.describe(target)? });
         let world = self.world().await?;
@@ -185,10 +188,10 @@ impl View<'_> {
                     let value = result.value.as_ref().map_or("null", |value| value.get());
                     return serde_json::from_str(value).map_err(|error| Error::Page { why: error.to_string() });
                 }
-                // Nothing was done: there was no such world, or not ours.
+                // Nothing was done: the world was gone, or was not ours.
                 Ok(Evaluated { exception_details: Some(_), .. }) => {}
                 Err(Error::Refused { words, .. }) if words.starts_with("Cannot find context") => {}
-                // Something may have been done, and the document is another now.
+                // Something may have been done, and the document has changed.
                 Ok(_) | Err(Error::Refused { .. }) if manner == Manner::Acts => return Err(Error::Moved),
                 Ok(_) | Err(Error::Refused { .. }) => {}
                 Err(error) => return Err(error),
@@ -217,7 +220,7 @@ impl View<'_> {
         self.call(&call, limit).await
     }
 
-    /// Fails where another document is shown than the one that somebody was asked about.
+    /// Fails if the page shows another document than the required one.
     pub(crate) fn demand_document(&self) -> Result<(), Error> {
         match self.document {
             Some(document) if !document.is_shown(self)? => Err(Error::OtherPage),
@@ -225,7 +228,7 @@ impl View<'_> {
         }
     }
 
-    /// The loader of the document that answered last.
+    /// Loader id of the document that answered last.
     pub(crate) fn answered_by(&self) -> Option<String> {
         self.memory.world.as_ref().map(|world| world.loader.clone())
     }
@@ -238,7 +241,7 @@ impl View<'_> {
         })
     }
 
-    /// The world with our functions in the document that is shown now.
+    /// Returns the world with our functions in the current document; creates it if necessary.
     async fn world(&mut self) -> Result<World, Error> {
         for _ in 0..ATTEMPTS {
             self.demand_document()?;
@@ -283,7 +286,7 @@ impl View<'_> {
         Err(Error::Moved)
     }
 
-    /// A target in the words of `page.js`. References of older outlines are known by their numbers.
+    /// A target as `page.js` expects it. A reference of an older outline is detected by its number.
     fn describe(&self, target: &Target) -> Result<Value, Error> {
         Ok(match target {
             Target::Css(selector) => json!({ "css": selector }),
@@ -307,7 +310,7 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
 }
 
 fn said(detail: &Value) -> String {
-    words::cut(detail.as_str().unwrap_or("it does not say why"), 500)
+    words::cut(detail.as_str().unwrap_or("no reason given"), 500)
 }
 
 fn trouble_with(target: &Target, given: &Value, trouble: &str, detail: &Value) -> Error {
@@ -317,7 +320,9 @@ fn trouble_with(target: &Target, given: &Value, trouble: &str, detail: &Value) -
         "stale" => Error::StaleReference { reference: name },
         "selector" => Error::Selector { selector: name, words: said(detail) },
         "unready" | "unfit" => Error::NotReady { target: name, why: said(detail) },
-        "other" => Error::OtherElement { target: name, found: said(detail), wanted: "what this action is for" },
+        "other" => {
+            Error::OtherElement { target: name, found: said(detail), wanted: "an element that this action accepts" }
+        }
         "kind" => match (field_kind(detail), field_kind(&given["expected"])) {
             (Some(found), Some(expected)) => Error::OtherField { target: name, expected, found },
             (_, _) => Error::Page { why: said(detail) },

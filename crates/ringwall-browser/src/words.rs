@@ -1,9 +1,9 @@
-//! Strangers' words, made short and harmless enough to be passed on.
+//! Shortens and sanitizes untrusted text.
 
 const MAX_NAME_LEN: usize = 120;
 const MAX_EXTENSION_LEN: usize = 16;
 
-/// At most so many characters, and a sign where something was left out.
+/// At most `most` characters, followed by `…` if text was cut.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -11,7 +11,8 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// A name that a stranger has chosen, as a file can be called: one part, visible, of ordinary characters, not long.
+/// A safe file name from an untrusted one: a single visible path component of plain characters with
+/// limited length.
 pub fn file_name(proposed: &str) -> String {
     let last = proposed.rsplit(['/', '\\']).next().unwrap_or_default();
     let kept = |one: char| one.is_alphanumeric() || matches!(one, '.' | '-' | '_' | ' ' | '(' | ')' | '+' | ',');
@@ -32,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strangers_name_is_one_plain_part() {
+    fn untrusted_name_becomes_one_safe_component() {
         for (proposed, name) in [
             ("report.pdf", "report.pdf"),
             ("../../etc/passwd", "passwd"),
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_are_cut_between_characters() {
+    fn cut_keeps_whole_characters() {
         assert_eq!(cut("年报年报", 2), "年报…");
         assert_eq!(cut("ab", 2), "ab");
     }

@@ -2,8 +2,8 @@
 //!
 //! The only file in the workspace that contains `unsafe`. It holds no logic: each function is one
 //! system call (or a few of one purpose) with arguments that Rust types make valid, and states why
-//! it is sound. Most of them rely on a property of the jail's processes: they have one thread, so no
-//! other thread uses memory or descriptors.
+//! it is sound. Most of them rely on a property of the jail's processes: they have one thread, so
+//! no other thread uses memory or descriptors.
 #![expect(unsafe_code, reason = "the one place where raw system calls are made")]
 
 use std::ffi::{CStr, CString};

@@ -1,4 +1,4 @@
-//! Clicks, text, keys, choices.
+//! Clicks, text, keys and choices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn press(key: &str) -> Action {
     Action::Press { key: key.to_owned(), expected: FieldKind::Ordinary }
 }
 
-pub async fn a_form_is_filled_and_sent(lab: Arc<Lab>) {
+pub async fn form_is_filled_and_sent(lab: Arc<Lab>) {
     lab.show(
         "<form action=/echo><label>Name <input name=who value=old></label><input type=date name=day>\
          <textarea name=text></textarea><select name=colour><option value=r>Red<option value=g>Green</select>\
@@ -33,13 +33,13 @@ pub async fn a_form_is_filled_and_sent(lab: Arc<Lab>) {
     assert_eq!(answer.data, json!({ "selected": ["g"] }));
     lab.click("#agree").await;
     let answer = lab.click("button").await;
-    assert_eq!(answer.title, "Echo", "a click follows where it leads");
+    assert_eq!(answer.title, "Echo", "a click waits for its navigation");
     assert_eq!(answer.data, json!({ "navigated": true }));
     let query = answer.url.split_once('?').unwrap().1.to_owned();
     assert_eq!(query, "who=Ada+%26+%E5%B9%B4&day=2026-02-03&text=one%0D%0Atwo&colour=g&agree=on");
 }
 
-pub async fn a_click_finds_text(lab: Arc<Lab>) {
+pub async fn click_finds_element_by_text(lab: Arc<Lab>) {
     lab.show(
         "<p>Sign in to go on</p><button onclick=\"document.title='hit'\">Sign <b>in</b></button>\
          <div style='height:5000px'></div><a href='#' onclick=\"document.title='far'\">Imprint</a>",
@@ -47,10 +47,10 @@ pub async fn a_click_finds_text(lab: Arc<Lab>) {
     .await;
     let click = |text: &str| Action::Click { target: Target::Text(text.to_owned()) };
     assert_eq!(lab.act(click("sign in")).await.title, "hit");
-    assert_eq!(lab.act(click("Imprint")).await.title, "far", "it is scrolled to");
+    assert_eq!(lab.act(click("Imprint")).await.title, "far", "the element is scrolled into view");
 }
 
-pub async fn keys_and_chords_are_pressed(lab: Arc<Lab>) {
+pub async fn keys_with_and_without_modifiers_are_pressed(lab: Arc<Lab>) {
     lab.show(
         "<form action=/echo><input name=q autofocus></form><script>window.seen = []; addEventListener('keydown', (event) =>\
          seen.push([event.key, event.ctrlKey, event.shiftKey]))</script>",
@@ -60,7 +60,7 @@ pub async fn keys_and_chords_are_pressed(lab: Arc<Lab>) {
     for key in ["a", "Shift+b", "Control+A", "c"] {
         lab.act(press(key)).await;
     }
-    assert_eq!(lab.value("document.querySelector('input').value").await, "c", "Control+A selected what was there");
+    assert_eq!(lab.value("document.querySelector('input').value").await, "c", "Control+A selected the old text");
     let seen = json!([["a", false, false], ["B", false, true], ["A", true, false], ["c", false, false]]);
     assert_eq!(lab.value("seen").await, seen);
     assert_eq!(lab.act(press("Enter")).await.url, lab.server.url("/echo?q=c"));
@@ -68,7 +68,7 @@ pub async fn keys_and_chords_are_pressed(lab: Arc<Lab>) {
     assert!(matches!(error, Error::Key { .. }), "{error}");
 }
 
-pub async fn what_cannot_be_clicked_says_why(lab: Arc<Lab>) {
+pub async fn unclickable_element_fails_with_reason(lab: Arc<Lab>) {
     lab.show(
         "<button id=off disabled>off</button>\
          <div style='position:relative;width:90px;height:40px'><button id=below style='width:90px;height:40px'>below</button>\
@@ -90,7 +90,7 @@ pub async fn what_cannot_be_clicked_says_why(lab: Arc<Lab>) {
     assert!(matches!(error, Error::OtherElement { .. }), "{error}");
 }
 
-pub async fn a_list_says_what_it_has(lab: Arc<Lab>) {
+pub async fn unknown_option_fails_and_lists_options(lab: Arc<Lab>) {
     lab.show("<select><option>One<option>Two</select>").await;
     let error = lab
         .fail(Action::Select { target: css("select"), values: vec!["Three".to_owned()], expected: FieldKind::Ordinary })
@@ -98,7 +98,7 @@ pub async fn a_list_says_what_it_has(lab: Arc<Lab>) {
     assert_eq!(error.to_string(), r#"`select` has no option `Three`; it has "One", "Two""#);
 }
 
-pub async fn a_frame_of_the_same_site_is_part_of_the_page(lab: Arc<Lab>) {
+pub async fn same_site_frame_is_part_of_page(lab: Arc<Lab>) {
     let inner = lab.server.serve("<input id=inner><button onclick=\"top.document.title = inner.value\">Set</button>");
     lab.show(&format!(
         "<div style='height:100px'></div><iframe src='{inner}' style='margin:30px;border:7px solid'></iframe>"
@@ -109,7 +109,7 @@ pub async fn a_frame_of_the_same_site_is_part_of_the_page(lab: Arc<Lab>) {
     assert!(lab.content(ringwall_browser::Format::Outline).await.contains("- button \"Set\""));
 }
 
-pub async fn scrolling_moves_the_page(lab: Arc<Lab>) {
+pub async fn scroll_moves_page(lab: Arc<Lab>) {
     lab.show("<div style='height:9000px'></div><p id=end>end</p>").await;
     let answer = lab.act(Action::Scroll { to: Travel::By { x: 0, y: 500 } }).await;
     assert_eq!(answer.data, json!({ "x": 0, "y": 500 }));
@@ -117,7 +117,7 @@ pub async fn scrolling_moves_the_page(lab: Arc<Lab>) {
     assert!(answer.data["y"].as_f64().unwrap() > 7000.0, "{}", answer.data);
 }
 
-pub async fn waiting_ends_when_it_is_there(lab: Arc<Lab>) {
+pub async fn wait_ends_when_condition_holds(lab: Arc<Lab>) {
     lab.show(
         "<p>first</p><script>setTimeout(() => document.body.innerHTML += '<p id=late>second  part</p>', 200)</script>",
     )
@@ -127,7 +127,7 @@ pub async fn waiting_ends_when_it_is_there(lab: Arc<Lab>) {
     lab.act(wait(Until::Text("Second part".to_owned()), 20_000)).await;
     lab.act(wait(Until::Load, 20_000)).await;
     let error = lab.fail(wait(Until::Element(css("#never")), 100)).await;
-    assert_eq!(error.to_string(), "`#never` did not come within 0.1 s");
+    assert_eq!(error.to_string(), "`#never` did not appear within 0.1 s");
     let error = lab.fail(wait(Until::Text("third".to_owned()), 0)).await;
     assert!(matches!(error, Error::NotSeen { .. }), "{error}");
 }

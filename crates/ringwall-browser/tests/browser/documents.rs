@@ -1,4 +1,4 @@
-//! What somebody was asked about: that document, or nothing.
+//! An action that was approved for one document is not done to another.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn deeds() -> [Action; 3] {
     ]
 }
 
-pub async fn what_was_asked_about_one_document_is_not_done_to_another(lab: Arc<Lab>) {
+pub async fn action_for_replaced_document_is_refused(lab: Arc<Lab>) {
     let path = lab.server.serve(PASSWORD);
     lab.open(&path).await;
     for deed in deeds() {
@@ -24,8 +24,8 @@ pub async fn what_was_asked_about_one_document_is_not_done_to_another(lab: Arc<L
         let asked = lab.browser.document().await.unwrap();
         assert_eq!(asked.url, lab.server.url(&path));
         lab.browser.perform_on(&asked, deed.clone()).await.unwrap();
-        assert_ne!(lab.value("p.value").await, "", "the control: it is done to the document that was asked about");
-        // Another site, another page of the same, and the same address once more.
+        assert_ne!(lab.value("p.value").await, "", "control: the action works on the approved document");
+        // Another site, another page of the same site, and the same URL loaded again.
         for next in [lab.server.foreign(&path), lab.server.url(&lab.server.serve(PASSWORD)), lab.server.url(&path)] {
             let asked = lab.browser.document().await.unwrap();
             lab.act(Action::Navigate { url: next, timeout: std::time::Duration::from_secs(20) }).await;
@@ -35,7 +35,7 @@ pub async fn what_was_asked_about_one_document_is_not_done_to_another(lab: Arc<L
             assert_eq!(lab.value("p.value").await, "", "{deed:?}");
         }
     }
-    // What changes its own address is the same document.
+    // A document that changes its own URL stays the same document.
     let asked = lab.browser.document().await.unwrap();
     lab.value("history.pushState(1, '', '/elsewhere'); 1").await;
     let [fill, ..] = deeds();
@@ -43,8 +43,8 @@ pub async fn what_was_asked_about_one_document_is_not_done_to_another(lab: Arc<L
     assert!(lab.browser.document().await.unwrap().url.ends_with("/elsewhere"));
 }
 
-/// A popup in front is another page, and so is the one behind it when it is gone.
-pub async fn a_page_that_closed_is_not_acted_on(lab: Arc<Lab>) {
+/// A popup in front is another page, and so is the page behind it after the popup has closed.
+pub async fn action_for_closed_or_hidden_page_is_refused(lab: Arc<Lab>) {
     let path = lab.server.serve(PASSWORD);
     lab.show(&format!("{PASSWORD}<button onclick=\"window.open('{path}')\">Open</button>")).await;
     let behind = lab.browser.document().await.unwrap();
@@ -70,8 +70,8 @@ pub async fn a_page_that_closed_is_not_acted_on(lab: Arc<Lab>) {
     }
 }
 
-/// Also where there is no script at all, and whatever the page's own scripts say.
-pub async fn a_document_says_where_it_is(lab: Arc<Lab>) {
+/// Also for pages without scripts, and if scripts of the page override the globals.
+pub async fn page_cannot_change_document_url(lab: Arc<Lab>) {
     for body in [
         "<p>plain",
         "<script>window.Location = null; document.URL = 'https://bank.example/'; String = () => 'x'</script>",
@@ -83,11 +83,11 @@ pub async fn a_document_says_where_it_is(lab: Arc<Lab>) {
     let [.., script] = deeds();
     let asked = lab.browser.document().await.unwrap();
     let error = lab.browser.perform_on(&asked, script).await.unwrap_err();
-    assert!(matches!(error, Error::Script { .. }), "its own failure is told as that: {error}");
+    assert!(matches!(error, Error::Script { .. }), "the script's own failure is reported: {error}");
 }
 
-/// What was approved is done, and that it led to another document is no failure of it.
-pub async fn what_leads_elsewhere_is_done(lab: Arc<Lab>) {
+/// An approved action succeeds even if it makes the page navigate.
+pub async fn action_that_navigates_succeeds(lab: Arc<Lab>) {
     let next = lab.server.serve("<title>Next</title>");
     let go = format!("location.href = '{next}'");
     lab.show(&format!(

@@ -1,4 +1,4 @@
-//! Browsers that end, are ended, or were never browsers.
+//! Browsers that exit or are killed, and peers that are no browser.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::lab::{Lab, connect, names, start};
 
 const LONG: Duration = Duration::from_secs(60);
 
-pub async fn a_killed_browser_is_gone(_lab: Arc<Lab>) {
+pub async fn killed_browser_fails_actions(_lab: Arc<Lab>) {
     let directory = tempfile::tempdir().unwrap();
     let (mut chromium, control) = start(&directory);
     let browser = connect(control, &directory).await.unwrap();
@@ -22,7 +22,7 @@ pub async fn a_killed_browser_is_gone(_lab: Arc<Lab>) {
     assert!(matches!(error, Error::Closed { .. }), "{error}");
 }
 
-pub async fn a_closed_browser_ends(_lab: Arc<Lab>) {
+pub async fn close_ends_browser(_lab: Arc<Lab>) {
     let directory = tempfile::tempdir().unwrap();
     let (mut chromium, control) = start(&directory);
     let browser = connect(control, &directory).await.unwrap();
@@ -30,8 +30,8 @@ pub async fn a_closed_browser_ends(_lab: Arc<Lab>) {
     tokio::time::timeout(LONG, chromium.wait()).await.unwrap().unwrap();
 }
 
-/// Bytes that no Chromium says, and streams that end: an error each, at once.
-pub async fn no_stream_can_do_more_than_fail(_lab: Arc<Lab>) {
+/// Invalid messages and closed streams fail at once.
+pub async fn invalid_stream_fails_connect(_lab: Arc<Lab>) {
     let said: &[&[u8]] = &[
         b"",
         b"\0",

@@ -1,4 +1,4 @@
-//! What is typed into: passwords and payments are known, and a field that becomes one is caught.
+//! Kinds of fields: password and payment fields are recognized, also if a field changes its kind.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn fill(selector: &str, expected: FieldKind) -> Action {
     Action::Fill { target: css(selector), text: "secret".to_owned(), expected }
 }
 
-pub async fn fields_say_what_they_are_for(lab: Arc<Lab>) {
+pub async fn field_kind_follows_type_attributes_and_labels(lab: Arc<Lab>) {
     let fields: &[(&str, FieldKind)] = &[
         ("<input>", FieldKind::Ordinary),
         ("<input name=email placeholder='Your e-mail'>", FieldKind::Ordinary),
@@ -52,10 +52,10 @@ pub async fn fields_say_what_they_are_for(lab: Arc<Lab>) {
     assert_eq!(lab.browser.field(&Target::Focused).await.unwrap(), FieldKind::Password);
 }
 
-pub async fn another_kind_than_expected_is_not_typed_into(lab: Arc<Lab>) {
+pub async fn fill_of_unexpected_kind_is_refused(lab: Arc<Lab>) {
     lab.show("<input id=p type=password><input id=o>").await;
     let error = lab.fail(fill("#p", FieldKind::Ordinary)).await;
-    let words = "`#p` is a password field, and an ordinary field was expected; nothing was typed";
+    let words = "`#p` is a password field, but an ordinary field was expected; nothing was entered";
     assert_eq!(error.to_string(), words);
     assert_eq!(lab.value("p.value").await, "");
     lab.fail(fill("#o", FieldKind::Password)).await;
@@ -67,7 +67,7 @@ pub async fn another_kind_than_expected_is_not_typed_into(lab: Arc<Lab>) {
     assert_eq!(lab.value("p.value").await, "secretx");
 }
 
-pub async fn a_list_of_another_kind_is_not_chosen_in(lab: Arc<Lab>) {
+pub async fn select_of_unexpected_kind_is_refused(lab: Arc<Lab>) {
     lab.show("<select id=s autocomplete=cc-exp-month><option>01<option>02</select>").await;
     let choose = |expected| Action::Select { target: css("#s"), values: vec!["02".to_owned()], expected };
     let error = lab.fail(choose(FieldKind::Ordinary)).await;
@@ -77,9 +77,10 @@ pub async fn a_list_of_another_kind_is_not_chosen_in(lab: Arc<Lab>) {
     assert_eq!(lab.value("s.value").await, "02");
 }
 
-/// Each becomes a password field at another moment of being filled. Two moments are no danger: one comes only for what a person
-/// types, the other when the text is there and was put into what was an ordinary field.
-pub async fn a_field_that_is_swapped_is_caught(lab: Arc<Lab>) {
+/// Each event turns the field into a password field at another moment of `fill`. Two are harmless:
+/// `beforeinput` fires only for a person's input, `select` only after the text was entered into the
+/// ordinary field.
+pub async fn field_that_changes_kind_is_refused(lab: Arc<Lab>) {
     for (event, is_caught) in [("focus", true), ("input", true), ("select", false), ("beforeinput", false)] {
         lab.show(&format!(
             "<input id=f><script>f.addEventListener('{event}', () => {{ f.type = 'password' }})</script>"
@@ -106,8 +107,8 @@ pub async fn a_field_that_is_swapped_is_caught(lab: Arc<Lab>) {
     lab.fail(fill("input", FieldKind::Ordinary)).await;
 }
 
-/// The page's own view of its fields says that there are none.
-pub async fn a_page_cannot_lie_about_its_fields(lab: Arc<Lab>) {
+/// The page overrides the properties by which its fields could be recognized.
+pub async fn page_cannot_hide_kind_of_field(lab: Arc<Lab>) {
     lab.show(
         "<input id=p type=password><script>\
          Object.defineProperty(HTMLInputElement.prototype, 'type', { get: () => 'text' });\
@@ -115,12 +116,12 @@ pub async fn a_page_cannot_lie_about_its_fields(lab: Arc<Lab>) {
          document.querySelector = () => document.body; Object.defineProperty(p, 'value', { set() {}, get: () => '' });</script>",
     )
     .await;
-    assert_eq!(lab.value("p.type").await, "text", "the lie works where the page's scripts run");
+    assert_eq!(lab.value("p.type").await, "text", "control: the override works for the page's own scripts");
     assert_eq!(lab.browser.field(&css("#p")).await.unwrap(), FieldKind::Password);
     lab.fail(fill("#p", FieldKind::Ordinary)).await;
 }
 
-pub async fn a_foreign_frame_counts_as_payment(lab: Arc<Lab>) {
+pub async fn foreign_frame_counts_as_payment(lab: Arc<Lab>) {
     let inner = lab.server.serve("<body style='margin:0'><input style='width:200px;height:100px'>");
     let inner = lab.server.foreign(&inner);
     lab.show(&format!("<iframe src='{inner}' style='width:200px;height:100px'></iframe>")).await;

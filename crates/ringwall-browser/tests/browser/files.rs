@@ -10,7 +10,7 @@ use crate::lab::{Lab, css};
 
 const LONG: Duration = Duration::from_secs(60);
 
-pub async fn a_download_is_whole(lab: Arc<Lab>) {
+pub async fn download_is_complete(lab: Arc<Lab>) {
     lab.show("<a id=d href=/report>report</a><a id=p href='#'>nothing</a>").await;
     let answer = lab.act(Action::Download { from: Origin::Element(css("#d")), timeout: LONG }).await;
     let [file] = &answer.downloads[..] else { panic!("{answer:?}") };
@@ -20,12 +20,13 @@ pub async fn a_download_is_whole(lab: Arc<Lab>) {
         lab.fail(Action::Download { from: Origin::Element(css("#p")), timeout: Duration::from_millis(300) }).await;
     assert!(matches!(error, Error::NoDownload { .. }), "{error}");
     let answer = lab.act(Action::Navigate { url: lab.server.url("/report"), timeout: LONG }).await;
-    assert_eq!(answer.downloads.len(), 1, "an address that is a file is one too");
+    assert_eq!(answer.downloads.len(), 1, "navigating to a file downloads it");
 }
 
-/// One that never ends, and one that is larger than any may be, both begun by a page: what is asked for comes all the same, and
-/// what is left of the large one is told, so that it can be removed.
-pub async fn what_a_page_downloads_by_itself_stops_nothing(lab: Arc<Lab>) {
+/// The page itself starts a download that never ends and one above the size limit. A requested
+/// download still completes, and the large one is reported as failed, so that its partial file can
+/// be removed.
+pub async fn downloads_of_page_do_not_affect_requested_download(lab: Arc<Lab>) {
     lab.show(
         "<a id=e href=/endless download>x</a><a id=h href=/huge download>y</a><a id=d href=/report>z</a>\
          <button onclick=\"e.click(); h.click()\">go</button>",
@@ -34,7 +35,7 @@ pub async fn what_a_page_downloads_by_itself_stops_nothing(lab: Arc<Lab>) {
     let mut told = lab.click("button").await.downloads;
     let end = tokio::time::Instant::now() + LONG;
     while told.is_empty() {
-        assert!(tokio::time::Instant::now() < end, "the large one was not broken off");
+        assert!(tokio::time::Instant::now() < end, "the large download was not canceled");
         tokio::time::sleep(Duration::from_millis(50)).await;
         told = lab.act(Action::Scroll { to: ringwall_browser::Travel::By { x: 0, y: 0 } }).await.downloads;
     }
@@ -45,7 +46,7 @@ pub async fn what_a_page_downloads_by_itself_stops_nothing(lab: Arc<Lab>) {
     assert_eq!((file.name.as_str(), file.end), ("report.csv", DownloadEnd::Whole { bytes: 8 }));
 }
 
-pub async fn an_address_is_saved_even_if_it_could_be_shown(lab: Arc<Lab>) {
+pub async fn url_download_saves_displayable_content(lab: Arc<Lab>) {
     lab.open("/plain").await;
     for (path, name, text) in [("/notes.txt", "notes.txt", "only text"), ("/report", "report.csv", "a,b\n1,2\n")] {
         let answer = lab.act(Action::Download { from: Origin::Url(lab.server.url(path)), timeout: LONG }).await;
@@ -54,10 +55,10 @@ pub async fn an_address_is_saved_even_if_it_could_be_shown(lab: Arc<Lab>) {
         assert_eq!(file.name, name);
         assert_eq!(std::fs::read_to_string(&file.path).unwrap(), text);
     }
-    assert_eq!(lab.open("/notes.txt").await.downloads.len(), 0, "afterwards it is shown again");
+    assert_eq!(lab.open("/notes.txt").await.downloads.len(), 0, "later the same URL is shown again");
 }
 
-pub async fn a_hostile_name_is_no_path(lab: Arc<Lab>) {
+pub async fn hostile_download_name_is_no_path(lab: Arc<Lab>) {
     lab.open("/plain").await;
     let answer = lab.act(Action::Download { from: Origin::Url(lab.server.url("/escape")), timeout: LONG }).await;
     let [file] = &answer.downloads[..] else { panic!("{answer:?}") };
@@ -66,7 +67,7 @@ pub async fn a_hostile_name_is_no_path(lab: Arc<Lab>) {
     assert_eq!(std::fs::read_to_string(&file.path).unwrap(), "mine");
 }
 
-pub async fn a_file_is_uploaded(lab: Arc<Lab>) {
+pub async fn file_is_uploaded(lab: Arc<Lab>) {
     let path = lab.directory.path().join("up.txt");
     std::fs::write(&path, "carried").unwrap();
     let upload = |selector: &str, paths: &[&Path]| Action::Upload {

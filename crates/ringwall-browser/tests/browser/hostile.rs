@@ -1,4 +1,4 @@
-//! Pages that mean harm: each action ends, and the next one works.
+//! Hostile pages: each action ends, and the next one works.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use ringwall_browser::{Action, Dialog, DialogKind, Error, Format};
 
 use crate::lab::{Lab, css};
 
-pub async fn dialogs_are_answered_and_told(lab: Arc<Lab>) {
+pub async fn dialogs_are_answered_and_reported(lab: Arc<Lab>) {
     lab.show(
         "<button onclick=\"alert('one'); document.title = [confirm('two'), prompt('three', 'x')].join()\">ask</button>\
          <script>onbeforeunload = (event) => { event.preventDefault(); return 'stay' }</script>",
@@ -20,24 +20,24 @@ pub async fn dialogs_are_answered_and_told(lab: Arc<Lab>) {
     assert_eq!(answer.dialogs, said);
     assert_eq!(answer.title, "false,");
     let answer = lab.open("/plain").await;
-    assert_eq!(answer.title, "Plain", "nothing keeps us");
+    assert_eq!(answer.title, "Plain", "beforeunload does not stop the navigation");
     assert_eq!(answer.dialogs.iter().map(|dialog| dialog.kind).collect::<Vec<_>>(), [DialogKind::Beforeunload]);
 }
 
-pub async fn endless_dialogs_end(lab: Arc<Lab>) {
+pub async fn endless_dialogs_are_terminated(lab: Arc<Lab>) {
     lab.show("<button onclick=\"for (;;) alert('again')\">x</button>").await;
     let answer = lab.click("button").await;
     assert!((10..=20).contains(&answer.dialogs.len()), "{answer:?}");
     assert_eq!(lab.open("/plain").await.title, "Plain");
 }
 
-pub async fn endless_scripts_end(lab: Arc<Lab>) {
+pub async fn endless_script_is_terminated(lab: Arc<Lab>) {
     lab.open("/plain").await;
     lab.fail(Action::Evaluate { script: "for (;;) {}".to_owned() }).await;
     assert_eq!(lab.open("/plain").await.title, "Plain");
 }
 
-pub async fn a_crash_is_told_and_a_fresh_page_works(lab: Arc<Lab>) {
+pub async fn crash_is_reported_and_next_page_works(lab: Arc<Lab>) {
     lab.open("/plain").await;
     let error = lab.fail(Action::Navigate { url: "chrome://crash".to_owned(), timeout: Duration::from_secs(20) }).await;
     assert!(matches!(error, Error::Crashed), "{error}");
@@ -47,7 +47,7 @@ pub async fn a_crash_is_told_and_a_fresh_page_works(lab: Arc<Lab>) {
     assert_eq!((answer.title.as_str(), answer.popups), ("Plain", 0));
 }
 
-pub async fn a_huge_page_is_cut(lab: Arc<Lab>) {
+pub async fn huge_page_is_truncated(lab: Arc<Lab>) {
     lab.show("<body><script>document.body.innerHTML = '<p><a href=#>link</a> and words</p>'.repeat(30000)</script>")
         .await;
     for format in [Format::Outline, Format::Html, Format::Text] {
@@ -60,13 +60,13 @@ pub async fn a_huge_page_is_cut(lab: Arc<Lab>) {
     lab.act(Action::Content { format: Format::Outline }).await;
 }
 
-/// What shows that a file of this machine was opened.
+/// Part of /etc/passwd, which shows that the file was opened.
 const OPENED: &str = "root:x:0";
 
-pub async fn a_page_cannot_open_files(lab: Arc<Lab>) {
+pub async fn page_cannot_open_local_files(lab: Arc<Lab>) {
     let go = |url: &str| Action::Navigate { url: url.to_owned(), timeout: Duration::from_secs(20) };
     lab.act(go("file:///etc/passwd")).await;
-    assert!(lab.content(Format::Text).await.contains(OPENED), "the control: whoever may ask for it is shown it");
+    assert!(lab.content(Format::Text).await.contains(OPENED), "control: navigating there by URL shows it");
     let leading_to = |to: &str| {
         format!(
             "<title>Mine</title><a id=a href={to}>read</a><a id=b target=_blank href={to}>read</a>\
@@ -77,7 +77,7 @@ pub async fn a_page_cannot_open_files(lab: Arc<Lab>) {
     for selector in ["#a", "#b", "#c", "#d"] {
         lab.show(&leading_to("/plain")).await;
         lab.click(selector).await;
-        assert_eq!(lab.wait_for_text("nothing to see").await.title, "Plain", "the control: {selector} leads on");
+        assert_eq!(lab.wait_for_text("nothing to see").await.title, "Plain", "control: {selector} navigates");
         lab.show(&leading_to("file:///etc/passwd")).await;
         let answer = lab.click(selector).await;
         assert!(!answer.url.starts_with("file:"), "{}", answer.url);
@@ -89,10 +89,10 @@ pub async fn a_page_cannot_open_files(lab: Arc<Lab>) {
     assert!(error.to_string().contains("ERR_UNSAFE_REDIRECT"), "{error}");
 }
 
-pub async fn windows_without_end_are_closed(lab: Arc<Lab>) {
+pub async fn endless_popups_are_closed(lab: Arc<Lab>) {
     lab.show("<button onclick=\"for (let i = 0; i < 30; i++) window.open('/plain', 'w' + i)\">x</button>").await;
     lab.click("button").await;
-    // Each opens the next as it is clicked: a window at a time, without end.
+    // Each page opens the next when it is clicked.
     let chain = lab.server.serve("<button onclick=\"window.open(location.href)\">more</button>");
     lab.open(&chain).await;
     let mut popups = 0;
@@ -108,7 +108,7 @@ pub async fn windows_without_end_are_closed(lab: Arc<Lab>) {
     assert_eq!(lab.open("/plain").await.title, "Plain");
 }
 
-pub async fn half_a_character_ends_nothing(lab: Arc<Lab>) {
+pub async fn unpaired_surrogate_keeps_browser_alive(lab: Arc<Lab>) {
     lab.show("<script>document.title = 'a\\ud83d'; alert('\\udc00'); document.body.append('\\ud83d')</script>").await;
     for format in [Format::Outline, Format::Html, Format::Text] {
         lab.act(Action::Content { format }).await;

@@ -1,4 +1,4 @@
-//! A Chromium, the server whose pages it visits, and a directory for its files.
+//! A Chromium, the web server that it visits, and a directory for its files.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -23,7 +23,8 @@ pub fn css(selector: &str) -> Target {
     Target::Css(selector.to_owned())
 }
 
-/// Starts a Chromium as a box would: with a socket as its descriptor 3, whose other end is given. It is killed with its handle.
+/// Starts a Chromium as a box would: with a socket as descriptor 3. Returns the other end. The
+/// process is killed when its handle is dropped.
 #[expect(clippy::disallowed_methods, reason = "what is tested drives a program")]
 pub fn start(directory: &TempDir) -> (Child, UnixStream) {
     let Some(executable) = find_executable() else { panic!("there is no Chromium: run `scripts/setup test`") };
@@ -46,7 +47,7 @@ pub async fn connect(control: UnixStream, directory: &TempDir) -> Result<Browser
     Browser::connect(from, to, files, &names()).await
 }
 
-/// One of each sort: a part of a word, a whole word, words in a row, and another script.
+/// One name of each form: part of a word, whole word, consecutive words, and non-ASCII.
 pub fn names() -> FieldNames {
     let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     FieldNames {
@@ -67,7 +68,7 @@ impl Lab {
         self.act(Action::Navigate { url: self.server.url(path), timeout: Duration::from_secs(60) }).await
     }
 
-    /// A page of this body and nothing else.
+    /// Serves a page with this body and opens it.
     pub async fn show(&self, body: &str) -> Answer {
         let path = self.server.serve(body);
         self.open(&path).await
@@ -108,7 +109,7 @@ impl Lab {
         answer.data["content"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until a page of this server's is seen.
+    /// Waits until the current page has this path.
     pub async fn wait_for_url(&self, path: &str) {
         let url = self.server.url(path);
         let seen = async {

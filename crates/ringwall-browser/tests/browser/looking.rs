@@ -1,4 +1,4 @@
-//! Outlines, text, pictures, documents, values.
+//! Outlines, text, screenshots, PDFs and script values.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::lab::{Lab, css};
 
-pub async fn an_outline_can_be_acted_on(lab: Arc<Lab>) {
+pub async fn outline_references_can_be_acted_on(lab: Arc<Lab>) {
     lab.show(
         "<title>Shop</title><nav><a href=/plain>Home</a></nav><main><h1>Our <i>shop</i></h1><p>Buy <b>now</b> or later.</p>\
          <form><label>E-mail <input type=email value=a@b.c required></label>\
@@ -52,8 +52,9 @@ pub async fn an_outline_can_be_acted_on(lab: Arc<Lab>) {
     assert!(lab.content(Format::Outline).await.contains("\"d@e.f\""));
 }
 
-/// Whatever a frame says of itself, and whatever keeps it apart, its being there is told; one of the same site is part of the page.
-pub async fn frames_of_other_sites_are_named(lab: Arc<Lab>) {
+/// Frames of other sites are listed with any role attribute or sandbox. A frame of the same
+/// site is part of the page.
+pub async fn foreign_frames_are_listed_in_outline(lab: Arc<Lab>) {
     let inner = lab.server.serve("<p>inside");
     let (own, foreign) = (inner.clone(), lab.server.foreign(&inner));
     lab.show(&format!(
@@ -69,7 +70,7 @@ pub async fn frames_of_other_sites_are_named(lab: Arc<Lab>) {
     }
 }
 
-pub async fn references_end(lab: Arc<Lab>) {
+pub async fn outdated_reference_is_refused(lab: Arc<Lab>) {
     let reference = |outline: &str| {
         let name = outline.split_once("[ref=").unwrap().1.split(']').next().unwrap();
         Action::Click { target: Target::Reference(name.to_owned()) }
@@ -93,21 +94,21 @@ pub async fn references_end(lab: Arc<Lab>) {
     }
 }
 
-pub async fn text_and_markup_are_read(lab: Arc<Lab>) {
+pub async fn text_and_html_are_read(lab: Arc<Lab>) {
     lab.show("<!doctype html><title>T</title><p>one</p><p hidden>unseen</p>").await;
     assert_eq!(lab.content(Format::Text).await.trim(), "one");
     let html = lab.content(Format::Html).await;
     assert!(html.starts_with("<!DOCTYPE html>\n<html>") && html.contains("<p hidden=\"\">unseen</p>"), "{html}");
 }
 
-/// Width and height, as a PNG says them.
+/// Width and height of a PNG.
 fn size(picture: &[u8]) -> (u32, u32) {
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
     let number = |at: usize| u32::from_be_bytes(picture[at..at + 4].try_into().unwrap());
     (number(16), number(20))
 }
 
-pub async fn pictures_have_their_extent(lab: Arc<Lab>) {
+pub async fn screenshot_has_requested_extent(lab: Arc<Lab>) {
     let body = "<body style='margin:0'><div id=a style='width:120px;height:50px;background:red'></div>";
     lab.show(&format!("{body}<div style='height:3000px'>")).await;
     let shot = |of| Action::Screenshot { of };
@@ -122,12 +123,12 @@ pub async fn pictures_have_their_extent(lab: Arc<Lab>) {
     assert_eq!(answer.data, json!({ "truncated": true }));
 }
 
-pub async fn a_page_becomes_a_document(lab: Arc<Lab>) {
+pub async fn page_is_printed_as_pdf(lab: Arc<Lab>) {
     lab.open("/plain").await;
     assert!(lab.act(Action::Pdf).await.document.unwrap().starts_with(b"%PDF-"));
 }
 
-pub async fn scripts_have_values(lab: Arc<Lab>) {
+pub async fn script_returns_value_or_fails(lab: Arc<Lab>) {
     lab.open("/plain").await;
     assert_eq!(lab.value("({ a: [1, 'x', null] })").await, json!({ "a": [1, "x", null] }));
     assert_eq!(lab.value("Promise.resolve(document.title)").await, "Plain");
@@ -139,13 +140,13 @@ pub async fn scripts_have_values(lab: Arc<Lab>) {
     }
 }
 
-pub async fn strange_values_harm_nobody(lab: Arc<Lab>) {
+pub async fn large_or_cyclic_script_value_fails(lab: Arc<Lab>) {
     lab.open("/plain").await;
     let run = |script: &str| Action::Evaluate { script: script.to_owned() };
     let error = lab.fail(run("'x'.repeat(2e6)")).await;
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     let error = lab.fail(run("'x'.repeat(7e7)")).await;
-    assert!(matches!(error, Error::TooLarge { .. }), "more than a message holds: {error}");
+    assert!(matches!(error, Error::TooLarge { .. }), "larger than a message may be: {error}");
     assert_eq!(lab.value("'\\ud800' + 'x'").await, "\u{fffd}x");
     lab.browser.perform(run("let deep = []; for (let i = 0; i < 900; i++) deep = [deep]; deep")).await.unwrap_err();
     lab.fail(run("const ring = {}; ring.ring = ring; ring")).await;

@@ -1,9 +1,9 @@
-//! The window on a real Chromium and on pages of our own, honest and hostile.
+//! Tests with a real Chromium and our own pages, ordinary and hostile.
 //!
-//! One Chromium and one server serve nearly all trials, one after the other: each begins by going to a page of its own. Those
-//! that end a browser, or pretend to be one, have theirs.
+//! One Chromium and one server serve nearly all tests, one after another; each test starts by
+//! opening a page of its own. Tests that end a browser, or replace it, use their own.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed trial")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption fails the test")]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ mod travelling;
 
 type Run = fn(Arc<Lab>) -> Pin<Box<dyn Future<Output = ()>>>;
 
-/// A trial's name and its function, with the future boxed.
+/// Names and functions of tests, with the future boxed.
 macro_rules! trials {
     ($($module:ident :: { $($name:ident),* $(,)? })*) => {
         &[$($((concat!(stringify!($module), "::", stringify!($name)), |lab| Box::pin($module::$name(lab))),)*)*]
@@ -37,40 +37,46 @@ macro_rules! trials {
 
 const TRIALS: &[(&str, Run)] = trials! {
     travelling::{
-        the_answer_says_where_the_page_is, a_redirection_is_followed, what_cannot_be_opened_says_why,
-        a_server_that_never_answers_costs_the_limit, a_page_that_never_ends_is_shown_as_far_as_it_came, back_goes_back,
-        a_popup_is_followed_and_its_end_too, nothing_can_be_left_without_a_way_back,
+        answer_has_url_title_and_status, redirect_is_followed, unreachable_url_fails_with_reason,
+        silent_server_fails_after_time_limit, unfinished_page_is_shown_as_not_loaded, back_opens_previous_page,
+        popup_becomes_current_page_until_closed, back_without_history_fails,
     }
     acting::{
-        a_form_is_filled_and_sent, a_click_finds_text, keys_and_chords_are_pressed, what_cannot_be_clicked_says_why,
-        a_list_says_what_it_has, a_frame_of_the_same_site_is_part_of_the_page, scrolling_moves_the_page,
-        waiting_ends_when_it_is_there,
+        form_is_filled_and_sent, click_finds_element_by_text, keys_with_and_without_modifiers_are_pressed,
+        unclickable_element_fails_with_reason, unknown_option_fails_and_lists_options,
+        same_site_frame_is_part_of_page, scroll_moves_page, wait_ends_when_condition_holds,
     }
     looking::{
-        an_outline_can_be_acted_on, frames_of_other_sites_are_named, references_end, text_and_markup_are_read, pictures_have_their_extent,
-        a_page_becomes_a_document, scripts_have_values, strange_values_harm_nobody,
+        outline_references_can_be_acted_on, foreign_frames_are_listed_in_outline, outdated_reference_is_refused,
+        text_and_html_are_read, screenshot_has_requested_extent, page_is_printed_as_pdf,
+        script_returns_value_or_fails, large_or_cyclic_script_value_fails,
     }
     fields::{
-        fields_say_what_they_are_for, another_kind_than_expected_is_not_typed_into, a_list_of_another_kind_is_not_chosen_in,
-        a_field_that_is_swapped_is_caught, a_page_cannot_lie_about_its_fields, a_foreign_frame_counts_as_payment,
+        field_kind_follows_type_attributes_and_labels, fill_of_unexpected_kind_is_refused,
+        select_of_unexpected_kind_is_refused, field_that_changes_kind_is_refused,
+        page_cannot_hide_kind_of_field, foreign_frame_counts_as_payment,
     }
     documents::{
-        what_was_asked_about_one_document_is_not_done_to_another, a_page_that_closed_is_not_acted_on,
-        a_document_says_where_it_is, what_leads_elsewhere_is_done,
+        action_for_replaced_document_is_refused, action_for_closed_or_hidden_page_is_refused,
+        page_cannot_change_document_url, action_that_navigates_succeeds,
     }
     files::{
-        a_download_is_whole, what_a_page_downloads_by_itself_stops_nothing, an_address_is_saved_even_if_it_could_be_shown, a_hostile_name_is_no_path, a_file_is_uploaded,
+        download_is_complete, downloads_of_page_do_not_affect_requested_download,
+        url_download_saves_displayable_content, hostile_download_name_is_no_path, file_is_uploaded,
     }
     hostile::{
-        dialogs_are_answered_and_told, endless_dialogs_end, endless_scripts_end, a_crash_is_told_and_a_fresh_page_works,
-        a_huge_page_is_cut, a_page_cannot_open_files, windows_without_end_are_closed, half_a_character_ends_nothing,
+        dialogs_are_answered_and_reported, endless_dialogs_are_terminated, endless_script_is_terminated,
+        crash_is_reported_and_next_page_works, huge_page_is_truncated, page_cannot_open_local_files,
+        endless_popups_are_closed, unpaired_surrogate_keeps_browser_alive,
     }
-    endings::{ a_killed_browser_is_gone, a_closed_browser_ends, no_stream_can_do_more_than_fail }
+    endings::{
+        killed_browser_fails_actions, close_ends_browser, invalid_stream_fails_connect,
+    }
 };
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // They share a page.
+    // The tests share a page.
     arguments.test_threads = Some(1);
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
     let lab = if arguments.list { None } else { Some(Arc::new(runtime.block_on(Lab::new()))) };

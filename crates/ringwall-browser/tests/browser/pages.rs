@@ -1,4 +1,4 @@
-//! Pages that several trials visit, or that need more than a body.
+//! Pages that several tests use, or that need more than a body.
 
 /// Status, further headers, and body.
 pub fn page(target: &str) -> Option<(&'static str, &'static str, String)> {

@@ -1,4 +1,4 @@
-//! A server on loopback, as small as pages need: one request a connection, and some that no honest server would answer so.
+//! A minimal HTTP server on loopback: one request per connection, and some malformed answers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::pages;
 
-/// More bytes than any download may have.
+/// Above the maximum size of a download.
 const HUGE: usize = 80 << 20;
 
 pub struct Server {
@@ -36,12 +36,12 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// The same server as another site.
+    /// The same server under another host name, so that Chromium treats it as another site.
     pub fn foreign(&self, path: &str) -> String {
         format!("http://localhost:{}{path}", self.address.port())
     }
 
-    /// Makes a page and gives its path.
+    /// Serves a new page and returns its path.
     pub fn serve(&self, body: &str) -> String {
         let mut bodies = self.bodies.lock().unwrap();
         let path = format!("/made/{}", bodies.len());
@@ -50,7 +50,7 @@ impl Server {
     }
 }
 
-/// A client that goes away in the middle is none of our business.
+/// `None` if the client disconnects early.
 async fn answer(mut stream: TcpStream, bodies: Arc<Mutex<HashMap<String, String>>>) -> Option<()> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
@@ -62,7 +62,7 @@ async fn answer(mut stream: TcpStream, bodies: Arc<Mutex<HashMap<String, String>
     let made = bodies.lock().unwrap().get(path).cloned();
     let (status, headers, body) = match (path, made) {
         (_, Some(body)) => ("200 OK", "", body),
-        // Holds the connection until the client lets go of it.
+        // Sends nothing until the client disconnects.
         ("/never", None) => {
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).await.ok()?;

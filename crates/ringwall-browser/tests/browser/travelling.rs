@@ -1,4 +1,4 @@
-//! From page to page.
+//! Navigation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::lab::Lab;
 
-pub async fn the_answer_says_where_the_page_is(lab: Arc<Lab>) {
+pub async fn answer_has_url_title_and_status(lab: Arc<Lab>) {
     let answer = lab.open("/plain").await;
     assert_eq!((answer.url, answer.title.as_str()), (lab.server.url("/plain"), "Plain"));
     assert_eq!(answer.data, json!({ "status": 200, "loaded": true }));
@@ -17,12 +17,12 @@ pub async fn the_answer_says_where_the_page_is(lab: Arc<Lab>) {
     assert_eq!((blank.url.as_str(), &blank.data["status"]), ("about:blank", &json!(null)));
 }
 
-pub async fn a_redirection_is_followed(lab: Arc<Lab>) {
+pub async fn redirect_is_followed(lab: Arc<Lab>) {
     let answer = lab.open("/redirect").await;
     assert_eq!((answer.url, &answer.data["status"]), (lab.server.url("/plain"), &json!(200)));
 }
 
-pub async fn what_cannot_be_opened_says_why(lab: Arc<Lab>) {
+pub async fn unreachable_url_fails_with_reason(lab: Arc<Lab>) {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
@@ -35,7 +35,7 @@ pub async fn what_cannot_be_opened_says_why(lab: Arc<Lab>) {
     lab.open("/plain").await;
 }
 
-pub async fn a_server_that_never_answers_costs_the_limit(lab: Arc<Lab>) {
+pub async fn silent_server_fails_after_time_limit(lab: Arc<Lab>) {
     let begun = Instant::now();
     let error = lab.fail(Action::Navigate { url: lab.server.url("/never"), timeout: Duration::from_secs(1) }).await;
     assert!(matches!(&error, Error::NoAnswer { .. }), "{error}");
@@ -43,8 +43,8 @@ pub async fn a_server_that_never_answers_costs_the_limit(lab: Arc<Lab>) {
     assert_eq!(lab.open("/plain").await.title, "Plain");
 }
 
-pub async fn a_page_that_never_ends_is_shown_as_far_as_it_came(lab: Arc<Lab>) {
-    // Where Chromium is slow, the first half takes longer.
+pub async fn unfinished_page_is_shown_as_not_loaded(lab: Arc<Lab>) {
+    // A slow Chromium needs more time for the first half.
     let mut seen = None;
     for timeout in [1, 5, 20].map(Duration::from_secs) {
         let half = lab.browser.perform(Action::Navigate { url: lab.server.url("/half"), timeout }).await;
@@ -57,26 +57,26 @@ pub async fn a_page_that_never_ends_is_shown_as_far_as_it_came(lab: Arc<Lab>) {
     assert!(lab.content(ringwall_browser::Format::Text).await.contains("the first half"));
 }
 
-pub async fn back_goes_back(lab: Arc<Lab>) {
+pub async fn back_opens_previous_page(lab: Arc<Lab>) {
     lab.open("/plain").await;
     lab.open("/missing").await;
     let answer = lab.act(Action::Back).await;
     assert_eq!((answer.title.as_str(), &answer.data["navigated"]), ("Plain", &json!(true)));
 }
 
-pub async fn a_popup_is_followed_and_its_end_too(lab: Arc<Lab>) {
+pub async fn popup_becomes_current_page_until_closed(lab: Arc<Lab>) {
     lab.show("<title>First</title><a id=a href=/plain target=_blank>open</a>").await;
-    // A window that comes late is told with the next answer.
+    // A popup that opens late is reported with the next answer.
     let early = lab.click("#a").await.popups;
     let answer = lab.wait_for_text("nothing to see").await;
-    assert_eq!((answer.title.as_str(), early + answer.popups), ("Plain", 1), "a popup is told once");
+    assert_eq!((answer.title.as_str(), early + answer.popups), ("Plain", 1), "a popup is reported once");
     lab.act(Action::Evaluate { script: "setTimeout(() => window.close(), 0); 1".to_owned() }).await;
     let answer = lab.wait_for_text("open").await;
     assert_eq!(answer.title, "First");
 }
 
-pub async fn nothing_can_be_left_without_a_way_back(lab: Arc<Lab>) {
-    // A page of its own, which has no history.
+pub async fn back_without_history_fails(lab: Arc<Lab>) {
+    // A new page has no history.
     lab.show("<button onclick=\"window.open('about:blank')\">new</button>").await;
     lab.click("button").await;
     let error = lab.fail(Action::Back).await;

@@ -3,7 +3,7 @@
 //! It is the command of an ordinary box: all protections are in force before its first instruction,
 //! and it has no privilege that its processes lack. It exchanges frames ([`frame`]) with the server
 //! over its standard input and output. The server does not trust it, because code in the box can
-//! kill it and take its place. It can do nothing to a process of the box that this code could not do.
+//! kill it and take its place. It has no power over the box that this code lacks.
 
 mod agent;
 mod apart;
