@@ -1,7 +1,8 @@
-//! What a person is asked, and what becomes of it.
+//! Types of approvals.
 //!
-//! A question never changes once it is asked; exactly one answer, expiry or cancellation is put to it, and that never
-//! changes either. The words are part of the database, of the API and of the audit chain.
+//! The question of an approval never changes, and neither does its one answer (approved,
+//! remembered, denied, expired or cancelled). The names of the variants are the same in the
+//! database, the API and the audit chain.
 
 use std::fmt;
 use std::str::FromStr;
@@ -53,7 +54,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What it is that a person has to allow.
+    /// What the approval is about: a path, risky code or a network host
     ApprovalKind, "a kind of approval: path, risk or network",
     Path = "path",
     Risk = "risk",
@@ -71,7 +72,7 @@ words! {
 }
 
 words! {
-    /// Ordered, so that the worst of several is their `max`.
+    /// From the lowest to the highest level
     RiskLevel, "a risk level: safe, low, medium, high or critical",
     Safe = "safe",
     Low = "low",
@@ -80,7 +81,7 @@ words! {
     Critical = "critical",
 }
 
-/// How something stops being pending.
+/// The final statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettledAs {
     Approved,
@@ -102,7 +103,7 @@ impl From<SettledAs> for ApprovalStatus {
     }
 }
 
-/// The files that a command line names, as an approval covers them.
+/// The files that a command line names, and whether the approval covers their content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApprovalFiles {
@@ -110,26 +111,26 @@ pub struct ApprovalFiles {
     pub not_covered: Vec<UncoveredFile>,
 }
 
-/// A file whose content is part of what is approved
+/// A file whose content is part of the approval
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CoveredFile {
-    /// As the box sees it
+    /// The path in the box
     pub path: String,
     pub sha256: String,
     pub size: u64,
-    /// Whether nothing can change the file from the last check until the command has ended. Otherwise it is only checked
-    /// when the answer comes and right before the start
+    /// True if no program can change the file between the last check and the end of the command. If
+    /// false, it is checked only at the answer and right before the start
     pub pinned: bool,
-    /// Of a script or a sourced file; absent for a binary
+    /// The text of a script or sourced file; absent for a binary
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<ScriptText>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ScriptText {
-    /// All scripts of a question have 64 KiB together
+    /// At most 64 KiB for all scripts of an approval together
     pub text: String,
-    /// False if the text is cut
+    /// False if the text is truncated
     pub is_whole: bool,
 }
 
@@ -156,14 +157,15 @@ pub enum Uncovered {
     TooMany,
     TooLarge,
     OpenedByScript,
-    /// Covered and in an allowed path: compared right before the start, and not protected from changes afterwards
+    /// Covered and in an allowed path: compared right before the start, but not protected from
+    /// later changes
     NotPinned,
     /// Files that approved code opens or starts
     OpenedByCode,
 }
 
 impl Uncovered {
-    /// For people.
+    /// The text that clients show.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Written => "only written",
@@ -187,7 +189,7 @@ impl Uncovered {
     }
 }
 
-/// What is asked.
+/// The question of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewApproval {
     pub id: ApprovalId,
@@ -198,21 +200,21 @@ pub struct NewApproval {
     pub session_id: String,
     pub command: String,
     pub code: Option<String>,
-    /// What remembering the answer would store.
+    /// The paths that a remembered answer would add to the allowed paths.
     pub requested_paths: Vec<String>,
     pub blocked_paths: Vec<String>,
     pub risk_level: RiskLevel,
     pub patterns: Vec<String>,
     pub files: ApprovalFiles,
-    /// Of the exact action.
+    /// The digest of the action that is to be approved.
     pub digest: Digest,
-    /// Who asked: the id of the token.
+    /// The id of the token that made the request.
     pub asked_by: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
 }
 
-/// One question as it stands.
+/// An approval as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
     pub asked: NewApproval,
@@ -222,7 +224,7 @@ pub struct Approval {
     pub reason: Option<String>,
 }
 
-/// What is put to a question, by whom and from where.
+/// What ends a pending approval.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub as_what: SettledAs,
@@ -232,29 +234,29 @@ pub struct Answer {
     pub remembered: Remembering,
 }
 
-/// What an answer puts into a list, in the same step in which it is recorded: either both are, or neither.
+/// What an answer adds to the allowed paths or hosts, in the transaction that records the answer.
 #[derive(Debug, Clone, Default)]
 pub enum Remembering {
     #[default]
     Nothing,
     Paths(Vec<RememberedPath>),
-    /// For the boxes of a user.
+    /// Hosts that all boxes of this user may reach.
     Hosts {
         user: UserId,
         entries: Vec<String>,
     },
 }
 
-/// What became of an answer.
+/// The result of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     Recorded(Box<Approval>),
-    /// Somebody or something was first; that stands.
+    /// The approval has another answer already, which stays.
     Before(Box<Approval>),
     Unknown,
 }
 
-/// Which ones a list holds. What is absent restricts nothing.
+/// Selects the approvals of a list. An absent field does not restrict it.
 #[derive(Debug, Clone)]
 pub struct ApprovalFilter {
     pub scope: Scope,
@@ -267,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_as_they_are_written() {
+    fn approval_status_text_round_trips() {
         for status in ApprovalStatus::ALL {
             assert_eq!(status.as_str().parse::<ApprovalStatus>().unwrap(), *status);
             assert_eq!(serde_json::json!(status), status.as_str());

@@ -1,8 +1,7 @@
-//! Approvals: opened, settled exactly once, and listed.
+//! Opens, settles and lists approvals.
 //!
-//! The first answer stands, whoever comes with a second one: the update asks for one that is still pending, in the
-//! transaction that writes the audit entry. Whether an answer comes too late, or from somebody who may not give it, is
-//! decided elsewhere.
+//! An approval is settled exactly once: the UPDATE matches only a pending one, in the transaction
+//! that appends the audit entry. The service checks whether an answer is late and who may give it.
 
 use serde_json::{Value as Json, json};
 
@@ -25,16 +24,17 @@ use crate::writer::writer::Operation;
 const COLUMNS: &str = "seq, id, kind, status, exec_id, user_id, agent_id, session_id, command, code, requested_paths, \
                        blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at, answered_at, \
                        answered_by, reason, files";
-/// As many as one transaction ends, so that others can write in between.
+/// Number of approvals that one transaction expires; other operations can run in between.
 const AT_ONCE: i64 = 256;
-/// The digest of the approval's row, in the details of its entries. Their `digest` is that of the action.
+/// The digest of the approval's row, in the details of its entries. Their `digest` is that of the
+/// action.
 pub(crate) const ROW_DIGEST: &str = "row_sha256";
-/// So much of a command is in the chain, which keeps it for longer than the table does.
+/// Maximum bytes of a command in the audit entry, which may outlive the approval.
 const SHOWN: usize = 1000;
 
 impl Store {
-    /// Opens one. Its id is random; that it was used before is an error of the database's. `from` is where it was asked from,
-    /// for the audit chain alone.
+    /// Opens an approval. A used id is a database error, because ids are random. `from` is the
+    /// origin of the request, for the audit entry only.
     pub async fn open_approval(&self, new: NewApproval, from: Json) -> Result<(), Error> {
         check_indexed("session_id", &new.session_id)?;
         check_text("command", &new.command)?;
@@ -43,7 +43,8 @@ impl Store {
         self.submit(Open { new, from }).await
     }
 
-    /// Settles one, unless that has happened, and stores what is remembered with it: both or neither.
+    /// Settles an approval if it is pending, and stores what the answer remembers in the same
+    /// transaction.
     pub async fn settle_approval(&self, id: &ApprovalId, answer: Answer) -> Result<Settled, Error> {
         check_text("answered_by", &answer.author.by)?;
         answer.reason.as_ref().map_or(Ok(()), |reason| check_text("reason", reason))?;
@@ -57,7 +58,8 @@ impl Store {
         self.submit(Settle { id: id.clone(), answer }).await
     }
 
-    /// For the start and the stop of a server: nobody is left who waits for the answers. Returns how many there were.
+    /// Expires all pending approvals and returns their number. For the start and the end of a
+    /// server, when no exec waits for an answer.
     pub async fn expire_pending_approvals(&self, at: Timestamp, by: &str, reason: &str) -> Result<usize, Error> {
         let mut expired = 0;
         loop {
@@ -103,7 +105,8 @@ fn question(filter: &ApprovalFilter, limit: Limit, cursor: Option<Cursor>) -> St
     if let Some(status) = filter.status {
         conditions.push(format!("status = {}", question.place(status.as_str())));
     }
-    // Everything of everybody is what the table itself is sorted by, and so are the few of one exec.
+    // The list of all approvals, and the few of one exec, are read in the order of `seq` itself;
+    // other lists use an index in the order of `-seq`.
     let order = if conditions.is_empty() || filter.exec_id.is_some() { "seq DESC" } else { "-seq" };
     if let Some(exec_id) = &filter.exec_id {
         conditions.push(format!("exec_id = {}", question.place(exec_id.as_str())));
@@ -188,7 +191,7 @@ impl Operation for Settle {
             return Ok(Settled::Recorded(Box::new(approval)));
         }
         let text = format!("SELECT {COLUMNS} FROM approvals WHERE id = $1");
-        let row = ledger.row(Statement::new("look at an approval", text).bind(self.id.as_str())).await?;
+        let row = ledger.row(Statement::new("read an approval", text).bind(self.id.as_str())).await?;
         let found = row.map(|row| read(&row)).transpose()?;
         Ok(found.map_or(Settled::Unknown, |(_, approval)| Settled::Before(Box::new(approval))))
     }
@@ -230,7 +233,7 @@ impl Operation for ExpireSome {
     }
 }
 
-/// Nothing when it was not pending, or is not there.
+/// `None` if the approval is not pending or does not exist.
 async fn settle(ledger: &mut Ledger<'_>, id: &ApprovalId, answer: &Answer) -> Result<Option<Approval>, Error> {
     let status = ApprovalStatus::from(answer.as_what);
     let text = format!(
@@ -316,9 +319,9 @@ mod tests {
     use crate::db::database::{Connector, Database};
     use crate::db::driver::Pool;
 
-    /// Read off SQLite's own plans.
+    /// Checked with SQLite's query plans.
     #[tokio::test]
-    async fn every_list_is_a_range_of_an_index_in_its_order() {
+    async fn every_list_is_read_from_an_index_in_list_order() {
         let directory = tempfile::tempdir().unwrap();
         let connector = Connector::new(&Database::Sqlite(directory.path().join("db"))).unwrap();
         connector.migrate().await.unwrap();
@@ -332,7 +335,7 @@ mod tests {
                     let equalities = text.matches(" = $").count();
                     assert!(step.matches("=?").count() == equalities, "{text}: {step}");
                     assert!(equalities == 0 || step.contains("INDEX approvals_"), "{text}: {step}");
-                    // One exec has so few that whatever else is asked for is looked at row by row.
+                    // One exec has few approvals, so other conditions are checked row by row.
                     let filter = ApprovalFilter { exec_id: Some("e_0123456789abcdef".parse().unwrap()), ..filter };
                     let (text, step) = plan(&pool, &filter, cursor).await;
                     assert!(step.contains("INDEX approvals_exec (exec_id=?"), "{text}: {step}");
@@ -341,7 +344,7 @@ mod tests {
         }
     }
 
-    /// What is asked, and the one step in which it is answered.
+    /// The query, and the only step of its plan.
     async fn plan(pool: &sqlx::SqlitePool, filter: &ApprovalFilter, cursor: Option<Cursor>) -> (String, String) {
         let text = question(filter, Limit::nearest(50), cursor).text.into_owned();
         let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));

@@ -1,7 +1,7 @@
-//! What browsers were asked to do: recorded before it is done, and once more with what became of it.
+//! Records browser actions: the intent before the action, and its outcome.
 //!
-//! Both are entries of the chain, with who asked and for which session. What a browser showed is never here, and what was
-//! typed never comes here.
+//! Both are audit entries with actor and session. Neither the content of a page nor typed text is
+//! stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,20 +24,20 @@ use crate::writer::writer::Operation;
 
 const COLUMNS: &str = "id, user_id, agent_id, session_id, kind, action, detail, actor, status, error, url, connections, \
                        started_at, ended_at";
-/// As many as one transaction ends, so that others can write in between.
+/// Number of actions that one transaction marks as lost; other operations can run in between.
 const AT_ONCE: i64 = 256;
-const LOST: &str = "the server ended before this did; whether it was done is not known";
+const LOST: &str = "the server ended before this action; it is unknown whether it was done";
 
-/// What is about to be done.
+/// A browser action to record before it is done.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewBrowserAction {
-    /// In the form of an exec's, because that is what a person is asked about.
+    /// An exec id, because approvals refer to exec ids.
     pub id: ExecId,
     pub session: SessionName,
     /// `external` or `sandbox`.
     pub kind: String,
     pub action: String,
-    /// What it was asked for, without what is typed.
+    /// The parameters of the action, without typed text.
     pub detail: Json,
     pub actor: String,
     pub started_at: Timestamp,
@@ -49,9 +49,9 @@ pub enum BrowserStatus {
     Running,
     Succeeded,
     Failed,
-    /// By the policy, or by a person.
+    /// Denied by the policy or by a person.
     Refused,
-    /// The server ended first.
+    /// The server ended before the action.
     Lost,
 }
 
@@ -84,18 +84,18 @@ impl FromStr for BrowserStatus {
     }
 }
 
-/// What became of it.
+/// The outcome of a browser action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BrowserEnding {
     pub status: BrowserStatus,
     pub error: Option<String>,
     pub url: Option<String>,
-    /// A list.
+    /// A JSON array.
     pub connections: Json,
     pub at: Timestamp,
 }
 
-/// One as it is on record.
+/// A browser action as stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BrowserAction {
     pub asked: NewBrowserAction,
@@ -107,7 +107,8 @@ pub struct BrowserAction {
 }
 
 impl Store {
-    /// An error means that it must not be done. Where it came in is for the audit chain alone.
+    /// Records an action. After an error it must not be done. `from` is the origin of the request,
+    /// for the audit entry only.
     pub async fn intend_browser_action(&self, new: NewBrowserAction, from: Json) -> Result<(), Error> {
         check_indexed("session_id", &new.session.session_id)?;
         for (field, text) in [("action", &new.action), ("actor", &new.actor), ("detail", &new.detail.to_string())] {
@@ -116,7 +117,7 @@ impl Store {
         self.submit(Intend { new, from }).await
     }
 
-    /// The first ending stands. Whether this was it.
+    /// Records the outcome of an action. Returns `false` if it has one already or does not exist.
     pub async fn finish_browser_action(&self, id: &ExecId, ending: BrowserEnding) -> Result<bool, Error> {
         check_text("connections", &ending.connections.to_string())?;
         for (field, text) in [("error", &ending.error), ("url", &ending.url)] {
@@ -125,7 +126,7 @@ impl Store {
         self.submit(Finish { id: id.clone(), ending }).await
     }
 
-    /// For the start of a server: nobody is left who could end them. Returns how many there were.
+    /// Marks all unfinished actions as lost and returns their number. For the start of a server.
     pub async fn lose_browser_actions(&self, at: Timestamp) -> Result<usize, Error> {
         let mut lost = 0;
         loop {
@@ -136,7 +137,7 @@ impl Store {
         }
     }
 
-    /// A browser is gone, and what it asked of the network since its last action.
+    /// Appends an entry about the end of a browser, with its connections since the last action.
     pub async fn record_browser_end(
         &self,
         session: SessionName,
@@ -149,13 +150,13 @@ impl Store {
         self.submit(Gone { session, kind: kind.to_owned(), why: why.to_owned(), connections, at }).await
     }
 
-    /// Of one session, newest first.
+    /// The actions of one session, newest first.
     pub async fn browser_actions(&self, session: &SessionName, limit: Limit) -> Result<Vec<BrowserAction>, Error> {
         let text = format!(
             "SELECT {COLUMNS} FROM browser_actions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3 \
              ORDER BY -seq LIMIT $4"
         );
-        let question = Statement::new("list what a browser did", text)
+        let question = Statement::new("list browser actions", text)
             .bind(session.user_id.as_str())
             .bind(session.agent_id.as_str())
             .bind(session.session_id.as_str())
@@ -163,7 +164,8 @@ impl Store {
         self.readers().rows(question).await?.iter().map(read).collect()
     }
 
-    /// Removes what ended before this moment. Returns how many went.
+    /// Removes the actions that ended before this time, with their approvals, and returns their
+    /// number.
     pub async fn prune_browser_actions(&self, ended_before: Timestamp, at: Timestamp, by: &str) -> Result<u64, Error> {
         check_text("actor", by)?;
         self.submit(Prune { ended_before, at, by: by.to_owned() }).await
@@ -183,7 +185,7 @@ impl Operation for Intend {
         let text = "INSERT INTO browser_actions (seq, id, user_id, agent_id, session_id, kind, action, detail, actor, \
                     status, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)";
         let detail = new.detail.to_string();
-        let insertion = Statement::new("record what a browser is to do", text)
+        let insertion = Statement::new("record a browser action", text)
             .bind(ledger.next())
             .bind(new.id.as_str())
             .bind(new.session.user_id.as_str())
@@ -247,7 +249,7 @@ async fn finish(ledger: &mut Ledger<'_>, id: &ExecId, ending: &BrowserEnding) ->
          WHERE id = $6 AND ended_at IS NULL RETURNING {COLUMNS}"
     );
     let connections = ending.connections.to_string();
-    let update = Statement::new("record what a browser did", text)
+    let update = Statement::new("record the outcome of a browser action", text)
         .bind(ending.status.as_str())
         .bind(ending.error.as_deref())
         .bind(ending.url.as_deref())
@@ -297,9 +299,9 @@ impl Operation for Prune {
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<u64, Error> {
         let asked = "DELETE FROM approvals WHERE status <> 'pending' AND exec_id IN \
                      (SELECT id FROM browser_actions WHERE ended_at < $1)";
-        ledger.execute(Statement::new("remove a browser's approvals", asked).bind(self.ended_before)).await?;
+        ledger.execute(Statement::new("remove approvals of browser actions", asked).bind(self.ended_before)).await?;
         let text = "DELETE FROM browser_actions WHERE ended_at < $1";
-        let removed = ledger.execute(Statement::new("remove what a browser did", text).bind(self.ended_before)).await?;
+        let removed = ledger.execute(Statement::new("remove browser actions", text).bind(self.ended_before)).await?;
         if removed > 0 {
             let event = Event {
                 at: self.at,

@@ -1,7 +1,8 @@
-//! SHA-256 digests, and the one encoding over which the record takes them.
+//! SHA-256 digests, and the encoding of a list of fields to hash.
 //!
-//! The encoding cannot be read in two ways: every field carries its kind and its length, so no two different lists of
-//! fields have the same bytes. It is part of what is stored, and never changes; another one needs another domain.
+//! Each field is encoded with its type and length, so that different lists have different bytes.
+//! Stored digests depend on this encoding, so it must never change; a new encoding needs a new
+//! domain.
 
 use std::fmt;
 
@@ -10,13 +11,13 @@ use sha2::{Digest as _, Sha256};
 use crate::db::statement::Value;
 use crate::error::Error;
 
-/// Thirty-two bytes of SHA-256.
+/// A SHA-256 digest, as 64 hexadecimal digits
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, utoipa::ToSchema)]
 #[schema(value_type = String)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// What stands before the first entry of the chain.
+    /// The predecessor of the chain's first entry.
     pub const ZERO: Self = Self([0; 32]);
 
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
@@ -31,7 +32,7 @@ impl Digest {
         &self.0
     }
 
-    /// The digest of a list of fields. The domain keeps digests of different things apart.
+    /// The digest of a list of fields. Digests with different domains never match.
     pub(crate) fn of_fields<'v>(domain: &str, fields: impl IntoIterator<Item = &'v Value>) -> Self {
         let mut hasher = Sha256::new();
         let mut add = |kind: u8, bytes: &[u8]| {
@@ -52,7 +53,6 @@ impl Digest {
     }
 }
 
-/// Hexadecimal, as people compare digests.
 impl fmt::Display for Digest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_the_published_one() {
+    fn digest_is_sha256() {
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of(b"abc").to_string(), expected);
         assert_eq!(expected.parse::<Digest>().unwrap(), Digest::of(b"abc"));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_encoding_stays_as_it_is() {
+    fn field_encoding_is_unchanged() {
         let fields = [Value::from(1), Value::from("a"), Value::Bytes(Some(vec![2])), Value::Text(None)];
         let bytes: Vec<u8> = [
             &b"d\0\0\0\0\0\0\0\x01x"[..],
@@ -120,7 +120,7 @@ mod tests {
         proptest::collection::vec(field, 0..4)
     }
 
-    /// A missing value is the same whatever its column's type would be.
+    /// NULLs of all types are encoded alike.
     fn same(left: &Value, right: &Value) -> bool {
         left == right || (left.is_null() && right.is_null())
     }

@@ -1,7 +1,6 @@
-//! What can go wrong between a fact and its record.
+//! Errors of the record.
 //!
-//! An error can be answered to many: when one commit fails, everybody whose operation was in it is told, so errors are
-//! shared and `Clone`. Which errors say that trying again may help is said by [`Error::is_passing`].
+//! Errors are `Clone`, because a failed commit is reported to every operation in its transaction.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,13 +23,14 @@ pub enum Error {
     NotAFile(PathBuf),
     #[error("{} exists already", .0.display())]
     BackupExists(PathBuf),
-    #[error("the name {} is not UTF-8", .0.display())]
+    #[error("the path {} is not UTF-8", .0.display())]
     PathNotText(PathBuf),
     #[error("`ringwall backup` cannot back up a PostgreSQL database")]
     BackupElsewhere,
     #[error("the database's URL is malformed")]
     Url(#[source] Source),
-    /// The message has no name: with an unescaped `?` in a password, the rest of the password looks like one.
+    /// The message omits the parameter's name: after an unescaped `?` in a password, the rest of
+    /// the password looks like one.
     #[error("the database's URL has an unknown parameter after the `?`")]
     UrlParameter,
 
@@ -38,7 +38,7 @@ pub enum Error {
     SchemaNewer { version: i64, known: i64 },
     #[error("the database's schema version {version} is not the one this program made")]
     SchemaForeign { version: i64 },
-    #[error("could not bring the database's schema up to date")]
+    #[error("could not migrate the database's schema")]
     Migrate(#[source] Arc<sqlx::migrate::MigrateError>),
 
     #[error("the database is damaged")]
@@ -60,7 +60,7 @@ pub enum Error {
     Busy,
     #[error("the database's disk is full")]
     DiskFull(#[source] Source),
-    #[error("the database's log could not be brought to the disk")]
+    #[error("the database's write-ahead log could not be synced to disk")]
     LogFailed(#[source] Source),
     #[error("the database cannot be reached")]
     Unreachable(#[source] Source),
@@ -72,22 +72,22 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    #[error("could not start the thread that writes")]
+    #[error("could not start the writer thread")]
     NoWriter(#[source] Arc<std::io::Error>),
     #[error("the record is closed")]
     Closed,
     #[error("this record was opened without the key that signs the audit chain, so nothing can be written")]
     NoKey,
 
-    #[error("that is not {what}")]
+    #[error("invalid value: expected {what}")]
     NameMalformed { what: &'static str },
-    #[error("that is not a cursor from a list of this server")]
+    #[error("invalid cursor: expected one from a list of this server")]
     CursorMalformed,
     #[error("{column} contains a NUL character")]
     NulByte { column: &'static str },
     #[error("{column} is longer than {longest} bytes")]
     TextTooLong { column: &'static str, longest: usize },
-    #[error("{column} is larger than a record can hold")]
+    #[error("{column} is larger than a signed 64-bit integer")]
     NumberTooLarge { column: &'static str },
 
     #[error("there is no exec {0}")]
@@ -103,12 +103,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same call may succeed later without anybody changing anything: a door's 503.
+    /// Whether the same call may succeed later without any change. HTTP answers such an error with
+    /// 503.
     pub fn is_passing(&self) -> bool {
         matches!(self, Error::Busy | Error::DiskFull(_) | Error::Unreachable(_) | Error::Unconfirmed(_))
     }
 
-    /// Whether it is what was to be recorded that is wrong, so that trying again without a change never helps.
+    /// Whether the error is caused by the values to record, so that the same call can never
+    /// succeed.
     pub fn is_about_content(&self) -> bool {
         matches!(
             self,
@@ -123,7 +125,7 @@ impl Error {
         )
     }
 
-    /// What the reader can do about it.
+    /// What the operator can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Error::BackupExists(_) => "name a file that does not exist yet, or move this one away",
@@ -143,14 +145,14 @@ impl Error {
             }
             Error::Busy => "try again; if it lasts, look for another program that holds the database",
             Error::DiskFull(_) => "free some space, or prune old records",
-            Error::LogFailed(_) => "look after the disk, and then start the server anew",
-            Error::Unreachable(_) => "see that the database server runs and that its URL is right",
+            Error::LogFailed(_) => "check the disk, then restart the server",
+            Error::Unreachable(_) => "check that the database server runs and that its URL is right",
             Error::IdentitiesExhausted { .. } => "configure a larger range",
             _ => return None,
         })
     }
 
-    /// Turns what the driver says into what it means, whichever database it was.
+    /// Converts an error of either driver.
     pub(crate) fn from_database(purpose: &'static str, error: impl Spoken) -> Self {
         let meaning = error.meaning();
         let source: Source = Arc::new(error);
@@ -164,7 +166,7 @@ impl Error {
         }
     }
 
-    /// A commit that failed with its connection may have happened; one that was refused has not.
+    /// Converts an error of `COMMIT`: if the connection was lost, the commit may have happened.
     pub(crate) fn from_commit(error: impl Spoken) -> Self {
         match Self::from_database("commit", error) {
             Error::Unreachable(source) => Error::Unconfirmed(source),
@@ -187,7 +189,7 @@ impl Error {
     }
 }
 
-/// What a driver says.
+/// An error of a database driver.
 pub(crate) trait Spoken: std::error::Error + Send + Sync + 'static {
     fn meaning(&self) -> Meaning;
 }
@@ -210,7 +212,8 @@ impl Spoken for sqlx::Error {
                 Meaning::Lost
             }
             sqlx::Error::Database(refusal) => match refusal.code() {
-                // PostgreSQL's always have five characters; SQLite's are numbers.
+                // PostgreSQL's codes have five characters, SQLite's are numbers with at most four
+                // digits.
                 Some(code) if code.len() == 5 => meaning_of_postgres(&code),
                 Some(code) => code.parse().map_or(Meaning::Unclear, meaning_of_sqlite),
                 None => Meaning::Unclear,
@@ -231,7 +234,8 @@ impl Spoken for rusqlite::Error {
 
 fn meaning_of_postgres(code: &str) -> Meaning {
     match code {
-        // lock_not_available, deadlock_detected, query_canceled (by a timeout of ours), too_many_connections
+        // lock_not_available, deadlock_detected, query_canceled (by a timeout of ours),
+        // too_many_connections
         "55P03" | "40P01" | "57014" | "53300" => Meaning::Busy,
         // disk_full
         "53100" => Meaning::DiskFull,

@@ -1,14 +1,14 @@
-//! The names of things in the record, each a type of its own.
+//! Ids, each a type of its own.
 //!
-//! What a user or an agent may be called is decided elsewhere; here a name only has to be one that both databases can
-//! store and index. Exec and token ids have one form, so that whatever else comes in from outside is no id at all.
+//! Ids of users and agents only have to be storable and indexable by both databases; stricter rules
+//! are the service's. All other ids have one fixed form.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// The longest name of a user or an agent, in bytes. An index entry in PostgreSQL has room for about 2700.
+/// Maximum length of a user or agent id in bytes. A PostgreSQL index entry can hold about 2,700.
 const MAX_NAME_LEN: usize = 255;
 
 macro_rules! name {
@@ -41,32 +41,32 @@ macro_rules! name {
 }
 
 name!(
-    /// Who owns the work.
+    /// The owner of a workspace
     UserId,
     "a user id: 1 to 255 bytes without NUL",
     is_name
 );
 name!(
-    /// The program that acts for a user; unique among that user's agents only.
+    /// The program that acts for a user; unique among the agents of this user
     AgentId,
     "an agent id: 1 to 255 bytes without NUL",
     is_name
 );
 name!(
-    /// `e_` and 16 to 64 hexadecimal digits.
+    /// `e_` and 16 to 64 hexadecimal digits
     ExecId,
     "an exec id: e_ and 16 to 64 hexadecimal digits",
     is_exec_id
 );
 name!(
-    /// `t_` and 16 to 64 hexadecimal digits. It names a token and gives no access.
+    /// `t_` and 16 to 64 hexadecimal digits. The id of a token, which gives no access
     TokenId,
     "a token id: t_ and 16 to 64 hexadecimal digits",
     is_token_id
 );
 
 name!(
-    /// `a_` and 16 to 64 hexadecimal digits. It names what a person is asked, and answers nothing.
+    /// `a_` and 16 to 64 hexadecimal digits. The id of an approval, which does not answer it
     ApprovalId,
     "an approval id: a_ and 16 to 64 hexadecimal digits",
     is_approval_id
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_have_one_form() {
+    fn id_with_wrong_prefix_length_or_case_is_rejected() {
         let longest = format!("e_{}", "f".repeat(64));
         for good in ["e_0123456789abcdef", longest.as_str()] {
             assert_eq!(good.parse::<ExecId>().unwrap().as_str(), good);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn names_can_be_stored_by_both_databases() {
+    fn user_id_with_nul_or_over_255_bytes_is_rejected() {
         for good in ["a", "Ann Example", "日本", &"x".repeat(255)] {
             assert!(good.parse::<UserId>().is_ok(), "{good:?}");
         }

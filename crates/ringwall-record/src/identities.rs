@@ -1,6 +1,6 @@
-//! Which user of the host stands for which agent.
+//! Assigns a host user id to each agent.
 //!
-//! An id that was given once is never taken back and never given to another, because files may still belong to it.
+//! An assigned id is never reused for another agent, because files may still belong to it.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +18,8 @@ use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
 impl Store {
-    /// The host's user id of an agent: the same for ever, nobody else's, and from the range when it is new.
+    /// The host user id of an agent. The first call assigns a free id of the range; later calls
+    /// return the same id, even outside of their range.
     pub async fn identity(
         &self,
         user_id: &UserId,
@@ -43,18 +44,18 @@ struct Allocate {
 }
 
 impl Operation for Allocate {
-    /// Nothing when the range has no free id.
+    /// `None` if the range has no free id.
     type Answer = Option<u32>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<u32>, Error> {
-        // Two may have asked at once.
+        // A concurrent call may have assigned one.
         if let Some(row) = ledger.row(question(&self.user_id, &self.agent_id)).await? {
             return read(&row).map(Some);
         }
         let Some(uid) = self.find_free(ledger).await? else { return Ok(None) };
         let text = "INSERT INTO identities (user_id, agent_id, uid) VALUES ($1, $2, $3)";
         let insertion =
-            Statement::new("record an identity", text).bind(self.user_id.as_str()).bind(self.agent_id.as_str());
+            Statement::new("record a host user id", text).bind(self.user_id.as_str()).bind(self.agent_id.as_str());
         ledger.execute(insertion.bind(i64::from(uid))).await?;
         let event = Event {
             at: self.at,
@@ -72,7 +73,8 @@ impl Operation for Allocate {
 }
 
 impl Allocate {
-    /// The one after the highest; gaps, which only a changed range leaves, are looked for when that one is not left.
+    /// The id after the highest assigned one. If that is beyond the range, the lowest free id,
+    /// which exists only if the range was changed.
     async fn find_free(&self, ledger: &mut Ledger<'_>) -> Result<Option<u32>, Error> {
         let (first, last) = (i64::from(*self.range.start()), i64::from(*self.range.end()));
         let highest = "SELECT coalesce(max(uid) + 1, $1) AS uid FROM identities WHERE uid BETWEEN $1 AND $2";
@@ -93,7 +95,7 @@ impl Allocate {
 
 fn question(user_id: &UserId, agent_id: &AgentId) -> Statement {
     let text = "SELECT uid FROM identities WHERE user_id = $1 AND agent_id = $2";
-    Statement::new("look for an identity", text).bind(user_id.as_str()).bind(agent_id.as_str())
+    Statement::new("read a host user id", text).bind(user_id.as_str()).bind(agent_id.as_str())
 }
 
 fn read(row: &Row) -> Result<u32, Error> {

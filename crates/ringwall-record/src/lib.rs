@@ -1,15 +1,17 @@
-//! THE MEMORY: the only room that knows SQL.
+//! The record: execs, approvals, tokens, settings and the audit chain, in SQLite or PostgreSQL.
 //!
-//! What is about to happen is on disk before it happens, and what became of it afterwards: [`Store::intend`] before a
-//! box is made, [`Store::finish`] after it is gone, exactly one ending for each. Every such fact is also an entry in a
-//! chain of hashes, in the same transaction, which [`Store::verify`] reads from end to end.
+//! The only crate with SQL. [`Store::intend`] puts an exec on disk before its box is created, and
+//! [`Store::finish`] records exactly one outcome. Both, and every change of rights and rules, are
+//! also entries of a hash chain, in the same transaction; [`Store::verify`] checks the whole chain.
 //!
-//! SQLite in a file by default, PostgreSQL by URL; the same statements for both. This crate decides nothing, reads no
-//! clock, never sees the text of a token or the value of an environment variable, and never asks who is asking: a
-//! [`Scope`] says what can be seen.
+//! SQLite in a file is the default, PostgreSQL is used by URL; both get the same statements. This
+//! crate makes no policy decisions and reads no wall clock. It never gets the text of a token or
+//! the value of an environment variable. It does not authenticate: a [`Scope`] limits what a read
+//! returns.
 //!
-//! Reading order: the nouns (`exec`, `audit`, `tokens`, …), then how they are said to a database (`statement`,
-//! `driver`), how they are written (`writer`, `ledger`), and the verbs.
+//! All writes go through one thread (`writer`), reads through a pool of read-only connections
+//! (`db`). Start reading at [`Store`] and `writer`; each other module adds methods to [`Store`] for
+//! its tables.
 
 mod audit;
 mod db;

@@ -1,7 +1,8 @@
-//! What boxes asked of the network, and the hosts that people have allowed for good.
+//! Records the network connections of execs, and the hosts that users allowed permanently.
 //!
-//! What was asked is recorded when the command is over, and what comes of it later in a box that stays is added; each time
-//! with an entry in the chain that says how much it is by then and what its digest is. Whether a host may be allowed, and by whom, is decided elsewhere.
+//! Connections are recorded at the end of the command; connections that its processes make later in
+//! a session box are added. Each time an audit entry contains their number and digest. The service
+//! decides who may allow which host.
 
 use serde_json::{Value as Json, json};
 
@@ -20,16 +21,16 @@ use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
-/// What one exec's box asked of the network.
+/// The connections of one exec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecNetwork {
-    /// A list.
+    /// A JSON array.
     pub connections: Json,
-    /// How many there were beyond those in the list.
+    /// The number of connections that are not in the array.
     pub left_out: u64,
 }
 
-/// A host that boxes of a user may reach, because a person said so.
+/// A host that all boxes of a user may reach, because a person allowed it permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetHostEntry {
     pub id: i64,
@@ -42,7 +43,8 @@ pub struct NetHostEntry {
 const SELECT: &str = "SELECT id, user_id, entry, created_at, created_by FROM net_hosts";
 
 impl Store {
-    /// What is there stays, and this comes after it; so many are kept one by one at most.
+    /// Adds connections to those recorded for the exec. An addition beyond [`ExecNetwork::KEPT`] is
+    /// only counted.
     pub async fn record_network(
         &self,
         exec_id: &ExecId,
@@ -55,15 +57,15 @@ impl Store {
         self.submit(Keep { exec_id: exec_id.clone(), owner, network, at }).await
     }
 
-    /// Nothing where no box of it had a network.
+    /// `None` if no connections were recorded for the exec.
     pub async fn network(&self, exec_id: &ExecId) -> Result<Option<ExecNetwork>, Error> {
         let text = "SELECT connections, left_out FROM exec_networks WHERE exec_id = $1";
-        let question = Statement::new("read what an exec asked of the network", text).bind(exec_id.as_str());
+        let question = Statement::new("read the connections of an exec", text).bind(exec_id.as_str());
         let row = self.readers().row(question).await?;
         row.map(|row| row.read("exec_networks", "exec_id", read_network)).transpose()
     }
 
-    /// Those in this scope, the oldest first.
+    /// The hosts in this scope, oldest first. An agent's scope gives those of its user.
     pub async fn allowed_hosts(&self, scope: &Scope) -> Result<Vec<NetHostEntry>, Error> {
         let question = match scope {
             Scope::All => Statement::new("list the allowed hosts", format!("{SELECT} ORDER BY id")),
@@ -75,7 +77,7 @@ impl Store {
         self.readers().rows(question).await?.iter().map(read).collect()
     }
 
-    /// Takes a host back, and gives what it was; nothing when there is none.
+    /// Removes a host and returns it, or `None` if there is none with this id.
     pub async fn forget_host(&self, id: i64, at: Timestamp, by: &str) -> Result<Option<NetHostEntry>, Error> {
         check_text("actor", by)?;
         self.submit(Forget { id, at, by: by.to_owned() }).await
@@ -94,7 +96,7 @@ impl Operation for Keep {
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
         let text = "SELECT connections, left_out FROM exec_networks WHERE exec_id = $1";
-        let question = Statement::new("look what an exec asked of the network before", text);
+        let question = Statement::new("read the connections of an exec", text);
         let before = ledger.row(question.bind(self.exec_id.as_str())).await?;
         let before = before.map(|row| row.read("exec_networks", "exec_id", read_network)).transpose()?;
         let network = before.map_or_else(|| self.network.clone(), |before| before.and(&self.network));
@@ -103,7 +105,7 @@ impl Operation for Keep {
         let insertion = "INSERT INTO exec_networks (exec_id, connections, left_out) VALUES ($1, $2, $3) \
                          ON CONFLICT (exec_id) DO UPDATE SET connections = excluded.connections, \
                          left_out = excluded.left_out";
-        let insertion = Statement::new("record what an exec asked of the network", insertion)
+        let insertion = Statement::new("record the connections of an exec", insertion)
             .bind(self.exec_id.as_str())
             .bind(text.as_str())
             .bind(left_out);
@@ -127,10 +129,10 @@ impl Operation for Keep {
 }
 
 impl ExecNetwork {
-    /// Connections of one exec that are kept one by one.
+    /// Maximum number of stored connections per exec.
     pub const KEPT: usize = 500;
 
-    /// With what came later, counted where there is no more room.
+    /// Appends later connections up to [`Self::KEPT`] and counts the others.
     fn and(self, later: &Self) -> Self {
         let Json::Array(mut all) = self.connections else { return self };
         let more = later.connections.as_array().map_or(&[][..], Vec::as_slice);
@@ -141,7 +143,7 @@ impl ExecNetwork {
     }
 }
 
-/// A host that a person allowed for good: it is left as it is where it is allowed already.
+/// Allows a host permanently. Does nothing if it is allowed already.
 pub(crate) async fn allow_host(
     ledger: &mut Ledger<'_>,
     user: &UserId,
@@ -176,9 +178,9 @@ impl Operation for Forget {
     type Answer = Option<NetHostEntry>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<NetHostEntry>, Error> {
-        let question = Statement::new("look for an allowed host", format!("{SELECT} WHERE id = $1")).bind(self.id);
+        let question = Statement::new("read an allowed host", format!("{SELECT} WHERE id = $1")).bind(self.id);
         let Some(found) = ledger.row(question).await?.as_ref().map(read).transpose()? else { return Ok(None) };
-        let deletion = Statement::new("take an allowed host back", "DELETE FROM net_hosts WHERE id = $1");
+        let deletion = Statement::new("remove an allowed host", "DELETE FROM net_hosts WHERE id = $1");
         ledger.execute(deletion.bind(self.id)).await?;
         ledger.append(draft("net.host.forgotten", self.id, &found.user_id, &found.entry, self.at, &self.by));
         Ok(Some(found))

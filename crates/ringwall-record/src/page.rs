@@ -1,7 +1,7 @@
-//! Lists: whose, which, how many, and from where on.
+//! Scopes, filters and pages of lists.
 //!
-//! Newest first, by sequence number. A cursor is the number after which the next page starts, so that a page costs the
-//! same however far back it is, and rows that arrive meanwhile shift nothing. No page is longer than [`Limit::MAX`].
+//! Lists are ordered by sequence number, newest first. A cursor contains the number after which the
+//! next page starts, so that every page costs the same and new rows do not shift it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::exec::status::Status;
 use crate::id::{AgentId, UserId};
 
-/// Whose rows can be seen. What is outside of the scope does not exist for the asker.
+/// Limits a read to the rows of a user or agent. Other rows are treated as missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     All,
@@ -20,7 +20,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Adds what restricts a statement to this scope.
+    /// Adds the conditions that restrict a statement to this scope.
     pub(crate) fn restrict(&self, conditions: &mut Vec<String>, statement: &mut Statement) {
         match self {
             Scope::All => {}
@@ -33,7 +33,7 @@ impl Scope {
     }
 }
 
-/// Which execs a list holds. What is absent restricts nothing.
+/// Selects the execs of a list. An absent field does not restrict it.
 #[derive(Debug, Clone)]
 pub struct Filter {
     pub scope: Scope,
@@ -48,19 +48,19 @@ impl Filter {
     }
 }
 
-/// How many at once: 1 to 1000.
+/// The maximum number of rows per page, 1 to 1000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit(u16);
 
 impl Limit {
     pub const MAX: u16 = 1000;
 
-    /// The nearest limit there is.
+    /// Clamps the number to the allowed range.
     pub fn nearest(wanted: u64) -> Self {
         Self(u16::try_from(wanted).unwrap_or(u16::MAX).clamp(1, Self::MAX))
     }
 
-    /// One more than is shown tells whether there is a next page.
+    /// The number of rows to read: the additional row shows that there is a next page.
     pub(crate) fn and_one(self) -> i64 {
         i64::from(self.0) + 1
     }
@@ -70,7 +70,7 @@ impl Limit {
     }
 }
 
-/// Where the next page starts. Its text is for handing back, not for reading.
+/// The start of the next page. Clients pass its text back unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor(pub(crate) i64);
 
@@ -93,12 +93,12 @@ impl FromStr for Cursor {
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// There is more when this is there.
+    /// Absent on the last page.
     pub next: Option<Cursor>,
 }
 
 impl<T> Page<T> {
-    /// From one row more than fits: the surplus row is cut off, and shows that there is a next page.
+    /// Cuts off the additional row ([`Limit::and_one`]); if there is one, the page gets a cursor.
     pub(crate) fn cut(mut rows: Vec<(i64, T)>, limit: Limit) -> Self {
         let has_more = rows.len() > limit.get();
         rows.truncate(limit.get());
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_are_read_as_they_are_written() {
+    fn cursor_text_round_trips() {
         for number in [0, 1, 255, i64::MAX] {
             assert_eq!(Cursor(number).to_string().parse::<Cursor>().unwrap(), Cursor(number));
         }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_bounded() {
+    fn limit_is_clamped() {
         assert_eq!(
             [0, 1, 50, 1000, 1001, u64::MAX].map(|wanted| Limit::nearest(wanted).get()),
             [1, 1, 50, 1000, 1000, 1000]
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_surplus_row_makes_a_next_page() {
+    fn page_has_next_only_with_an_additional_row() {
         let rows = |count: i64| (0..count).rev().map(|seq| (seq, seq)).collect::<Vec<_>>();
         let full = Page::cut(rows(3), Limit::nearest(3));
         assert_eq!((full.items, full.next), (vec![2, 1, 0], None));

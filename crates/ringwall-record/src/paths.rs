@@ -1,8 +1,9 @@
-//! Which paths of the host agents may reach: the switch, and the entries of the list.
+//! The allowed host paths, and the switch of path control.
 //!
-//! People write into these tables by hand, and what they wrote is seen by the next question: nothing is remembered here.
-//! What a path means, which are the same, and who may change them is decided elsewhere. Every change is an audit entry in
-//! the same transaction; its subject is the entry's number, because a path is longer than an index can hold.
+//! Operators may edit these tables with SQL. Nothing is cached, so the next read sees such a
+//! change. The service decides what a path means, which paths are equal and who may change them.
+//! Every change through this module is an audit entry in the same transaction. The subject of a
+//! path's entry is the row's id, because a path can be too long for an index.
 
 use serde_json::{Value as Json, json};
 
@@ -32,7 +33,7 @@ impl Switch {
         matches!(self, Switch::On)
     }
 
-    /// Whatever is not zero is on, as people who write SQL expect.
+    /// Any number but 0 is on, as in SQL: operators may write this column.
     const fn read(number: i64) -> Self {
         Self::of(number != 0)
     }
@@ -45,7 +46,7 @@ impl Switch {
     }
 }
 
-/// For whom an entry counts.
+/// The users to whom an allowed path applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathScope {
     Global,
@@ -53,7 +54,7 @@ pub enum PathScope {
 }
 
 impl PathScope {
-    /// As it is stored and shown.
+    /// The text in the database and in the API.
     pub fn text(&self) -> String {
         match self {
             PathScope::Global => GLOBAL.to_owned(),
@@ -80,7 +81,7 @@ impl PathScope {
 const GLOBAL: &str = "global";
 const OF_USER: &str = "user:";
 
-/// One entry as it is stored: the path may be spelt as nobody here would.
+/// An allowed path as stored. If it was written with SQL, the path may not be normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathEntry {
     pub id: i64,
@@ -99,29 +100,29 @@ pub struct NewPath {
     pub scope: PathScope,
 }
 
-/// A path that a person allowed for good.
+/// A path that a person allowed permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RememberedPath {
     pub new: NewPath,
-    /// Entries that mean the same, however they are spelt: they are switched on, and a new one is made only where they are
-    /// gone by then.
+    /// Existing rows for the same path, perhaps in another spelling. They are enabled; `new` is
+    /// added only if none of them exists any more.
     pub known: Vec<i64>,
 }
 
-/// What is absent stays as it is.
+/// Absent fields are not changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PathChange {
     pub enabled: Option<Switch>,
     pub description: Option<String>,
 }
 
-/// The answer to an addition.
+/// The answer to [`Store::add_path`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
     Recorded {
         id: i64,
     },
-    /// An entry of the same scope has this very path; it was left as it is.
+    /// A row of the same scope has exactly this path; it was not changed.
     Known {
         id: i64,
     },
@@ -136,12 +137,12 @@ impl Store {
         read_switch(row.as_ref())
     }
 
-    /// Everybody's entries, the oldest first.
+    /// The allowed paths of all users, oldest first.
     pub async fn paths(&self) -> Result<Vec<PathEntry>, Error> {
         self.list_paths(Statement::new("list the allowed paths", format!("{SELECT} ORDER BY id"))).await
     }
 
-    /// Those that count for one user: the global ones and their own, the oldest first.
+    /// The allowed paths that apply to one user, global ones included, oldest first.
     pub async fn paths_for(&self, user: &UserId) -> Result<Vec<PathEntry>, Error> {
         let text = format!("{SELECT} WHERE scope IN ($1, $2) ORDER BY id");
         let question = Statement::new("list a user's allowed paths", text);
@@ -164,7 +165,7 @@ impl Store {
         self.submit(Add { path, at, author }).await
     }
 
-    /// Changes an entry, and gives it as it is then; nothing when there is none.
+    /// Changes an allowed path and returns the new state, or `None` if there is none with this id.
     pub async fn change_path(
         &self,
         id: i64,
@@ -177,7 +178,7 @@ impl Store {
         self.submit(Change { id, change, at, author }).await
     }
 
-    /// Removes these entries, and says how many of them there were.
+    /// Removes these allowed paths and returns how many of them existed.
     pub async fn remove_paths(&self, ids: &[i64], at: Timestamp, author: Author) -> Result<usize, Error> {
         check_text("actor", &author.by)?;
         self.submit(Remove { ids: ids.to_vec(), at, author }).await
@@ -263,7 +264,7 @@ impl Operation for Change {
     }
 }
 
-/// Who changes the list, when, and by an answer to which question, if it was one.
+/// Author and time of a change, and the approval whose answer caused it, if any.
 #[derive(Clone, Copy)]
 pub(crate) struct Hand<'a> {
     pub(crate) at: Timestamp,
@@ -271,7 +272,7 @@ pub(crate) struct Hand<'a> {
     pub(crate) answer_to: Option<&'a ApprovalId>,
 }
 
-/// What a person allowed for good is in the list afterwards, and on.
+/// Ensures that the path is in the table and enabled.
 pub(crate) async fn remember(ledger: &mut Ledger<'_>, path: &RememberedPath, hand: Hand<'_>) -> Result<(), Error> {
     let mut known = Vec::new();
     for id in &path.known {
@@ -308,7 +309,7 @@ async fn insert(ledger: &mut Ledger<'_>, new: &NewPath, hand: Hand<'_>) -> Resul
     Ok(id)
 }
 
-/// Changes an entry, unless it is so already, and gives it as it is then.
+/// Changes an allowed path and returns the new state. Writes nothing if the state is the same.
 async fn change(
     ledger: &mut Ledger<'_>,
     before: PathEntry,
@@ -358,14 +359,14 @@ impl Operation for Remove {
 }
 
 async fn find(ledger: &mut Ledger<'_>, id: i64) -> Result<Option<PathEntry>, Error> {
-    let question = Statement::new("look for an allowed path", format!("{SELECT} WHERE id = $1")).bind(id);
+    let question = Statement::new("read an allowed path", format!("{SELECT} WHERE id = $1")).bind(id);
     ledger.row(question).await?.as_ref().map(read).transpose()
 }
 
-/// The entry of the same scope that has this very path.
+/// The oldest row of the same scope with exactly this path.
 async fn find_same(ledger: &mut Ledger<'_>, path: &NewPath) -> Result<Option<PathEntry>, Error> {
     let text = format!("{SELECT} WHERE path = $1 AND scope = $2 ORDER BY id LIMIT 1");
-    let question = Statement::new("look for an allowed path", text).bind(path.path.as_str()).bind(path.scope.text());
+    let question = Statement::new("read an allowed path", text).bind(path.path.as_str()).bind(path.scope.text());
     ledger.row(question).await?.as_ref().map(read).transpose()
 }
 

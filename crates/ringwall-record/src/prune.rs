@@ -1,8 +1,9 @@
-//! Retention: old entries and old execs go, and the chain says so.
+//! Retention: removes old audit entries and old execs.
 //!
-//! The entry about a removal is written before anything is removed, or in the same transaction. Removal goes in steps, so
-//! that others can write in between; after a crash what is left is consistent, and the next call goes on. Nothing is
-//! verified here: whoever wants to know whether the oldest part is intact asks before it is gone.
+//! The audit entry about a removal is written before the removal or in the same transaction. Audit
+//! entries are removed in steps, so that other operations can run in between; after a crash the
+//! rest is consistent, and the next call continues. Removed entries are not verified: call
+//! [`Store::verify`] before.
 
 use serde_json::json;
 
@@ -16,20 +17,21 @@ use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
-/// Entries that one transaction goes over.
+/// Maximum number of entries that one transaction removes.
 const STEP: i64 = 2000;
 
-/// What stays of the audit chain.
+/// Which audit entries are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// So many of the newest entries.
+    /// This number of the newest entries.
     Newest(u64),
-    /// Everything from the first entry on that is not older than this.
+    /// The first entry with this time or a later one, and all entries after it.
     Since(Timestamp),
 }
 
 impl Store {
-    /// Removes the oldest audit entries and returns how many went. The chain then starts at the checkpoint.
+    /// Removes the oldest audit entries and returns their number. The chain then starts at the
+    /// checkpoint.
     pub async fn prune_audit(&self, keep: Keep, at: Timestamp, by: &str) -> Result<u64, Error> {
         check_text("actor", by)?;
         let Some(through) = self.submit(AnnounceAudit { keep, at, by: by.to_owned() }).await? else { return Ok(0) };
@@ -43,8 +45,8 @@ impl Store {
         }
     }
 
-    /// Removes those of these execs that ended before this moment, in one step with the entry that says so, and returns
-    /// how many went. What has not ended stays.
+    /// Removes those of these execs that ended before `ended_before`, in one transaction with the
+    /// entry about it, and returns their number.
     pub async fn prune_execs(
         &self,
         execs: Vec<ExecId>,
@@ -64,7 +66,7 @@ struct AnnounceAudit {
 }
 
 impl Operation for AnnounceAudit {
-    /// The last entry to go; nothing when none goes.
+    /// The last entry to remove; `None` if there is none to remove.
     type Answer = Option<i64>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<i64>, Error> {
@@ -104,7 +106,7 @@ struct RemoveEntries {
 enum Removal {
     Some(u64),
     Nothing,
-    /// The entry at which the remaining chain would start is not there.
+    /// The last entry to remove, whose hash the checkpoint needs, is missing.
     Broken {
         seq: i64,
     },
@@ -124,7 +126,7 @@ impl Operation for RemoveEntries {
         let Some(row) = ledger.row(question).await? else { return Ok(Removal::Broken { seq: last }) };
         let link = Link::read(Some(&row), "audit")?;
         rows::restate_removed(ledger, checkpoint.seq, last, self.at).await?;
-        // The checkpoint first: entries after it cannot be removed.
+        // The checkpoint first: a trigger refuses to delete entries after it.
         let text = "UPDATE audit_checkpoint SET seq = $1, hash = $2, removed = removed + $3, at = $4";
         let count = last - checkpoint.seq;
         let update = Statement::new("move the audit chain's start", text).bind(link.seq).bind(link.hash).bind(count);
@@ -157,12 +159,12 @@ impl Operation for RemoveExecs {
             let removal = Statement::new("remove an exec", text).bind(exec_id.as_str()).bind(self.ended_before);
             let count = ledger.execute(removal).await?;
             if count > 0 {
-                // What a person was asked about it goes with it. The chain keeps who answered what.
+                // The audit chain still contains who answered what.
                 let text = "DELETE FROM approvals WHERE exec_id = $1 AND status <> 'pending'";
                 let removal = Statement::new("remove an exec's approvals", text).bind(exec_id.as_str());
                 ledger.execute(removal).await?;
                 let text = "DELETE FROM exec_networks WHERE exec_id = $1";
-                let removal = Statement::new("remove what an exec asked of the network", text).bind(exec_id.as_str());
+                let removal = Statement::new("remove the connections of an exec", text).bind(exec_id.as_str());
                 ledger.execute(removal).await?;
                 let text = "DELETE FROM exec_policies WHERE exec_id = $1";
                 let removal = Statement::new("remove the policy of an exec", text).bind(exec_id.as_str());
@@ -193,9 +195,9 @@ mod tests {
     use crate::audit::head::Signer;
     use crate::db::database::{Connector, Database};
 
-    /// Entries wait in memory for the commit; whoever asks which are old has to see those too.
+    /// The search for the first entry to keep must see entries that wait in memory for the commit.
     #[tokio::test]
-    async fn what_was_appended_a_moment_ago_is_not_pruned() {
+    async fn entry_of_same_transaction_is_not_pruned() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(Database::Sqlite(directory.path().join("record.db")), Some(test_key())).await.unwrap();
         for number in 1..=3 {

@@ -1,10 +1,11 @@
-//! Tokens, and what was said about sessions, that were read a moment ago: a server that reads a file for each of thousands of
-//! requests a second would spend most of its time on asking who asks.
+//! Caches tokens and session rules for one second, because every request reads them.
 //!
-//! Whoever revokes a token or says something else about a session, in this process or in another one, changes a stamp beside SQLite's file, after its commit and
-//! before it says so; what was read under another stamp is forgotten. The stamp is read before the database is, so that
-//! what is remembered is never newer than it looks. A change that is killed between the two, or made by other
-//! programs, counts after a moment. PostgreSQL may be written from other machines, so there nothing is remembered.
+//! A process that revokes a token or changes the rules of a session writes a random stamp to a file
+//! beside SQLite's, after the commit and before it answers. A read with a different stamp clears
+//! the cache. The stamp is read before the database, so that a value read before a change is never
+//! stored under the stamp of that change. A change by other programs, or by a process that is
+//! killed between commit and stamp, takes effect within a second. PostgreSQL may be written from
+//! other machines, so nothing is cached for it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -24,7 +25,7 @@ use crate::sessions::{SessionName, SessionRules};
 use crate::tokens::Token;
 
 const MOMENT: Duration = Duration::from_secs(1);
-/// So many of a kind at most; then all are forgotten.
+/// Maximum number of values per kind; a full cache is cleared.
 const MAX_COUNT: usize = 4096;
 
 pub(crate) type Stamp = [u8; 8];
@@ -39,7 +40,7 @@ pub(crate) struct Remembered {
 struct Held {
     under: Option<Stamp>,
     tokens: Kind<Digest, Token>,
-    /// Nothing about most of them.
+    /// `None` for a session without rules.
     rules: Kind<SessionName, Option<SessionRules>>,
 }
 
@@ -67,7 +68,7 @@ impl<K: Eq + Hash, V: Clone> Kind<K, V> {
 }
 
 impl Remembered {
-    /// Where the file cannot be had, nothing is remembered.
+    /// Without the stamp file nothing is cached.
     pub(crate) fn beside(database: &Database) -> Self {
         let file = match database {
             Database::Sqlite(path) => open(path),
@@ -76,10 +77,10 @@ impl Remembered {
         Self { file, held: Mutex::default() }
     }
 
-    /// What is to be read before the database.
+    /// The current stamp. Read it before the database. `None` if nothing is cached.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         let mut stamp = Stamp::default();
-        // A new file is empty, and an empty stamp is as good as any other.
+        // A new file is empty; its stamp is all zeros.
         self.file.as_ref()?.read_at(&mut stamp, 0).ok()?;
         Some(stamp)
     }
@@ -100,7 +101,7 @@ impl Remembered {
         self.keep(stamp, |held| held.rules.keep(session, rules));
     }
 
-    /// Not what was read before something changed.
+    /// Does nothing if the stamp has changed since the value was read.
     fn keep(&self, stamp: Option<Stamp>, keep: impl FnOnce(&mut Held)) {
         let mut held = self.lock();
         if stamp.is_some() && held.under == stamp {
@@ -108,19 +109,19 @@ impl Remembered {
         }
     }
 
-    /// Something was revoked, or said.
+    /// Invalidates the caches of all processes after a change.
     pub(crate) fn change(&self) {
         let mut stamp = Stamp::default();
         if let Some(file) = &self.file
             && getrandom(&mut stamp, GetRandomFlags::empty()).is_ok()
         {
-            // Should this fail, the moment that tokens are kept for is the bound.
+            // If this fails, other processes see the change within a second.
             let _ = file.write_all_at(&stamp, 0);
         }
         *self.lock() = Held::default();
     }
 
-    /// What was read under this stamp.
+    /// Locks the cache, cleared if it belongs to another stamp.
     fn under(&self, stamp: Stamp) -> MutexGuard<'_, Held> {
         let mut held = self.lock();
         if held.under != Some(stamp) {
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_under_another_stamp_is_forgotten() {
+    fn cached_token_is_dropped_after_a_change_by_any_process() {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::Sqlite(directory.path().join("r.db"));
         let (ours, another) = (Remembered::beside(&database), Remembered::beside(&database));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_nothing_is_remembered() {
+    fn nothing_is_cached_without_a_stamp_file() {
         let remembered = Remembered::beside(&Database::Postgres("postgres://nowhere".to_owned()));
         remembered.keep_token(Digest::of(b"x"), token(), remembered.stamp());
         assert_eq!(remembered.find_token(&Digest::of(b"x"), remembered.stamp()), None);

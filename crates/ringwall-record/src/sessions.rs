@@ -1,9 +1,10 @@
-//! Rules of single sessions: who is asked about risky code, and the security mode.
+//! Rules of single sessions: who confirms risky code, and the security mode.
 //!
-//! A session itself is a directory, which the record does not know. A row holds two words: the operator's and the user's. Each
-//! author writes only their own columns, so that a user's write cannot replace an operator's word. When a session is deleted,
-//! the row stays with `ended` set: the operator's word then only tightens a new session of the same id. Every change is an
-//! audit entry in the same transaction.
+//! A session itself is a directory; the record knows only its rules. A row contains two sets of
+//! rules, the operator's and the user's. A user's write changes only the user's columns, so it
+//! cannot replace an operator's rules. When a session is deleted, its row stays with `ended` set:
+//! the operator's rules then only tighten a new session with the same id. Every change is an audit
+//! entry in the same transaction.
 
 use std::collections::HashMap;
 
@@ -21,18 +22,18 @@ use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
-/// Who says whether code with a high risk may run.
+/// Who decides whether code with a high risk may run
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confirmation {
-    /// A person, wherever they look.
+    /// A person, who answers over WebSocket, HTTP or in the console
     #[default]
     Websocket,
-    /// Nobody: it may. For development.
+    /// No person is asked, and the code runs; for development
     AutoApprove,
-    /// Nobody: it may not.
+    /// No person is asked, and the code does not run
     AutoReject,
-    /// A person or a program that is told at an address.
+    /// A person or program that gets the question at a callback URL
     Callback,
 }
 
@@ -75,7 +76,7 @@ impl std::str::FromStr for Confirmation {
     }
 }
 
-/// Which session: ids are a user's and an agent's own.
+/// Identifies a session: session ids are unique only within one user and agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionName {
     pub user_id: UserId,
@@ -83,31 +84,32 @@ pub struct SessionName {
     pub session_id: String,
 }
 
-/// What one author said about a session. The settings apply to absent fields.
+/// One author's rules for a session. The settings apply to absent fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionWord {
     pub confirmation: Option<Confirmation>,
-    /// An operator's only; a user's word is stored without it.
+    /// Stored for an operator only.
     pub callback_url: Option<String>,
     /// `strict` or `permissive`; the service defines their meaning.
     pub security_mode: Option<String>,
 }
 
-/// What was said about a session.
+/// The rules of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionRules {
     pub operator: SessionWord,
     pub user: SessionWord,
-    /// The session was deleted after the operator's word.
+    /// The session was deleted after the operator's rules were written.
     pub has_ended: bool,
 }
 
-/// Whose word is written.
+/// Who writes the rules, which decides what is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordAuthor {
-    /// An owner or operator. Both words are written, because an operator may replace a user's, and `ended` is cleared.
+    /// An owner or operator. Both sets are written, because an operator may replace the user's
+    /// rules, and `ended` is cleared.
     Operator,
-    /// Only the user's word is written.
+    /// Only the user's rules are written.
     User,
 }
 
@@ -128,7 +130,7 @@ impl Store {
             return Ok(rules);
         }
         let text = format!("SELECT {COLUMNS} FROM sessions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3");
-        let question = session.bind(Statement::new("read what was said about a session", text));
+        let question = session.bind(Statement::new("read the rules of a session", text));
         let row = self.readers().row(question).await?;
         let rules = row.map(|row| row.read("sessions", "session_id", read)).transpose()?;
         self.remembered().keep_rules(session.clone(), rules.clone(), stamp);
@@ -143,7 +145,7 @@ impl Store {
         if sessions.is_empty() {
             return Ok(HashMap::new());
         }
-        let mut question = Statement::new("read what was said about sessions", "");
+        let mut question = Statement::new("read the rules of sessions", "");
         let mut places = Vec::with_capacity(sessions.len());
         for SessionName { user_id, agent_id, session_id } in sessions {
             let words = [user_id.as_str(), agent_id.as_str(), session_id.as_str()];
@@ -161,12 +163,12 @@ impl Store {
     /// Every session with rules, deleted ones included.
     pub async fn ruled_sessions(&self) -> Result<Vec<RuledSession>, Error> {
         let text = "SELECT user_id, agent_id, session_id, ended FROM sessions";
-        let rows = self.readers().rows(Statement::new("list what was said about sessions", text)).await?;
+        let rows = self.readers().rows(Statement::new("list sessions with rules", text)).await?;
         let read = |row: &Row| Ok(RuledSession { name: whose(row)?, has_ended: has_ended(row)? });
         rows.iter().map(|row| row.read("sessions", "session_id", read)).collect()
     }
 
-    /// Replaces the author's word about a session; see [`WordAuthor`] for what is written.
+    /// Replaces the author's rules for a session; see [`WordAuthor`] for what is written.
     pub async fn rule_session(
         &self,
         session: SessionName,
@@ -181,7 +183,8 @@ impl Store {
         self.submit_change(Rule { session, author, rules, at, by: by.to_owned() }).await
     }
 
-    /// Notes that a session is deleted. The operator's word stays; the user's goes unless it is kept.
+    /// Records that a session is deleted. The operator's rules stay; `user_word` says whether the
+    /// user's stay. A row without a rule that tightens is removed.
     pub async fn end_session(
         &self,
         session: SessionName,
@@ -306,7 +309,7 @@ impl Rule {
     /// Binds $1 to $7, which both statements share.
     fn bind_user_word(&self, text: &'static str) -> Statement {
         let user = &self.rules.user;
-        let statement = self.session.bind(Statement::new("say something about a session", text));
+        let statement = self.session.bind(Statement::new("store the rules of a session", text));
         statement
             .bind(user.confirmation.map(Confirmation::as_str))
             .bind(user.security_mode.as_deref())
@@ -315,12 +318,12 @@ impl Rule {
     }
 }
 
-/// What becomes of a user's word when the session is deleted.
+/// Whether the user's rules survive the deletion of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserWord {
     /// The user or an operator deletes the session.
     Dropped,
-    /// An agent or retention deletes it: neither may lift what a user said.
+    /// An agent or retention deletes the session: neither may lift a user's rules.
     Kept,
 }
 
@@ -342,8 +345,8 @@ impl Operation for End {
             }
             UserWord::Kept => "UPDATE sessions SET ended = 1 WHERE user_id = $1 AND agent_id = $2 AND session_id = $3",
         };
-        ledger.execute(self.session.bind(Statement::new("note that a session was deleted", text))).await?;
-        // A word that only loosens is of no use to a new session.
+        ledger.execute(self.session.bind(Statement::new("record the deletion of a session", text))).await?;
+        // After the deletion only rules that tighten apply, so a row without any is removed.
         let text = "DELETE FROM sessions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3 \
                     AND (confirmation IS NULL OR confirmation = 'auto-approve') \
                     AND (security_mode IS NULL OR security_mode = 'permissive') \

@@ -1,7 +1,8 @@
-//! The settings: one document, each version kept, and nobody's change overwritten by somebody who had not seen it.
+//! The settings document, with all its versions.
 //!
-//! What the document means is decided elsewhere. The audit entry names the version and the digest of its row; the
-//! versions themselves stay in their table.
+//! A save names the version that it changes, so that it cannot overwrite a version its author has
+//! not seen. The service defines the content. The audit entry contains the version and the digest
+//! of its row.
 
 use serde_json::{Value as Json, json};
 
@@ -17,27 +18,27 @@ use crate::writer::writer::Operation;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// 1 for the first, and one more for each change.
+    /// 1 for the first version, then increasing by 1.
     pub version: i64,
     pub document: Json,
     pub saved_at: Timestamp,
     pub saved_by: String,
 }
 
-/// The answer to a change.
+/// The answer to [`Store::save_settings`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Saved {
     Recorded {
         version: i64,
     },
-    /// Somebody saved first; nothing was changed. Zero when there are none at all.
+    /// Another version is current; nothing was changed. 0 if no settings were saved yet.
     Conflict {
         current: i64,
     },
 }
 
 impl Store {
-    /// Nothing when none were ever saved.
+    /// The current version; `None` if no settings were saved yet.
     pub async fn settings(&self) -> Result<Option<Settings>, Error> {
         let text = "SELECT version, document, saved_at, saved_by FROM settings ORDER BY version DESC LIMIT 1";
         let row = self.readers().row(Statement::new("read the settings", text)).await?;
@@ -55,7 +56,7 @@ impl Store {
         settings.transpose()
     }
 
-    /// Saves a new version if `expected` is the current one; zero expects that there is none yet.
+    /// Saves a new version if `expected` is the current one; 0 expects that there is none yet.
     pub async fn save_settings(&self, document: &Json, expected: i64, at: Timestamp, by: &str) -> Result<Saved, Error> {
         check_text("saved_by", by)?;
         self.submit(Save { document: document.to_string(), expected, at, by: by.to_owned() }).await

@@ -1,7 +1,7 @@
-//! The record itself: opened once, shared by everybody, closed at the end.
+//! Opens and closes the record.
 //!
-//! Writes go to the one writer, reads to connections of their own that cannot write. Nothing here knows what is written
-//! or read; each noun and verb has its own file and adds its methods there.
+//! A [`Store`] is opened once and cloned. Writes go to the writer thread, reads to a pool of
+//! read-only connections. The methods for each table are in the table's own module.
 
 use std::sync::Arc;
 
@@ -29,9 +29,10 @@ struct Inside {
 }
 
 impl Store {
-    /// Opens the database, makes it when there is none, and brings its schema up to date. Needs a tokio runtime, on
-    /// which is read then; the writer has a thread of its own. The key signs the audit chain's head; without
-    /// it nothing can be written, and [`Store::verify`] does not check the head's signature.
+    /// Opens the database, creates it if it is missing, and migrates its schema. Needs a tokio
+    /// runtime, which runs the reads; the writer has a thread of its own. The key signs the audit
+    /// chain's head; without it nothing can be written, and [`Store::verify`] does not check the
+    /// head's signature.
     pub async fn open(database: Database, key: Option<HeadKey>) -> Result<Self, Error> {
         let connector = Connector::new(&database)?;
         connector.migrate().await?;
@@ -39,25 +40,28 @@ impl Store {
         let remembered = Remembered::beside(&database);
         let queue = Queue::start(connector, key.clone())?;
         let store = Self { inside: Arc::new(Inside { database, readers, queue, key, remembered }) };
-        // The first read shows a damage that the schema alone does not.
+        // The first read detects damage that the migration did not touch.
         store.health().await?;
         Ok(store)
     }
 
-    /// A cheap read: it answers when the database does.
+    /// Checks with a cheap read that the database answers.
     pub async fn health(&self) -> Result<(), Error> {
         self.audit_head().await.map(drop)
     }
 
-    /// Where the audit chain ends. Kept elsewhere, it proves later that nothing before it was rewritten.
+    /// The end of the audit chain. Stored elsewhere, it proves later that nothing before it was
+    /// rewritten ([`Store::verify_with`]).
     pub async fn audit_head(&self) -> Result<Link, Error> {
-        let question = Statement::new("read the end of the audit chain", "SELECT seq, hash FROM audit_head");
+        let question = Statement::new("read the head of the audit chain", "SELECT seq, hash FROM audit_head");
         Link::read(self.readers().row(question).await?.as_ref(), "audit_head")
     }
 
-    /// Writes what waits and closes every connection. Whoever still has this store gets [`Error::Closed`].
+    /// Writes the queued operations and closes all connections. Later calls, also of clones, fail
+    /// with [`Error::Closed`].
     pub async fn close(&self) {
-        // The writer last: only a connection that can write takes SQLite's log back into the file.
+        // The writer last: SQLite checkpoints the WAL when the last connection closes, if it can
+        // write.
         self.inside.readers.close().await;
         self.inside.queue.close().await;
     }
@@ -78,13 +82,14 @@ impl Store {
         &self.inside.remembered
     }
 
-    /// The same for what may be remembered otherwise. In a task of its own: whoever asked may go away, and what they asked for
-    /// is written and counts all the same.
+    /// Submits an operation on rows that [`Remembered`] caches, and then invalidates the caches of
+    /// all processes. Runs in a task of its own, so that the invalidation happens even if the
+    /// caller drops the future.
     pub(crate) async fn submit_change<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
         let store = self.clone();
         let changing = tokio::spawn(async move {
             let changed = store.submit(operation).await;
-            // Whatever became of it: an answer that did not come may still be a change.
+            // After an error too: an unconfirmed commit may have changed the row.
             store.remembered().change();
             changed
         });

@@ -1,10 +1,10 @@
-//! Moments, as the record keeps them.
+//! Timestamps as the record stores them.
 //!
-//! This crate reads no clock: every moment is handed in. Clocks jump, so nothing is ordered by them; `seq` orders.
+//! Callers pass every timestamp. Wall clocks jump, so rows are ordered by `seq`, never by time.
 
 use std::fmt;
 
-/// Milliseconds since the epoch, in UTC.
+/// Milliseconds since the Unix epoch, in UTC
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, utoipa::ToSchema)]
 #[serde(transparent)]
 pub struct Timestamp(i64);

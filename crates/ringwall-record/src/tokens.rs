@@ -1,8 +1,9 @@
-//! Tokens: who holds one, and until when.
+//! API tokens.
 //!
-//! The text of a token never comes here, only its SHA-256. A token carries 256 random bits, so there is nothing to guess
-//! and a slow hash would only slow down every request; and because nobody can choose the hash that is looked up, how
-//! long the look-up in the index takes tells nobody anything.
+//! Only the SHA-256 of a token's text is stored. A token has 256 random bits, so it cannot be
+//! guessed, and a slow password hash would only slow down every request. The lookup needs no
+//! constant-time comparison: an attacker cannot choose the hash, so its duration reveals nothing
+//! about stored hashes.
 
 use serde_json::json;
 
@@ -20,7 +21,7 @@ use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
-/// Whom a token speaks for. A role and its subject are one value, so that no token can have the one without the other.
+/// The role of a token, with its user and agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
     Owner,
@@ -56,7 +57,7 @@ pub struct NewToken {
     pub holder: Holder,
     pub label: Option<String>,
     pub created_at: Timestamp,
-    /// Who made it: the id of a token, or a part of the program.
+    /// The id of a token, or a part of the program.
     pub created_by: String,
     pub expires_at: Option<Timestamp>,
 }
@@ -73,18 +74,18 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether it opens anything at that moment. A revoked token never does, whatever the clock says.
+    /// Whether the token is accepted at this time. A revoked one never is, whatever the time.
     pub fn is_valid(&self, at: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|expires_at| at < expires_at)
     }
 }
 
-/// The answer to a revocation.
+/// The answer to [`Store::revoke_token`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revocation {
     Recorded,
     RevokedBefore(Timestamp),
-    /// It is the only owner token that is valid, and stays so.
+    /// The only valid owner token, which was not revoked.
     LastOwner,
     Unknown,
 }
@@ -102,13 +103,13 @@ impl Store {
         }
     }
 
-    /// Revoked and expired ones too: the caller has the clock.
+    /// Also finds revoked and expired tokens: the caller checks [`Token::is_valid`].
     pub async fn token_by_hash(&self, hash: &Digest) -> Result<Option<Token>, Error> {
         let stamp = self.remembered().stamp();
         if let Some(token) = self.remembered().find_token(hash, stamp) {
             return Ok(Some(token));
         }
-        let question = Statement::new("look for a token", format!("{SELECT} WHERE hash = $1")).bind(*hash);
+        let question = Statement::new("read a token", format!("{SELECT} WHERE hash = $1")).bind(*hash);
         let row = self.readers().row(question).await?;
         let token = row.map(|row| read(&row).map(|(_, token)| token)).transpose()?;
         if let Some(token) = &token {
@@ -117,9 +118,9 @@ impl Store {
         Ok(token)
     }
 
-    /// Revoked and expired ones too.
+    /// Also finds revoked and expired tokens.
     pub async fn token(&self, id: &TokenId) -> Result<Option<Token>, Error> {
-        let question = Statement::new("look for a token", format!("{SELECT} WHERE id = $1")).bind(id.as_str());
+        let question = Statement::new("read a token", format!("{SELECT} WHERE id = $1")).bind(id.as_str());
         let row = self.readers().row(question).await?;
         row.map(|row| read(&row).map(|(_, token)| token)).transpose()
     }
@@ -132,8 +133,9 @@ impl Store {
         Ok(Page::cut(rows.iter().map(read).collect::<Result<_, Error>>()?, limit))
     }
 
-    /// Refuses to revoke the last valid owner token. The writer's transaction holds the only write lock of the database,
-    /// so of two concurrent revocations, also by two processes, the second sees the first.
+    /// Revokes a token, unless it is the last valid owner token. Write transactions run one after
+    /// the other, so of two concurrent revocations, also by two processes, the second sees the
+    /// first.
     pub async fn revoke_token(&self, id: &TokenId, at: Timestamp, by: &str) -> Result<Revocation, Error> {
         check_text("actor", by)?;
         self.submit_change(Revoke { id: id.clone(), at, by: by.to_owned() }).await
@@ -194,7 +196,7 @@ impl Operation for Revoke {
     type Answer = Revocation;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Revocation, Error> {
-        let question = Statement::new("look for a token", format!("{SELECT} WHERE id = $1")).bind(self.id.as_str());
+        let question = Statement::new("read a token", format!("{SELECT} WHERE id = $1")).bind(self.id.as_str());
         let Some(row) = ledger.row(question).await? else { return Ok(Revocation::Unknown) };
         let (_, token) = read(&row)?;
         if let Some(before) = token.revoked_at {
@@ -246,7 +248,7 @@ fn read(row: &Row) -> Result<(i64, Token), Error> {
     })
 }
 
-/// A role that is not known gives no rights at all.
+/// An unknown role is an error and gives no rights.
 fn holder(row: &Row) -> Result<Holder, BadColumn> {
     let role: String = row.get("role")?;
     Ok(match role.as_str() {

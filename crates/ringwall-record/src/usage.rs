@@ -1,5 +1,7 @@
-//! How many bytes of large commands a workspace has on record. Triggers count them in the transaction that adds or
-//! removes the row; texts of at most [`Store::UNCOUNTED`] bytes do not count.
+//! The bytes of large commands, code and approval files that a workspace has on record.
+//!
+//! Triggers count them in the transaction that adds or removes the row. Texts of at most
+//! [`Store::UNCOUNTED`] bytes do not count.
 
 use crate::db::driver::Row;
 use crate::db::statement::Statement;
@@ -9,21 +11,21 @@ use crate::id::{AgentId, UserId};
 use crate::store::Store;
 
 impl Store {
-    /// The number in the triggers of migration `record_usage`.
+    /// The same number as in the triggers of migrations 14 and 15.
     pub const UNCOUNTED: usize = 4096;
 
     pub async fn recorded_bytes(&self, user: &UserId, agent: &AgentId) -> Result<u64, Error> {
         let text = "SELECT bytes FROM record_usage WHERE user_id = $1 AND agent_id = $2";
-        let question = Statement::new("read how much a workspace has on record", text);
+        let question = Statement::new("read the recorded bytes of a workspace", text);
         let row = self.readers().row(question.bind(user.as_str()).bind(agent.as_str())).await?;
         let bytes: i64 = row.map_or(Ok(0), |row| row.read("record_usage", "bytes", |row| row.get("bytes")))?;
         Ok(u64::try_from(bytes).unwrap_or_default())
     }
 
-    /// The same for every workspace that has or had large commands on record.
+    /// The recorded bytes of each workspace that has or had large commands on record.
     pub async fn all_recorded_bytes(&self) -> Result<Vec<(UserId, AgentId, u64)>, Error> {
         let text = "SELECT user_id, agent_id, bytes FROM record_usage";
-        let rows = self.readers().rows(Statement::new("read how much workspaces have on record", text)).await?;
+        let rows = self.readers().rows(Statement::new("read the recorded bytes of all workspaces", text)).await?;
         let read = |row: &Row| {
             let bytes = u64::try_from(row.get::<i64>("bytes")?).unwrap_or_default();
             Ok((name(row, "user_id")?, name(row, "agent_id")?, bytes))

@@ -191,7 +191,7 @@ impl Store {
     /// before it writes.
     pub async fn require_own_head(&self) -> Result<(), Error> {
         let key = self.key().ok_or(Error::NoKey)?;
-        let question = Statement::new("read the end of the audit chain", SELECT_HEAD);
+        let question = Statement::new("read the head of the audit chain", SELECT_HEAD);
         let head = StoredHead::read(self.readers().row(question).await?.as_ref())?;
         match Signer::new(key.clone()).judge(&head) {
             HeadState::Signed | HeadState::Unsigned => Ok(()),

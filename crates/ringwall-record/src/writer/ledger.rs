@@ -50,7 +50,7 @@ pub(crate) enum Failure {
 
 impl<'c> Ledger<'c> {
     pub(crate) async fn begin(connection: &'c mut Connection, signer: &'c Signer) -> Result<Self, Error> {
-        let question = Statement::new("read the end of the audit chain", SELECT_HEAD);
+        let question = Statement::new("read the head of the audit chain", SELECT_HEAD);
         let (transaction, row) = Transaction::begin(connection, question).await?;
         let stored = StoredHead::read(row.as_ref())?;
         let (state, head) = (signer.judge(&stored), stored.link);
