@@ -190,7 +190,7 @@ export interface Skill {
   name: string;
   description: string;
   warnings?: string[];
-  /** The directory, which may have another name than the skill gives itself. */
+  /** The directory; its name may differ from the name in the skill. */
   folder: string;
   layer: "baseline" | "overlaid" | "overlay";
   update?: "waiting";

@@ -1,7 +1,8 @@
-//! Bringing in what can come while boxes run: skills that a workspace never had, each whole and by one rename.
+//! Adds new skills to a workspace while boxes run in it, each by one rename.
 //!
-//! Changes to skills that it has wait, because a box would see them half done. They cannot come by a rename as well: a box that
-//! works in a skill's directory would go on writing into the one that was taken away, and its user would lose that.
+//! New versions of skills that the workspace has must wait, because a box would see them half
+//! updated. Exchanging the skill's directory by a rename is no solution: a box that works in it
+//! would continue to write to the old directory, and these files would be lost.
 
 use std::time::Instant;
 
@@ -21,7 +22,8 @@ use crate::skills::SkillName;
 use crate::tree::{Section, Tree};
 
 impl Baselines {
-    /// Brings new skills into a workspace. Nobody else may change it through the API meanwhile; boxes may.
+    /// Adds skills that the workspace does not have yet. Boxes may run; the caller excludes other
+    /// changes through the API.
     pub fn sync_new(&self, agent: &AgentId, tree: &Tree) -> Result<(), Error> {
         let snapshot = self.snapshot(agent)?;
         let mut index = Index::load(tree.workspace())?;
@@ -30,7 +32,8 @@ impl Baselines {
         }
         let mut synced = self.synced();
         let caught = synced.get(tree.workspace().path());
-        // Whoever publishes again and again does not put off for ever what was published first.
+        // The first of several publications determines when the wait began, so that frequent
+        // publications do not extend it.
         let since = caught.and_then(|caught| caught.waiting_since).unwrap_or_else(Instant::now);
         let caught = Caught { generation: snapshot.generation, waiting_since: Some(since) };
         synced.insert(tree.workspace().path().to_owned(), caught);
@@ -67,7 +70,7 @@ fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), 
                 settle(&steps(skill, version), snapshot, index);
                 index.skills.entry(skill.clone()).or_default().version = version.number;
             }
-            // A box was quicker. What it made and what is shared come together when it is gone.
+            // A box created an entry of that name. The skill is merged with it by a full sync.
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(fail(errno.into())),
         }
@@ -88,7 +91,7 @@ mod tests {
     use crate::baselines::{Layer, Standing, Update};
 
     #[test]
-    fn beside_a_box_new_skills_come_whole_and_changes_wait() {
+    fn sync_new_adds_new_skills_and_defers_changes() {
         let lab = Lab::new();
         let tree = lab.tree("one");
         lab.publish(&[("old/SKILL.md", "1"), ("old/a", "1")]);
@@ -104,7 +107,7 @@ mod tests {
             ("new/d/run.sh", "2"),
         ]);
         lab.baselines.sync_new(&agent(), &tree).unwrap();
-        let Standing::Waiting { since } = lab.standing(&tree) else { panic!("nothing waits") };
+        let Standing::Waiting { since } = lab.standing(&tree) else { panic!("no update is pending") };
         let old = [("old/SKILL.md", "1"), ("old/a", "1"), ("mine/SKILL.md", "own")];
         let new = [("new/SKILL.md", "2"), ("new/d/run.sh", "2")];
         assert_eq!(contents(&skills), texts(&[&old[..], &new[..]].concat()));
@@ -116,12 +119,12 @@ mod tests {
         let layers =
             [("mine", Layer::Overlay, waiting), ("new", Layer::Baseline, None), ("old", Layer::Baseline, waiting)];
         assert_eq!(lab.layers(&tree), layers.map(|(folder, layer, update)| (folder.to_owned(), layer, update)));
-        // What is published meanwhile does not begin the wait again.
+        // A new publication does not restart the wait.
         lab.publish(&[("newer/SKILL.md", "3")]);
         assert_eq!(lab.standing(&tree), Standing::Behind);
         lab.baselines.sync_new(&agent(), &tree).unwrap();
         assert_eq!(lab.standing(&tree), Standing::Waiting { since });
-        // What a box deletes of it stays away, and the rest comes when the box is gone.
+        // A file that a box deletes stays deleted; a full sync adds the others.
         fs::remove_file(skills.join("new/d/run.sh")).unwrap();
         lab.sync(&tree);
         let twos = ["old/SKILL.md", "old/a", "new/SKILL.md"].map(|place| (place, "2"));

@@ -1,4 +1,4 @@
-//! The content of a file, named by its size and digest.
+//! The content of a file, identified by size and SHA-256.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,8 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
-    /// Reads a file to its end, or to `size_max` bytes: what is longer is nothing that anybody compares it with.
+    /// Reads up to `size_max` + 1 bytes: a longer file differs from every blob that the caller
+    /// compares it with.
     pub(crate) fn of(file: &File, size_max: u64) -> io::Result<Self> {
         let (size, sha256) = read_digest(file.take(size_max.saturating_add(1)))?;
         Ok(Self { size, sha256 })

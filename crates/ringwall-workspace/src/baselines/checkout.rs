@@ -1,6 +1,6 @@
-//! Copying files of a baseline for a workspace: made where no box can reach, whole, and the workspace's own.
+//! Copies files of a baseline for a workspace into a directory that no box can reach.
 //!
-//! Where the file system can share blocks between files, a copy takes no room until it is changed.
+//! On file systems with shared extents (btrfs, XFS) a copy takes no space until it is changed.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,8 @@ use crate::relative_path::RelativePath;
 use crate::skills::UNFINISHED;
 use crate::workspaces::{Owner, Workspace};
 
-/// A directory among the staged in which copies are made and looked at. It goes when this does.
+/// A directory in `.staging` for copies, and for files that are checked before they are deleted.
+/// Dropping it deletes the directory.
 #[derive(Debug)]
 pub(crate) struct Desk {
     workspace: Workspace,
@@ -38,13 +39,13 @@ impl Desk {
         Ok(Self { workspace: workspace.clone(), name, place, count: 0, batch: Batch::default() })
     }
 
-    /// A name on the desk that nothing has.
+    /// Returns an unused name in this directory.
     pub(crate) fn free_name(&mut self) -> String {
         self.count += 1;
         self.count.to_string()
     }
 
-    /// Makes a copy on the desk, and says its name.
+    /// Copies a file and returns the name of the copy.
     pub(crate) fn copy(&mut self, version: &Version, path: &RelativePath, file: &BaselineFile) -> io::Result<String> {
         let name = self.free_name();
         let target = beneath::create_file(&self.place, name.as_str())?;
@@ -53,7 +54,7 @@ impl Desk {
         Ok(name)
     }
 
-    /// A whole skill on the desk, and its name there.
+    /// Copies a whole skill and returns the name of the copy.
     pub(crate) fn copy_skill(&mut self, version: &Version) -> io::Result<String> {
         let (name, owner) = (self.free_name(), self.workspace.owner());
         let directory = beneath::ensure_directory(&self.place, name.as_str(), READABLE_DIRECTORY)?;
@@ -64,7 +65,7 @@ impl Desk {
         Ok(name)
     }
 
-    /// Everything that was copied is on the disk when this returns.
+    /// Syncs all copies to disk.
     pub(crate) fn force(&mut self) -> io::Result<()> {
         self.batch.force(&self.place)
     }
@@ -72,12 +73,12 @@ impl Desk {
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        // What cannot be removed now is swept when the server starts again.
+        // After an error the next start of the server removes it.
         let _ = erase(self.workspace.staging(), &self.name);
     }
 }
 
-/// Puts what a version has into a directory that nobody else can reach, as far as it is not there already.
+/// Adds the files of a version that `into` does not contain. No box may be able to reach `into`.
 pub(crate) fn complete(version: &Version, into: &OwnedFd, owner: Owner, batch: &mut Batch) -> io::Result<()> {
     for (path, file) in &version.files {
         let (parent, name) = path.split();
@@ -100,7 +101,7 @@ pub(crate) fn complete(version: &Version, into: &OwnedFd, owner: Owner, batch: &
     Ok(())
 }
 
-/// The directory at a path, its missing parts made and given to the owner.
+/// Opens a directory and creates its missing parts for `owner`.
 pub(crate) fn ensure_parents(top: &OwnedFd, path: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
     let mut handle: Option<OwnedFd> = None;
     for name in path.split('/') {
@@ -127,7 +128,7 @@ fn copy(
     owner: Owner,
 ) -> io::Result<()> {
     let (mut source, _) = beneath::open_regular(&version.directory, path.as_str())?.ok_or(Errno::INVAL)?;
-    // Not every file system can, and those that can do not for every pair of files.
+    // Fails if the file system does not support it, or for files of two file systems.
     if rustix::fs::ioctl_ficlone(target, &source).is_err() {
         io::copy(&mut source, &mut target)?;
     }

@@ -1,4 +1,4 @@
-//! How much more a workspace would take after it was brought in step, before that is done.
+//! Estimates how much space an update to the baselines will take.
 
 use crate::baselines::index::{Index, Presence};
 use crate::baselines::store::Baselines;
@@ -8,8 +8,8 @@ use crate::usage::Usage;
 use crate::workspaces::Workspace;
 
 impl Baselines {
-    /// What new versions have more than those that the workspace has. Directories, and what the user has changed or
-    /// deleted, are not looked at: it is an estimate for whoever asks whether there is room.
+    /// The size of the new versions less that of the workspace's versions. Ignores directories and
+    /// the user's changes; meant for a quota check.
     pub fn growth(&self, agent: &AgentId, workspace: &Workspace) -> Result<Usage, Error> {
         let snapshot = self.snapshot(agent)?;
         let index = Index::load(workspace)?;

@@ -1,7 +1,8 @@
-//! What a workspace remembers of its baselines: which paths they brought, and with which content.
+//! The index of a workspace: which paths in `skills/` come from baselines, with which content.
 //!
-//! One file of the server's, beside `skills/` and not in it, replaced whole. It is written before a sync changes anything
-//! and again when it is done, so that a sync that was cut off is told from a user who deleted a file.
+//! It is a file of the server outside of `skills/`, written as a whole before a sync changes
+//! anything and again at its end. So an interrupted sync can be told from a file that the user
+//! deleted.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -23,31 +24,32 @@ const UNREADABLE: &str = "unreadable.json";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Index {
-    /// Of the agent's baselines when this workspace was last in step with them.
+    /// The generation of the agent's baselines at the last complete sync.
     pub(crate) generation: u64,
     pub(crate) skills: BTreeMap<SkillName, IndexedSkill>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IndexedSkill {
-    /// The version that was last brought in; zero before the first is.
+    /// The version of the last sync; 0 before the first.
     pub(crate) version: u64,
     pub(crate) presence: Presence,
     pub(crate) files: BTreeMap<RelativePath, IndexedFile>,
 }
 
-/// Whether the user has a skill.
+/// Whether the user wants a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Presence {
     Wanted,
-    /// The user deleted it whole; no version brings it back.
+    /// The user deleted the skill; new versions do not restore it.
     Deleted,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IndexedFile {
-    /// Contents that are the baseline's: mostly one, or none where the user has a file of their own.
+    /// Contents that count as the baseline's. Usually one; several while a sync is in progress;
+    /// none if the user deleted the file before the baseline did.
     pub(crate) known: Vec<Blob>,
     pub(crate) state: State,
 }
@@ -70,9 +72,11 @@ impl Index {
         beneath::locate(workspace.directory(), format!("{DIRECTORY}/{FILE}").as_str()).is_ok()
     }
 
-    /// An empty one where there is none. One that cannot be read is put aside, and everything is looked at as if for the
-    /// first time: what is as the baselines have it is theirs again, the rest is the user's, and what they had deleted of it
-    /// comes back.
+    /// Loads the index, or an empty one if there is none.
+    ///
+    /// An index that cannot be parsed is renamed and replaced by an empty one. Files equal to the
+    /// baseline then count as the baseline's, others as the user's, and files that the user deleted
+    /// come back.
     pub(crate) fn load(workspace: &Workspace) -> Result<Self, Error> {
         let read = || -> std::io::Result<Self> {
             let directory = match beneath::open_directory(workspace.directory(), DIRECTORY) {

@@ -1,5 +1,7 @@
-//! A user's own skills and their baselines: an upload covers a baseline's files and lets the others show; a deletion hides
-//! the baseline from this user alone.
+//! Uploads and deletions of a user's skills that also exist as baselines.
+//!
+//! An uploaded file hides the baseline's file of the same path; the baseline's other files stay
+//! visible. A deletion hides the baseline from this user only.
 
 use crate::baselines::checkout::complete;
 use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State};
@@ -13,8 +15,8 @@ use crate::skills::{DeletedSkill, SkillName, StagedSkills};
 use crate::tree::Tree;
 
 impl Baselines {
-    /// Swaps an upload in, with what the baselines of the same skills have and it has not. Whatever the user had changed or
-    /// deleted in these skills before is replaced.
+    /// Installs an upload, completed by the baselines' files that it does not contain. Earlier
+    /// changes and deletions of the user in these skills are discarded.
     pub fn install(&self, agent: &AgentId, upload: &StagedSkills) -> Result<(), Error> {
         let snapshot = self.snapshot(agent)?;
         let workspace = upload.tree().workspace();
@@ -36,7 +38,7 @@ impl Baselines {
         index.save(workspace)
     }
 
-    /// Deletes a skill, which no version of its baseline brings back to this user.
+    /// Deletes a skill; new versions of its baseline do not restore it for this user.
     pub fn delete(&self, agent: &AgentId, tree: &Tree, skill: &SkillName) -> Result<DeletedSkill, Error> {
         let deleted = tree.delete_skill(skill)?;
         if self.snapshot(agent)?.generation > 0 {

@@ -1,4 +1,4 @@
-//! Workspaces and baselines on a real file system, for the tests of checkouts.
+//! Fixture for tests of checkouts: workspaces and baselines on a real file system.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::tree::Tree;
 use crate::workspaces::{Owner, Workspaces};
 
 const LIMITS: ArchiveLimits = ArchiveLimits { bytes: 1 << 20, entries: 100 };
-/// The user of the workspaces when the tests run as root.
+/// Owner of the workspaces if the tests run as root.
 const BOX_ID: u32 = 54_322;
 
 pub(crate) struct Lab {
@@ -48,7 +48,7 @@ fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
 
 impl Lab {
     pub(crate) fn new() -> Self {
-        // In memory, if there is such a place: these tests would mostly wait for what is forced to a disk.
+        // In memory if possible, because syncs to a disk would dominate the time of these tests.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let workspaces = Workspaces::open(&directory.path().join("workspaces")).unwrap();
         let baselines = Baselines::open(&directory.path().join("baselines")).unwrap();
@@ -74,7 +74,7 @@ impl Lab {
         self.baselines.standing(&agent(), tree.workspace()).unwrap()
     }
 
-    /// Each skill's folder, its layer, and what is to come.
+    /// Folder, layer and pending update of each skill.
     pub(crate) fn layers(&self, tree: &Tree) -> Vec<(String, Layer, Option<Update>)> {
         let listed = self.baselines.list_layered(&agent(), tree).unwrap();
         listed.into_iter().map(|one| (one.folder, one.layer, one.update)).collect()
@@ -94,7 +94,7 @@ impl Lab {
             .unwrap();
     }
 
-    /// The numbers of a skill's versions on the disk.
+    /// Entries of a skill's directory in the baselines: versions and their file lists.
     pub(crate) fn versions(&self, skill: &str) -> Vec<String> {
         list(&self.directory.path().join("baselines/agent").join(skill))
     }

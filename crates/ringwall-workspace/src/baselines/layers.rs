@@ -1,7 +1,7 @@
-//! Which layer each skill of a workspace comes from, and whether a newer version of it waits.
+//! Determines the layer of each skill in a workspace, and whether an update is pending.
 //!
-//! Told by the files as they are and not by who wrote them last: what is byte for byte as the baseline brought it is the
-//! baseline's. So the contents are read, and only for those who ask.
+//! The layer follows from the content: a skill that equals its baseline is a baseline skill,
+//! whoever wrote it last. All files of the skill are read for this.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -15,41 +15,42 @@ use crate::name::AgentId;
 use crate::skills::SkillSummary;
 use crate::tree::{AgentPath, Section, Tree};
 
-/// Whose a skill is.
+/// The layer of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// Shared by all users of the agent, and as all have it
+    /// Shared by all users of the agent; unchanged
     Baseline,
-    /// Shared, with changes of this user's over it
+    /// Shared by all users of the agent; changed by this user
     Overlaid,
-    /// This user's own
+    /// The user's own
     Overlay,
 }
 
-/// What is to come for a skill.
+/// A pending change of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Update {
-    /// A newer shared version comes when the commands that run in the workspace are over
+    /// A newer version waits until no command runs in the workspace
     Waiting,
 }
 
-/// A skill of a list, with where it comes from.
+/// A skill with its layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LayeredSkill {
     #[serde(flatten)]
     pub skill: SkillSummary,
-    /// The skill's directory, which may have another name than the skill gives itself
+    /// The skill's directory; its name may differ from the skill's name
     pub folder: String,
     pub layer: Layer,
-    /// Absent where nothing is to come
+    /// Absent if no update is pending
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update: Option<Update>,
 }
 
 impl Baselines {
-    /// All skills of a workspace in the order of their folders' names, with their layers. Heals what can be healed.
+    /// Lists all skills of a workspace with their layers, sorted by folder name. Heals skills like
+    /// [`Tree::list_skills`].
     pub fn list_layered(&self, agent: &AgentId, tree: &Tree) -> Result<Vec<LayeredSkill>, Error> {
         let snapshot = self.snapshot(agent)?;
         let index = Index::load(tree.workspace())?;

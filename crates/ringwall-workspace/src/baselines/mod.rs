@@ -1,20 +1,19 @@
-//! Baselines: skills that all users of an agent share, and how each workspace gets its own copy of them.
+//! Baselines: skills that all users of an agent share, and the copies of them in each workspace.
 //!
-//! A baseline is an immutable directory of the server's that no box ever sees. What a user sees in `skills/` is a checkout:
-//! ordinary files, copied in, with an index of what was copied. A file that is still as it was copied follows the
-//! baseline; one that somebody changed or deleted is theirs. So whatever an exec or an edit does lands in their own
-//! workspace, and nothing needs a mount. Why: docs/decisions/0008-skills-are-checked-out.md.
+//! A baseline is an immutable directory of the server that no box can reach. Its files are copied
+//! ("checked out") into `skills/` of each workspace, and an index records the copies. A file that
+//! still equals its copy follows the baseline; one that the user or a box changed or deleted is the
+//! user's. Reasons: docs/decisions/0008-skills-are-checked-out.md.
 //!
 //! ```text
-//! <root>/.current/<agent>.json               which version of which skill is the agent's, and the generation
-//! <root>/.staging/                           uploads on their way
+//! <root>/.current/<agent>.json               the agent's current versions, and the generation
+//! <root>/.staging/                           uploads in progress
 //! <root>/<agent>/<skill>/<number>/           the files of one version
 //! <root>/<agent>/<skill>/<number>.json       their sizes and digests
-//! <workspace>/.baseline/index.json           what of that workspace is a copy
+//! <workspace>/.baseline/index.json           the index of the workspace
 //! ```
 //!
-//! Reading order: the nouns (`blob`, `snapshot`), where they are kept (`store`, `publish`, `retire`), what a workspace
-//! remembers (`index`), the rule (`rule`), and its use (`sync`, `beside`, `checkout`, `install`).
+//! Reading order: `snapshot`, `store`, `publish`, `retire`, `index`, `rule`, `sync`.
 
 mod blob;
 mod snapshot;

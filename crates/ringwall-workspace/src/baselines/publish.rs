@@ -1,7 +1,8 @@
-//! Making uploaded skills an agent's baselines: all of an upload or none, also when the server is killed.
+//! Publishes uploaded skills as an agent's baselines: all skills of an upload or none, also after a
+//! crash.
 //!
-//! Each skill gets a directory of a number that was never used, beside the versions before it; nobody sees it there. Then
-//! one rename replaces the file that says which versions count.
+//! Each skill becomes a directory with a new version number, which nothing refers to yet. Then one
+//! rename replaces the file that names the current versions.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
@@ -49,7 +50,8 @@ impl Baselines {
         Ok(())
     }
 
-    /// Moves the staged files of a skill to their place. What an upload that failed left there was never anybody's.
+    /// Moves an unpacked skill to its version directory. A directory left there by a failed upload
+    /// is deleted.
     fn place(
         &self,
         agent: &AgentId,
@@ -69,7 +71,7 @@ impl Baselines {
     }
 }
 
-/// The sizes and digests of an unpacked skill's files.
+/// Sizes and digests of an unpacked skill's files.
 fn describe(new: &OwnedFd, skill: &SkillName) -> std::io::Result<Files> {
     let top = beneath::open_directory(new, skill.as_str())?;
     let mut files = Files::new();

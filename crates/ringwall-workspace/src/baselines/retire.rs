@@ -1,4 +1,4 @@
-//! Removing versions that nobody needs any more: not the agent's current ones, and in no snapshot that is still held.
+//! Removes versions that are neither current nor part of a snapshot in use.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -15,7 +15,7 @@ use crate::skills::SkillName;
 use crate::usage::{Usage, measure_name};
 use crate::workspaces::STAGING;
 
-/// A version that another one has replaced.
+/// A version that was replaced by a newer one.
 #[derive(Debug)]
 pub(crate) struct Retired {
     place: String,
@@ -30,7 +30,7 @@ impl Baselines {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(retired);
     }
 
-    /// What nobody holds any more: how many versions, and what they take. Removed, if that is asked for.
+    /// Counts the unused versions and their disk usage, and removes them with [`Doing::Removing`].
     pub fn collect_garbage(&self, doing: Doing) -> (u64, Usage) {
         let mut found = (0, Usage::default());
         for retired in self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -47,7 +47,7 @@ impl Baselines {
         found
     }
 
-    /// Removes what nobody holds any more. What cannot be removed is swept when the server starts again.
+    /// Removes the unused versions. After an error the next start of the server removes them.
     pub(crate) fn remove_retired(&self) {
         let mut free = Vec::new();
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).retain(|retired| {
@@ -65,8 +65,9 @@ impl Baselines {
         }
     }
 
-    /// Removes everything that no agent's current file names, and says of which agents that file cannot be read. Meant for
-    /// the server's start, when nobody holds anything.
+    /// Removes everything that is not named in an agent's file of current versions. Returns an
+    /// error for each agent whose file cannot be read; nothing of such an agent is removed. For the
+    /// start of the server, when no snapshot is in use.
     pub(crate) fn sweep(&self) -> Result<Vec<Error>, Error> {
         let mut unreadable = Vec::new();
         let mut sweep = || -> std::io::Result<()> {
@@ -74,7 +75,7 @@ impl Baselines {
                 erase(&self.staging, &name)?;
             }
             for agent in names(&self.root)? {
-                // What else has a name there is not ours, and left alone.
+                // Other names that are no agent ids are left alone, too.
                 if agent == STAGING || agent == CURRENT {
                     continue;
                 }

@@ -1,46 +1,46 @@
-//! What becomes of one path of a skill when its baseline changes. Pure.
+//! Decides what a sync does with one path of a skill. Pure.
 //!
-//! Overlay wins: what somebody changed stays, what they deleted stays away. Everything else follows the baseline.
+//! A file that the user changed stays, and one that the user deleted stays deleted. Everything else
+//! follows the baseline.
 
-/// What the index remembers of a path.
+/// What the index says about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// It was never the baseline's here.
+    /// The baseline never had this path here.
     Unknown,
-    /// A sync brought it, and was done.
+    /// The path was handled by a complete sync.
     Settled,
-    /// A sync was about to bring, change or remove it when the server was killed.
+    /// A sync that intended to add, change or remove it was interrupted.
     Unsettled,
 }
 
-/// What is at a path.
+/// The file at the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Here {
     Absent,
-    /// What the new version has there already.
+    /// Equal to the new version.
     Wanted,
-    /// A copy of an earlier version, as it was copied.
+    /// Equal to a copy of an earlier version.
     Copy,
-    /// Somebody's own.
+    /// The user's own.
     Own,
 }
 
-/// Whether the new version has the path.
+/// Whether the new version contains the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     File,
     Nothing,
 }
 
-/// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Add,
     Replace,
     Remove,
-    /// It stays as it is, and is remembered as the baseline's.
+    /// Leave the file as it is and record the path as one of the baseline.
     Remember,
-    /// It stays as it is, and is remembered no longer.
+    /// Leave the file as it is and drop the path from the index.
     Forget,
 }
 
@@ -48,10 +48,12 @@ pub(crate) fn decide(known: Known, here: Here, target: Target) -> Act {
     match (target, here, known) {
         (Target::File, Here::Absent, Known::Unknown | Known::Unsettled) => Act::Add,
         (Target::File, Here::Copy, _) => Act::Replace,
-        // Deleted, already so, or somebody's own, which a later deletion must not bring the baseline's back for.
+        // Deleted by the user, up to date, or the user's own. It is recorded, so that the
+        // baseline's file does not come back when the user deletes the own one.
         (Target::File, Here::Absent | Here::Wanted | Here::Own, _) => Act::Remember,
         (Target::Nothing, Here::Copy | Here::Wanted, Known::Settled | Known::Unsettled) => Act::Remove,
-        // A deletion outlives the baseline's own.
+        // Stays recorded, so that the user's deletion still counts if a later version has the path
+        // again.
         (Target::Nothing, Here::Absent, Known::Settled) => Act::Remember,
         (Target::Nothing, _, _) => Act::Forget,
     }

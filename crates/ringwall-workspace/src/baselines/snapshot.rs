@@ -1,5 +1,5 @@
-//! What an agent's baselines are at one moment. Whoever holds a snapshot can read every file of it: a version is removed
-//! only when no snapshot has it any more.
+//! The baselines of an agent at one moment. The versions of a snapshot are not removed while it is
+//! in use.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use crate::skills::SkillName;
 
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// Goes up with every upload; zero where there never was one.
+    /// Incremented by each upload; 0 before the first.
     pub(crate) generation: u64,
     pub(crate) skills: BTreeMap<SkillName, Arc<Version>>,
 }
@@ -25,18 +25,18 @@ pub(crate) struct Version {
     pub(crate) files: Files,
 }
 
-/// All files of a version, by their paths in the skill.
+/// All files of a version by their path in the skill.
 pub(crate) type Files = BTreeMap<RelativePath, BaselineFile>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BaselineFile {
     #[serde(flatten)]
     pub(crate) blob: Blob,
-    /// The mode of every copy.
+    /// Mode bits of every copy.
     pub(crate) mode: u32,
 }
 
-/// A snapshot on the disk.
+/// The persistent form of a snapshot.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Current {
     pub(crate) generation: u64,

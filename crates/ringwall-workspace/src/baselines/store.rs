@@ -1,4 +1,4 @@
-//! Where baselines are kept, for all agents. Everything in it is the server's, and no box ever has a handle of it.
+//! The directory of all baselines. It belongs to the server, and no box has access to it.
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File};
@@ -29,30 +29,31 @@ pub struct Baselines {
     pub(crate) staging: OwnedFd,
     pub(crate) current: OwnedFd,
     agents: Mutex<HashMap<AgentId, Arc<Shared>>>,
-    /// How far workspaces have come, by their paths.
+    /// The sync state of each workspace, by path.
     synced: Mutex<HashMap<PathBuf, Caught>>,
     pub(crate) retired: Mutex<Vec<Retired>>,
     unreadable: Vec<Error>,
 }
 
-/// What a workspace has caught up with.
+/// The result of a workspace's last sync.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caught {
     pub(crate) generation: u64,
-    /// Since when it has the new skills of that generation and not yet the changes to old ones.
+    /// Set if the new skills of the generation were added but changes of existing skills are
+    /// pending.
     pub(crate) waiting_since: Option<Instant>,
 }
 
-/// What is shared by the users of one agent.
+/// State shared by all users of an agent.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Held while an upload takes its place: one after the other.
+    /// Serializes publications.
     pub(crate) publishing: Mutex<()>,
     pub(crate) snapshot: RwLock<Arc<Snapshot>>,
 }
 
 impl Baselines {
-    /// Opens the directory, making it if it is missing, and removes what a crash left in it.
+    /// Opens the directory, creates it if missing, and removes leftovers of a crash.
     pub fn open(root: &Path) -> Result<Self, Error> {
         let fail = |source| Error::Baseline { doing: "open the directory of the baselines", source };
         DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(fail)?;
@@ -75,18 +76,19 @@ impl Baselines {
         Ok(baselines)
     }
 
-    /// What could not be read when this was opened, an error for each agent. Nothing of such an agent is removed, and nothing
-    /// of it can be used.
+    /// One error for each agent whose file of current versions could not be read by [`Self::open`].
+    /// The baselines of such an agent are neither removed nor usable.
     pub fn unreadable(&self) -> &[Error] {
         &self.unreadable
     }
 
-    /// An empty file for an upload to be written to, without a name.
+    /// Creates an empty file without a name for the body of an upload.
     pub fn upload_file(&self) -> Result<File, Error> {
         unnamed_file(&self.staging)
     }
 
-    /// Judges an uploaded zip, unpacks it beside, and makes its skills the agent's baselines, all or none.
+    /// Checks and unpacks an uploaded ZIP and publishes its skills as the agent's baselines, all or
+    /// none.
     pub fn upload(&self, agent: &AgentId, archive: File, limits: ArchiveLimits) -> Result<Vec<SkillName>, Error> {
         let staged = Staged::unpack(&self.staging, Archive::read(archive, limits)?, Owner::server())?;
         self.publish(agent, &staged)?;
@@ -101,7 +103,8 @@ impl Baselines {
         if let Some(shared) = self.agents().get(agent) {
             return Ok(Arc::clone(shared));
         }
-        // Read without holding anybody up. Of two that read it at the same time the first counts, for both.
+        // Loaded without holding the lock. If two threads load it, both use the result that was
+        // inserted first.
         let snapshot = RwLock::new(Arc::new(self.load(agent)?));
         let read = Arc::new(Shared { publishing: Mutex::default(), snapshot });
         Ok(Arc::clone(self.agents().entry(agent.clone()).or_insert(read)))

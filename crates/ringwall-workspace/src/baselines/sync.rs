@@ -1,10 +1,13 @@
-//! Bringing a workspace in step with its agent's baselines, file by file, by the rule.
+//! Updates a workspace to its agent's baselines, path by path, as decided by [`rule`](super::rule).
 //!
-//! Boxes may run meanwhile and change anything. So nothing is decided by a first look alone: what is added never replaces,
-//! and what is replaced or removed comes out to where no box can reach, is looked at again there, and goes back if
-//! somebody had changed it. Additions come first, so that a skill does not vanish on the way. A sync that is cut off is
-//! done again from the beginning; the index says what it was about to do. A box that runs meanwhile would see some files
-//! new and some old, so callers who can wait bring in beside boxes only what comes whole (`beside`).
+//! Boxes may run and change files at any time. Therefore an addition never replaces anything, and a
+//! file that is to be replaced or removed is first moved to where no box can reach, checked again,
+//! and moved back if it had changed. Additions are done first, so that a skill does not disappear
+//! during an update. An interrupted sync is repeated from the beginning; the index contains what it
+//! intended.
+//!
+//! A box that runs during a sync sees some files old and some new. Callers that can wait use
+//! [`beside`](super::beside) while boxes run.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,18 +30,18 @@ use crate::skills::SkillName;
 use crate::tree::{Section, Tree};
 use crate::workspaces::Workspace;
 
-/// What is to be done with one path.
+/// The action for one path.
 pub(crate) struct Step {
     pub(crate) skill: SkillName,
     pub(crate) path: RelativePath,
     pub(crate) act: Act,
 }
 
-/// How a workspace stands to its agent's baselines.
+/// How far a workspace is behind its agent's baselines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     InStep,
-    /// It has the skills that are new, and waits for the changes to those that it had.
+    /// The new skills were added; changes of existing skills are pending.
     Waiting {
         since: Instant,
     },
@@ -46,7 +49,7 @@ pub enum Standing {
 }
 
 impl Baselines {
-    /// Cheap: nothing is read but, once for an agent, its baselines.
+    /// Cheap: reads the baselines once per agent, and then only checks that the index exists.
     pub fn standing(&self, agent: &AgentId, workspace: &Workspace) -> Result<Standing, Error> {
         let generation = self.snapshot(agent)?.generation;
         if generation == 0 {
@@ -54,7 +57,7 @@ impl Baselines {
         }
         let caught = self.synced().get(workspace.path()).copied();
         Ok(match caught.filter(|caught| caught.generation == generation) {
-            // A workspace that was removed and made again has nothing, whatever is remembered of the one before it.
+            // The workspace was removed and created again since its last sync.
             Some(_) if !Index::is_there(workspace) => Standing::Behind,
             Some(Caught { waiting_since: None, .. }) => Standing::InStep,
             Some(Caught { waiting_since: Some(since), .. }) => Standing::Waiting { since },
@@ -62,7 +65,8 @@ impl Baselines {
         })
     }
 
-    /// Brings a workspace in step. Nobody else may change it through the API meanwhile; boxes may.
+    /// Updates the workspace to the current baselines. Boxes may run; the caller excludes other
+    /// changes through the API.
     pub fn sync(&self, agent: &AgentId, tree: &Tree) -> Result<(), Error> {
         let snapshot = self.snapshot(agent)?;
         let mut index = Index::load(tree.workspace())?;
@@ -124,11 +128,11 @@ fn plan(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> std::io::Result<
     Ok(steps)
 }
 
-/// What has a skill's name.
+/// What has the name of a skill.
 enum Place {
     Directory(OwnedFd),
     Absent,
-    /// A link or a file of somebody's, into which nothing is put.
+    /// A symlink or file of the user; nothing is written into it.
     Other,
 }
 
@@ -158,12 +162,12 @@ fn plan_skill(
     paths.into_iter().map(step).collect()
 }
 
-/// What is at a path, by its content: times can be set and are coarse.
+/// Compares contents, because times can be set and are coarse.
 fn look(directory: &OwnedFd, path: &str, known: &[Blob], target: Option<&BaselineFile>) -> std::io::Result<Here> {
     let (file, size) = match beneath::open_regular(directory, path) {
         Ok(Some((file, status))) => (file, u64::try_from(status.st_size).unwrap_or(u64::MAX)),
         Err(Errno::NOENT) => return Ok(Here::Absent),
-        // A link, a directory or a file in the way, or something that its owner closed.
+        // A symlink, a directory, a file in place of a parent directory, or an unreadable file.
         Ok(None) | Err(Errno::NOTDIR | Errno::ACCESS | Errno::PERM) => return Ok(Here::Own),
         Err(errno) => return Err(errno.into()),
     };
@@ -179,12 +183,12 @@ fn look(directory: &OwnedFd, path: &str, known: &[Blob], target: Option<&Baselin
     })
 }
 
-/// Whether what is at a path is what was brought there.
+/// Whether the file at a path equals a recorded copy.
 pub(crate) fn is_as_copied(directory: &OwnedFd, path: &str, known: &[Blob]) -> bool {
     look(directory, path, known, None).is_ok_and(|here| here == Here::Copy)
 }
 
-/// Writes into the index what is about to be done.
+/// Records the intended changes in the index.
 pub(crate) fn announce(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
     for Step { skill, path, act } in steps {
         if !matches!(act, Act::Add | Act::Replace | Act::Remove) {
@@ -203,7 +207,7 @@ pub(crate) fn announce(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
     }
 }
 
-/// Writes into the index what is now so.
+/// Records the completed changes in the index.
 pub(crate) fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
     for Step { skill, path, act } in steps {
         let Some(indexed) = index.skills.get_mut(skill) else { continue };
@@ -214,7 +218,9 @@ pub(crate) fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
                 let file = IndexedFile { known: vec![blob.clone()], state: State::Settled };
                 indexed.files.insert(path.clone(), file);
             }
-            // Deleted by the user before the baseline did: whatever comes there is the user's, also if it was the baseline's once.
+            // The user deleted the file before the baseline did. No content counts as the
+            // baseline's now: a file created there is the user's, even if it equals the former
+            // baseline.
             (Act::Add | Act::Replace | Act::Remember, None) => {
                 if let Some(file) = indexed.files.get_mut(path) {
                     file.known.clear();
@@ -230,7 +236,7 @@ struct Applying<'a> {
 }
 
 impl Applying<'_> {
-    /// Copies what the steps bring, and says the name of each copy. All are on the disk before the first is seen.
+    /// Copies the files that the steps need and syncs them to disk. Returns the name of each copy.
     fn copy(&mut self, steps: &[Step], snapshot: &Snapshot) -> std::io::Result<Vec<Option<String>>> {
         let mut copies = Vec::new();
         for step in steps {
@@ -242,7 +248,7 @@ impl Applying<'_> {
         Ok(copies)
     }
 
-    /// Does one step, unless somebody was quicker: then what they did stays.
+    /// Executes one step. A change that a box made meanwhile is kept.
     fn apply(&mut self, step: &Step, copy: Option<&str>, known: &[Blob]) -> std::io::Result<()> {
         let (parent, name) = step.path.split();
         let parent = parent.map_or_else(|| step.skill.to_string(), |parent| format!("{}/{parent}", step.skill));
@@ -253,7 +259,7 @@ impl Applying<'_> {
             (Act::Add | Act::Replace | Act::Remember | Act::Forget, _) => Ok(()),
         };
         match done {
-            // Somebody made, removed or swapped the name or a directory on the way.
+            // A box created, removed or replaced the entry or a parent directory.
             Err(Errno::EXIST | Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP) => Ok(()),
             outcome => Ok(outcome?),
         }
@@ -284,14 +290,14 @@ impl Applying<'_> {
         Ok(())
     }
 
-    /// The second look: what came out is what the baseline had brought.
+    /// Checks a file that was moved out of the boxes' reach.
     fn is_copy(&self, name: &str, known: &[Blob]) -> bool {
         is_as_copied(&self.desk.place, name, known)
     }
 }
 
-/// Removes a directory inside a skill and those that hold it, as long as they are empty. The skill's own stays: its
-/// absence would mean that the user deleted it.
+/// Removes a directory within a skill, and its parents while they are empty. The skill's own
+/// directory stays, because its absence means that the user deleted the skill.
 fn remove_empty(skills: impl AsFd, path: &str) {
     let mut path = path;
     while let Some((parent, name)) = path.rsplit_once('/') {

@@ -1,6 +1,7 @@
-//! Checkouts of baselines on the real file system: against a model of the rule, beside boxes, and cut off half-way.
+//! Checkouts on a real file system: compared with a model, with concurrent changes, and
+//! interrupted.
 
-#![expect(clippy::disallowed_methods, reason = "the tests do to their directories what a box or an operator might")]
+#![expect(clippy::disallowed_methods, reason = "the tests change their directories as a box or an operator could")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use super::*;
 use crate::baselines::lab::{Lab, agent, contents, list, name, owner, texts};
 
 impl Lab {
-    /// A sync whose server is killed after so many steps.
+    /// A sync that is interrupted after `count` steps.
     fn cut_off(&self, tree: &Tree, count: usize) {
         let snapshot = self.baselines.snapshot(&agent()).unwrap();
         let mut index = Index::load(tree.workspace()).unwrap();
@@ -35,10 +36,10 @@ impl Lab {
 }
 
 #[test]
-fn a_baseline_is_shared_and_each_user_has_their_own() {
+fn changes_of_one_user_affect_neither_baseline_nor_others() {
     let lab = Lab::new();
     let (one, two) = (lab.tree("one"), lab.tree("two"));
-    assert_eq!(lab.standing(&one), Standing::InStep, "there is nothing to catch up with");
+    assert_eq!(lab.standing(&one), Standing::InStep, "no baseline was published yet");
     lab.publish(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
     assert_eq!(lab.standing(&one), Standing::Behind);
     lab.sync(&one);
@@ -54,7 +55,7 @@ fn a_baseline_is_shared_and_each_user_has_their_own() {
     fs::rename(skills.join("s/run.sh"), skills.join("s/moved.sh")).unwrap();
     let all = texts(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
     assert_eq!(contents(&lab.skills("two")), all);
-    assert_eq!(contents(&lab.directory.path().join("baselines")), before, "nothing of a baseline changes");
+    assert_eq!(contents(&lab.directory.path().join("baselines")), before, "the baselines are unchanged");
     lab.publish(&[("s/SKILL.md", "v2"), ("s/run.sh", "#!2"), ("s/d/a", "a2"), ("s/new", "n")]);
     lab.sync(&one);
     lab.sync(&two);
@@ -66,7 +67,7 @@ fn a_baseline_is_shared_and_each_user_has_their_own() {
 }
 
 #[test]
-fn what_is_gone_from_a_baseline_goes_unless_it_was_changed() {
+fn file_removed_from_baseline_is_removed_unless_changed() {
     let lab = Lab::new();
     let tree = lab.tree("one");
     lab.publish(&[("s/SKILL.md", "1"), ("s/x/y/kept", "1"), ("s/x/z/gone", "1"), ("s/changed", "1")]);
@@ -76,18 +77,18 @@ fn what_is_gone_from_a_baseline_goes_unless_it_was_changed() {
     lab.sync(&tree);
     let left = texts(&[("s/SKILL.md", "1"), ("s/changed", "mine"), ("s/x/y/kept", "1")]);
     assert_eq!(contents(&lab.skills("one")), left);
-    assert_eq!(list(&lab.skills("one").join("s/x")), ["y"], "an empty directory goes with its last file");
+    assert_eq!(list(&lab.skills("one").join("s/x")), ["y"], "an empty directory is removed with its last file");
 }
 
 #[test]
-fn a_deleted_skill_stays_away_until_it_is_uploaded() {
+fn deleted_skill_stays_deleted_until_uploaded() {
     let lab = Lab::new();
     let (tree, other) = (lab.tree("one"), lab.tree("two"));
     lab.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
     lab.sync(&tree);
     lab.sync(&other);
     drop(lab.baselines.delete(&agent(), &tree, &name("s")).unwrap());
-    // By a box, of which nobody is told.
+    // By a box; the server is not notified.
     fs::remove_dir_all(lab.skills("one").join("t")).unwrap();
     lab.publish(&[("s/SKILL.md", "2"), ("s/more", "2"), ("t/SKILL.md", "2"), ("t/more", "2")]);
     lab.sync(&tree);
@@ -104,7 +105,7 @@ fn a_deleted_skill_stays_away_until_it_is_uploaded() {
 }
 
 #[test]
-fn an_upload_covers_a_baseline_and_replaces_what_was_changed() {
+fn upload_overrides_baseline_and_earlier_changes() {
     let lab = Lab::new();
     let tree = lab.tree("one");
     lab.publish(&[("s/SKILL.md", "1"), ("s/d/a", "1"), ("s/b", "1"), ("s/f", "1")]);
@@ -119,7 +120,7 @@ fn an_upload_covers_a_baseline_and_replaces_what_was_changed() {
 }
 
 #[test]
-fn links_and_files_in_the_way_are_the_users_own() {
+fn symlinks_and_files_in_place_of_directories_are_kept() {
     let lab = Lab::new();
     let tree = lab.tree("one");
     let outside = lab.directory.path().join("outside");
@@ -143,7 +144,7 @@ fn links_and_files_in_the_way_are_the_users_own() {
 }
 
 #[test]
-fn what_a_box_writes_meanwhile_is_not_lost() {
+fn file_replaced_during_sync_is_kept() {
     let lab = Lab::new();
     let tree = lab.tree("one");
     let place = lab.skills("one").join("s/file");
@@ -167,13 +168,13 @@ fn what_a_box_writes_meanwhile_is_not_lost() {
             lab.sync(&tree);
         });
         assert_eq!(fs::read_to_string(&place).unwrap(), "mine", "{round}");
-        // Back to what the baseline brought.
+        // Restore the baseline's content.
         fs::write(&place, format!("version {round}")).unwrap();
     }
 }
 
 #[test]
-fn a_version_is_kept_as_long_as_somebody_reads_it() {
+fn version_is_kept_while_snapshot_is_held() {
     let lab = Lab::new();
     lab.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
     let held = lab.baselines.snapshot(&agent()).unwrap();
@@ -189,13 +190,13 @@ fn a_version_is_kept_as_long_as_somebody_reads_it() {
 }
 
 #[test]
-fn a_start_goes_on_where_the_last_server_was_killed() {
+fn restart_removes_unpublished_versions() {
     let lab = Lab::new();
     let tree = lab.tree("one");
     lab.publish(&[("s/SKILL.md", "1")]);
     lab.sync(&tree);
     let root = lab.directory.path().join("baselines");
-    // An upload that was killed before it counted, of a skill that is there and of one that is not.
+    // Leftovers of uploads that were interrupted before their publication.
     for stray in ["agent/s/2", "agent/new/1", "other/s/1", ".staging/upload-1/new/s"] {
         fs::create_dir_all(root.join(stray)).unwrap();
         fs::write(root.join(stray).join("SKILL.md"), "half").unwrap();
@@ -214,9 +215,9 @@ fn a_start_goes_on_where_the_last_server_was_killed() {
     assert_eq!(contents(&lab.skills("one")), texts(&[("s/SKILL.md", "2")]));
 }
 
-/// As after a power cut on a server that did not force them, or by a disk that fails.
+/// Empty files as after a power cut or a disk error.
 #[test]
-fn a_document_that_cannot_be_read_is_one_agents_alone() {
+fn unreadable_document_affects_one_workspace_or_agent() {
     let lab = Lab::new();
     let (tree, other): (_, AgentId) = (lab.tree("one"), "other".parse().unwrap());
     lab.publish(&[("s/SKILL.md", "1"), ("s/deleted", "1"), ("s/changed", "1")]);
@@ -224,16 +225,16 @@ fn a_document_that_cannot_be_read_is_one_agents_alone() {
     let (skill, root) = (lab.skills("one").join("s"), lab.directory.path().join("baselines"));
     fs::remove_file(skill.join("deleted")).unwrap();
     fs::write(skill.join("changed"), "mine").unwrap();
-    // What a workspace remembers is found out anew, and what is its user's own stays.
+    // A new index is built from the files, and the user's own files stay.
     let index = lab.directory.path().join("workspaces/one/agent/.baseline");
     fs::write(index.join("index.json"), "").unwrap();
     lab.publish(&[("s/SKILL.md", "2"), ("s/deleted", "1"), ("s/changed", "1")]);
     lab.sync(&tree);
     let left = [("s/SKILL.md", "1"), ("s/deleted", "1"), ("s/changed", "mine")];
-    assert_eq!(contents(&lab.skills("one")), texts(&left), "nothing that differs is taken for a copy");
+    assert_eq!(contents(&lab.skills("one")), texts(&left), "a file that differs from the baseline is the user's");
     assert_eq!(list(&index), ["index.json", "unreadable.json"]);
 
-    // Which versions an agent has nobody can guess. Nothing of it is removed, and others go on.
+    // Nothing of an agent with unknown versions is removed, and other agents are not affected.
     fs::create_dir_all(root.join("other/t/1")).unwrap();
     for cut_off in [".current/agent.json", "agent/s/2.json"] {
         let whole = fs::read(root.join(cut_off)).unwrap();
@@ -245,12 +246,12 @@ fn a_document_that_cannot_be_read_is_one_agents_alone() {
         assert_eq!(baselines.unreadable().len(), usize::from(cut_off.starts_with(".current")));
         assert_eq!(baselines.snapshot(&other).unwrap().generation, 0);
         fs::write(root.join(cut_off), whole).unwrap();
-        assert_eq!(baselines.snapshot(&agent()).unwrap().generation, 2, "restored, it is there again");
+        assert_eq!(baselines.snapshot(&agent()).unwrap().generation, 2, "readable again after it was restored");
     }
 }
 
 #[test]
-fn a_workspace_that_is_made_again_gets_everything_again() {
+fn recreated_workspace_gets_all_baselines() {
     let lab = Lab::new();
     lab.publish(&[("s/SKILL.md", "1")]);
     lab.sync(&lab.tree("one"));
@@ -262,7 +263,7 @@ fn a_workspace_that_is_made_again_gets_everything_again() {
 }
 
 #[test]
-fn uploads_at_the_same_time_come_one_after_the_other() {
+fn concurrent_uploads_are_serialized() {
     let lab = Lab::new();
     std::thread::scope(|scope| {
         for number in 0..8 {
@@ -282,7 +283,7 @@ fn uploads_at_the_same_time_come_one_after_the_other() {
     assert_eq!(lab.versions("s"), ["8", "8.json"]);
 }
 
-/// What happens to one skill.
+/// An event in the life of one skill.
 #[derive(Debug, Clone)]
 enum Event {
     Publish(BTreeMap<usize, u8>),
@@ -308,29 +309,31 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 #[test]
-fn what_a_user_writes_after_both_deleted_it_is_theirs() {
+fn file_created_after_both_deleted_it_is_users_own() {
     let lab = Lab::new();
     let tree = lab.tree("one");
     let skill = lab.skills("one").join("s");
-    lab.publish(&[("s/SKILL.md", "name: s\n"), ("s/a", "of all")]);
+    lab.publish(&[("s/SKILL.md", "name: s\n"), ("s/a", "shared")]);
     lab.sync(&tree);
     fs::remove_file(skill.join("a")).unwrap();
     lab.publish(&[("s/SKILL.md", "name: s\n")]);
     lab.sync(&tree);
-    fs::write(skill.join("a"), "of all").unwrap();
+    fs::write(skill.join("a"), "shared").unwrap();
     lab.publish(&[("s/SKILL.md", "name: s\ndescription: x\n")]);
     lab.sync(&tree);
-    assert_eq!(fs::read_to_string(skill.join("a")).unwrap(), "of all", "it has the content that the baseline had once");
+    assert_eq!(fs::read_to_string(skill.join("a")).unwrap(), "shared", "equals a former baseline, but is the user's");
 }
 
-/// The rule in other words: what is shown, and what the baseline last had where the user was offered it.
+/// Reference model: the visible files, and the content that the baseline last offered for each
+/// path.
 #[derive(Debug, Default)]
 struct Model {
-    /// Nothing where the user deleted it and the baseline took it back afterwards: whatever is there then is the user's.
+    /// `None` if the user deleted the file before the baseline did; a file created there is the
+    /// user's.
     offered: BTreeMap<usize, Option<u8>>,
     shown: BTreeMap<usize, u8>,
     baseline: BTreeMap<usize, u8>,
-    /// What is not a new version changes nothing.
+    /// A sync changes nothing if there was no new publication.
     is_behind: bool,
 }
 
@@ -363,13 +366,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_checkout_follows_the_rule(events in proptest::collection::vec(event(), 1..14)) {
+    fn checkout_matches_model(events in proptest::collection::vec(event(), 1..14)) {
         let lab = Lab::new();
         let tree = lab.tree("one");
         let skill = lab.skills("one").join("s");
         let mut model = Model::default();
         for event in events {
-            // Whoever uses a workspace is first brought in step, and a killed server serves nobody.
+            // The service syncs a workspace before each use. During a crash no user changes
+            // anything.
             if matches!(event, Event::Write(..) | Event::Delete(_) | Event::Sync) {
                 lab.sync(&tree);
                 model.sync();

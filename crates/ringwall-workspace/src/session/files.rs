@@ -1,8 +1,8 @@
-//! The files of one session: what its commands find at `/workspace`, from the first of them until nobody has used the
-//! session for long (see `garbage`) or somebody removes it.
+//! The files of a session: the directory that its commands see as `/workspace`.
 //!
-//! `sessions/<id>/` is the server's and holds `work/`, which is the workspace's own, and the file `.used`, whose time says
-//! when somebody was last here. A box gets `work` alone, so that it can neither end a session nor keep one alive.
+//! `sessions/<id>/` belongs to the server. It contains `work/`, which belongs to the workspace's
+//! owner, and the file `.used`, whose modification time is the last use. A box gets only `work`, so
+//! it can neither remove a session nor extend its retention (see `garbage`).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::workspaces::{PASSABLE, Workspace};
 
 const WORK: &str = Section::Work.name();
 
-/// What code finds in a session from the start.
+/// Directories that code may expect in every session.
 pub const SESSION_DIRECTORIES: [&str; 6] = ["code", "data", "output", "artifacts", "temp", ".memory"];
 
 #[derive(Debug)]
@@ -31,14 +31,14 @@ pub struct Session {
 }
 
 impl Workspace {
-    /// Opens a session, making it if it is missing, and notes that it is in use. Any number may ask at once.
+    /// Opens a session, creates it if missing, and records its use. Safe to call concurrently.
     pub fn session(&self, id: &SessionId) -> Result<Session, Error> {
         let sessions = beneath::ensure_directory(self.directory(), SESSIONS, PASSABLE).map_err(fail(id))?;
         let session = beneath::ensure_directory(&sessions, id.as_str(), PASSABLE).map_err(fail(id))?;
         self.use_session(id, session).map_err(fail(id))
     }
 
-    /// The same where it is there already.
+    /// Opens an existing session and records its use.
     pub fn find_session(&self, id: &SessionId) -> Result<Option<Session>, Error> {
         match beneath::open_directory(self.directory(), format!("{SESSIONS}/{id}").as_str()) {
             Ok(session) => self.use_session(id, session).map(Some).map_err(fail(id)),
@@ -56,7 +56,7 @@ impl Workspace {
         Ok(Session { tree: self.session_tree(session, work) })
     }
 
-    /// Removes a session with everything in it. False, if it is not there.
+    /// Removes a session with all its files. Returns false if it does not exist.
     pub fn remove_session(&self, id: &SessionId) -> Result<bool, Error> {
         let fail = |errno: Errno| Error::Remove { subject: format!("the session {id}"), source: errno.into() };
         let sessions = match beneath::open_directory(self.directory(), SESSIONS) {
@@ -71,7 +71,8 @@ impl Workspace {
         Ok(true)
     }
 
-    /// What one session takes; it stops at the first name beyond so many. Nothing, if it is not there.
+    /// Measures one session; stops at the first name beyond `files_most`. Zero if the session does
+    /// not exist.
     pub fn measure_session(&self, id: &SessionId, files_most: u64) -> Result<Usage, Error> {
         let mut meter = Meter::new(files_most);
         let walked = match open(self.directory(), SESSIONS).and_then(|sessions| open(sessions, id.as_str())) {
@@ -85,17 +86,17 @@ impl Workspace {
 }
 
 impl Session {
-    /// What a box sees at `/workspace`. Located only (O_PATH): what is in it is the box's.
+    /// Mounted at `/workspace`. Opened with O_PATH, because a box controls its content.
     pub fn work(&self) -> &Directory {
         self.tree.section(Section::Work)
     }
 
-    /// The same for reading and changing beside boxes.
+    /// Access to the same directory for reads and writes while boxes run.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// Makes what is missing of the directories that code expects. What somebody put into the place of one stays.
+    /// Creates the missing ones of [`SESSION_DIRECTORIES`]. A file or symlink of such a name stays.
     pub fn furnish(&self) -> Result<(), Error> {
         for name in SESSION_DIRECTORIES {
             match ensure_directory(&self.work().handle, name, self.tree.workspace().owner()) {
@@ -108,12 +109,12 @@ impl Session {
         Ok(())
     }
 
-    /// Every regular file that there is now; nothing, if there are more than so many.
+    /// All regular files. `None` if there are more than `most` names.
     pub fn names(&self, most: usize) -> Result<Option<Arc<Names>>, Error> {
         self.tree.names(most)
     }
 
-    /// The same after it was furnished.
+    /// Like [`Self::names`], after creating the missing [`SESSION_DIRECTORIES`].
     pub fn furnished_names(&self, most: usize) -> Result<Option<Arc<Names>>, Error> {
         match self.tree.known_names().filter(|known| known.have_directories(&SESSION_DIRECTORIES)) {
             Some(known) => Ok(Some(known)),
@@ -124,7 +125,8 @@ impl Session {
         }
     }
 
-    /// Which have come since, sorted; nothing, if there are more than so many.
+    /// The regular files that were created since `before`, sorted. `None` if there are more than
+    /// `most` names.
     pub fn new_since(&self, before: &Names, most: usize) -> Result<Option<Vec<String>>, Error> {
         self.tree.new_since(before, most)
     }

@@ -1,7 +1,8 @@
-//! Which sessions there are, and when each was made and last used. Only directories of the server's are looked at.
+//! Lists sessions with their times of creation and last use. Only the server's directories are
+//! read.
 //!
-//! A list is told in pages, each made anew: a session that is used between two of them moves to the front, and is then on none
-//! that follows; none is on two.
+//! Each page is computed anew. A session that is used between two pages moves to the front, so
+//! later pages do not contain it; no session occurs twice.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub struct FoundSession {
 }
 
 impl Workspace {
-    /// Nothing, if it is not there.
+    /// `None` if the session does not exist.
     pub fn session_times(&self, id: &SessionId) -> Result<Option<SessionTimes>, Error> {
         let place = format!("{SESSIONS}/{id}");
         let looked = match beneath::open_directory(self.directory(), place.as_str()) {
@@ -47,7 +48,7 @@ impl Workspace {
     }
 }
 
-/// A place in the list of sessions: behind this one. Its text is for handing back, not for reading.
+/// A cursor: the list continues after this session. Its text form is opaque to clients.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionMark {
     used: Reverse<i64>,
@@ -60,13 +61,13 @@ pub struct SessionMark {
 #[derive(Debug, Clone, Default)]
 pub struct SessionPage {
     pub sessions: Vec<FoundSession>,
-    /// There is more when this is there.
+    /// Set if there are more sessions.
     pub next: Option<SessionMark>,
 }
 
 impl Workspaces {
-    /// So many of a user, of one of their agents, or of everybody; those that were used last come first. Every session is
-    /// looked at for that, but none is opened, and only those of the page are held to the end.
+    /// Lists at most `most` sessions of a user, of one of their agents, or of all users; the last
+    /// used first. Reads the times of every session, but keeps only those of the page in memory.
     pub fn sessions(
         &self,
         of: Option<&UserId>,
@@ -86,13 +87,13 @@ impl Workspaces {
                 let Some(sessions) = names.open(&directory, SESSIONS) else { return };
                 names.each_name(&sessions, |_, session| {
                     let Ok(session) = session.parse::<SessionId>() else { return };
-                    // One that goes meanwhile is not there.
+                    // Removed meanwhile.
                     let Ok(times) = times_at(&sessions, &session) else { return };
                     let used = Reverse(seconds(times.used));
                     let mark = SessionMark { used, user: user.clone(), agent: agent.clone(), session };
                     if after.is_none_or(|after| mark > *after) {
                         found.insert(mark, times);
-                        // One more than fits shows that there is a next page.
+                        // One more than `most` shows that there is another page.
                         if found.len() > most + 1 {
                             found.pop_last();
                         }
@@ -133,7 +134,7 @@ impl FromStr for SessionMark {
     }
 }
 
-/// Of a session that is not opened for it. What is no directory is no session.
+/// Reads the times without opening the session. An entry that is not a directory is no session.
 fn times_at(sessions: &OwnedFd, id: &SessionId) -> rustix::io::Result<SessionTimes> {
     let look = |name: &str| rustix::fs::statat(sessions, name, AtFlags::SYMLINK_NOFOLLOW);
     let directory = look(id.as_str())?;
@@ -149,7 +150,8 @@ fn times_at(sessions: &OwnedFd, id: &SessionId) -> rustix::io::Result<SessionTim
 }
 
 fn times(session: &OwnedFd) -> rustix::io::Result<SessionTimes> {
-    // Nothing is ever added to it after it was made.
+    // `work` and `.used` are created with the session, and later no entry is added or removed, so
+    // this remains the time of creation.
     let made = rustix::fs::fstat(session)?.st_mtime;
     Ok(SessionTimes { made: moment(made), used: moment(last_used(session)?) })
 }

@@ -1,4 +1,4 @@
-//! The files of sessions, and the list of sessions.
+//! Files and list of sessions.
 
 pub(crate) mod files;
 pub(crate) mod list;
