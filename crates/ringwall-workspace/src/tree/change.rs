@@ -1,9 +1,8 @@
-//! A change to one file that is known in all its parts and not made yet: how much more it takes is asked before any of it
-//! is written.
+//! A prepared change to one file. The caller can check its disk usage before anything is written.
 //!
-//! What it takes is what there is afterwards: the new file, less the blocks of the one whose name it gets. A sparse file is
-//! written out when it is changed, so its holes count. While it is being written both are there; nobody is asked for room
-//! for that moment, because one workspace is changed by one at a time.
+//! The growth is the size of the new file less the blocks of the file that it replaces. A sparse
+//! file is written completely, so its holes count. Old and new file exist together for a moment; no
+//! space is reserved for that, because the workspace's lock admits one change at a time.
 
 use std::borrow::Cow;
 
@@ -19,7 +18,7 @@ use super::open::Tree;
 use super::path::AgentPath;
 use super::range_edit::Splice;
 
-/// A change that was looked at and can be made.
+/// A change that was checked and can be made.
 #[derive(Debug)]
 #[must_use = "nothing is changed before it is made"]
 pub struct Change<'a> {
@@ -29,7 +28,7 @@ pub struct Change<'a> {
     pub(super) content: Content<'a>,
 }
 
-/// What the file will hold.
+/// The new content of the file.
 #[derive(Debug)]
 pub(super) enum Content<'a> {
     Whole(Cow<'a, [u8]>),
@@ -37,7 +36,7 @@ pub(super) enum Content<'a> {
 }
 
 impl Change<'_> {
-    /// How much more there will be. Nothing where a file gets shorter or stays as long.
+    /// Additional disk usage after the change; 0 bytes if the file does not grow.
     pub fn growth(&self) -> Usage {
         self.growth
     }
@@ -51,7 +50,8 @@ impl Change<'_> {
 }
 
 impl Tree {
-    /// How much more there will be when a file of this length has this name. An estimate: a box may change what is there.
+    /// Estimates the additional disk usage of writing a file of `length` bytes to `path`. A box may
+    /// change the file meanwhile.
     pub fn growth(&self, path: &AgentPath, length: u64) -> Usage {
         let new = Usage::of_file(length);
         match self.look(path) {
@@ -72,7 +72,7 @@ impl Tree {
         }
     }
 
-    /// The directories that have to be made on the way to a path.
+    /// The directories that a write to `path` would create.
     fn missing_parents(&self, path: &AgentPath) -> Usage {
         let mut missing = Usage::default();
         let mut inner = path.inner().map_or("", |inner| inner.as_str());
@@ -87,9 +87,9 @@ impl Tree {
     }
 }
 
-/// The same where what has the name now is known.
+/// Like [`Tree::growth`], for an existing file with this status.
 pub(super) fn growth_over(status: &Stat, length: u64) -> Usage {
-    // Under another name it stays.
+    // Blocks of a file with other hard links are not freed.
     let is_freed = kind_of(status) == FileType::RegularFile && status.st_nlink <= 1;
     let freed = if is_freed { Usage::of_blocks(status) } else { Usage::default() };
     Usage { bytes: Usage::of_file(length).bytes.saturating_sub(freed.bytes), files: 0 }

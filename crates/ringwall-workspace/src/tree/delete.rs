@@ -1,7 +1,8 @@
-//! Deleting a file, or a directory with everything in it: first out of sight in one step, then taken apart there.
+//! Deletes a file, or a directory with everything in it: renames it into `.staging`, then deletes
+//! it there.
 //!
-//! The parent is found through no link, and what has the name is moved as it is, a link too: nothing behind one is ever
-//! touched. Taking a large tree apart takes long, and needs no lock any more.
+//! The parent is looked up without following symlinks, and a symlink itself is moved, not its
+//! target. Deleting a large tree takes long, but after the rename it needs no lock.
 
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -18,7 +19,7 @@ use super::open::Tree;
 use super::path::AgentPath;
 use super::refusal::Refusal;
 
-/// What was deleted and still takes up room.
+/// A file or directory in `.staging` that still takes disk space.
 #[derive(Debug)]
 #[must_use = "what is deleted takes up room until it is erased"]
 pub struct Removed {
@@ -28,7 +29,7 @@ pub struct Removed {
 }
 
 impl Tree {
-    /// Takes what is at a path away. The sections themselves stay.
+    /// Renames what is at a path into `.staging`. The sections themselves cannot be deleted.
     pub fn delete(&self, path: &AgentPath) -> Result<Removed, Error> {
         let Some(inner) = path.inner() else { return Err(Refusal::OutOfScope(path.given().to_owned()).into()) };
         let (parent, name) = inner.split();
@@ -44,8 +45,8 @@ impl Tree {
             rustix::fs::renameat_with(&parent, name, staging, hidden.as_str(), RenameFlags::NOREPLACE)
         };
         let hidden_or_not = match hide() {
-            // Only a server without privileges gets here, and may remove what is its own. A directory that is moved must
-            // be writable itself, because its `..` changes.
+            // The server is rootless and owns the directories, so it may restore their modes.
+            // Moving a directory changes its `..` entry and needs write permission on it.
             Err(Errno::ACCESS) => {
                 self.unlock(path);
                 hide()
@@ -59,7 +60,7 @@ impl Tree {
 }
 
 impl Removed {
-    /// Gives its room back. What fails is swept when the server starts again.
+    /// Frees the disk space. After an error the next start of the server does.
     pub fn erase(self) -> Result<(), Error> {
         let fail = |errno: Errno| Error::Remove { subject: quote(&self.given), source: errno.into() };
         erase(self.workspace.staging(), &self.name).map_err(fail)

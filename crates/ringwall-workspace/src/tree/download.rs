@@ -1,8 +1,9 @@
-//! Taking files along: one as it is, a directory as a zip that is made while it is sent.
+//! Downloads a file as it is, or a directory as a ZIP that is created while it is sent.
 //!
-//! Names in the zip are relative to the directory. Only regular files and directories are in it, in the order of their names; what goes
-//! away or changes its kind meanwhile is left out. Nothing of it is ever on the disk or whole in memory, and no lock is
-//! held while somebody reads it slowly.
+//! Names in the ZIP are relative to the directory and sorted. It contains regular files and
+//! directories; entries that disappear or change their type meanwhile are skipped. The ZIP is
+//! neither stored on disk nor held in memory as a whole, and no lock is held while a slow client
+//! receives it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,22 +19,22 @@ use super::open::Tree;
 use super::path::AgentPath;
 use super::refusal::Refusal;
 
-/// What speed costs here is a few percent of size.
+/// The fastest level costs a few percent in size.
 const FAST: i64 = 1;
-/// From here on a zip needs longer numbers.
+/// Files of this size need ZIP64.
 const LARGE: u64 = u32::MAX as u64;
 
-/// The mode of every directory: what others have taken from theirs would only be in the way elsewhere.
+/// Directories get this mode, whatever theirs is, so that the unpacked tree is accessible.
 const DIRECTORY: u32 = 0o755;
 
-/// What a path leads to.
+/// What is at a path.
 #[derive(Debug)]
 pub enum Download {
     File { file: File, size: u64 },
     Directory(Archive),
 }
 
-/// A directory that is to be sent.
+/// A directory to be sent as a ZIP.
 #[derive(Debug)]
 pub struct Archive {
     tree: Tree,
@@ -58,12 +59,12 @@ impl Tree {
 }
 
 impl Archive {
-    /// The directory's own name.
+    /// Name of the directory.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Writes the zip, as far as somebody takes it.
+    /// Writes the ZIP to `to`.
     pub fn write(&self, to: impl Write) -> io::Result<()> {
         let mut zip = ZipWriter::new_stream(to);
         let mut names = NameCounts::default();
@@ -91,7 +92,7 @@ impl Archive {
     }
 }
 
-/// Whether it is only not there any more, or not a file that may be sent.
+/// Whether the entry disappeared or may not be downloaded.
 fn is_gone(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Missing(_) | Refusal::Irregular(_) | Refusal::IsDirectory(_) | Refusal::OutOfScope(_))
 }

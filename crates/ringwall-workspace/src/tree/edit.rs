@@ -1,4 +1,4 @@
-//! Replacing text in a file: exactly the matches that were expected, or nothing.
+//! Replaces text in a file if it occurs exactly as often as expected.
 
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use super::refusal::Refusal;
 use super::write::check_target;
 
 impl Tree {
-    /// Replaces every match of `old`, if there are as many as expected. Matches do not overlap.
+    /// Replaces every match of `old` if there are `expected` matches. Matches do not overlap.
     pub fn edit<'a>(&'a self, path: &'a AgentPath, old: &str, new: &str, expected: u64) -> Result<Change<'a>, Error> {
         check_target(path)?;
         if old.is_empty() {
@@ -33,7 +33,7 @@ impl Tree {
         if found != expected {
             return Err(Refusal::Mismatch { old: old.to_owned(), found, expected }.into());
         }
-        // Before any of it is made: many short matches can become more than there is memory.
+        // Checked before allocating: many short matches can multiply the length.
         let kept = (bytes.len() - matches.len() * old.len()) as u64;
         let length = found.saturating_mul(new.len() as u64).saturating_add(kept);
         if length > MAX_TEXT {
@@ -44,8 +44,8 @@ impl Tree {
     }
 }
 
-/// Everything there is, or nothing if that is more than so much: what is written back must be whole, and a box may make the
-/// file longer after its size was looked at.
+/// Reads everything, or returns `None` if that is more than `most` bytes: what is written back must
+/// be complete, and a box may extend the file after its size was checked.
 fn read_within(from: impl Read, most: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     from.take(most + 1).read_to_end(&mut bytes)?;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_longer_than_it_may_be_is_not_read_in_part() {
+    fn content_beyond_limit_is_rejected_not_truncated() {
         let read = |length: usize| read_within(io::repeat(b'x').take(length as u64), 10).unwrap();
         assert_eq!([0, 9, 10].map(|length| read(length).map(|bytes| bytes.len())), [Some(0), Some(9), Some(10)]);
         assert_eq!([11, 100].map(read), [None, None]);

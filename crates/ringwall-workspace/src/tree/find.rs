@@ -1,9 +1,10 @@
-//! Finding what a path names: for reading through links that stay with the agent's files, for changing through none.
+//! Resolves paths: for reads through symlinks that stay within the tree, for changes through none.
 //!
-//! A path without links is looked up beneath its section in one call of the kernel's. Only where that meets a link is it
-//! tried again from the directory that holds it, and what was found must then lie in one of the tree's own sections: what else is
-//! in a workspace is not the agent's to read. Nothing but a regular file is ever opened, and only if all of its names are
-//! here; a second name elsewhere would make it somebody else's file.
+//! A path without symlinks is resolved beneath its section by one system call. If it contains one,
+//! a read resolves it again beneath the directory that holds the sections, and the result must lie
+//! in a section of the tree; nothing else in a workspace may be read through it. Only regular files
+//! are opened, and only if all their hard links are in the tree: another link could belong to
+//! another user.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,17 +23,18 @@ use super::path::AgentPath;
 use super::refusal::Refusal;
 use super::walk::{Found, Step, walk};
 
-/// A file with a name that is not among so many counts as somebody else's.
+/// Links beyond this number of names are not searched; the file then counts as linked elsewhere.
 const NAMES_LOOKED_AT: u64 = 1_000_000;
 
-/// Whether a link on the way may be followed, if it stays with the agent's files.
+/// Whether symlinks in a path may be followed within the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
     Followed,
     Refused,
 }
 
-/// How many names each file that has several has among the agent's files. Counted once, by whoever opens many.
+/// The number of names in the tree of each file with several hard links. Counted once for a caller
+/// that opens many files.
 #[derive(Debug, Default)]
 pub(super) struct NameCounts {
     counted: Option<HashMap<(u64, u64), u64>>,
@@ -44,7 +46,8 @@ impl Tree {
         self.open_if(path, links, |status| self.is_own(path, status))
     }
 
-    /// The same for one of many: all names are counted when the first file with several comes.
+    /// Like [`Self::open_file`] for one of many files: all hard links are counted when the first
+    /// file with several is opened.
     pub(super) fn open_one(&self, path: &AgentPath, names: &mut NameCounts) -> Result<(File, Stat), Error> {
         self.open_if(path, Links::Followed, |status| {
             if !self.is_owners(status) || status.st_nlink <= 1 {
@@ -78,7 +81,7 @@ impl Tree {
         Ok((file, status))
     }
 
-    /// Finds what is at a path without opening it. What is found is never a link.
+    /// Locates what is at a path without opening it. The result is never a symlink.
     pub(super) fn locate(&self, path: &AgentPath, links: Links) -> Result<(OwnedFd, Stat), Error> {
         let section = self.section(path.section());
         let inner = path.inner().map_or(".", |inner| inner.as_str());
@@ -115,7 +118,7 @@ impl Tree {
         status.st_uid == self.workspace().owner().uid || status.st_uid == Owner::server().uid
     }
 
-    /// Whether a file is the workspace's and all its names are among the agent's files.
+    /// Whether the file belongs to the workspace and all its hard links are in the tree.
     fn is_own(&self, path: &AgentPath, status: &Stat) -> Result<bool, Error> {
         let (mut missing, mut seen) = (status.st_nlink, 0);
         if missing <= 1 || !self.is_owners(status) {
@@ -155,8 +158,8 @@ impl Tree {
         Ok(counted)
     }
 
-    /// Whether a link is in the place of a directory on the way to a path. The kernel says no more than that something
-    /// there is no directory.
+    /// Whether a directory in the path is a symlink. For such a path the kernel may return only
+    /// ENOTDIR.
     pub(super) fn meets_link(&self, path: &AgentPath) -> bool {
         let Some((Some(parent), _)) = path.inner().map(RelativePath::split) else { return false };
         match beneath::locate(self.section(path.section()), parent) {
@@ -165,8 +168,8 @@ impl Tree {
         }
     }
 
-    /// Gives the directories on the way to a path, and the section itself, the rights back that their owner took away:
-    /// a server without privileges could not pass otherwise, and one with them does not need to ask.
+    /// Restores the owner's permissions on the section and the directories in the path. Needed if
+    /// the server is rootless: it has the boxes' user and no other way through.
     pub(super) fn unlock(&self, path: &AgentPath) {
         let section = self.section(path.section());
         restore(section);
@@ -187,7 +190,8 @@ fn identify(found: &Found<'_>) -> rustix::io::Result<Stat> {
     rustix::fs::statat(found.directory, found.name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Lets the owner of a directory list, enter and change it. What cannot be done here fails where it is needed.
+/// Lets the owner of a directory list, enter and change it. Errors are ignored; the following
+/// operation reports them.
 pub(crate) fn restore(directory: impl AsFd) {
     if let Ok(status) = rustix::fs::fstat(&directory) {
         let mode = Mode::from_raw_mode(status.st_mode);
@@ -205,7 +209,7 @@ pub(super) fn size_of(status: &Stat) -> u64 {
     u64::try_from(status.st_size).unwrap_or(0)
 }
 
-/// What a caller is told when the kernel says this about their path.
+/// Maps an error of the kernel to an error of the files API.
 pub(super) fn explain(path: &AgentPath, errno: Errno) -> Error {
     let given = || path.given().to_owned();
     match errno {
@@ -226,7 +230,7 @@ mod tests {
     use crate::workspaces::Workspaces;
 
     #[test]
-    fn names_are_counted_once_for_many_files() {
+    fn hard_links_are_counted_once_for_many_files() {
         let directory = tempfile::tempdir().unwrap();
         let workspaces = Workspaces::open(&directory.path().join("w")).unwrap();
         let workspace = workspaces.workspace(&"u".parse().unwrap(), &"a".parse().unwrap(), Owner::server()).unwrap();
@@ -242,11 +246,11 @@ mod tests {
         let mut names = NameCounts::default();
         assert!(tree.open_one(&path("files/one"), &mut names).is_ok());
         assert!(tree.open_one(&path("files/foreign"), &mut names).is_err());
-        // Nobody looks again, or this would be seen.
+        // A second count would miss this name.
         fs::rename(place("files/again"), directory.path().join("away")).unwrap();
         assert!(tree.open_one(&path("files/two"), &mut names).is_ok());
-        assert!(tree.open_file(&path("files/two"), Links::Followed).is_err(), "the control");
-        // A name that came since is not one that was counted.
+        assert!(tree.open_file(&path("files/two"), Links::Followed).is_err(), "control: counted anew");
+        // A name that was added after the count is not counted.
         fs::hard_link(place("files/one"), directory.path().join("more")).unwrap();
         assert!(tree.open_one(&path("files/one"), &mut names).is_err());
     }

@@ -1,9 +1,10 @@
-//! Where the lines of a file begin, without reading it again for every page.
+//! Finds the offsets of lines in a file without reading it from the start for each page.
 //!
-//! A file is looked at in strides, of each of which only the number of its newlines is kept: 32 KiB for a gigabyte. A line
-//! is then found by one search in these numbers and one look at its stride, and counting goes on where the last question
-//! ended. Numbers are kept for as long as the file is the same by all that the kernel says of it; a few files at most.
-//! They are hints: what a page shows is always read from the file.
+//! For each stride of 256 KiB the cumulative number of newlines is kept, which takes 32 KiB for a
+//! file of 1 GiB. To find a line, the counts are searched and one stride is read; counting
+//! continues where the last request ended. Counts of the 64 last used files are kept as long as
+//! size and times of the file are unchanged. They are hints: the content of a page is always read
+//! from the file.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -14,34 +15,36 @@ use rustix::fs::Stat;
 
 pub(super) const STRIDE: usize = 256 * 1024;
 const FILES_KEPT: usize = 64;
-/// Two changes within one tick of the kernel's clock leave the same time behind; a tick is at most this long.
+/// Two changes within one tick of the kernel's clock have the same time. A tick is at most this
+/// long.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The numbers of the files that were read last.
+/// Counts of the last used files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineIndexes {
-    // The one used last at the end.
+    // The last used is at the end.
     kept: Arc<Mutex<Vec<Kept>>>,
 }
 
 type Kept = (Identity, Arc<Vec<u64>>);
 
-/// What changes whenever a file does: device, inode, size, the times of its last changes.
+/// Device, inode, size, modification time and change time. Changes with the file.
 type Identity = (u64, u64, i64, (i64, u64), (i64, u64));
 
-/// Finds lines in one open file.
+/// Finds lines in an open file.
 #[derive(Debug)]
 pub(super) struct LineFinder<'a, F> {
     file: &'a F,
     size: u64,
-    /// The newlines in the first stride, the first two, and so on.
+    /// Number of newlines in the first stride, the first two, and so on.
     counts: Arc<Vec<u64>>,
     indexes: &'a LineIndexes,
     identity: Identity,
     keeping: Keeping,
 }
 
-/// Whether what is counted now can be told from what a later change would give.
+/// Whether the counts may be kept. A file that changed within the last tick may change again
+/// without a new time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeping {
     Safe,
@@ -65,14 +68,14 @@ impl<'a, F: FileExt> LineFinder<'a, F> {
         Self { file, size, counts: indexes.take(&identity), indexes, identity, keeping }
     }
 
-    /// Where a line begins, counted from 0; nothing if the file has fewer newlines before it.
+    /// The offset of a line, counted from 0. `None` if the file has fewer newlines before it.
     pub(super) fn start_of(&mut self, line: u64) -> io::Result<Option<u64>> {
         if line == 0 {
             return Ok(Some(0));
         }
         let known = self.counts.len();
         let found = match self.search(line) {
-            // A box that writes through a mapping leaves no trace in the times. Count again.
+            // A box that writes through a memory mapping may not change the times. Count again.
             Err(Stale) if known > 0 => {
                 self.counts = Arc::default();
                 self.search(line)
@@ -84,7 +87,7 @@ impl<'a, F: FileExt> LineFinder<'a, F> {
         }
         match found {
             Ok(found) => found,
-            // It changes faster than it is read: the line is not there just now.
+            // The file changes faster than it is read.
             Err(Stale) => Ok(None),
         }
     }
@@ -114,10 +117,10 @@ impl<'a, F: FileExt> LineFinder<'a, F> {
     }
 }
 
-/// The numbers do not fit the file any more.
+/// The counts do not match the file.
 struct Stale;
 
-/// Reads as much as there is room and rest for, and less only at the end of the file.
+/// Reads until the buffer is full or `rest` bytes are read; less only at the end of the file.
 pub(super) fn read_at<'b>(file: &impl FileExt, buffer: &'b mut [u8], offset: u64, rest: u64) -> io::Result<&'b [u8]> {
     let room = usize::try_from(rest).map_or(buffer.len(), |rest| rest.min(buffer.len()));
     let mut filled = 0;
@@ -162,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that counts what is read of it.
+    /// Sums up the bytes that are read from the file.
     struct Counted(File, Cell<usize>);
 
     impl FileExt for Counted {
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_page_is_not_looked_for_from_the_beginning() {
+    fn counted_strides_are_not_read_again() {
         const STRIDES: usize = 12;
         let indexes = LineIndexes::default();
         let (file, status) = file("123", STRIDES * STRIDE / 4, 10);
@@ -190,13 +193,13 @@ mod tests {
             file.1.get().div_ceil(STRIDE)
         };
         let lines = STRIDE / 4;
-        // Up to where it is once for the count, and its own stride once more.
+        // All strides up to the line are counted, then the line's own stride is read.
         assert_eq!(read(10 * lines + 5), 12);
-        // From then on its own stride alone, whichever way one goes, and what was never counted.
+        // Known lines need their own stride only; a line beyond the counted part needs more.
         assert_eq!([read(10 * lines + 7), read(3 * lines + 1), read(1), read(11 * lines + 1)], [1, 1, 1, 2]);
     }
 
-    /// A file of these lines, and what the kernel would say of it if its last change had been so many seconds ago.
+    /// A file of `count` equal lines, with a status as if it had changed `seconds` ago.
     fn file(line: &str, count: usize, seconds: i64) -> (File, Stat) {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(format!("{line}\n").repeat(count).as_bytes(), 0).unwrap();
@@ -210,33 +213,33 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_noticed_by_the_times_or_by_what_is_found() {
+    fn changed_file_is_counted_again() {
         let indexes = LineIndexes::default();
         let (file, status) = file("123", 300_000, 10);
         let start = |status: &Stat| LineFinder::new(&file, status, &indexes).start_of(250_000).unwrap();
         assert_eq!(start(&status), Some(1_000_000));
-        assert_eq!((start(&status), kept(&indexes)), (Some(1_000_000), 1), "found again in what was kept");
-        // The same size with other lines, as a box can write it in the file's place.
+        assert_eq!((start(&status), kept(&indexes)), (Some(1_000_000), 1), "found by the cached counts");
+        // Same size as the status says, other lines, and a new change time.
         file.write_all_at("1\n".repeat(600_000).as_bytes(), 0).unwrap();
         let mut changed = status;
         changed.st_ctime += 1;
         assert_eq!((start(&changed), kept(&indexes)), (Some(500_000), 2));
-        // Through a mapping, so that the kernel has nothing new to say.
+        // As through a memory mapping: other lines without a new time.
         file.write_all_at("12345678901\n".repeat(100_000).as_bytes(), 0).unwrap();
-        assert_eq!(start(&changed), None, "there are only 100,000 lines now");
+        assert_eq!(start(&changed), None, "the file has only 100,000 lines now");
     }
 
     #[test]
-    fn what_changed_just_now_is_not_kept() {
+    fn counts_of_just_changed_file_are_not_cached() {
         let indexes = LineIndexes::default();
-        // In the future, because this very tick may be over before it is looked at.
+        // In the future, because the current tick may be over before the check.
         let (file, status) = file("123", 300_000, -10);
         assert_eq!(LineFinder::new(&file, &status, &indexes).start_of(2).unwrap(), Some(8));
         assert_eq!(kept(&indexes), 0);
     }
 
     #[test]
-    fn few_files_are_kept_those_used_last() {
+    fn cache_keeps_last_used_files() {
         let indexes = LineIndexes::default();
         let (file, status) = file("123", 10, 10);
         let mut ask = |inode: usize| {

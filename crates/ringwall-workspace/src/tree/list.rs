@@ -1,4 +1,4 @@
-//! Which files there are: every regular file beneath a directory, sorted, as paths that can be given back.
+//! Lists every regular file beneath a directory, sorted.
 
 use rustix::fs::FileType;
 
@@ -10,12 +10,12 @@ use super::path::AgentPath;
 use super::refusal::Refusal;
 use super::walk::{Found, Step, walk};
 
-/// More than any quota leaves room for by default; a list of them is about 100 MB of JSON.
+/// Above the default quota of names. A list of this length has about 100 MB of JSON.
 const MAX_LISTED: usize = 1_000_000;
 
 impl Tree {
-    /// Every regular file beneath a directory, relative to it, sorted. A file is the only one of itself, and what is not
-    /// there has none.
+    /// Lists the regular files beneath a directory, sorted. For a file the list contains the file
+    /// itself; for a missing path it is empty.
     pub fn list(&self, path: &AgentPath) -> Result<Listing, Error> {
         self.list_with(path, |found| match found.kind {
             FileType::RegularFile => Some(found.path.to_owned()),
@@ -23,7 +23,7 @@ impl Tree {
         })
     }
 
-    /// The same with directories, whose names end with a slash.
+    /// Like [`Self::list`], with directories too; their names end with a slash.
     pub(super) fn list_with_directories(&self, path: &AgentPath) -> Result<Listing, Error> {
         self.list_with(path, |found| match found.kind {
             FileType::RegularFile => Some(found.path.to_owned()),
@@ -70,7 +70,7 @@ impl Tree {
     }
 }
 
-/// The files beneath a directory.
+/// Regular files beneath a directory, or one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     prefix: String,
@@ -78,12 +78,12 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Relative to what was listed.
+    /// Paths relative to the listed directory.
     pub fn relative(self) -> Vec<String> {
         self.paths
     }
 
-    /// From the workspace on: `files/…`, `skills/…`.
+    /// Paths from the workspace on: `files/…`, `skills/…`.
     pub fn whole(self) -> Vec<String> {
         let Self { prefix, paths } = self;
         let whole = |path: String| if path.is_empty() { prefix.clone() } else { format!("{prefix}/{path}") };

@@ -1,21 +1,21 @@
-//! How much text of files is in memory at the same time, in answers of all workspaces together. Short texts are not counted;
-//! whoever wants a long one where too much is there already is told to come again.
+//! Limits the memory for file contents in responses, over all workspaces. Short texts are not
+//! counted; a request for a long one that does not fit is rejected as busy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is not counted.
+/// Texts up to this length are not counted.
 pub(super) const SHORT: u64 = 1 << 20;
-/// Eight of the longest.
+/// Eight texts of the maximum length.
 const MAX_COUNT: u64 = 512 << 20;
 
-/// What is taken of it. Cheap to clone.
+/// The memory in use. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TextMemory {
     taken: Arc<AtomicU64>,
 }
 
-/// A part of it, given back when it is dropped.
+/// A share of the memory, released when dropped.
 #[derive(Debug)]
 pub(super) struct TextShare {
     memory: TextMemory,

@@ -1,12 +1,13 @@
-//! The files of an agent, `files/` and `skills/` of its workspace, and those of a session, as an API reads and changes them beside the boxes.
+//! The files API: reads and changes an agent's `files/` and `skills/`, or a session's files, while
+//! boxes use them.
 //!
-//! A box may do anything to these directories at any moment, and the locks of a server do not hold it. So every name
-//! is hostile: it is looked up anew beneath the section's handle, reads follow only links that stay within the tree,
-//! and writes follow none. What is written lies ready among the staged before it gets its name.
+//! A box may change these directories at any moment, and the server's locks do not stop it. So
+//! every path is looked up anew beneath the handle of its section; reads follow only symlinks that
+//! stay within the tree, and changes follow none. A file is written to `.staging` and renamed when
+//! it is complete.
 //!
-//! Reading order: what a caller may name (`path`, `refusal`), how it is found (`open`, `find`, `walk`), what can be read of
-//! it (`list`, `lines`, `memory`, `read`, `download`), how it is changed (`change`, `write`, `edit`,
-//! `range_edit`, `delete`).
+//! Reading order: `path`, `open`, `find`, `walk`; then reads (`list`, `read`, `download`) and
+//! changes (`change`, `write`, `edit`, `range_edit`, `delete`).
 
 mod path;
 mod refusal;

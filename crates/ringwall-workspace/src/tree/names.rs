@@ -1,7 +1,9 @@
-//! Which files a session has, and which have come since, without going through it where that is known.
+//! Lists the regular files of a session and finds new ones, without a walk if no directory has
+//! changed.
 //!
-//! A directory in which no name has come or gone since a moment has the names of that moment. So what was found is kept, for
-//! the sessions that were used last, with how each directory looked. It is a hint for the session's own user alone.
+//! A directory whose change time is the same has the same names. The result of a walk is cached
+//! with the change times of the directories, for the sessions that were used last. The result is
+//! used only for information to the session's own user.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -18,7 +20,7 @@ use super::open::Tree;
 use super::walk::{Step, walk};
 
 impl Tree {
-    /// Every regular file of the tree, or nothing if there are more than so many names.
+    /// Every regular file of the tree. `None` if there are more than `most` names.
     pub(crate) fn names(&self, most: usize) -> Result<Option<Arc<Names>>, Error> {
         if let Some(known) = self.known_names() {
             return Ok(Some(known));
@@ -47,7 +49,7 @@ impl Tree {
         Ok(names)
     }
 
-    /// What it is known to have without going through it.
+    /// The cached names, if all directories are unchanged.
     pub(crate) fn known_names(&self) -> Option<Arc<Names>> {
         let tops = self.tops();
         let [top] = tops.as_slice() else { return None };
@@ -55,7 +57,8 @@ impl Tree {
         known.marks.hold(top).then_some(known)
     }
 
-    /// Which regular files have come since, sorted; nothing if there are more than so many names.
+    /// The regular files that were created since `before`, sorted. `None` if there are more than
+    /// `most` names.
     pub(crate) fn new_since(&self, before: &Names, most: usize) -> Result<Option<Vec<String>>, Error> {
         if let [top] = self.tops().as_slice()
             && before.marks.hold(top)
@@ -67,29 +70,30 @@ impl Tree {
     }
 }
 
-/// The regular files of a tree at one moment.
+/// The regular files of a tree at the time of a walk.
 #[derive(Debug)]
 pub struct Names {
     files: BTreeSet<String>,
     marks: Marks,
 }
 
-/// How the directories of a tree looked when it was gone through, by which it can be told that no name has come or gone
-/// since, without going through it again. Only for a top and what lies directly in it: no link can be on the way to those.
+/// The change times of a tree's directories at a walk; while they are the same, no name has been
+/// added or removed. Covers only the top and its direct subdirectories, whose paths cannot lead
+/// through a symlink.
 #[derive(Debug)]
 struct Marks {
-    /// Nothing where it cannot be told.
+    /// `None` if changes cannot be detected by times.
     directories: Option<Vec<(CString, Mark)>>,
-    /// When the going through began.
+    /// Start of the walk.
     begun: Timespec,
 }
 
-/// Which directory it is, and when it was last changed, which the kernel alone says.
+/// Identity of a directory and its change time, which only the kernel sets.
 type Mark = ((u64, u64), (i64, i64));
 
-/// More of them take as long as going through.
+/// Checking more directories takes as long as a walk.
 const MAX_MARKS: usize = 32;
-/// A change that comes this soon after another may have the same time on older kernels.
+/// On kernels before 6.13 two changes in quick succession can have the same time.
 const TICK_MS: i64 = 100;
 
 impl Names {
@@ -97,7 +101,7 @@ impl Names {
         &self.files
     }
 
-    /// Whether all these are directories at the top, as far as that is known.
+    /// Whether all of `wanted` are known to be directories at the top.
     pub(crate) fn have_directories(&self, wanted: &[&str]) -> bool {
         let Some(directories) = &self.marks.directories else { return false };
         wanted.iter().all(|wanted| directories.iter().any(|(name, _)| name.to_bytes() == wanted.as_bytes()))
@@ -132,7 +136,7 @@ impl Marks {
         self.directories.as_ref()?.first().map(|(_, mark)| *mark)
     }
 
-    /// Whether every directory is what it was.
+    /// Whether every directory is unchanged.
     fn hold(&self, top: &Directory) -> bool {
         let Some(directories) = &self.directories else { return false };
         directories.iter().all(|(name, before)| {
@@ -150,20 +154,20 @@ fn mark(status: &Stat) -> Mark {
     ((status.st_dev, status.st_ino), (status.st_ctime, i64::try_from(status.st_ctime_nsec).unwrap_or_default()))
 }
 
-/// What sessions are known to have. Cheap to clone.
+/// The names of the sessions that were used last. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NamesMemory {
-    /// The one used last comes last.
+    /// The last used is at the end.
     kept: Arc<Mutex<Vec<Arc<Names>>>>,
 }
 
-/// As many as are at work at once.
+/// Number of cached sessions.
 const MAX_KEPT: usize = 128;
-/// Of one with more names than this going through is not the longest part of anything; all together take some megabytes.
+/// Sessions with more files are not cached, which bounds the cache to some megabytes.
 const MAX_FILES: usize = 200;
 
 impl NamesMemory {
-    /// What was kept of the directory with this mark.
+    /// The cached names of the tree whose top has this mark.
     fn find(&self, top: Mark) -> Option<Arc<Names>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let place = kept.iter().rposition(|names| names.marks.top() == Some(top))?;
@@ -208,7 +212,7 @@ mod tests {
         session
     }
 
-    /// Gone through again until nothing in it is young.
+    /// Walks until no directory has changed recently.
     fn settled(session: &Session) -> Arc<Names> {
         let begun = Instant::now();
         loop {
@@ -216,13 +220,13 @@ mod tests {
             if names.marks.directories.is_some() {
                 return names;
             }
-            assert!(begun.elapsed() < Duration::from_secs(30), "its directories stay young");
+            assert!(begun.elapsed() < Duration::from_secs(30), "its directories keep changing");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     #[test]
-    fn what_has_come_since_is_found_wherever_it_is() {
+    fn new_files_are_found_in_all_directories() {
         let directory = tempfile::tempdir().unwrap();
         let session = session(&workspace(directory.path()));
         let place = |name: &str| session.work().path().join(name);
@@ -231,9 +235,9 @@ mod tests {
         let since = |before: &Names| session.new_since(before, MAX_COUNT).unwrap();
         assert!(before.marks.hold(session.work()));
         assert_eq!(since(&before), Some(Vec::new()));
-        assert!(session.tree().known_names().is_some_and(|known| Arc::ptr_eq(&known, &before)), "it is kept");
+        assert!(session.tree().known_names().is_some_and(|known| Arc::ptr_eq(&known, &before)), "cached");
         assert!(before.have_directories(&["data", "output"]) && !before.have_directories(&["data", "top"]));
-        // What is written into a file that was there makes no name.
+        // Writing to an existing file adds no name.
         fs::write(place("data/old"), "more").unwrap();
         assert!(before.marks.hold(session.work()));
         for (number, name) in ["top", "output/one", "data/two"].into_iter().enumerate() {
@@ -242,7 +246,7 @@ mod tests {
             assert_eq!(since(&before).unwrap().len(), number + 1, "{name}");
         }
         assert_eq!(since(&before).unwrap(), ["data/two", "output/one", "top"]);
-        // One directory in the place of another, with the same names.
+        // A directory is replaced by another with the same name.
         let before = settled(&session);
         fs::rename(place("output"), place("temp/output")).unwrap();
         fs::create_dir(place("output")).unwrap();
@@ -250,12 +254,16 @@ mod tests {
         assert_eq!(since(&before).unwrap(), ["temp/output/one"]);
     }
 
-    /// A directory inside of another is not looked at by itself, and one that is young may be changed unseen.
+    /// A nested directory has no mark, and one that changed recently may change again with the same
+    /// time.
     #[test]
-    fn where_times_do_not_tell_all_is_gone_through() {
+    fn nested_or_recently_changed_directories_are_walked() {
         let directory = tempfile::tempdir().unwrap();
         let session = session(&workspace(directory.path()));
-        assert!(session.names(MAX_COUNT).unwrap().unwrap().marks.directories.is_none(), "its directories are young");
+        assert!(
+            session.names(MAX_COUNT).unwrap().unwrap().marks.directories.is_none(),
+            "its directories changed recently"
+        );
         settled(&session);
         fs::create_dir(session.work().path().join("data/deep")).unwrap();
         let before = session.names(MAX_COUNT).unwrap().unwrap();
@@ -265,16 +273,16 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_makes_nothing_old() {
+    fn directory_changed_after_walk_began_is_not_old() {
         let marks = Marks { directories: Some(Vec::new()), begun: Timespec { tv_sec: 1000, tv_nsec: 500_000_000 } };
         for (changed, is_old) in [((1000, 399_000_000), true), ((1000, 401_000_000), false), ((2000, 0), false)] {
             assert_eq!(marks.begun_long_after(changed), is_old, "{changed:?}");
         }
     }
 
-    /// One whose files are gone is as good as new, also where its directory has the inode of another.
+    /// The new session's directory may have the inode of the removed one.
     #[test]
-    fn what_was_kept_of_another_is_not_told() {
+    fn recreated_session_does_not_use_cached_names() {
         let directory = tempfile::tempdir().unwrap();
         let workspace = workspace(directory.path());
         let old = session(&workspace);
@@ -287,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn those_used_last_are_kept() {
+    fn cache_keeps_last_used_sessions() {
         let memory = NamesMemory::default();
         let named = |number: usize, files: usize| {
             let mark = ((0, number as u64), (0, 0));
@@ -299,11 +307,11 @@ mod tests {
         };
         for number in 0..=MAX_KEPT {
             memory.keep(&named(number, 1).1);
-            assert!(memory.find(named(0, 1).0).is_some(), "it is used");
+            assert!(memory.find(named(0, 1).0).is_some(), "last used");
         }
         assert!(memory.find(named(1, 1).0).is_none() && memory.find(named(2, 1).0).is_some());
         assert_eq!(memory.kept.lock().unwrap().len(), MAX_KEPT);
-        // One that has grown is forgotten.
+        // A session with too many files is removed from the cache.
         memory.keep(&named(0, MAX_FILES + 1).1);
         assert!(memory.find(named(0, 1).0).is_none());
     }

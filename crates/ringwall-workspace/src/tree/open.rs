@@ -1,8 +1,8 @@
-//! The directories of an agent's files, or the one of a session's, open.
+//! Open handles of an agent's files, or of a session's.
 //!
-//! They are the workspace's own and made like a project's `work`: their names and the directory that holds them stay the
-//! server's, so that no box can put something else in their places. Two trees have nothing in common: a link that leads from a
-//! session to the agent's files leads out.
+//! The directories belong to the workspace's owner, but lie in a directory of the server, so no box
+//! can rename or replace them. Trees are separate: a symlink from a session to the agent's files
+//! leads out of the tree.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::workspaces::Workspace;
 
 use super::path::Section;
 
-/// Handles of `files/` and `skills/`, or of a session's `work/`. Cheap to clone, and good until the workspace is removed.
+/// Handles of `files/` and `skills/`, or of a session's `work/`. Cheap to clone; they lead nowhere
+/// after the workspace was removed.
 #[derive(Debug, Clone)]
 pub struct Tree {
     held: Arc<Held>,
@@ -33,7 +34,7 @@ enum Tops {
         files: Directory,
         skills: Directory,
     },
-    /// With the directory of the server's that holds it.
+    /// `holder` is the server's directory that contains `work`.
     Session {
         holder: OwnedFd,
         work: Directory,
@@ -41,7 +42,7 @@ enum Tops {
 }
 
 impl Workspace {
-    /// Opens the agent's files, making their directories if they are missing. Any number may ask at once.
+    /// Opens the agent's files and creates their directories if missing. Safe to call concurrently.
     pub fn tree(&self) -> Result<Tree, Error> {
         let open = |section: Section| {
             let place = section.name();
@@ -53,15 +54,15 @@ impl Workspace {
         Ok(Tree { held: Arc::new(Held { workspace: self.clone(), tops }) })
     }
 
-    /// The files of a session that was opened.
     pub(crate) fn session_tree(&self, holder: OwnedFd, work: Directory) -> Tree {
         Tree { held: Arc::new(Held { workspace: self.clone(), tops: Tops::Session { holder, work } }) }
     }
 }
 
 impl Tree {
-    /// What a box sees at `/workspace/files` or `/workspace/skills`, or in a session at `/workspace`. Located only (O_PATH):
-    /// what is in it is the box's. What a session does not have is its one directory.
+    /// Mounted at `/workspace/files` or `/workspace/skills`, or in a session at `/workspace`.
+    /// Opened with O_PATH, because a box controls its content. A session has one directory for all
+    /// sections; an agent's tree returns `files/` for [`Section::Work`].
     pub fn section(&self, section: Section) -> &Directory {
         match (&self.held.tops, section) {
             (Tops::Agent { files, .. }, Section::Files | Section::Work) => files,
@@ -70,7 +71,7 @@ impl Tree {
         }
     }
 
-    /// All that there are.
+    /// The directories of all sections.
     pub(super) fn tops(&self) -> Vec<&Directory> {
         match &self.held.tops {
             Tops::Agent { files, skills } => vec![files, skills],
@@ -78,7 +79,7 @@ impl Tree {
         }
     }
 
-    /// The directory that holds them, beneath which links may lead.
+    /// The directory of the server that contains the sections; symlinks are resolved beneath it.
     pub(super) fn holder(&self) -> BorrowedFd<'_> {
         match &self.held.tops {
             Tops::Agent { .. } => self.held.workspace.directory().as_fd(),

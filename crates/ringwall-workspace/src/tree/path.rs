@@ -1,29 +1,30 @@
-//! A path as a caller of the files' API names it: `files/…` or `skills/…`, straight down.
+//! Paths of the files API: `files/…` or `skills/…`, without `..`.
 //!
-//! Pure spelling. It keeps what was given, because messages show that and nothing else. `..` is a component and not a
-//! part of a name, so `a..b` is fine; a backslash is refused, because on a client's Windows the same name would climb.
+//! Parsing checks the spelling only. The text as given is kept for messages, which show no other
+//! path. `..` is rejected as a component, so the name `a..b` is valid. Backslashes are rejected,
+//! because a Windows client would take `a\..\b` for a path that leads up.
 
 use crate::relative_path::{PathProblem, RelativePath};
 
 use super::refusal::Refusal;
 
-/// The one name under `skills/` that has a place of its own.
+/// Each skill has this file at its root; elsewhere below `skills/` it cannot be written.
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
 
-/// One of the two directories that an agent's files are in, or the one of a session's.
+/// A top directory of an agent's files or of a session's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Section {
     Files,
     Skills,
-    /// A session's own, and its only one.
+    /// The only directory of a session.
     Work,
 }
 
 impl Section {
-    /// Those that a path of an agent's can begin with.
+    /// The sections with which a path of an agent's files can start.
     pub const OF_AGENTS: [Section; 2] = [Section::Files, Section::Skills];
 
-    /// Its name, in paths and on the disk.
+    /// Its name in paths and on disk.
     pub const fn name(self) -> &'static str {
         match self {
             Section::Files => "files",
@@ -33,7 +34,7 @@ impl Section {
     }
 }
 
-/// Where in which section. The section itself is a path too, where a directory makes sense.
+/// A path in a section. Without `inner` it names the section's directory itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentPath {
     given: String,
@@ -42,16 +43,16 @@ pub struct AgentPath {
     ending: Ending,
 }
 
-/// Whether a path can be that of a file.
+/// Whether the path can name a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Name,
-    /// A slash, which says that a directory is meant.
+    /// A trailing slash: the path names a directory.
     Slash,
 }
 
 impl AgentPath {
-    /// Reads `files/…` or `skills/…`.
+    /// Parses `files/…` or `skills/…`.
     pub fn parse(given: &str) -> Result<Self, Refusal> {
         check_spelling(given, given)?;
         let (first, rest) = given.split_once('/').map_or((given, None), |(first, rest)| (first, Some(rest)));
@@ -60,25 +61,25 @@ impl AgentPath {
         Self::beneath(section, rest.unwrap_or_default(), given)
     }
 
-    /// Reads a path relative to `files/`.
+    /// Parses a path relative to `files/`.
     pub fn in_files(given: &str) -> Result<Self, Refusal> {
         check_spelling(given, given)?;
         Self::beneath(Section::Files, given, given)
     }
 
-    /// Reads a path relative to a session's files.
+    /// Parses a path relative to a session's files.
     pub fn in_session(given: &str) -> Result<Self, Refusal> {
         check_spelling(given, given)?;
         Self::beneath(Section::Work, given, given)
     }
 
-    /// What lies in this directory under a name that a listing found.
+    /// Appends a path from a listing of this directory.
     pub(crate) fn join(&self, path: &str) -> Result<Self, Refusal> {
         let inner = self.inner.as_ref().map_or_else(|| path.to_owned(), |inner| format!("{}/{path}", inner.as_str()));
         Self::beneath(self.section, &inner, &inner)
     }
 
-    /// Reads a path relative to a skill's directory. The skill is any one name.
+    /// Parses a path relative to a skill's directory. The skill need not exist.
     pub fn in_skill(skill: &str, given: &str) -> Result<Self, Refusal> {
         let directory = Self::skill(skill)?;
         check_spelling(given, given)?;
@@ -96,7 +97,7 @@ impl AgentPath {
     }
 
     fn beneath(section: Section, text: &str, given: &str) -> Result<Self, Refusal> {
-        // Doubled slashes at the start are slashes like any other here; an absolute path was refused before.
+        // Repeated slashes count as one. Absolute paths were rejected before.
         let mut name = text.trim_start_matches('/');
         while let Some(shorter) = name.strip_suffix('/').or_else(|| name.strip_suffix("/.")) {
             name = shorter;
@@ -109,7 +110,7 @@ impl AgentPath {
         Ok(Self { given: given.to_owned(), section, inner, ending })
     }
 
-    /// As the caller said it.
+    /// The text that the caller gave.
     pub fn given(&self) -> &str {
         &self.given
     }
@@ -118,18 +119,18 @@ impl AgentPath {
         self.section
     }
 
-    /// Beneath the section, in its plain form; nothing when the section itself is meant.
+    /// The normalized path beneath the section. `None` for the section itself.
     pub fn inner(&self) -> Option<&RelativePath> {
         self.inner.as_ref()
     }
 
-    /// In its plain form from the workspace on.
+    /// The normalized path from the workspace on.
     pub fn plain(&self) -> String {
         let section = self.section.name();
         self.inner.as_ref().map_or_else(|| section.to_owned(), |inner| format!("{section}/{}", inner.as_str()))
     }
 
-    /// Beneath the section, if the path can be a file's.
+    /// The path beneath the section, if it can name a file.
     pub(crate) fn file(&self) -> Result<&RelativePath, Refusal> {
         match (&self.inner, self.ending) {
             (Some(inner), Ending::Name) => Ok(inner),
@@ -137,13 +138,13 @@ impl AgentPath {
         }
     }
 
-    /// The skill whose `SKILL.md` this is, if it is one.
+    /// The name of the skill whose `SKILL.md` this is.
     pub fn skill_file_of(&self) -> Option<&str> {
         let (Section::Skills, Some(inner)) = (self.section, &self.inner) else { return None };
         inner.as_str().strip_suffix(SKILL_FILE)?.strip_suffix('/').filter(|skill| !skill.contains('/'))
     }
 
-    /// Refuses to write to `SKILL.md`, in any letter case, anywhere but at the root of a skill.
+    /// Rejects `SKILL.md`, in any letter case, except at the root of a skill.
     pub fn check_writable(&self) -> Result<(), Refusal> {
         let (Section::Skills, Some(inner)) = (self.section, &self.inner) else { return Ok(()) };
         if inner.as_str().split('/').any(is_reserved) && self.skill_file_of().is_none_or(is_reserved) {
@@ -153,12 +154,12 @@ impl AgentPath {
     }
 }
 
-/// Whether a name is that of a skill's own file, in whatever letter case.
+/// Whether a name equals `SKILL.md`, ignoring case.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.to_lowercase() == SKILL_FILE.to_lowercase()
 }
 
-/// What no path may have, before it is asked where it begins.
+/// Checks that apply before the section is parsed.
 fn check_spelling(text: &str, given: &str) -> Result<(), Refusal> {
     if text.len() > RelativePath::MAX_LEN {
         return Err(Refusal::Malformed(PathProblem::LongPath));
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_begins_with_a_section() {
+    fn path_starts_with_section() {
         for (given, expected) in [
             ("files", "files"),
             ("skills/", "skills"),
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_is_refused_with_what_was_given() {
+    fn path_out_of_scope_is_rejected_with_given_text() {
         for given in [
             "..",
             "../x",
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_paths_stay_in_their_directory() {
+    fn relative_path_stays_in_its_directory() {
         assert_eq!(AgentPath::in_files("a/b").unwrap().plain(), "files/a/b");
         assert_eq!(AgentPath::in_files("").unwrap().plain(), "files");
         assert_eq!(AgentPath::in_skill("技能", "./main.py").unwrap().plain(), "skills/技能/main.py");
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skills_own_file_is_written_at_its_root_alone() {
+    fn skill_file_is_writable_only_at_skill_root() {
         let check = |given: &str| AgentPath::parse(given).unwrap().check_writable();
         for allowed in
             ["skills/x/SKILL.md", "skills/x//SKILL.md", "skills/x/main.py", "skills/x/SKILL.mdx", "files/SKILL.md"]
@@ -280,9 +281,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is accepted lies straight beneath a section, and says the same when it is read again.
         #[test]
-        fn accepted_paths_stay_beneath(rest in "([a.\\\\/\0é]|\\.\\./){0,30}", start in "(files|skills|)/?") {
+        fn accepted_path_stays_beneath_section(rest in "([a.\\\\/\0é]|\\.\\./){0,30}", start in "(files|skills|)/?") {
             if let Ok(path) = AgentPath::parse(&format!("{start}{rest}")) {
                 let plain = path.plain();
                 let mut components = plain.split('/');

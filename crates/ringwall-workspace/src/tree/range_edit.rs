@@ -1,8 +1,9 @@
-//! Replacing lines of a file by others, and no other byte of it.
+//! Replaces lines of a file and leaves all other bytes as they are.
 //!
-//! What comes before and after is copied by the kernel, so the file may be of any size. Whether a file ends with a newline
-//! stays as it was: where the last lines are replaced, the new end follows the old. Lines that are added behind a last
-//! line without one get it in between.
+//! The kernel copies the parts before and after the lines, so the file may have any size. A file
+//! that ends without a newline ends without one afterwards, and the other way round: the inserted
+//! text is adjusted if it becomes the end of the file. If lines are added after a last line without
+//! a newline, one is inserted between them.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -22,7 +23,7 @@ use super::refusal::Refusal;
 use super::write::{StagedFile, check_target};
 
 impl Tree {
-    /// Replaces the whole file, making it if it is missing, or some lines of one that is there.
+    /// Replaces lines of an existing file or, without `lines`, writes the whole file.
     pub fn replace_lines<'a>(
         &'a self,
         path: &'a AgentPath,
@@ -43,13 +44,13 @@ impl Tree {
         Ok(Change { tree: self, path, growth, content: Content::Spliced(splice) })
     }
 
-    /// Where these lines are, in bytes.
+    /// The byte range of the lines.
     fn place_of(&self, path: &AgentPath, file: &File, status: &Stat, lines: Lines) -> Result<Place, Error> {
         let size = size_of(status);
         let find = |line| find(path, file, status, line, self.workspace().line_indexes());
         let start = match find(lines.first())? {
             Some(start) => start,
-            // Right behind a last line that has no newline.
+            // Directly after a last line without a newline.
             None if size > 0 && find(lines.first() - 1)?.is_some_and(|last| last < size) => size,
             None => return Err(Refusal::PastEnd { line: lines.first() + 1 }.into()),
         };
@@ -61,7 +62,7 @@ impl Tree {
     }
 }
 
-/// A file with other lines in the place of some.
+/// An existing file with some lines replaced.
 #[derive(Debug)]
 pub(super) struct Splice<'a> {
     file: File,
@@ -73,7 +74,7 @@ pub(super) struct Splice<'a> {
 }
 
 impl Splice<'_> {
-    /// Of the new file.
+    /// Length of the new file.
     fn length(&self) -> u64 {
         let newlines = u64::from(self.before == Before::Newline) + u64::from(self.after == After::Newline);
         self.prefix() + self.body().len() as u64 + newlines + (self.size - self.place.end)
@@ -87,11 +88,11 @@ impl Splice<'_> {
         self.body.get(..self.body.len() - usize::from(self.after == After::Shortened)).unwrap_or_default()
     }
 
-    /// Writes the new file, beside the old one.
+    /// Writes the new file to `.staging`.
     pub(super) fn write(self, tree: &Tree) -> Result<StagedFile, Error> {
         let staged = tree.workspace().stage()?;
         let splice = || -> io::Result<()> {
-            // The target as the file that it is: between two files the kernel copies by itself.
+            // A `&File`, so that `io::copy` lets the kernel copy from file to file.
             let mut target = staged.file();
             (&self.file).rewind()?;
             io::copy(&mut (&self.file).take(self.prefix()), &mut target)?;
@@ -111,24 +112,24 @@ impl Splice<'_> {
     }
 }
 
-/// The bytes that are replaced.
+/// The replaced bytes.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     start: u64,
     end: u64,
 }
 
-/// What the lines before need to fit.
+/// How the part before the body is adjusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     AsTheyAre,
-    /// The last of them had no newline, and lines come behind it.
+    /// A newline is added, because lines follow a last line without one.
     Newline,
-    /// They are the end now, of a file that ends without a newline.
+    /// Its final newline is dropped, because it becomes the end of a file that ends without one.
     Shortened,
 }
 
-/// What the body needs to fit.
+/// How the body is adjusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     AsItIs,
@@ -147,7 +148,7 @@ fn seam(body: &[u8], place: Place, size: u64, last: Option<u8>) -> (Before, Afte
     let wants_newline = place.end < size || ends_with_newline;
     let after = match (body.ends_with(b"\n"), wants_newline) {
         (false, true) => After::Newline,
-        // An empty file has no ending to keep.
+        // An empty file has no ending to preserve.
         (true, false) if size > 0 => After::Shortened,
         _ => After::AsItIs,
     };

@@ -1,7 +1,7 @@
-//! The text of a file: the whole of it, or the page of it that was asked for and no more.
+//! Reads the text of a file, or a page of its lines.
 //!
-//! A line ends with `\n` and nothing else, so that lines put together again are the file. What a box writes meanwhile may
-//! show in a page half; what the API writes never does, because a file is replaced whole.
+//! A line ends with `\n` only, so joined lines are the file. A page may show a write of a box half
+//! done; writes of the API replace the whole file and are never seen in part.
 
 use std::fs::File;
 use std::io;
@@ -17,24 +17,24 @@ use super::open::Tree;
 use super::path::AgentPath;
 use super::refusal::Refusal;
 
-/// What one answer holds at most; as much again is needed to put it into JSON.
+/// Limit of one response. Its JSON needs about the same memory again.
 pub(super) const MAX_TEXT: u64 = 64 << 20;
-/// Counting the lines of more would keep everybody waiting who wants to change something.
+/// Counting the lines of larger files would block changes to the workspace for too long.
 const MAX_COUNTED: u64 = 16 << 30;
 
-/// Which lines of a file are meant.
+/// A range of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lines {
-    /// From 0.
+    /// Counted from 0.
     first: u64,
-    /// To the end where there is none.
+    /// `None`: to the end of the file.
     count: Option<u64>,
 }
 
 impl Lines {
     pub const ALL: Lines = Lines { first: 0, count: None };
 
-    /// From line `offset` on, counted from 1, so many lines.
+    /// `limit` lines from line `offset` on, which is counted from 1.
     pub fn page(offset: Option<u64>, limit: Option<u64>) -> Result<Self, Refusal> {
         let first = offset.unwrap_or(1).checked_sub(1).ok_or(Refusal::CountFromOne { key: "offset" })?;
         if limit == Some(0) {
@@ -43,7 +43,7 @@ impl Lines {
         Ok(Self { first, count: limit })
     }
 
-    /// From line `start` to line `end`, counted from 1, both included.
+    /// Lines `start` to `end`, counted from 1, both included.
     pub fn range(start: Option<u64>, end: Option<u64>) -> Result<Self, Refusal> {
         let first = start.unwrap_or(1).checked_sub(1).ok_or(Refusal::CountFromOne { key: "start" })?;
         let count = match end {
@@ -59,7 +59,7 @@ impl Lines {
         self.first
     }
 
-    /// The one after the last, if there is a last.
+    /// The line after the range; `None` if it extends to the end of the file.
     pub(super) fn end(self) -> Option<u64> {
         self.count.map(|count| self.first.saturating_add(count))
     }
@@ -70,12 +70,12 @@ impl Lines {
 pub struct Text {
     content: String,
     count: usize,
-    /// Of the memory that long texts have.
+    /// Held while the text exists, if it is long.
     _share: Option<TextShare>,
 }
 
 impl Text {
-    /// The lines, joined; with the last newline if the file ends here with one.
+    /// The joined lines. Ends with a newline only if the file ends here with one.
     pub fn content(&self) -> &str {
         &self.content
     }
@@ -90,7 +90,7 @@ impl Text {
 }
 
 impl Tree {
-    /// Reads lines of a file. Past its end there are none.
+    /// Reads lines of a file. Lines beyond the end of the file are left out.
     pub fn read(&self, path: &AgentPath, lines: Lines) -> Result<Text, Error> {
         let (file, status) = self.open_file(path, Links::Followed)?;
         let (indexes, memory) = (self.workspace().line_indexes(), self.workspace().text_memory());
@@ -146,7 +146,7 @@ fn read_lines(
         if share.is_none() && (bytes.len() + taken) as u64 > SHORT {
             let longest = (size - start).min(MAX_TEXT);
             share = Some(memory.take(longest).ok_or_else(|| Refusal::Crowded(path.given().to_owned()))?);
-            // At once, or it would be copied to a place of twice its size again and again.
+            // Reserved at once, because growing the buffer step by step would copy it repeatedly.
             bytes.reserve_exact(usize::try_from(longest).unwrap_or_default());
         }
         bytes.extend_from_slice(&piece[..taken]);
@@ -160,19 +160,19 @@ fn read_lines(
     match bytes.last() {
         Some(b'\n') if !is_at_end => drop(bytes.pop()),
         Some(b'\n') | None => {}
-        // A last line without its newline.
+        // The last line has no newline.
         Some(_) => count += 1,
     }
     Ok(Part { bytes, count, share })
 }
 
-/// A page of a few lines is mostly in the first few bytes.
+/// A short page usually lies in the first few KiB.
 fn first_look(lines: Lines, rest: u64) -> usize {
     let most = if lines.count.is_some_and(|count| count <= 100) { 16 * 1024 } else { STRIDE };
     usize::try_from(rest).map_or(most, |rest| rest.min(most)).max(1)
 }
 
-/// Where a line of a file begins.
+/// The offset of a line.
 pub(super) fn find(
     path: &AgentPath,
     file: &File,
@@ -196,7 +196,7 @@ mod tests {
     use crate::workspaces::{Owner, Workspaces};
 
     #[test]
-    fn long_texts_share_what_memory_there_is() {
+    fn long_texts_share_memory_limit() {
         let directory = tempfile::tempdir().unwrap();
         let workspaces = Workspaces::open(&directory.path().join("w")).unwrap();
         let open = |agent: &str| {
@@ -212,7 +212,7 @@ mod tests {
         let rest = tree.workspace().text_memory().take((512 << 20) - (5 << 20)).unwrap();
         let held = tree.read(&long, Lines::ALL).unwrap();
         assert_eq!(held.content().len(), 3 << 20);
-        // For everybody, and only for long ones.
+        // The limit is shared by all workspaces and applies to long texts only.
         for tree in [&tree, &other] {
             let refused = tree.read(&long, Lines::ALL).unwrap_err();
             assert!(matches!(&refused, Error::Refused(Refusal::Crowded(path)) if path == "files/long"), "{refused:?}");
@@ -221,6 +221,6 @@ mod tests {
         drop(held);
         drop(other.read(&long, Lines::ALL).unwrap());
         drop(rest);
-        assert!(tree.workspace().text_memory().take(512 << 20).is_some(), "all of it was given back");
+        assert!(tree.workspace().text_memory().take(512 << 20).is_some(), "all memory was released");
     }
 }

@@ -1,7 +1,7 @@
-//! What a caller of the files' API is told, word for word as the contract has it.
+//! Errors of the files API. The contract fixes most of their texts.
 //!
-//! Paths are shown as the caller gave them and never as they are on the host. What only the operator can help with is no
-//! refusal, but an [`crate::Error`].
+//! Paths are shown as the caller gave them. Errors that only the operator can resolve are not here
+//! but in [`crate::Error`].
 
 use crate::relative_path::PathProblem;
 use crate::skills::ArchiveRefusal;
@@ -12,7 +12,7 @@ pub enum Refusal {
     WrongStart(String),
     #[error("Security Error: Access out of scope. Path: {0}")]
     OutOfScope(String),
-    /// The same words, but nobody can mean such a path.
+    /// Has the same text as `OutOfScope` but is an invalid request, not a security violation.
     #[error("Security Error: Access out of scope. Path: {0}")]
     NulByte(String),
     #[error(
@@ -58,7 +58,7 @@ pub enum Refusal {
     PastEnd { line: u64 },
 }
 
-/// What kind of refusal it is; doors have a number for each.
+/// The kind of error; each API maps it to its own status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {
     Invalid,

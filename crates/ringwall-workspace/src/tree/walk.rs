@@ -1,8 +1,9 @@
-//! Going through everything beneath a directory that a box may be changing, as fast as the kernel lists it.
+//! Visits everything beneath a directory that boxes may be changing, in the kernel's order.
 //!
-//! Each directory is opened beneath its parent's handle and never through a link. The subdirectories of one are visited
-//! after its names, so that one buffer serves all of them. What cannot be named by an [`super::AgentPath`] is passed over:
-//! names that are not UTF-8 or have a backslash, and whatever lies too deep.
+//! Each directory is opened beneath its parent's handle without following symlinks. Subdirectories
+//! are visited after all names of their parent were listed, so that one buffer is enough. Entries
+//! that no [`AgentPath`](super::AgentPath) can name are skipped: names that are not UTF-8 or
+//! contain a backslash, and paths that are too deep.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -19,24 +20,24 @@ use super::find::restore;
 const BUFFER: usize = 64 * 1024;
 const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
-/// One name.
+/// A visited entry.
 pub(super) struct Found<'a> {
     pub(super) directory: BorrowedFd<'a>,
     pub(super) name: &'a CStr,
-    /// From where the walk began.
+    /// Relative to the start of the walk.
     pub(super) path: &'a str,
     pub(super) kind: FileType,
     pub(super) inode: u64,
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     On,
     End,
 }
 
-/// Visits every name beneath a directory in no order.
+/// Visits every entry beneath a directory, in no particular order.
 pub(super) fn walk(top: impl AsFd, visit: impl FnMut(&Found<'_>) -> Step) -> Result<()> {
     let directory = open(top.as_fd(), c".")?;
     let mut walk = Walk { visit, buffer: vec![MaybeUninit::uninit(); BUFFER], path: String::new(), depth: 0 };
@@ -58,7 +59,7 @@ impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
         }
         let length = self.path.len();
         for name in inner {
-            // Gone, or swapped for something that is no directory.
+            // Removed, or replaced by something else.
             let Ok(next) = open(directory.as_fd(), &name) else { continue };
             self.path.push_str(name.to_str().unwrap_or_default());
             self.path.push('/');
@@ -78,7 +79,7 @@ impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
         let mut entries = RawDir::new(directory, &mut self.buffer);
         while let Some(entry) = entries.next() {
             let entry = match entry {
-                // A directory that was removed meanwhile has no names.
+                // The directory was removed meanwhile.
                 Err(Errno::NOENT) => break,
                 entry => entry?,
             };
@@ -89,7 +90,7 @@ impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
                 Ok(text) => text,
             };
             let kind = match entry.file_type() {
-                // Some file systems do not say it in the listing.
+                // Some file systems return no type with the directory entry.
                 FileType::Unknown => match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(status) => FileType::from_raw_mode(status.st_mode),
                     Err(_) => continue,
@@ -113,7 +114,7 @@ impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
 
 fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     match rustix::fs::openat(parent, name, OPENED | OFlags::RDONLY, Mode::empty()) {
-        // Only an owner without privileges gets here, and may list what is its own.
+        // The server is rootless and owns the directory, so it may restore its mode.
         Err(Errno::ACCESS) => {
             restore(parent);
             restore(beneath::look_up(parent, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);

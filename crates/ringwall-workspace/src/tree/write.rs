@@ -1,8 +1,9 @@
-//! Writing a file whole: it lies ready among the staged, and then gets its name in one step.
+//! Writes a file: the content goes to a file in `.staging`, which is renamed when it is complete
+//! and synced.
 //!
-//! Whoever reads sees the old bytes or the new, a crash too. The directories on the way are looked up through no link and
-//! made as they are needed; a link that has the file's name is replaced and not followed. A file that is replaced leaves
-//! its rights to the new one, so that a script stays executable.
+//! A reader sees the old or the new content, also after a crash. Missing parent directories are
+//! created, and symlinks in the path are not followed; a symlink with the name of the file is
+//! replaced. A replaced file passes its permission bits on, so that a script stays executable.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,15 +23,15 @@ use super::open::Tree;
 use super::path::{AgentPath, Section};
 use super::refusal::Refusal;
 
-/// What names begin with that are on their way in and belong to no exec.
+/// Prefix of names in `.staging` that are being written and belong to no exec.
 pub(crate) const ARRIVING: &str = "arriving-";
 const NEW_FILE: Mode = Mode::from_raw_mode(0o644);
 const NEW_DIRECTORY: Mode = Mode::from_raw_mode(0o755);
 const RIGHTS: Mode = Mode::from_raw_mode(0o777);
-/// Somebody who removes directories as fast as they are made is not kept up with.
+/// Attempts, because a box may remove directories as fast as they are created.
 const ATTEMPTS: u32 = 16;
 
-/// A file that has no name yet. Dropped, it is gone.
+/// A file in `.staging`. Dropping it deletes the file unless it was placed.
 #[derive(Debug)]
 pub struct StagedFile {
     file: File,
@@ -39,7 +40,7 @@ pub struct StagedFile {
 }
 
 impl Workspace {
-    /// Begins a file. It is the server's until it is placed.
+    /// Creates a file in `.staging`, which belongs to the server until it is placed.
     pub fn stage(&self) -> Result<StagedFile, Error> {
         let name = format!("{ARRIVING}{}", random_digits()?);
         let file = beneath::create_file(self.staging(), name.as_str()).map_err(|errno| Error::UseTree(errno.into()))?;
@@ -66,13 +67,14 @@ impl Write for StagedFile {
 
 impl Drop for StagedFile {
     fn drop(&mut self) {
-        // After it was placed nothing has this name; otherwise what cannot be removed now is swept.
+        // After the file was placed, the name no longer exists. If the removal fails, a sweep does
+        // it.
         let _ = rustix::fs::unlinkat(self.workspace.staging(), self.name.as_str(), AtFlags::empty());
     }
 }
 
 impl Tree {
-    /// Makes a file or replaces it, with the directories on its way.
+    /// Writes or replaces a file and creates missing parent directories.
     pub fn write(&self, path: &AgentPath, content: &[u8]) -> Result<(), Error> {
         check_target(path)?;
         let mut staged = self.workspace().stage()?;
@@ -80,7 +82,8 @@ impl Tree {
         self.place(staged, path)
     }
 
-    /// Gives a staged file its name. Its bytes are on the disk before, or a power cut could leave the name without them.
+    /// Syncs a staged file and renames it to `path`. Without the sync a power cut could leave the
+    /// name without its bytes.
     pub fn place(&self, staged: StagedFile, path: &AgentPath) -> Result<(), Error> {
         check_target(path)?;
         let inner = path.file()?;
@@ -88,9 +91,9 @@ impl Tree {
         let mut left = ATTEMPTS;
         loop {
             match self.try_to_place(&staged, path.section(), inner) {
-                // The directory was removed between the making and the renaming.
+                // A parent directory was removed between its creation and the rename.
                 Err(Errno::NOENT) if left > 0 => left -= 1,
-                // Only a server without privileges gets here, and may change what is its own.
+                // The server is rootless and owns the directories, so it may restore their modes.
                 Err(Errno::ACCESS) if left == ATTEMPTS => {
                     self.unlock(path);
                     left -= 1;
@@ -123,7 +126,8 @@ impl Tree {
             Err(Errno::NOENT) => NEW_FILE,
             Err(errno) => return Err(errno),
         };
-        // It is nobody's to open before it has its name, so the order of these two does not matter.
+        // No box can open the file before the rename, so the order of `fchmod` and `chown` does not
+        // matter.
         rustix::fs::fchmod(&staged.file, mode)?;
         if owner != Owner::server() {
             beneath::give(&staged.file, owner.uid, owner.gid)?;
@@ -132,13 +136,14 @@ impl Tree {
     }
 }
 
-/// What can be written at all.
+/// Whether a file may be written at this path.
 pub(super) fn check_target(path: &AgentPath) -> Result<(), Refusal> {
     path.check_writable()?;
     path.file().map(drop)
 }
 
-/// Opens a directory beneath a section, making what is missing of it. A link on the way is ELOOP.
+/// Opens a directory beneath a section and creates its missing parts. A symlink in the path is
+/// ELOOP.
 fn ensure_parent(top: &OwnedFd, path: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
     match beneath::look_up(top, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
         Err(Errno::NOENT) => {}
@@ -164,7 +169,7 @@ pub(crate) fn ensure_directory(parent: &OwnedFd, name: &str, owner: Owner) -> ru
         Err(errno) => return Err(errno),
     }
     let made = locate()?;
-    // If a box swapped it for another directory, that one is the box's own already.
+    // If a box replaced the directory meanwhile, this changes another directory of the box's own.
     beneath::set_mode(&made, NEW_DIRECTORY)?;
     if owner != Owner::server() {
         beneath::give(&made, owner.uid, owner.gid)?;
