@@ -126,10 +126,10 @@ impl FromStr for Requirement {
 
 /// What one party asks for. Absent values are left to the other layers.
 ///
-/// Deserialises from the form that settings, manifests and requests share: `{"timeout_ms": 5000,
-/// "cpu_cores": 0.5, "net": {"mode": "none"}, "require": ["landlock"]}`. The form does not contain
-/// the name of its layer, so it is read as [`LayerName::Request`], a narrowing layer; the caller
-/// sets the true name with [`Layer::named`].
+/// Deserialises from the form that settings, manifests and requests share:
+/// `{"timeout_ms": 5000, "cpu_cores": 0.5, "net": {"mode": "none"}, "require": ["landlock"]}`.
+/// The form does not contain the name of its layer, so it is read as [`LayerName::Request`], a
+/// narrowing layer; the caller sets the true name with [`Layer::named`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     pub name: LayerName,

@@ -187,7 +187,7 @@ fn a_finding_has_its_line_and_its_sentence() {
     let assessment = assess(Content::Python, "x = 1\n\nimport os\nos.system('ls')\n");
     let lines: Vec<(usize, &str)> = assessment.findings.iter().map(|one| (one.line, one.rule.id)).collect();
     assert_eq!(lines, [(3, "py.import.system"), (4, "py.process.shell")]);
-    assert_eq!(assessment.reason(Locale::English), "Hands a command to the shell. (line 4)");
+    assert_eq!(assessment.reason(Locale::English), "Runs a command through the shell. (line 4)");
     assert_eq!(assessment.reason(Locale::Chinese), "通过 shell 执行命令。（第 4 行）");
     assert!(assessment.requires_confirmation() && assessment.requires_isolation());
     let nothing = assess(Content::Python, "x = 1");

@@ -1,4 +1,4 @@
-//! Everything together: a content, and the texts that it hands to other interpreters, become one assessment.
+//! Assesses a content together with the texts that it passes to other interpreters.
 
 use std::collections::VecDeque;
 
@@ -8,15 +8,17 @@ use super::rule::{Index, Refusal, Rule};
 use super::work::Work;
 use super::{browser, javascript, python, shell};
 
-/// The most that is judged; whatever takes requests refuses more.
+/// Maximum length of a content. Callers reject longer ones.
 pub const MAX_CONTENT: usize = 1024 * 1024;
-/// How deep texts may lie in texts.
+/// Maximum nesting of texts.
 const DEEPEST: u8 = 6;
-/// How much of texts in texts is read, beside twice the length of the content: one of them can be run in many places.
+/// Limit of the bytes of nested texts, in addition to twice the content's length: one text can be
+/// run at many places.
 const ANY_NESTED: usize = 16 * 1024;
 
-/// How large a stack has to be to judge a text of this length. Our own walks are loops, but the parser's code calls itself once for
-/// each of certain brackets within brackets: it took up to 48 bytes of stack for each byte of text.
+/// The stack that the assessment of a text of this length needs. The parser recurses for some nested
+/// brackets; up to 48 bytes of stack per byte of text were measured. Our own walks have a maximum
+/// depth.
 pub const fn stack_needed(length: usize) -> usize {
     1024 * 1024 + 128 * length
 }
@@ -25,18 +27,18 @@ pub const fn stack_needed(length: usize) -> usize {
 pub struct Assessment {
     pub content: Content,
     pub level: Level,
-    /// By line.
+    /// Sorted by line.
     pub findings: Vec<Finding>,
 }
 
 impl Assessment {
-    /// The gravest thing that was found, in a sentence.
+    /// The message of the most severe finding.
     pub fn reason(&self, locale: Locale) -> String {
         let worst = self.findings.iter().find(|finding| finding.rule.level == self.level);
         match (worst, locale) {
             (Some(finding), Locale::English) => format!("{} (line {})", finding.message(locale), finding.line),
             (Some(finding), Locale::Chinese) => format!("{}（第 {} 行）", finding.message(locale), finding.line),
-            (None, Locale::English) => "Nothing in it calls for care.".to_owned(),
+            (None, Locale::English) => "No risk was found.".to_owned(),
             (None, Locale::Chinese) => "未发现需要注意的内容。".to_owned(),
         }
     }
@@ -45,12 +47,12 @@ impl Assessment {
         self.level.asks()
     }
 
-    /// Whether the strict mode demands one of the stronger boxes that it names.
+    /// Whether strict mode requires one of the operator's stronger isolations.
     pub fn requires_isolation(&self) -> bool {
         self.level > Level::Safe
     }
 
-    /// What fits it best where everything is there.
+    /// The isolation that fits best if all are available.
     pub fn suggested_sandbox(&self) -> &'static str {
         match (self.content, self.level) {
             (Content::Browser, _) => "aio",
@@ -60,12 +62,12 @@ impl Assessment {
         }
     }
 
-    /// What the strict mode refuses without asking anybody.
+    /// The finding that strict mode denies, if any.
     pub fn refused(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.rule.refusal == Refusal::Refused)
     }
 
-    /// The sentence with which it is refused.
+    /// The message of the denial.
     pub fn refusal(&self, locale: Locale) -> Option<String> {
         let sentence = self.refused()?.message(locale);
         Some(match locale {
@@ -75,7 +77,7 @@ impl Assessment {
     }
 }
 
-/// Every rule there is.
+/// All rules of all languages.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     [python::RULES, javascript::RULES, shell::RULES, browser::RULES].into_iter().flatten()
 }
@@ -84,7 +86,7 @@ pub fn assess(content: Content, text: &str) -> Assessment {
     assess_within(&Work::for_length(text.len()), content, text)
 }
 
-/// What is done is counted against what may be.
+/// `assess` with a given limit of work.
 pub(super) fn assess_within(work: &Work, content: Content, text: &str) -> Assessment {
     let mut findings = Findings::of(text);
     let first = Nested { content, text: text.to_owned(), lines: Lines::From(1) };
@@ -98,7 +100,7 @@ pub(super) fn assess_within(work: &Work, content: Content, text: &str) -> Assess
             findings.add_by_id(index, id, task.lines.of(0));
             continue;
         }
-        // To the parsers it is the end of a text.
+        // Parsers take NUL for the end of the text.
         let text = task.text.replace('\0', "\u{fffd}");
         match task.content {
             Content::Python => python::inspect(&text, task.lines, work, &mut findings),

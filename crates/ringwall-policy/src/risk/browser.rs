@@ -1,4 +1,5 @@
-//! A browser's actions: `{"action":…,"params":{…}}`, a list of them, or a line `action argument`.
+//! Assesses browser actions: `{"action":…,"params":{…}}`, a list of them, or lines of the form
+//! `action argument`.
 
 use std::sync::LazyLock;
 
@@ -8,10 +9,11 @@ use super::findings::Findings;
 use super::level::Level::{High, Low, Medium};
 use super::rule::{Index, Rule};
 
-/// What fields for a password are called, and those for anything else that proves who somebody is. These two lists are the only
-/// ones: a browser is handed them, so that a field is judged alike however it is named to us. One word: as a whole word where
-/// it has up to four letters, because those are parts of many others, and otherwise as a part of one. Several: words in a row,
-/// also written together, beginning where a word does.
+/// Names of fields for passwords and other credentials. The browser gets this list and
+/// [`PAYMENT_FIELDS`] too, so that it judges a field by the same names. A single word of up to four
+/// letters matches a whole word only, because such words are parts of many others; a longer one
+/// matches a part of a word. Several words match consecutive words, also joined, from the start of
+/// a word.
 pub const PASSWORD_FIELDS: [&str; 22] = [
     "password",
     "passwd",
@@ -36,7 +38,7 @@ pub const PASSWORD_FIELDS: [&str; 22] = [
     "パスワード",
     "비밀번호",
 ];
-/// What fields for a payment are called.
+/// Names of fields for a payment.
 pub const PAYMENT_FIELDS: [&str; 23] = [
     "card",
     "card num",
@@ -62,7 +64,7 @@ pub const PAYMENT_FIELDS: [&str; 23] = [
     "卡號",
     "安全码",
 ];
-/// Letters of a word that counts only where it is whole.
+/// A name of up to this many letters matches whole words only.
 const SHORT: usize = 4;
 
 pub(crate) static RULES: &[Rule] = &[
@@ -120,7 +122,7 @@ pub(crate) static RULES: &[Rule] = &[
     Rule::new(
         "web.file",
         High,
-        "Opens a file of the machine, or an inner page of the browser.",
+        "Opens a local file or an internal page of the browser.",
         "打开本地文件或浏览器内部页面。",
         "",
     )
@@ -137,12 +139,12 @@ pub(crate) static RULES: &[Rule] = &[
         ],
         &["navigate https://example.com/127.0.0.1", "navigate https://8.8.8.8/"],
     ),
-    Rule::new("web.unknown", Medium, "Is no action that is known here.", "未知的浏览器操作。", "")
+    Rule::new("web.unknown", Medium, "Is an unknown browser action.", "未知的浏览器操作。", "")
         .shown_by(&[r#"{"action":"teleport"}"#, "{", ""], &[r#"{"action":"close"}"#]),
     Rule::new(
         "web.too_complex",
         High,
-        "Is too large or too complex to be judged.",
+        "Is too large or too complex to be assessed.",
         "内容过大或过于复杂，无法判断。",
         "",
     ),
@@ -152,7 +154,7 @@ pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
 pub(crate) fn inspect(text: &str, findings: &mut Findings) {
     match serde_json::from_str(text) {
         Ok(Value::Array(actions)) => {
-            // Each is told by its place, as lines are.
+            // The index in the list is reported as the line.
             for (at, action) in actions.iter().enumerate() {
                 inspect_action(action, at + 1, findings);
             }
@@ -173,7 +175,7 @@ pub(crate) fn inspect(text: &str, findings: &mut Findings) {
 fn inspect_action(action: &Value, line: usize, findings: &mut Findings) {
     let word = |name: &str| action["params"][name].as_str().or_else(|| action[name].as_str()).unwrap_or_default();
     let kind = action["action"].as_str().unwrap_or_default();
-    // Whatever names the field, by whichever of these words.
+    // All texts that may identify the field.
     let field = ["selector", "field", "name", "label", "type", "element", "placeholder"].map(word).join(" ");
     findings.add_by_id(&INDEX, judge(kind, word("url"), &field), line);
 }
@@ -203,7 +205,7 @@ fn is_secret(field: &str) -> bool {
     PASSWORD_FIELDS.iter().chain(&PAYMENT_FIELDS).any(|name| is_named(&words, name))
 }
 
-/// Small letters; `cardNumber` is two words as `card-number` is.
+/// Lower-case words. `cardNumber` is two words, like `card-number`.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_small = false;
@@ -231,7 +233,7 @@ fn is_named(words: &[String], name: &str) -> bool {
     }
 }
 
-/// Whether words written together begin so.
+/// Whether the joined words start with `beginning`.
 fn begin_with(words: &[String], mut beginning: &str) -> bool {
     for word in words {
         match beginning.strip_prefix(word.as_str()) {
@@ -276,7 +278,7 @@ fn is_private(host: &str) -> bool {
     }
     let host = host.trim_end_matches('.');
     let is_name = host == "localhost" || [".localhost", ".local", ".internal"].iter().any(|end| host.ends_with(end));
-    // A number is an address as well: 2130706433 and 0x7f.1 are this machine.
+    // A number is an address too: 2130706433 and 0x7f.1 are 127.0.0.1.
     let is_number =
         !host.is_empty() && host.split('.').all(|part| part.starts_with("0x") || part.parse::<u64>().is_ok());
     match host.parse::<core::net::Ipv4Addr>() {

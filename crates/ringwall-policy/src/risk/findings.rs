@@ -1,18 +1,18 @@
-//! What was found so far, each thing once per line, and what is still to be read: texts within the text.
+//! Collects findings, each once per line, and nested texts that are still to be assessed.
 //!
-//! The number of findings is bounded; the worst are kept.
+//! The number of findings is limited per level.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::level::{Content, Level, Locale};
 use super::rule::{Index, Rule};
 
-/// Of each level, so that a thousand harmless ones cannot push a grave one out.
+/// Per level, so that many harmless findings cannot displace a severe one.
 const MAX_PER_LEVEL: usize = 50;
-/// Texts within texts that are read.
+/// Maximum number of nested texts.
 const MAX_TEXTS: usize = 256;
 
-/// One thing that deserves care, where it stands.
+/// A match of a rule at a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Finding {
     pub rule: &'static Rule,
@@ -21,7 +21,7 @@ pub struct Finding {
 }
 
 impl PartialEq for Finding {
-    /// A rule is known by its id.
+    /// The id identifies a rule.
     fn eq(&self, other: &Self) -> bool {
         (self.rule.id, self.line) == (other.rule.id, other.line)
     }
@@ -35,17 +35,17 @@ impl Finding {
     }
 }
 
-/// On which lines of the content the rows of a text within it are told, from 1.
+/// The lines of the content to which the rows of a nested text correspond, from 1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lines {
-    /// Its first row is that line, and the others follow.
+    /// The first row is this line; the others follow.
     From(usize),
-    /// It is put together elsewhere, and all of it is told there.
+    /// The text is put together elsewhere; all rows are reported at this line.
     All(usize),
 }
 
 impl Lines {
-    /// The line of a row, from 0.
+    /// The line of a row. Rows count from 0.
     pub(crate) fn of(self, row: usize) -> usize {
         match self {
             Lines::From(first) => first + row,
@@ -53,7 +53,7 @@ impl Lines {
         }
     }
 
-    /// For a text that begins in that row of this one.
+    /// For a text that starts in this row of the current one.
     pub(crate) fn within(self, row: usize) -> Self {
         match self {
             Lines::From(first) => Lines::From(first + row),
@@ -62,7 +62,7 @@ impl Lines {
     }
 }
 
-/// A text that stands in another one and is run by it.
+/// A text that is contained in another one and run by it.
 #[derive(Debug)]
 pub(crate) struct Nested {
     pub(crate) content: Content,
@@ -79,7 +79,7 @@ pub(crate) struct Findings {
     seen: HashSet<(&'static str, usize)>,
     nested: Vec<Nested>,
     texts: usize,
-    /// The first text that is one too many.
+    /// The first nested text above the limit.
     unread: Option<(Content, usize)>,
 }
 
@@ -113,7 +113,7 @@ impl Findings {
         self.texts += 1;
     }
 
-    /// The texts that were found since they were asked for.
+    /// The nested texts found since the last call.
     pub(crate) fn nested(&mut self) -> Vec<Nested> {
         std::mem::take(&mut self.nested)
     }
@@ -122,7 +122,7 @@ impl Findings {
         self.unread
     }
 
-    /// By line, the gravest of a line first.
+    /// Sorted by line, the most severe finding of a line first.
     pub(crate) fn sorted(mut self) -> Vec<Finding> {
         self.list.sort_by_key(|finding| (finding.line, std::cmp::Reverse(finding.rule.level), finding.rule.id));
         self.list

@@ -1,8 +1,8 @@
-//! How much care something deserves, of what kind it is, and in which language it is told.
+//! Risk levels, kinds of content, and the language of messages.
 
 use serde::{Deserialize, Serialize};
 
-/// In order: the strictest wins by `max`.
+/// In ascending order, so that `max` is the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -24,13 +24,13 @@ impl Level {
         }
     }
 
-    /// Whether a person is asked first.
+    /// Whether an approval is needed.
     pub fn asks(self) -> bool {
         self >= Level::High
     }
 }
 
-/// What is judged.
+/// The kind of an assessed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Content {
@@ -51,7 +51,7 @@ impl Content {
     }
 }
 
-/// The language of sentences.
+/// The language of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locale {
     English,
@@ -59,7 +59,8 @@ pub enum Locale {
 }
 
 impl Locale {
-    /// By a header `Accept-Language`: the language that is named first of those that are spoken here.
+    /// The supported language with the highest weight in an `Accept-Language` header; English if
+    /// none.
     pub fn of_header(header: &str) -> Self {
         let mut best = (0.0, Locale::English);
         for item in header.split(',') {
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_language_asked_for_first_is_spoken() {
+    fn preferred_supported_language_is_chosen() {
         for chinese in ["zh", "zh-CN,zh;q=0.9,en;q=0.8", "en;q=0.3, ZH-hans;q=0.5", "fr, zh;q=0.1"] {
             assert_eq!(Locale::of_header(chinese), Locale::Chinese, "{chinese}");
         }

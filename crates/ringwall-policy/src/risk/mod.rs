@@ -1,13 +1,16 @@
-//! What a piece of code, a line of shell or a browser's action could do, told before it runs.
+//! Static analysis: what a piece of code, a shell line or a browser action could do, before it
+//! runs.
 //!
-//! It is advice: it decides whether a person is asked, and with what words; the box decides what can happen. Everything is
-//! judged on syntax trees, so a word in a string or a comment is no alarm. Nothing here fails: what cannot be read is a
-//! finding of its own. Every walk is a loop over a list, and everything that is done is counted against what a content of
-//! its length may take (`work`), so that no content can take our stack or our time. The parser's stack is the caller's to
-//! provide (`stack_needed`).
+//! The result is advice. It decides whether an approval is needed and what the approver reads; the
+//! box limits what the code can do. Rules match syntax trees, so a word in a string or a comment is
+//! no finding. Assessment cannot fail: text that cannot be parsed is a finding.
 //!
-//! Reading order: a `level` and a `rule` (data), the trees of code (`code`), what each language adds (`python`,
-//! `javascript`, `shell`, `browser`), and all of it together (`assess`).
+//! No content can overflow the stack or take unlimited time: walks are loops over a list or have a
+//! maximum depth, and all work is counted against a limit that follows from the content's length
+//! (`work`). The parser recurses without a limit; the caller provides its stack ([`stack_needed`]).
+//!
+//! Reading order: `level` and `rule` (data), the analysis of code (`code`), each language
+//! (`python`, `javascript`, `shell`, `browser`), and the whole assessment (`assess`).
 
 mod assess;
 mod browser;

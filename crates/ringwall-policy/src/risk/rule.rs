@@ -1,25 +1,26 @@
-//! A rule: what it is about, how much care that deserves, in whose words, and examples that show where it ends.
+//! A rule: the names it looks for, its level, its message, and examples of what it matches and does
+//! not match.
 //!
-//! Most rules are nothing but the names that they look for. A name is a path through modules and members, with `()` for the
-//! result of a call and `[]` for a part that is not known: `requests.Session().get`. Patterns are such a path, or
-//! `a.*` (anything in a), `a.b*` (members of a that begin so, and nothing that comes from them), `a..z` (a member z of anything
-//! that came from a), `..z` (of anything).
+//! A name is a path through modules and members, with `()` for the result of a call and `[]` for an
+//! unknown element: `requests.Session().get`. Patterns are such a path, or `a.*` (anything in `a`),
+//! `a.b*` (members of `a` that start with `b`, but not their results), `a..z` (a member `z` of
+//! anything that comes from `a`), `..z` (a member `z` of anything).
 
 use std::collections::HashMap;
 
 use super::level::{Level, Locale};
 
-/// Whether the strict mode refuses outright instead of asking.
+/// Whether strict mode denies code with this finding instead of asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     Asked,
     Refused,
 }
 
-/// When a name counts.
+/// The use of a name that the rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Wherever it is mentioned: whoever holds a function can call it elsewhere.
+    /// Every mention, because a function value may be called elsewhere.
     Mentioned,
     Called,
     Imported,
@@ -32,10 +33,10 @@ pub struct Rule {
     pub refusal: Refusal,
     pub english: &'static str,
     pub chinese: &'static str,
-    /// Contents that it must find something in, and contents that it must not.
+    /// Contents in which the rule must, and must not, find something.
     pub matches: &'static [&'static str],
     pub differs: &'static [&'static str],
-    /// Patterns, parted by blanks.
+    /// Patterns, separated by spaces.
     pub(crate) names: &'static str,
     pub(crate) when: Use,
 }
@@ -77,15 +78,15 @@ impl Rule {
 }
 
 enum Pattern {
-    /// Anything in it.
+    /// Any path that starts with this prefix.
     Within(&'static str),
-    /// A name that begins so.
+    /// A member whose name starts with this prefix.
     Begins(&'static str),
-    /// A member of this name of anything that begins with the path.
+    /// A member of this name of anything that starts with the path.
     Member(&'static str, &'static str),
 }
 
-/// The rules of one language, to be found by a path.
+/// The rules of one language, indexed by path.
 pub(crate) struct Index {
     exact: HashMap<&'static str, Vec<&'static Rule>>,
     by_root: HashMap<&'static str, Vec<(Pattern, &'static Rule)>>,
@@ -120,12 +121,12 @@ impl Index {
         self.by_id.get(id).copied()
     }
 
-    /// Whether any rule is about something of this root.
+    /// Whether any rule has a pattern with the first name of this path.
     pub(crate) fn knows(&self, path: &str) -> bool {
         self.by_root.contains_key(root(path))
     }
 
-    /// The rules that a path falls under when it is used so.
+    /// The rules that match a path in this use.
     pub(crate) fn find(&self, path: &str, when: Use) -> Vec<&'static Rule> {
         let last = last_member(path);
         let fits = |pattern: &Pattern| match pattern {
@@ -149,7 +150,7 @@ pub(crate) fn root(path: &str) -> &str {
     path.split(['.', '(', '[', '*']).next().unwrap_or_default()
 }
 
-/// The last name of a path, if that is a member of something.
+/// The last name of a path with at least two.
 pub(crate) fn last_member(path: &str) -> Option<&str> {
     path.rsplit_once('.').map(|(_, last)| last)
 }
@@ -167,7 +168,7 @@ mod tests {
     ];
 
     #[test]
-    fn patterns_find_their_paths_and_no_others() {
+    fn pattern_matches_its_paths_only() {
         let index = Index::new(&RULES);
         let found = |path| index.find(path, Use::Mentioned).iter().map(|rule| rule.id).collect::<Vec<_>>();
         let table: [(&str, &[&str]); 14] = [

@@ -1,26 +1,27 @@
-//! How much may be done for one content: an amount that follows from its length, and never from a clock.
+//! The limit on the work for one content. It follows from the content's length, not from a clock.
 //!
-//! Everything that looks at a part of a text, or copies one, counts it here first. Whoever finds nothing left stops, and the
-//! content is too complex to be judged: the same content always is, whatever else the machine does. So no shape, known or not,
-//! can cost more than its bytes allow.
+//! Code that examines or copies a part of a text counts it here first, and stops when nothing is
+//! left. The content is then reported as too complex. The same content always has the same result,
+//! and no content takes more time than its length allows.
 
 use std::cell::Cell;
 
-/// What any content may take, and what each byte of it adds, up to so many bytes: four contents are judged at a time, and others
-/// wait. A unit is about ten nanoseconds, what it takes to look at one node of a tree. Ordinary code takes an eighth of it:
-/// `what_people_write_is_far_below_the_bound`.
+/// Limit in units: `ANY` for each content plus `PER_BYTE` for each of its first `MAX_BYTES` bytes.
+/// A unit is about ten nanoseconds, the time to examine one node of a tree. Ordinary code takes
+/// less than a third: `ordinary_code_takes_less_than_a_third_of_limit`.
 const ANY: usize = 1_000_000;
 const PER_BYTE: usize = 160;
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Reports of a parser times the length of its text, where a step may copy all that was read so far: a pipe of a hundred thousand
-/// commands takes gigabytes otherwise. All texts within a content together may take twice as much as one.
+/// Limit of a parser's reports times the length of its text, for grammars of which a step may copy
+/// all that was read so far: without it a pipeline of a hundred thousand commands takes gigabytes.
+/// All nested texts of a content together may take twice as much.
 pub(crate) const MAX_COPIED: usize = 4_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Work {
     left: Cell<usize>,
-    /// What is left of the copying.
+    /// The remaining bytes that parser steps may copy.
     copying: Cell<usize>,
     is_spent: Cell<bool>,
 }
@@ -31,12 +32,13 @@ impl Work {
         Work { left, copying, is_spent: Cell::new(false) }
     }
 
-    /// All that a content of this length may take.
+    /// The limit for a content of this length.
     pub(crate) fn most(length: usize) -> usize {
         ANY + PER_BYTE * length.min(MAX_BYTES)
     }
 
-    /// Counts something that is about to be done. Once there was not enough left, there is nothing left.
+    /// Counts work before it is done; `false` if too little is left. Every later call returns
+    /// `false`.
     pub(crate) fn spend(&self, amount: usize) -> bool {
         match self.left.get().checked_sub(amount) {
             Some(left) if !self.is_spent.get() => {
@@ -50,12 +52,12 @@ impl Work {
         }
     }
 
-    /// Counts a text that is about to be copied or searched, which goes many bytes at a time.
+    /// Counts a text before it is copied or searched. Both process eight bytes per unit.
     pub(crate) fn spend_text(&self, length: usize) -> bool {
         self.spend(1 + length / 8)
     }
 
-    /// Counts what a step of a parser copied.
+    /// Counts what a parser step may have copied.
     pub(crate) fn spend_copying(&self, length: usize) -> bool {
         let left = self.copying.get().checked_sub(length);
         self.copying.set(left.unwrap_or_default());
@@ -71,7 +73,7 @@ impl Work {
         Work { left: Cell::new(usize::MAX), copying: Cell::new(2 * MAX_COPIED), is_spent: Cell::new(false) }
     }
 
-    /// What is left.
+    /// The remaining units.
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
         self.left.get()

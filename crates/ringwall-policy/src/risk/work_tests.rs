@@ -1,7 +1,7 @@
-//! What is done for hostile shapes grows as they grow, and what people write takes little of what it may.
+//! The work for hostile texts grows linearly, and ordinary code takes a small part of the limit.
 //!
-//! Work is counted and not timed, so these say the same on every machine. Built with RINGWALL_SOAK=1 the shapes are as large as a
-//! content can be.
+//! Work is counted and not timed, so the results are the same on every machine. If compiled with
+//! `RINGWALL_SOAK=1`, the longest texts are as long as a content may be.
 
 use super::super::assess::{Assessment, MAX_CONTENT, assess_within};
 use super::super::level::Content;
@@ -9,11 +9,11 @@ use super::{PER_BYTE, Work};
 use crate::shapes::Shape;
 
 const IS_SOAK: bool = option_env!("RINGWALL_SOAK").is_some();
-/// Lengths that are compared.
+/// The lengths that are compared.
 const SMALL: usize = if IS_SOAK { MAX_CONTENT / 8 } else { 2 * 1024 };
 const LARGE: usize = 8 * SMALL;
 
-/// What is done where much more may be: the bound would hide how it grows.
+/// The work without a limit; a limit would hide how it grows.
 fn work(content: Content, text: &str) -> (usize, Assessment) {
     let work = Work::without_bound();
     let before = work.left();
@@ -30,7 +30,8 @@ fn out_of_proportion(content: Content) -> Vec<String> {
     let mut wrong = Vec::new();
     for shape in Shape::all().iter().filter(|shape| shape.language == content.key()) {
         if IS_SOAK && shape.text(SMALL).starts_with("{a:") {
-            // It takes more of the parser's stack than a test has; `tests/risk.rs` gives it one.
+            // It takes more of the parser's stack than a test thread has; `tests/risk.rs` provides
+            // it.
             continue;
         }
         let (small, _) = work(content, &shape.text(SMALL));
@@ -43,22 +44,22 @@ fn out_of_proportion(content: Content) -> Vec<String> {
 }
 
 #[test]
-fn python_takes_work_in_proportion() {
+fn python_takes_linear_work() {
     assert_eq!(out_of_proportion(Content::Python), [""; 0]);
 }
 
 #[test]
-fn javascript_takes_work_in_proportion() {
+fn javascript_takes_linear_work() {
     assert_eq!(out_of_proportion(Content::Javascript), [""; 0]);
 }
 
 #[test]
-fn shell_and_browser_take_work_in_proportion() {
+fn shell_and_browser_take_linear_work() {
     assert_eq!(out_of_proportion(Content::Shell), [""; 0]);
     assert_eq!(out_of_proportion(Content::Browser), [""; 0]);
 }
 
-/// The first snippets of a collection, over and over.
+/// The snippets of a collection for one language, repeated up to a length.
 fn ordinary(language: &str, collection: &str, length: usize) -> String {
     let own = collection.trim_end().split("\n=====\n").filter_map(|block| {
         let (head, code) = block.split_once('\n')?;
@@ -69,7 +70,7 @@ fn ordinary(language: &str, collection: &str, length: usize) -> String {
 }
 
 #[test]
-fn what_people_write_is_far_below_the_bound() {
+fn ordinary_code_takes_less_than_a_third_of_limit() {
     let collection = include_str!("../../tests/risk/agents.txt");
     for content in [Content::Python, Content::Javascript] {
         let text = ordinary(content.key(), collection, 64 * 1024);
@@ -83,17 +84,17 @@ fn what_people_write_is_far_below_the_bound() {
 }
 
 #[test]
-fn what_is_used_up_is_told_and_asks() {
+fn exhausted_limit_is_reported_and_asks() {
     let text = "self.x = os\n".repeat(100);
     let work = Work::for_length(0);
     assert!(work.spend(work.left() - 1000));
     let assessment = assess_within(&work, Content::Python, &text);
     assert!(work.is_spent() && is_too_complex(&assessment) && assessment.requires_confirmation());
-    assert!(!work.spend(0), "what is used up stays so");
+    assert!(!work.spend(0), "later calls fail too");
 }
 
 #[test]
-fn the_same_content_takes_the_same_work_and_gets_the_same_verdict() {
+fn same_content_has_same_work_and_result() {
     let text = "import os\nx = [os.a, os.b]\nfor y in x: y.z(x[0])\nself.x = x\nself.x.y\n".repeat(50);
     let (done, first) = work(Content::Python, &text);
     let (again, second) = work(Content::Python, &text);

@@ -1,4 +1,4 @@
-//! What stands in the brackets of a call, by place. A text in it may be long: whoever takes it out has it counted.
+//! The arguments of a call by position. Reading a text counts as work, because it may be long.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use super::fold::{MAX_TURNED, character};
 use super::value::Value;
 use crate::risk::work::Work;
 
-/// No path is longer, and no name of a module.
+/// The longest path or module name.
 const MAX_NAME_LEN: usize = 4096;
 
 pub(crate) struct Arguments<'w> {
@@ -19,12 +19,12 @@ impl Arguments<'_> {
         self.values.len()
     }
 
-    /// What an argument can be.
+    /// The possible values of an argument.
     pub(crate) fn at(&self, at: usize) -> &[Value] {
         self.values.get(at).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The text that an argument is, if it is one.
+    /// The argument's text, if it is a known text.
     pub(crate) fn text(&self, at: usize) -> Option<&str> {
         match self.at(at) {
             [Value::Text(text)] if self.work.spend_text(text.len()) => Some(text),
@@ -32,7 +32,7 @@ impl Arguments<'_> {
         }
     }
 
-    /// A text that can be the name of something.
+    /// A text short enough to be a name.
     pub(crate) fn short_text(&self, at: usize) -> Option<&str> {
         match self.at(at) {
             [Value::Text(text)] if text.len() <= MAX_NAME_LEN && self.work.spend_text(text.len()) => Some(text),
@@ -51,7 +51,7 @@ impl Arguments<'_> {
         })
     }
 
-    /// The texts of a list that is an argument, or the characters of a short text.
+    /// The texts of a list, or the characters of a short text.
     pub(crate) fn texts(&self, at: usize) -> Option<Rc<Vec<String>>> {
         match self.at(at) {
             [Value::Texts(texts)] if self.work.spend_text(length(texts)) => Some(Rc::clone(texts)),
@@ -60,12 +60,12 @@ impl Arguments<'_> {
         }
     }
 
-    /// All of them, where each is a text.
+    /// All arguments, if each is a text.
     pub(crate) fn all_texts(&self) -> Option<Vec<String>> {
         (0..self.count()).map(|at| self.text(at).map(str::to_owned)).collect()
     }
 
-    /// Characters by their numbers, each an argument.
+    /// The characters whose numbers the arguments are.
     pub(crate) fn characters(&self) -> Option<String> {
         let one = |argument: &Vec<Value>| match argument.as_slice() {
             [Value::Number(number)] => character(*number),
@@ -75,7 +75,7 @@ impl Arguments<'_> {
     }
 }
 
-/// How much there is to go over in a list of texts.
+/// The work to read a list of texts.
 pub(super) fn length(texts: &[String]) -> usize {
     texts.iter().map(|text| text.len() + 16).sum()
 }

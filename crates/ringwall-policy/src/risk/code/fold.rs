@@ -1,4 +1,4 @@
-//! Texts that are put together in the open: by formats, by joining, by numbers of characters, by a plain encoding.
+//! Computes texts from constant parts: formats, joins, character numbers, simple encodings.
 
 use std::rc::Rc;
 
@@ -9,9 +9,9 @@ use super::arguments::Arguments;
 use super::value::Value;
 use crate::command::escaped;
 
-/// No text that is put together is longer; nor is a list of them.
+/// Maximum length of a computed text, and of a joined list.
 pub(crate) const MAX_LEN: usize = 16 * 1024;
-/// Texts of which methods are called, which can be as often as there is room for calls.
+/// Maximum length of a text whose methods are evaluated. There may be many such calls.
 pub(crate) const MAX_CALLED_LEN: usize = 2 * 1024;
 const MAX_GAP: usize = 64;
 
@@ -19,7 +19,7 @@ pub(crate) fn character(number: i64) -> Option<String> {
     u32::try_from(number).ok().and_then(char::from_u32).map(String::from)
 }
 
-/// `%s`, `%d`, `{}`, `{0}` and so on, one after the other.
+/// Fills `%s`, `%d`, `{}`, `{0}` and similar placeholders in order.
 pub(crate) fn fill(template: &str, parts: &[String]) -> Option<String> {
     let mut whole = String::with_capacity(template.len());
     let mut rest = template;
@@ -34,7 +34,8 @@ pub(crate) fn fill(template: &str, parts: &[String]) -> Option<String> {
                 rest = &gap[2..];
                 continue;
             }
-            // Where it ends is looked for nearby: the next gap would look over the same text once more.
+            // The search for the end is limited, because the next placeholder would scan the same
+            // text again.
             [b'{', ..] => match gap.bytes().take(MAX_GAP).position(|byte| byte == b'}') {
                 Some(end) => (end + 1, gap[1..end].parse().ok()),
                 None => return None,
@@ -56,7 +57,7 @@ pub(crate) fn fill(template: &str, parts: &[String]) -> Option<String> {
     Some(whole)
 }
 
-/// Texts with a mark between them, if that is not too long.
+/// Joins texts with a separator, up to the maximum length.
 pub(crate) fn join(texts: &[String], mark: &str) -> Option<String> {
     let length: usize = texts.iter().map(|text| text.len() + mark.len()).sum();
     (length <= MAX_LEN).then(|| texts.join(mark))
@@ -84,7 +85,7 @@ pub(crate) fn rot13(text: &str) -> String {
     text.chars().map(turn).collect()
 }
 
-/// Backslashes as Python and JavaScript both read them.
+/// Backslash escapes that Python and JavaScript share.
 pub(crate) fn unescape(written: &str) -> String {
     if !written.contains('\\') {
         return written.to_owned();
@@ -118,7 +119,7 @@ pub(crate) fn unescape(written: &str) -> String {
     plain
 }
 
-/// Lists that are worth turning round.
+/// Maximum length of a list that is reversed.
 pub(crate) const MAX_TURNED: usize = 256;
 
 /// Methods of lists of texts.
@@ -130,7 +131,7 @@ pub(crate) fn texts_method(texts: &[String], method: &str, arguments: &Arguments
     }
 }
 
-/// Methods of texts that both languages have, under whichever name.
+/// Methods of texts that both languages have, by the names of either.
 pub(crate) fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -> Option<Value> {
     let first = || arguments.text(0);
     let done = match method {
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_come_together() {
+    fn constant_text_is_computed() {
         assert_eq!(fill("%s-%d {x} {1}{0}%", &["a".into(), "b".into()]).as_deref(), Some("a-b  ba%"));
         assert_eq!(fill("{{x %", &[]).as_deref(), Some("{x %"));
         assert_eq!(fill(&"{0}".repeat(1000), &["a".repeat(1000)]), None);

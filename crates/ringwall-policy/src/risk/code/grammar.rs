@@ -1,4 +1,4 @@
-//! What a language says of its nodes: the few shapes that matter for what a name can be.
+//! The interface of a language: the shapes of its nodes that determine what a name can be.
 
 use super::arguments::Arguments;
 use super::scopes::Scopes;
@@ -7,21 +7,21 @@ use super::value::Value;
 use crate::risk::findings::{Findings, Lines};
 use crate::risk::rule::Index;
 
-/// A node, as far as it matters.
+/// The shape of a node.
 #[derive(Debug)]
 pub(crate) enum Shape {
     Name(String),
     Member(Id, String),
     /// `a[b]`
     Part(Id, Id),
-    /// Backwards: `a[::-1]`
+    /// `a[::-1]`
     Reversed(Id),
     Call(Id, Vec<Id>),
     Text(String),
     Number(i64),
-    /// Texts after one another.
+    /// Texts to be joined.
     Joined(Vec<Id>),
-    /// A template and what is put into its gaps.
+    /// A format template and its arguments.
     Filled(Id, Vec<Id>),
     Items(Vec<Id>),
     /// One of these.
@@ -31,20 +31,21 @@ pub(crate) enum Shape {
     Other,
 }
 
-/// A call that is being looked at.
+/// A call to be inspected.
 pub(crate) struct Call<'c> {
-    /// What the called thing can be.
+    /// A possible path of the called function.
     pub(crate) path: &'c str,
     pub(crate) arguments: &'c Arguments<'c>,
-    /// The nodes of the arguments, named ones too.
+    /// The nodes of the arguments, including named ones.
     pub(crate) nodes: &'c [Id],
     pub(crate) line: usize,
-    /// Those of the text in which it stands.
+    /// The lines of the text that contains the call.
     pub(crate) lines: Lines,
 }
 
 impl Call<'_> {
-    /// Where the rows of a text are that is handed over first. Where it is not written there as it is, it was put together.
+    /// The lines of the text in the first argument. If the source has another number of line
+    /// breaks, the text was computed, and all of its lines are that of the argument.
     pub(crate) fn lines_of(&self, syntax: &Syntax<'_>, text: &str) -> Lines {
         let Some(node) = self.nodes.first() else { return Lines::All(self.line) };
         let (row, written) = (syntax.node(*node).row, syntax.text(*node));
@@ -61,39 +62,40 @@ pub(crate) trait Grammar {
 
     fn shape(syntax: &Syntax<'_>, id: Id) -> Shape;
 
-    /// Whether a node of this kind can name something. Asked of every node, where the shape of each would be too much.
+    /// Whether a node of this kind can refer to something. Cheaper than `shape`, because it is
+    /// called for every node.
     fn refers(kind: &str) -> bool;
 
-    /// Enters the names that a node binds, and marks nodes that are no expressions.
+    /// Adds the names that a node binds, and marks nodes that are not expressions.
     fn bind(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes);
 
     /// The modules that a node imports.
     fn imports(syntax: &Syntax<'_>, id: Id) -> Vec<String>;
 
-    /// The path of a member, where many spellings mean one thing.
+    /// The path of a member, in one form for all spellings.
     fn member(base: &str, name: &str) -> String;
 
-    /// The path of `base["name"]`, if that is the member of something.
+    /// The path of `base["name"]`, if that is a member.
     fn part(base: &str, name: &str) -> Option<String>;
 
-    /// What a call gives, where that is known.
+    /// The result of a call, if it is known.
     fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value>;
 
-    /// What a method of a text gives.
+    /// The result of a method of a text.
     fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -> Option<Value>;
 
-    /// What no name alone tells: rules about arguments, and texts that are run.
+    /// Rules about arguments, and nested texts.
     fn inspect_call(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings);
 
-    /// Whatever a node is by itself.
+    /// Rules about a node itself.
     fn inspect_node(_syntax: &Syntax<'_>, _id: Id, _line: usize, _findings: &mut Findings) {}
 
     fn index() -> &'static Index;
 
-    /// The ids of the rules for what is not of the language, and for what is too much.
+    /// The ids of the rules for syntax errors and for exceeded limits.
     const SYNTAX: &'static str;
     const TOO_COMPLEX: &'static str;
 
-    /// The path of a function that is written out.
+    /// The path of a function literal.
     const FUNCTION: &'static str;
 }

@@ -1,4 +1,5 @@
-//! One text of one language: read, bound, resolved, and held against the rules.
+//! Assesses one text of one language: parses it, resolves its names and matches them with the
+//! rules.
 
 use tree_sitter::Language;
 
@@ -12,7 +13,7 @@ use crate::risk::findings::{Findings, Lines};
 use crate::risk::rule::Use;
 use crate::risk::work::Work;
 
-/// What it takes to hold a path against the rules.
+/// Work to match a path with the rules.
 const PER_PATH: usize = 10;
 
 pub(crate) fn inspect<G: Grammar>(language: &Language, text: &str, lines: Lines, work: &Work, findings: &mut Findings) {

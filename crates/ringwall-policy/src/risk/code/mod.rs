@@ -1,8 +1,8 @@
-//! Trees of code and what the names in them mean, the same way for every language.
+//! Analysis of code that is the same for every language.
 //!
-//! A text becomes a tree within bounds (`parse`), the tree a flat list of nodes (`syntax`). Each language says what a node
-//! is (`grammar`) and which names are bound where (`scopes`); from that follows what an expression can be (`value`,
-//! `resolve`), and from that what the rules say of it (`inspect`).
+//! `parse` turns text into a tree within limits, `syntax` the tree into a flat list of nodes. Each
+//! language describes its nodes (`grammar`) and the names that they bind (`scopes`). `resolve`
+//! finds the possible values of an expression (`value`), and `inspect` matches them with the rules.
 
 pub(crate) mod arguments;
 pub(crate) mod fold;

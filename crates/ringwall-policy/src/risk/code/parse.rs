@@ -1,7 +1,8 @@
-//! Text becomes a tree, within bounds that follow from its length and never from a clock.
+//! Parses text within limits that follow from its length, not from a clock.
 //!
-//! A parser reports its steps, but within one step it may look over the whole text. So the text is served in small pieces
-//! and the pieces are counted too: whoever makes the parser read on and on meets the end of the text.
+//! A parser reports every hundred steps, but one step may scan the whole text. The text is
+//! therefore served in small pieces, and the pieces are limited too: at the limit the parser gets
+//! the end of the text.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -10,29 +11,29 @@ use tree_sitter::{Language, ParseOptions, ParseState, Parser, Point, Tree};
 
 use crate::risk::work::{self, Work};
 
-/// Reports of a hundred steps each that any text may take, and one more for so many bytes of it. The densest code there is, names
-/// and commas, takes nine in ten of these.
+/// Reports that any text may take, plus one per `BYTES_PER_REPORT` bytes. The densest code, names
+/// and commas, takes 90 % of these.
 const REPORTS: usize = 200;
 const BYTES_PER_REPORT: usize = 16;
-/// No text may take more: a report can leave sixteen kilobytes behind, and as many microseconds tenfold. Half a megabyte of
-/// what people write takes less.
+/// Limit for all texts: memory and time grow with the reports, by about 16 KB and up to 160 µs
+/// each. Half a megabyte of ordinary code takes less.
 const MAX_REPORTS: usize = 16_000;
-/// What a report counts as. In text that is full of faults it takes four times as long.
+/// Work that a report counts as. In text full of syntax errors a report takes four times as long.
 const PER_REPORT: usize = 2000;
 const PIECE: usize = 512;
-/// How often the text may be read over, on average, beside some reading that any text may take.
+/// How often the text may be read on average, and the pieces that any text may take in addition.
 const READINGS: usize = 40;
 const PIECES: usize = 4000;
 
-/// What a step of a grammar can cost.
+/// The cost of a grammar's steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Steps {
     Short,
-    /// It may copy all that was read so far.
+    /// A step may copy all that was read so far.
     Copying,
 }
 
-/// None where the text would take more than its share of work.
+/// `None` if the text would exceed a limit.
 pub(crate) fn parse(language: &Language, text: &str, steps: Steps, work: &Work) -> Option<Tree> {
     let bytes = text.as_bytes();
     let left = Cell::new(PIECES + bytes.len() / PIECE * READINGS);

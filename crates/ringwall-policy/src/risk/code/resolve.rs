@@ -1,9 +1,10 @@
-//! What an expression can be: paths through modules and members, texts, numbers, lists, functions.
+//! Finds the possible values of an expression: paths through modules and members, texts, numbers,
+//! lists, functions.
 //!
-//! Every answer is kept: for a node, for a name in a scope, for a member of an object's own, for the elements of a list, for
-//! what a function returns. Nodes are asked in an order that has parts first; so each question is short. Where a chain is
-//! longer than that nevertheless (names bound to names, backwards), it ends in `?`, which is nothing known. What is done is
-//! counted, and when the content's share of work is used up everything is unknown.
+//! Results are cached: per node, per name in a scope, per member of `self`, per list and per
+//! function. Nodes are resolved children first, so recursion stays shallow; where it does not
+//! (names bound to later names), it ends at a fixed depth with `?` for an unknown value. Work is
+//! counted; without work left all values are unknown.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,9 +19,9 @@ use super::syntax::{Id, Opens, ScopeId, Syntax, WHOLE};
 use super::value::{Gathered, UNKNOWN, Value, Values};
 
 const DEEPEST: usize = 100;
-/// Arguments of a call that are looked at.
+/// Arguments of a call that are examined.
 pub(super) const MAX_ARGUMENTS: usize = 64;
-/// What it takes to answer for a node the first time, and for anything that is known.
+/// Work for the first result of a node, and for a cached one.
 const PER_ANSWER: usize = 20;
 const PER_LOOK: usize = 4;
 
@@ -33,7 +34,7 @@ pub(crate) struct Resolver<'s, 'a, G> {
     items: RefCell<HashMap<Id, Rc<[Id]>>>,
     elements: RefCell<HashMap<Id, Values>>,
     returned: RefCell<HashMap<Id, Values>>,
-    /// Lists of texts, once they were asked for.
+    /// Cached results of `list`.
     lists: RefCell<HashMap<Id, Option<Rc<Vec<String>>>>>,
     unknown: Values,
     pub(crate) overflow: Cell<bool>,
@@ -70,7 +71,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         if depth > DEEPEST || !self.syntax.work.spend(PER_ANSWER) {
             return self.unknown();
         }
-        // Whatever asks for itself on the way gets this.
+        // The result for a cycle.
         self.known.borrow_mut()[at] = Some(self.unknown());
         let values = self.find(id, depth + 1);
         self.known.borrow_mut()[at] = Some(Rc::clone(&values));
@@ -81,7 +82,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         Rc::clone(&self.unknown)
     }
 
-    /// All that a body of work adds, each once, and not too many.
+    /// The values that `fill` adds, each once and limited in number.
     fn gather(&self, fill: impl FnOnce(&mut Gathered<'_>)) -> Values {
         let mut gathered = Gathered::new(self.syntax.work, G::index());
         fill(&mut gathered);
@@ -92,7 +93,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         values
     }
 
-    /// An answer that is found once. Whoever asks for it while it is being looked for gets what is unknown.
+    /// A cached result. Inside of its own computation it is unknown.
     fn once<K: Clone + Eq + std::hash::Hash>(
         &self,
         kept: &RefCell<HashMap<K, Values>>,
@@ -141,7 +142,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         }
     }
 
-    /// A text that is not too long, as long as there is work left for it.
+    /// A text, unless it is too long or no work is left for it.
     fn make(&self, text: Option<String>) -> Value {
         match text.filter(|text| text.len() <= fold::MAX_LEN) {
             Some(text) if self.syntax.work.spend_text(text.len()) => Value::Text(text.into()),
@@ -149,7 +150,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         }
     }
 
-    /// The text that an expression is, if it is one text.
+    /// The expression's text, if it has exactly one value.
     fn one_text(&self, id: Id, depth: usize) -> Option<String> {
         match self.resolve_at(id, depth).as_slice() {
             [Value::Text(text)] => self.syntax.work.spend_text(text.len()).then(|| text.to_string()),
@@ -178,7 +179,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
             if !self.syntax.work.spend_text(8 * PER_LOOK + name.len()) {
                 return self.unknown();
             }
-            // From very deep within, the whole text is seen and not all that is around.
+            // From a very deeply nested scope the search continues at the whole text.
             scope = self.syntax.outer(at).map(|outer| if climbed > DEEPEST { WHOLE } else { outer });
             if at != here && self.syntax.scope_opens(at) == Opens::Class {
                 continue;
@@ -366,7 +367,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         })
     }
 
-    /// A text that was just made.
+    /// Counts the work for a text that was just computed.
     fn counted(&self, value: Value) -> Value {
         match value {
             Value::Text(text) if text.len() > fold::MAX_LEN || !self.syntax.work.spend_text(text.len()) => {
@@ -377,7 +378,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         }
     }
 
-    /// What arguments can be, by their place; a list of texts is taken as such.
+    /// The possible values of arguments by position; a list of texts becomes [`Value::Texts`].
     pub(crate) fn arguments(&self, ids: &[Id], depth: usize) -> Arguments<'a> {
         let spread = |value: &Value| match value {
             Value::Items(list) => self.list(*list, depth).map_or_else(|| value.clone(), Value::Texts),
@@ -395,7 +396,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         if let Some(known) = self.lists.borrow().get(&list) {
             return known.clone();
         }
-        // A list that asks for itself on the way is none of texts.
+        // The result for a list that contains itself.
         self.lists.borrow_mut().insert(list, None);
         let texts: Option<Vec<String>> = self.items(list).iter().map(|item| self.piece(*item, depth)).collect();
         let texts = texts.map(Rc::new);
@@ -403,7 +404,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         texts
     }
 
-    /// A text in a list, or the character of a number in it.
+    /// A text in a list, or the character with a number in it.
     fn piece(&self, id: Id, depth: usize) -> Option<String> {
         match self.resolve_at(id, depth).as_slice() {
             [Value::Text(text)] => self.syntax.work.spend_text(text.len()).then(|| text.to_string()),
@@ -414,7 +415,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
 }
 
 fn member_of<G: Grammar>(path: &str, name: &str) -> String {
-    // What is not known stays so, however long its chain.
+    // A member of an unknown value is unknown, however long the chain.
     let base = if path.starts_with(UNKNOWN) && path != UNKNOWN && !G::member(path, name).starts_with(UNKNOWN) {
         return G::member(path, name);
     } else if path.starts_with(UNKNOWN) {

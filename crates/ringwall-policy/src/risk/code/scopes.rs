@@ -1,19 +1,20 @@
-//! Which names are bound where, and to what.
+//! Which names are bound in which scope, and to what.
 //!
-//! All bindings of a name in a scope count, whichever comes last: a value that is there at some time is there. Only a
-//! builtin is hidden by order: by a binding that surely happens, and before the place where the name is used.
+//! All bindings of a name in a scope count, in any order, because each of them may be the current
+//! one. Order matters only for builtins: one is hidden if an unconditional binding precedes the
+//! use.
 
 use std::collections::{HashMap, HashSet};
 
 use super::syntax::{Id, ScopeId, Syntax, WHOLE};
 
-/// From the value to what is bound.
+/// A step from a value to the bound part of it.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Member(String),
     /// One of its elements.
     Element,
-    /// What it makes when it is called.
+    /// The result of a call.
     Made,
 }
 
@@ -21,37 +22,38 @@ pub(crate) enum Step {
 pub(crate) enum Bound {
     Path(String),
     Value(Id, Vec<Step>),
-    /// A function that is written out here.
+    /// A function with its body.
     Function(Id),
     Unknown,
 }
 
-/// Everything that a name is bound to in one scope.
+/// All bindings of a name in one scope.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings {
     pub(crate) all: Vec<Bound>,
-    /// The first node that surely binds it.
+    /// The first node that binds the name unconditionally.
     pub(crate) sure: Option<Id>,
 }
 
-/// Modules that are imported with all their names, and of which some rule knows.
+/// Maximum number of modules from which all names are imported; only those that some rule knows are
+/// counted.
 const MAX_STARS: usize = 12;
 
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
-    /// By the number of the scope.
+    /// By scope number.
     names: Vec<HashMap<String, Bindings>>,
-    /// Members of the object that a method belongs to, whatever object that is.
+    /// Members of `self`, `cls` or `this`, without distinction between classes.
     own: HashMap<String, Vec<Bound>>,
-    /// What each function returns.
+    /// The values that each function returns.
     returned: HashMap<Id, Vec<Id>>,
-    /// Names that are those of the whole text, where a scope says so.
+    /// Names that a scope declares as those of the whole text (`global`).
     shared: HashSet<(ScopeId, String)>,
     unbound: HashSet<String>,
-    /// Nodes that are no expressions of their own.
+    /// Nodes that are not expressions.
     marked: HashSet<Id>,
     stars: Vec<String>,
-    /// Whether there was more than is looked at.
+    /// Whether a limit was exceeded.
     pub(crate) overflow: bool,
 }
 
@@ -90,7 +92,7 @@ impl Scopes {
         self.marked.insert(id);
     }
 
-    /// All names of a module are imported. `is_known` says whether there is any rule about it.
+    /// All names of a module are imported. `is_known` tells whether a rule is about the module.
     pub(crate) fn star(&mut self, module: &str, is_known: bool) {
         if !is_known || self.stars.iter().any(|known| known == module) {
             return;

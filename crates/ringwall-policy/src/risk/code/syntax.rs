@@ -1,7 +1,7 @@
-//! A tree as a flat list of nodes, with the scope that each stands in.
+//! A syntax tree as a flat list of nodes, each with its scope.
 //!
-//! A node knows its parent, its first child and its next sibling, so that every look is short; the order in which nodes
-//! were left has children before their parents, so that whatever is asked of a node was already asked of its parts.
+//! A node stores its parent, its first child and its next sibling. `order` has children before
+//! their parents, so that the parts of a node are resolved before the node.
 
 use std::ops::Range;
 
@@ -12,25 +12,25 @@ use crate::risk::work::Work;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Id(pub(crate) u32);
 
-/// A number of a scope; the whole text is 0.
+/// The number of a scope; the whole text is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ScopeId(pub(crate) u32);
 
-/// How many blocks are climbed from within.
+/// Maximum number of nested blocks that are followed outwards.
 const DEEPEST: usize = 100;
-/// What it takes to enter a node here, and to ask each of the questions that are asked of every node.
+/// Work to add a node here and to call the functions that are called for every node.
 const PER_NODE: usize = 10;
 
 pub(crate) const WHOLE: ScopeId = ScopeId(0);
 
-/// What a node opens for those below it.
+/// What a node opens for the nodes below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opens {
     Function,
-    /// Names in it are not seen by functions in it.
+    /// Names in it are not visible to functions in it.
     Class,
     Block,
-    /// Something that may not happen, or not once.
+    /// Code that may not run, or run several times.
     Condition,
     Nothing,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Node<'a> {
     /// From 0.
     pub(crate) row: usize,
     pub(crate) scope: ScopeId,
-    /// Whether it stands below a condition in its scope.
+    /// Whether it is below a condition in its scope.
     pub(crate) conditional: bool,
 }
 
@@ -61,13 +61,13 @@ pub(crate) struct Scope {
 #[derive(Debug)]
 pub(crate) struct Syntax<'a> {
     text: &'a str,
-    /// Whatever goes over nodes counts them.
+    /// Code that iterates over nodes counts them.
     pub(crate) work: &'a Work,
     nodes: Vec<Node<'a>>,
     scopes: Vec<Scope>,
     /// Children before their parents.
     pub(crate) order: Vec<Id>,
-    /// The line of the first thing that is not of the language, from 0.
+    /// The row of the first syntax error, from 0.
     pub(crate) fault: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ struct Open {
 }
 
 impl<'a> Syntax<'a> {
-    /// Where there is not work enough for all of the tree, it ends in the middle.
+    /// The list is incomplete if the work does not suffice for the tree.
     pub(crate) fn new(tree: &'a Tree, text: &'a str, work: &'a Work, opens: impl Fn(&str) -> Opens) -> Self {
         let scopes = vec![Scope { outer: None, opens: Opens::Function, node: None }];
         let mut syntax = Syntax { text, work, nodes: Vec::new(), scopes, order: Vec::new(), fault: None };
@@ -108,7 +108,7 @@ impl<'a> Syntax<'a> {
         }
     }
 
-    /// Whether the node is taken, with a place of its own on the path.
+    /// Whether the node was added, and with it an entry of `path`.
     fn enter(
         &mut self,
         parsed: Parsed<'a>,
@@ -180,22 +180,23 @@ impl<'a> Syntax<'a> {
         self.text.get(self.node(id).range.clone()).unwrap_or_default()
     }
 
-    /// As many of them as there is work left for.
+    /// The children for which there is work left.
     pub(crate) fn children(&self, id: Id) -> impl Iterator<Item = Id> + '_ {
         let counted = |child: Option<Id>| child.filter(|_| self.work.spend(1));
         std::iter::successors(counted(self.node(id).first), move |child| counted(self.node(*child).next))
     }
 
-    /// Without comments, which may stand anywhere.
+    /// The children without comments, which may be anywhere.
     pub(crate) fn parts(&self, id: Id) -> Vec<Id> {
         self.children(id).filter(|child| self.kind(*child) != "comment").collect()
     }
 
-    /// What stands between the signs of one sum, from the left; `operation` is what the language calls one.
+    /// The operands of a chain of `+`, from the left. `operation` is the kind of a binary
+    /// operation.
     pub(crate) fn summands(&self, id: Id, operation: &str) -> Vec<Id> {
         let mut summands = Vec::new();
         let mut at = id;
-        // The parts of each are looked at, which is counted; without work left there are none.
+        // Each `field` call counts work and returns `None` without work left, so the loop ends.
         loop {
             let is_sum =
                 self.kind(at) == operation && self.field(at, "operator").is_some_and(|sign| self.text(sign) == "+");
@@ -217,7 +218,7 @@ impl<'a> Syntax<'a> {
         self.children(id).find(|child| self.node(*child).field == Some(name))
     }
 
-    /// The row in which the name of a node stands: a chain of members may begin long before.
+    /// The row of a node's name: a chain of members may start many rows before.
     pub(crate) fn row_of_name(&self, id: Id) -> usize {
         let named = match self.kind(id) {
             "call" | "call_expression" => self.field(id, "function"),
@@ -239,7 +240,7 @@ impl<'a> Syntax<'a> {
         self.scopes[scope.0 as usize].outer
     }
 
-    /// The function, or the whole text, that a scope belongs to.
+    /// The function that contains a scope, or the whole text.
     pub(crate) fn function_of(&self, mut scope: ScopeId) -> ScopeId {
         for _ in 0..DEEPEST {
             match self.outer(scope) {
@@ -250,7 +251,7 @@ impl<'a> Syntax<'a> {
         WHOLE
     }
 
-    /// The function that a node stands in.
+    /// The function that contains a node.
     pub(crate) fn function_around(&self, id: Id) -> Option<Id> {
         let scope = self.function_of(self.node(id).scope);
         self.scopes[scope.0 as usize].node

@@ -1,4 +1,4 @@
-//! What an expression can be, and how many of such things are kept.
+//! The possible values of an expression, limited in number.
 
 use std::rc::Rc;
 
@@ -7,10 +7,10 @@ use crate::risk::rule::Index;
 use crate::risk::work::Work;
 
 pub(crate) const UNKNOWN: &str = "?";
-/// How many things one expression can be, and how long their paths are.
+/// Maximum number of values of an expression, and maximum length of a path.
 const MAX_VALUES: usize = 24;
 pub(crate) const MAX_PATH_LEN: usize = 160;
-/// Texts that are compared letter by letter.
+/// Longer texts are compared by identity.
 const SHORT: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub(crate) enum Value {
     Text(Rc<str>),
     Texts(Rc<Vec<String>>),
     Number(i64),
-    /// A list or a table that is written out.
+    /// A list or a table literal.
     Items(Id),
-    /// A function that is.
+    /// A function with its body.
     Function(Id),
 }
 
@@ -32,12 +32,12 @@ impl Value {
         Value::path(UNKNOWN)
     }
 
-    /// What is longer than any name that a rule knows is unknown.
+    /// A path longer than the names in all rules becomes unknown.
     pub(crate) fn path(path: &str) -> Self {
         Value::Path(if path.len() > MAX_PATH_LEN { UNKNOWN.into() } else { path.into() })
     }
 
-    /// Long texts are not compared letter by letter.
+    /// Long texts are not compared by content.
     fn is_same(&self, other: &Value) -> bool {
         match (self, other) {
             (Value::Text(one), Value::Text(two)) if one.len() > SHORT => Rc::ptr_eq(one, two),
@@ -47,7 +47,7 @@ impl Value {
     }
 }
 
-/// Values, each once and not too many.
+/// Collects distinct values up to a limit.
 pub(crate) struct Gathered<'w> {
     work: &'w Work,
     index: &'static Index,
@@ -73,7 +73,7 @@ impl<'w> Gathered<'w> {
         if self.kept.iter().any(|known| known.is_same(&value)) {
             return;
         }
-        // Of what no rule is about, some is enough.
+        // Values that no rule is about are kept up to the lower limit.
         let is_known = matches!(&value, Value::Path(path) if self.index.knows(path));
         if self.kept.len() >= MAX_VALUES && !is_known {
             self.has_more = true;
@@ -84,12 +84,12 @@ impl<'w> Gathered<'w> {
         }
     }
 
-    /// Whether nothing that is still to come would be kept.
+    /// Whether no further value would be kept.
     pub(crate) fn is_full(&self) -> bool {
         self.overflow || self.work.is_spent()
     }
 
-    /// The values, and whether there were too many that matter.
+    /// The values, and whether too many relevant ones were found.
     pub(crate) fn finish(mut self) -> (Values, bool) {
         let unknown = Value::unknown();
         if self.has_more && !self.kept.contains(&unknown) {

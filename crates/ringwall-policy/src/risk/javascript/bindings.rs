@@ -1,11 +1,11 @@
-//! Which names JavaScript's statements bind, and to what.
+//! The names that JavaScript statements bind, and their values.
 
 use super::grammar::{module, plain};
 use crate::risk::code::scopes::{Bound, Scopes, Step};
 use crate::risk::code::syntax::{Id, ScopeId, Syntax};
 use crate::risk::code::value::MAX_PATH_LEN;
 
-/// Members of patterns that are looked at.
+/// Maximum number of targets of one assignment.
 const MAX_TARGETS: usize = 256;
 
 type Source = Option<(Id, Vec<Step>)>;
@@ -68,7 +68,7 @@ fn bind_some(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) -> Option<()> {
     Some(())
 }
 
-/// What a function is called with when it is what follows a promise: `import("x").then(x => …)`.
+/// The value of the parameter of a callback, such as `import("x").then(x => …)`.
 fn handed_on(syntax: &Syntax<'_>, function: Option<Id>) -> Source {
     let arguments = syntax.node(function?).parent?;
     let call = syntax.node(arguments).parent?;
@@ -85,7 +85,7 @@ fn handed_on(syntax: &Syntax<'_>, function: Option<Id>) -> Source {
     }
 }
 
-/// The scope in which an assigned name lives.
+/// The scope of an assigned name.
 fn home_of(syntax: &Syntax<'_>, target: Id, scope: ScopeId, scopes: &Scopes) -> ScopeId {
     let name = plain(syntax.text(target).get(..64).unwrap_or_else(|| syntax.text(target)));
     let mut at = Some(scope);
@@ -99,7 +99,7 @@ fn home_of(syntax: &Syntax<'_>, target: Id, scope: ScopeId, scopes: &Scopes) -> 
     crate::risk::code::syntax::WHOLE
 }
 
-/// A name, or a pattern of names.
+/// Binds a name or a pattern of names.
 fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, scopes: &mut Scopes) {
     let mut waiting = vec![(target, value)];
     let mut seen = 0;
@@ -140,7 +140,7 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
             }
             "pair_pattern" => {
                 let key = syntax.field(target, "key").map(|key| syntax.text(key)).unwrap_or_default();
-                // A key may be computed by an expression that has patterns of its own.
+                // The key may be a long computed expression.
                 let key = if key.len() > MAX_PATH_LEN { "" } else { key };
                 let key = plain(key.trim_matches(['\'', '"', '[', ']']));
                 waiting.extend(syntax.field(target, "value").map(|inner| (inner, stepped(Step::Member(key)))));
@@ -168,7 +168,7 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
 fn source_of(syntax: &Syntax<'_>, id: Id) -> Option<String> {
     let source = syntax.field(id, "source")?;
     let name = plain(syntax.text(source).trim_matches(['"', '\'']));
-    // It stands before every name that comes from it.
+    // The module becomes the prefix of every imported name, so its length is limited.
     Some(module(&name).chars().take(1 + MAX_PATH_LEN).collect())
 }
 

@@ -1,4 +1,4 @@
-//! Calls of JavaScript that give something known, and those that are grave by what is handed to them.
+//! JavaScript calls with a known result, and calls that are a risk because of their arguments.
 
 use super::INDEX;
 use super::grammar::{JavaScript, module};

@@ -1,4 +1,4 @@
-//! The shapes of JavaScript's nodes, and which spellings of a path are one.
+//! The shapes of JavaScript's nodes, and the normal form of paths.
 
 use super::{bindings, calls};
 use crate::risk::code::arguments::Arguments;
@@ -10,9 +10,9 @@ use crate::risk::code::value::Value;
 use crate::risk::findings::Findings;
 use crate::risk::rule::Index;
 
-/// Items of a list that are looked at.
+/// Maximum number of items of a list that are examined.
 const MAX_ITEMS: usize = 512;
-/// Names of the one object that holds all others.
+/// Names of the global object.
 const GLOBALS: [&str; 5] = ["globalThis", "global", "window", "self", "top"];
 
 pub(crate) struct JavaScript;
@@ -68,7 +68,7 @@ impl Grammar for JavaScript {
     fn member(base: &str, name: &str) -> String {
         match (base, name) {
             (base, name) if GLOBALS.contains(&base) => name.to_owned(),
-            // A module's default is the module, as far as its members go.
+            // The default export of a module has the path of the module.
             (base, "default") => base.to_owned(),
             ("process.mainModule" | "module" | "require.main", "require") => "require".to_owned(),
             ("function" | "?.constructor", "constructor") => "Function".to_owned(),
@@ -95,12 +95,12 @@ impl Grammar for JavaScript {
     }
 }
 
-/// The name of a module without what says that it comes with the runtime.
+/// The name of a module without the prefix `node:`.
 pub(super) fn module(name: &str) -> String {
     name.strip_prefix("node:").unwrap_or(name).replace('/', ".")
 }
 
-/// A name as the language reads it: letters may be written by their numbers.
+/// Identifiers may contain Unicode escapes.
 pub(super) fn plain(name: &str) -> String {
     fold::unescape(name)
 }

@@ -1,4 +1,4 @@
-//! JavaScript: what its nodes are, what they bind, and which calls deserve care.
+//! JavaScript: its nodes, its bindings, and its calls with a risk.
 
 mod bindings;
 mod calls;

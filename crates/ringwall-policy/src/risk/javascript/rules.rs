@@ -18,7 +18,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "js.exec.function",
         Critical,
-        "Makes a function out of text.",
+        "Creates a function from text.",
         "用文本动态创建函数。",
         "Function AsyncFunction GeneratorFunction Object.getPrototypeOf().constructor",
     )
@@ -54,7 +54,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "js.exec.timer",
         Critical,
-        "Hands text to a timer, which runs it as code.",
+        "Passes text to a timer, which runs it as code.",
         "将文本交给定时器作为代码执行。",
         "",
     )
@@ -62,7 +62,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "js.exec.computed",
         Critical,
-        "Calls something by a name that is only known when it runs.",
+        "Calls a function by a name that is known only at run time.",
         "按运行时才确定的名称调用函数。",
         "globalThis[] global[] window[] self[] child_process[]",
     )
@@ -93,7 +93,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "js.delete.everything",
         Critical,
-        "Deletes everything there is, or a whole home directory.",
+        "Deletes the whole file system or a home directory.",
         "删除整个文件系统或用户主目录。",
         "",
     )
@@ -164,7 +164,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "js.unserialize",
         High,
-        "Loads data that can run code while it is loaded.",
+        "Loads data that can run code during loading.",
         "加载可能执行代码的序列化数据。",
         "node-serialize.unserialize v8.deserialize serialize-javascript.* funcster.*",
     )
@@ -190,7 +190,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "js.import.computed",
         High,
-        "Loads a module whose name is only known when it runs.",
+        "Loads a module whose name is known only at run time.",
         "加载运行时才确定名称的模块。",
         "",
     )
@@ -198,7 +198,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "js.import.system",
         Medium,
-        "Loads a module with which a program reaches beyond itself.",
+        "Loads a module with access to system resources.",
         "加载可访问系统资源的模块。",
         "fs fs.* fs-extra child_process net http https http2 tls dgram dns vm cluster \
          worker_threads axios node-fetch got undici ws express fastify koa shelljs execa puppeteer \
@@ -239,7 +239,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "js.environment",
         Medium,
-        "Reads or changes the environment's variables.",
+        "Reads or changes environment variables.",
         "读取或更改环境变量。",
         "process.env dotenv.* Deno.env Bun.env",
     )
@@ -247,12 +247,18 @@ pub(super) static RULES: &[Rule] = &[
         &["process.env.HOME", "const { env } = process; env.X", "require('dotenv').config()"],
         &["app.process.env", "process.argv"],
     ),
-    Rule::new("js.syntax", Medium, "Cannot be read as JavaScript as a whole.", "无法完整解析为 JavaScript 代码。", "")
-        .shown_by(&["const = 1", "f(("], &["const x = 1", ""]),
+    Rule::new(
+        "js.syntax",
+        Medium,
+        "Cannot be parsed completely as JavaScript.",
+        "无法完整解析为 JavaScript 代码。",
+        "",
+    )
+    .shown_by(&["const = 1", "f(("], &["const x = 1", ""]),
     Rule::new(
         "js.too_complex",
         High,
-        "Is too large or too complex to be judged.",
+        "Is too large or too complex to be assessed.",
         "内容过大或过于复杂，无法判断。",
         "",
     ),

@@ -1,4 +1,4 @@
-//! Which names Python's statements bind, and to what.
+//! The names that Python statements bind, and their values.
 
 use super::INDEX;
 use super::grammar::plain;
@@ -6,7 +6,7 @@ use crate::risk::code::scopes::{Bound, Scopes, Step};
 use crate::risk::code::syntax::{Id, Opens, Syntax};
 use crate::risk::code::value::MAX_PATH_LEN;
 
-/// Members of patterns that are looked at.
+/// Maximum number of targets of one assignment.
 const MAX_TARGETS: usize = 256;
 
 pub(super) fn bind(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
@@ -105,7 +105,7 @@ fn bind_parameter(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
     }
 }
 
-/// A name, or a pattern of names.
+/// Binds a name or a pattern of names.
 fn bind_target(syntax: &Syntax<'_>, target: Id, value: Option<(Id, Vec<Step>)>, scopes: &mut Scopes) {
     let mut waiting = vec![(target, value)];
     let mut seen = 0;
@@ -122,7 +122,8 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, value: Option<(Id, Vec<Step>)>, 
         match syntax.kind(target) {
             "identifier" => {
                 scopes.mark(target);
-                // A comprehension's own names are in its scope, and so is what an assignment within it binds.
+                // A comprehension has a scope of its own, in which its names and assignments inside
+                // of it are bound.
                 let scope = syntax.node(target).scope;
                 scopes.bind(syntax, scope, &plain(syntax.text(target)), bound(value), target);
             }
@@ -165,7 +166,7 @@ fn is_written_out(syntax: &Syntax<'_>, id: Id) -> bool {
     matches!(syntax.kind(id), "expression_list" | "tuple" | "list")
 }
 
-/// Name and alias of each thing that a statement imports.
+/// The name and alias of each import of a statement.
 fn imported(syntax: &Syntax<'_>, id: Id) -> Vec<(String, Option<String>)> {
     let spaceless = |id: Id| plain(&syntax.text(id).split_whitespace().collect::<String>());
     let mut names = Vec::new();
@@ -182,7 +183,7 @@ fn imported(syntax: &Syntax<'_>, id: Id) -> Vec<(String, Option<String>)> {
 
 fn module_of(syntax: &Syntax<'_>, id: Id) -> Option<String> {
     let module = syntax.field(id, "module_name")?;
-    // It stands before every name that comes from it.
+    // The module becomes the prefix of every imported name, so its length is limited.
     Some(syntax.text(module).split_whitespace().flat_map(str::chars).take(1 + MAX_PATH_LEN).collect())
 }
 
@@ -198,7 +199,7 @@ fn bind_import(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
                 (root.clone(), root)
             }
         };
-        // What comes from `builtins` has no other name.
+        // A member of `builtins` has the same path as the builtin.
         let path = path.strip_prefix("builtins.").map(str::to_owned).unwrap_or(path);
         scopes.bind(syntax, scope, &bound, Bound::Path(path), id);
     }

@@ -1,4 +1,4 @@
-//! Calls of Python that give something known, and those that are grave by what is handed to them.
+//! Python calls with a known result, and calls that are a risk because of their arguments.
 
 use super::INDEX;
 use super::grammar::{NAMESPACE, Python};
@@ -11,11 +11,11 @@ use crate::risk::findings::{Findings, Lines};
 use crate::risk::level::Content;
 use crate::risk::shell::{names_everything, quoted};
 
-/// Modules of which a member by an unknown name is an alarm.
+/// Modules of which a member with an unknown name is a finding.
 pub(super) const GRAVE: [&str; 9] =
     ["os", "subprocess", "builtins", "__builtins__", "shutil", "ctypes", "pty", "posix", "importlib"];
 
-/// How much of a named argument is looked at.
+/// Maximum length of a named argument that is examined.
 const MAX_WORD_LEN: usize = 64;
 
 pub(super) fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value> {
@@ -69,7 +69,8 @@ pub(super) fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value> {
     }
 }
 
-/// How a named argument is written, as far as it matters: another call may stand in it, with such arguments of its own.
+/// The source of a named argument, truncated: it may contain calls with named arguments of their
+/// own.
 fn named<'a>(syntax: &Syntax<'a>, nodes: &[Id], name: &str) -> Option<&'a str> {
     let argument = nodes.iter().find(|node| {
         syntax.kind(**node) == "keyword_argument"
@@ -136,7 +137,7 @@ pub(super) fn inspect(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findi
     }
 }
 
-/// Methods that write when they are told where to, whatever they are methods of.
+/// Methods that write a file if they get an argument, whatever the object is.
 fn inspect_output(call: &Call<'_>, findings: &mut Findings) {
     const WRITERS: [&str; 9] =
         ["to_csv", "to_excel", "to_json", "to_parquet", "to_html", "to_feather", "to_pickle", "to_sql", "savefig"];
@@ -146,7 +147,7 @@ fn inspect_output(call: &Call<'_>, findings: &mut Findings) {
     }
 }
 
-/// Functions that read a file, or whatever an address leads to.
+/// Functions that read a file or a URL.
 fn reads_addresses(path: &str) -> bool {
     let is_table = ["pandas.read_", "polars.read_", "polars.scan_"].iter().any(|begin| path.starts_with(begin));
     is_table || matches!(path, "numpy.loadtxt" | "numpy.genfromtxt")

@@ -1,4 +1,4 @@
-//! The shapes of Python's nodes, and which spellings of a path are one.
+//! The shapes of Python's nodes, and the normal form of paths.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -12,9 +12,9 @@ use crate::risk::code::value::{UNKNOWN, Value};
 use crate::risk::findings::Findings;
 use crate::risk::rule::Index;
 
-/// Where all names of the whole text are found by their texts.
+/// The path of the dictionary of all global names.
 pub(super) const NAMESPACE: &str = "__main__";
-/// Items of a list that are looked at.
+/// Maximum number of items of a list that are examined.
 const MAX_ITEMS: usize = 512;
 
 pub(crate) struct Python;
@@ -77,7 +77,7 @@ impl Grammar for Python {
         if is_table || base.ends_with(".__globals__") || base.ends_with(".f_globals") || base.ends_with(".f_builtins") {
             return Some(name.to_owned());
         }
-        // Only the dictionary of a module has members of that name; that of anything else is data.
+        // A subscript is a member only for the dictionary of a module; elsewhere it is data.
         let is_plain = base.chars().all(|character| character.is_alphanumeric() || character == '_');
         (is_plain && calls::GRAVE.contains(&base)).then(|| Self::member(base, name))
     }
@@ -105,7 +105,7 @@ impl Grammar for Python {
     }
 }
 
-/// A name as the language reads it: letters in other alphabets' dress are the letters.
+/// Python normalises identifiers by NFKC.
 pub(super) fn plain(name: &str) -> String {
     if name.is_ascii() { name.to_owned() } else { name.nfkc().collect() }
 }

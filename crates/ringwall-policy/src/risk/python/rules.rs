@@ -29,7 +29,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.exec.compile",
         Critical,
-        "Makes code out of text (compile).",
+        "Compiles text to code (compile).",
         "将文本编译为代码（compile）。",
         "compile",
     )
@@ -38,7 +38,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.exec.computed",
         Critical,
-        "Calls something by a name that is only known when it runs.",
+        "Calls a function by a name that is known only at run time.",
         "按运行时才确定的名称调用函数。",
         "os[] subprocess[] builtins[] __builtins__[] posix[] pty[]",
     )
@@ -49,7 +49,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.exec.namespace",
         Critical,
-        "Calls something out of the table of all names by a name that is only known when it runs.",
+        "Calls a function of the global namespace by a name that is known only at run time.",
         "按运行时才确定的名称从全局命名空间调用。",
         "__main__[]",
     )
@@ -58,7 +58,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.process.shell",
         Critical,
-        "Hands a command to the shell.",
+        "Runs a command through the shell.",
         "通过 shell 执行命令。",
         "os.system os.popen* posix.system commands.getoutput subprocess.getoutput \
          subprocess.getstatusoutput asyncio.create_subprocess_shell nt.system platform.popen",
@@ -104,7 +104,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.delete.everything",
         Critical,
-        "Deletes everything there is, or a whole home directory.",
+        "Deletes the whole file system or a home directory.",
         "删除整个文件系统或用户主目录。",
         "",
     )
@@ -172,7 +172,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.native",
         High,
-        "Calls native code beside Python.",
+        "Calls native code.",
         "绕过 Python 调用原生代码。",
         "ctypes.* cffi.* _ctypes.* os.dlopen mmap.mmap",
     )
@@ -184,7 +184,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.unpickle",
         High,
-        "Loads data that can run code while it is loaded.",
+        "Loads data that can run code during loading.",
         "加载可能执行代码的序列化数据。",
         "pickle.load* pickle.Unpickler cPickle.load* _pickle.load* dill.load* cloudpickle.load* \
          marshal.load* shelve.open joblib.load pandas.read_pickle yaml.unsafe_load* yaml.full_load* \
@@ -220,7 +220,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.introspection",
         High,
-        "Reaches into the interpreter through an object.",
+        "Accesses the interpreter through internal attributes of an object.",
         "通过对象内部属性访问解释器。",
         "..__subclasses__ ..__globals__ ..f_globals ..f_builtins ..__code__ ..gi_frame ..cr_frame \
          sys._getframe inspect.currentframe gc.get_objects sys.settrace sys.setprofile \
@@ -233,7 +233,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.import.dynamic",
         High,
-        "Imports a module by a call.",
+        "Imports a module by a function call.",
         "以函数调用方式导入模块。",
         "importlib.reload importlib.util.* importlib.machinery.* imp.* zipimport.*",
     )
@@ -248,7 +248,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.import.computed",
         Critical,
-        "Imports a module whose name is only known when it runs.",
+        "Imports a module whose name is known only at run time.",
         "导入运行时才确定名称的模块。",
         "",
     )
@@ -256,7 +256,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.import.system",
         Medium,
-        "Imports a module with which a program reaches beyond itself.",
+        "Imports a module with access to system resources.",
         "导入可访问系统资源的模块。",
         "os os.* sys subprocess shutil pty posix socket requests httpx urllib.request urllib3 \
          aiohttp http.client http.server ftplib smtplib telnetlib paramiko ctypes cffi pickle \
@@ -316,7 +316,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "py.environment",
         Medium,
-        "Reads or changes the environment's variables.",
+        "Reads or changes environment variables.",
         "读取或更改环境变量。",
         "os.environ os.environb os.getenv os.putenv os.unsetenv dotenv.*",
     )
@@ -324,12 +324,12 @@ pub(super) static RULES: &[Rule] = &[
         &["import os\nos.environ['A']", "from os import environ as e\ne.get('A')"],
         &["shop.environ", "import os\nos.sep"],
     ),
-    Rule::new("py.syntax", Medium, "Cannot be read as Python as a whole.", "无法完整解析为 Python 代码。", "")
+    Rule::new("py.syntax", Medium, "Cannot be parsed completely as Python.", "无法完整解析为 Python 代码。", "")
         .shown_by(&["x = = 1", "def f(:\n  pass"], &["x = 1", ""]),
     Rule::new(
         "py.too_complex",
         High,
-        "Is too large or too complex to be judged.",
+        "Is too large or too complex to be assessed.",
         "内容过大或过于复杂，无法判断。",
         "",
     ),

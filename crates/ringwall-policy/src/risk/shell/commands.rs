@@ -1,4 +1,4 @@
-//! A command as it is judged: its words with what is known of variables put in.
+//! A command to be judged: its words after expansion of known variables.
 
 use std::collections::HashMap;
 
@@ -10,21 +10,21 @@ use crate::risk::work::Work;
 pub(super) struct Command {
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
-    /// From the line that it begins on.
+    /// Lines, starting at that of the command.
     pub(super) lines: Lines,
-    /// Whether something before it in a pipe is what it reads.
+    /// Whether it reads the output of another command of its pipeline.
     pub(super) fed: bool,
     pub(super) input: Option<String>,
 }
 
 impl Command {
-    /// With as many of its words as there is work left for.
+    /// Includes only the words for which there is work left.
     pub(super) fn new(found: &Found, variables: &Variables, lines: Lines, work: &Work) -> Self {
         let words = std::iter::once(&found.name).chain(&found.arguments).take_while(|_| !work.is_spent());
         let mut words = words.flat_map(|word| {
             let expanded = variables.expand(&word.plain);
             work.spend_text(expanded.len());
-            // What a variable brings is parted at blanks.
+            // The value of an unquoted variable is split at whitespace.
             if !word.is_quoted && expanded != word.plain && !expanded.contains(['$', '`']) {
                 expanded.split_whitespace().map(str::to_owned).collect()
             } else {
@@ -37,7 +37,7 @@ impl Command {
         Command { name, arguments, lines: lines.within(setting.row), fed: setting.fed, input: setting.input.clone() }
     }
 
-    /// All its letters, which are looked over many times.
+    /// The bytes of all words and of the input, weighted by how often they are searched.
     pub(super) fn length(&self) -> usize {
         let words = std::iter::once(&self.name).chain(&self.arguments).map(|word| word.len() * 16);
         words.sum::<usize>() + self.input.as_ref().map_or(0, String::len)
@@ -58,13 +58,13 @@ impl Command {
         self.arguments.iter().any(|argument| options.contains(&argument.as_str()))
     }
 
-    /// Whether a letter is among the short options.
+    /// Whether one of these letters is among the short options.
     pub(super) fn has_letter(&self, letters: &[char]) -> bool {
         let is_short = |argument: &&String| argument.starts_with('-') && !argument.starts_with("--");
         self.arguments.iter().take_while(|argument| *argument != "--").filter(is_short).any(|one| one.contains(letters))
     }
 
-    /// The arguments that are no options.
+    /// The arguments that are not options.
     pub(super) fn operands(&self) -> impl Iterator<Item = &str> {
         let end = self.arguments.iter().position(|argument| argument == "--").unwrap_or(self.arguments.len());
         let is_operand =
@@ -73,13 +73,13 @@ impl Command {
     }
 }
 
-/// Variables that are the same text wherever they are assigned.
+/// Variables that have the same value in all assignments.
 #[derive(Debug)]
 pub(super) struct Variables<'a> {
     known: HashMap<&'a str, Option<&'a str>>,
 }
 
-/// How long a word may become.
+/// Maximum length of an expanded word.
 const MAX_LEN: usize = 4096;
 
 impl<'a> Variables<'a> {
@@ -110,7 +110,7 @@ impl<'a> Variables<'a> {
     }
 }
 
-/// The name of a variable behind a `$`, and how much of the text it takes.
+/// The name of a variable after a `$`, and the length of the text that it takes.
 fn variable(text: &str) -> (&str, usize) {
     let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     match text.strip_prefix('{') {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_with_one_value_are_put_in() {
+    fn variable_with_one_value_is_expanded() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let assigned = [pair("a", "rm"), pair("b", "x"), pair("b", "y"), pair("c", "$a"), pair("é", "z")];
         let variables = Variables::new(&assigned);

@@ -1,4 +1,4 @@
-//! One command, or one redirection, held against the rules.
+//! Judges one command or one redirection by the rules.
 
 use super::INDEX;
 use super::commands::Command;
@@ -70,13 +70,13 @@ pub(super) fn command(command: &Command, findings: &mut Findings) {
     }
 }
 
-/// The program's name; administrators' programs have a directory of their own.
+/// The program's name without a directory of system programs, including those of administrators.
 fn name_of(name: &str) -> &str {
     let plain = plain_name(name);
     ["/usr/sbin/", "/sbin/", "/usr/local/sbin/"].iter().find_map(|place| plain.strip_prefix(place)).unwrap_or(plain)
 }
 
-/// A name that is only known when it runs.
+/// A name that is known only at run time.
 fn is_dynamic(name: &str) -> bool {
     name.contains(['$', '`']) || name == "{}"
 }
@@ -146,7 +146,7 @@ fn is_question(command: &Command) -> bool {
 }
 
 fn shell(command: &Command, findings: &mut Findings) -> Vec<&'static str> {
-    // The text itself is read as one of its own.
+    // The text is assessed as a nested one.
     let runs_text = !crate::command::follow(shell_alias(name_of(&command.name)), &command.arguments).is_empty();
     if runs_text || is_question(command) {
         return Vec::new();
@@ -154,7 +154,7 @@ fn shell(command: &Command, findings: &mut Findings) -> Vec<&'static str> {
     reads_code(command, Content::Shell, findings)
 }
 
-/// An interpreter with the name of a script, or with what it is given to read.
+/// An interpreter that gets a script by name or on standard input.
 fn reads_code(command: &Command, content: Content, findings: &mut Findings) -> Vec<&'static str> {
     let operand = command.operands().next().filter(|word| *word != "/dev/stdin");
     match (operand, &command.input) {
@@ -186,7 +186,7 @@ fn interpreter(command: &Command, content: Content, findings: &mut Findings) -> 
 }
 
 fn python(command: &Command, findings: &mut Findings) -> Vec<&'static str> {
-    // `-c` may stand behind other letters: `-Sc`.
+    // `-c` may be combined with other letters: `-Sc`.
     let takes_code = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
     let first = command.arguments.iter().take_while(|word| word.starts_with('-')).position(takes_code);
     if let Some(code) = first.and_then(|at| command.arguments.get(at + 1)) {
@@ -209,7 +209,7 @@ fn one_liner(command: &Command) -> Vec<&'static str> {
     else {
         return match command.operands().next() {
             _ if is_question(command) => Vec::new(),
-            // Without a script it runs what it is given to read.
+            // Without a script it runs its standard input.
             None if command.fed => vec!["sh.exec.pipe"],
             _ => vec!["sh.script"],
         };
@@ -252,7 +252,7 @@ fn git(command: &Command) -> Vec<&'static str> {
     }
 }
 
-/// Where something is written to.
+/// The finding for a command that writes to a target.
 fn target_of(name: &str, command: &Command) -> &'static str {
     let deletes = matches!(name, "shred" | "truncate");
     let targets: Vec<&str> = match name {

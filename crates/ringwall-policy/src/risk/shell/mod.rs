@@ -1,6 +1,7 @@
-//! Shell: every command of a text, found by the reader that lines of agents are read with, and what each could do.
+//! Assesses shell text: finds its commands with the survey of [`crate::command`] and judges each.
 //!
-//! Commands that run others are followed; what they hand to a shell, to Python or to Node is a text of its own.
+//! Commands that run others are followed. Text that they pass to a shell, Python or Node is
+//! assessed as a nested text.
 
 mod commands;
 mod judge;
@@ -24,10 +25,10 @@ pub(crate) use words::{names_everything, quoted};
 pub(crate) static RULES: &[Rule] = rules::RULES;
 pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
 
-/// What it takes to judge a command, and what each of its words adds: they are held against many tables.
+/// Work to judge a command, and per word of it: both are compared with many tables.
 const PER_COMMAND: usize = 600;
 const PER_WORD: usize = 60;
-/// How many commands may each run the next: `sudo nice env …`.
+/// Maximum length of a chain of commands that run each other: `sudo nice env …`.
 const DEEPEST: u8 = 16;
 
 pub(crate) fn inspect(text: &str, lines: Lines, work: &Work, findings: &mut Findings) {

@@ -1,9 +1,9 @@
-//! Programs by what they do, as tables: those that only read and print, those that write, reach the network, or act on
-//! the machine; and programs whose second word decides.
+//! Programs by their effect, as tables: those that only read and print, those that write, use the
+//! network or change the system, and those whose subcommand decides.
 
 use crate::command::Next;
 
-/// What a program does, if it is known.
+/// The effect of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
     Nothing,
@@ -62,7 +62,8 @@ const TOOLS: &[(Deed, &str)] = &[
     ),
 ];
 
-/// Programs whose second word decides: what reaches the network, what only reads; the rest is not known.
+/// Programs whose subcommand decides: the subcommands that use the network, then those that only
+/// read. `*` stands for all others.
 const BY_VERB: &[(&str, &str, &str)] = &[
     ("pip pip3", "install download wheel index search", "list show freeze check --version -V help config"),
     (
@@ -99,7 +100,7 @@ pub(super) fn deed(name: &str, arguments: &[String]) -> Deed {
     }
 }
 
-/// The word that says what a program of many uses is to do.
+/// The subcommand of a program.
 pub(super) fn verb<'a>(name: &str, arguments: &'a [String]) -> &'a str {
     let mut words = arguments.iter().map(String::as_str);
     while let Some(word) = words.next() {
@@ -113,7 +114,7 @@ pub(super) fn verb<'a>(name: &str, arguments: &'a [String]) -> &'a str {
     ""
 }
 
-/// Commands that run others, beside those that lines of agents may have.
+/// Commands that run others, in addition to those of [`crate::command`].
 pub(super) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
     let valued: &[&str] = match name {
         "pkexec" | "gosu" | "time" | "unshare" | "chroot" | "strace" | "watch" | "busybox" | "parallel" | "ionice"
@@ -142,7 +143,7 @@ pub(super) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
         }
         at += 1 + usize::from(valued.contains(&argument.as_str()));
     }
-    // The room, the user or the file that comes before the command.
+    // The root directory, user, file or CPU list that precedes the command.
     at += usize::from(matches!(name, "chroot" | "gosu" | "flock" | "taskset"));
     match arguments.get(at..) {
         Some(words) if !words.is_empty() => vec![Next::Words { at, words: words.to_vec() }],

@@ -1,11 +1,11 @@
-//! What the words of commands name: everything there is, the system's places, devices, secrets.
+//! What the words of commands name: the whole file system, system directories, devices, secrets.
 
-/// Places that make the machine what it is.
+/// System directories.
 const SYSTEM: [&str; 15] = [
     "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/sys", "/proc", "/var", "/opt", "/root", "/System",
     "/Library", "/dev",
 ];
-/// Where something written is run later, or opens doors.
+/// Files that are run later, or that give access.
 const STARTED: [&str; 10] = [
     "/.ssh/",
     "/.bashrc",
@@ -47,10 +47,10 @@ const HARMLESS: [&str; 10] = [
     "/dev/fd",
 ];
 
-/// No path is longer.
+/// The longest path.
 const MAX_LEN: usize = 4096;
 
-/// The path without detours, and without what stands for all that is in it.
+/// Resolves `.` and `..`, and removes a trailing pattern for all files of a directory.
 fn settled(path: &str) -> String {
     let path = path.trim().trim_matches(['"', '\'']);
     let absolute = path.starts_with('/');
@@ -70,7 +70,7 @@ fn settled(path: &str) -> String {
     format!("{}{}", if absolute { "/" } else { "" }, kept.join("/"))
 }
 
-/// Whether a path is the whole machine, or a whole home directory.
+/// Whether a path is the whole file system or a home directory.
 pub(crate) fn names_everything(path: &str) -> bool {
     if path.len() > MAX_LEN {
         return false;
@@ -92,7 +92,7 @@ pub(super) fn is_system(path: &str) -> bool {
         && !is_harmless(&settled)
 }
 
-/// Whether something written there is the system's, or is run later.
+/// Whether the path is in a system directory, or its content is run later.
 pub(super) fn is_delicate(path: &str) -> bool {
     let rooted = format!("/{path}");
     is_system(path) || STARTED.iter().any(|place| rooted.contains(place))
@@ -109,7 +109,7 @@ fn is_harmless(path: &str) -> bool {
         || path.starts_with("/dev/pts/")
 }
 
-/// A device that keeps data, or memory itself.
+/// A device that stores data, or memory.
 pub(super) fn is_device(path: &str) -> bool {
     let settled = settled(path);
     settled.starts_with("/dev/") && !is_harmless(&settled) && !is_socket(&settled)
@@ -123,12 +123,12 @@ pub(super) fn goes_nowhere(path: &str) -> bool {
     is_harmless(path) || path == "-" || path.parse::<u32>().is_ok()
 }
 
-/// Shells that take the options of `bash`.
+/// Shells with the options of `bash`.
 pub(super) fn shell_alias(name: &str) -> &str {
     if matches!(name, "zsh" | "ksh" | "ash" | "fish" | "rbash") { "bash" } else { name }
 }
 
-/// Words as a line of shell.
+/// The words as a line of shell.
 pub(crate) fn quoted(words: &[String]) -> String {
     let quote = |word: &String| format!("'{}'", word.replace('\'', "'\\''"));
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_known_however_it_is_spelled() {
+    fn whole_file_system_is_found_in_any_spelling() {
         for all in [
             "/", "//", "/*", "/.", "/tmp/..", "/./", "~", "~/", "~/*", "$HOME", "${HOME}/", "/home", "/home/*",
             "/root", "/home/me", "~me", "\"/\"",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_those_that_keep_something() {
+    fn storage_device_is_found() {
         for device in ["/dev/sda", "/dev/nvme0n1", "/dev/mem", "/dev/mapper/x"] {
             assert!(is_device(device) && !goes_nowhere(device), "{device}");
         }
