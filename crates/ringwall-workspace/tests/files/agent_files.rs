@@ -1,4 +1,4 @@
-//! The files of an agent, ordinary and hostile: what a box may have planted is read, written and deleted around.
+//! The files API: ordinary operations, and files that a box may have planted.
 
 use std::fs;
 use std::io::Read;
@@ -38,7 +38,7 @@ fn delete(tree: &Tree, path: &str) -> Result<(), Error> {
 }
 
 #[test]
-fn what_is_written_is_read_listed_and_deleted() {
+fn written_files_are_read_listed_and_deleted() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     assert_eq!(list(&tree, "files"), Vec::<String>::new());
@@ -77,7 +77,7 @@ fn what_is_written_is_read_listed_and_deleted() {
 }
 
 #[test]
-fn a_file_that_is_replaced_leaves_its_rights() {
+fn replaced_file_keeps_its_permissions() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     tree.write(&at("files/run.sh"), b"one").unwrap();
@@ -90,7 +90,7 @@ fn a_file_that_is_replaced_leaves_its_rights() {
 }
 
 #[test]
-fn links_are_read_within_and_never_without() {
+fn symlinks_are_followed_for_reads_within_the_tree_only() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     tree.write(&at("files/d/real"), b"inside").unwrap();
@@ -147,8 +147,8 @@ fn links_are_read_within_and_never_without() {
         assert_eq!(refusal(tree.download(&at(path))), out_of_scope(path), "{path}");
     }
     assert_eq!(list(&tree, "files/middle"), ["files/middle/real"]);
-    assert_eq!(list(&tree, "files"), ["files/d/real"], "links are no files");
-    // Nothing is edited through a link, however near it leads, and nothing is written below one.
+    assert_eq!(list(&tree, "files"), ["files/d/real"], "symlinks are not listed");
+    // Edits follow no symlink, also not within the tree, and nothing is written below one.
     for path in ["files/final", "files/middle/real", "files/out", "files/out_directory/canary"] {
         assert_eq!(refusal(tree.edit(&at(path), "i", "I", 1).and_then(Change::make)), out_of_scope(path), "{path}");
         assert_eq!(
@@ -162,7 +162,7 @@ fn links_are_read_within_and_never_without() {
         assert_eq!(refusal(delete(&tree, path)), out_of_scope(path), "{path}");
     }
     lab.check();
-    // A link itself is replaced by a whole write, and deleted as what it is.
+    // A write replaces the symlink itself, and a deletion removes the symlink itself.
     tree.write(&at("files/out"), b"replaced").unwrap();
     assert!(fs::symlink_metadata(lab.host("files/out")).unwrap().file_type().is_file());
     delete(&tree, "files/out_directory").unwrap();
@@ -172,13 +172,13 @@ fn links_are_read_within_and_never_without() {
 }
 
 #[test]
-fn a_file_with_a_name_elsewhere_is_nobodys() {
+fn file_with_hard_link_outside_is_out_of_scope() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     tree.write(&at("files/own"), b"own").unwrap();
     fs::create_dir(lab.host("skills/s")).unwrap();
     fs::hard_link(lab.host("files/own"), lab.host("skills/s/twin")).unwrap();
-    assert_eq!(read(&tree, "files/own").unwrap(), "own", "both names are here");
+    assert_eq!(read(&tree, "files/own").unwrap(), "own", "both links are in the tree");
     fs::hard_link(lab.outside().join("canary"), lab.host("files/alias")).unwrap();
     give(&lab.host("files/alias"));
     assert_eq!(refusal(read(&tree, "files/alias")), out_of_scope("files/alias"));
@@ -190,7 +190,7 @@ fn a_file_with_a_name_elsewhere_is_nobodys() {
     tree.write(&at("files/alias"), b"mine").unwrap();
     assert_eq!(fs::read_to_string(lab.outside().join("canary")).unwrap(), CANARY);
     if is_root() {
-        // A file of somebody else who has no part in this workspace.
+        // A file of a user unrelated to this workspace.
         fs::write(lab.host("files/foreign"), "theirs").unwrap();
         rustix::fs::chown(lab.host("files/foreign"), Some(rustix::fs::Uid::from_raw(54_323)), None).unwrap();
         assert_eq!(refusal(read(&tree, "files/foreign")), out_of_scope("files/foreign"));
@@ -198,7 +198,7 @@ fn a_file_with_a_name_elsewhere_is_nobodys() {
 }
 
 #[test]
-fn pipes_sockets_and_devices_are_never_opened() {
+fn fifos_sockets_and_devices_are_not_opened() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     rustix::fs::mknodat(CWD, lab.host("files/pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
@@ -224,7 +224,7 @@ fn pipes_sockets_and_devices_are_never_opened() {
 }
 
 #[test]
-fn a_box_cannot_lock_the_api_out() {
+fn closed_directories_do_not_block_api() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     for path in ["files/a/b/file", "files/a/other", "files/gone/file"] {
@@ -254,7 +254,7 @@ fn a_box_cannot_lock_the_api_out() {
 }
 
 #[test]
-fn a_hostile_tree_is_deleted_and_what_it_points_to_stays() {
+fn delete_of_hostile_tree_follows_no_symlink() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     tree.write(&at("files/tree/a/file"), b"x").unwrap();
@@ -267,14 +267,14 @@ fn a_hostile_tree_is_deleted_and_what_it_points_to_stays() {
     }
     fs::write(deep.join("bottom"), "x").unwrap();
     surrender(&lab.host("files"));
-    assert_eq!(list(&tree, "files"), ["files/tree/a/file"], "what cannot be named is not listed");
+    assert_eq!(list(&tree, "files"), ["files/tree/a/file"], "paths that are too deep are not listed");
     delete(&tree, "files/tree").unwrap();
     assert!(names(&lab.host("files")).is_empty());
     lab.check();
 }
 
 #[test]
-fn a_directory_is_sent_as_a_zip_of_its_files() {
+fn directory_is_downloaded_as_zip() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     let long = "0123456789".repeat(100_000);
@@ -287,12 +287,12 @@ fn a_directory_is_sent_as_a_zip_of_its_files() {
     symlink(lab.outside(), lab.host("skills/技能/link")).unwrap();
     surrender(&lab.host("skills"));
     let Download::Directory(archive) = tree.download(&at("skills/技能")).unwrap() else { panic!("no directory") };
-    // What goes away meanwhile is left out.
+    // Files that disappear before they are sent are skipped.
     delete(&tree, "skills/技能/empty").unwrap();
     assert_eq!(archive.name(), "技能");
     let mut bytes = Vec::new();
     archive.write(&mut bytes).unwrap();
-    assert!(bytes.len() < 100_000, "it is compressed");
+    assert!(bytes.len() < 100_000, "the ZIP is not compressed");
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
     let entries: Vec<String> = zip.file_names().map(|name| name.unwrap().into_owned()).collect();
     assert_eq!(entries, ["SKILL.md", "a/", "a/b.py", "data/", "data/none yet/"]);
@@ -311,11 +311,11 @@ fn a_directory_is_sent_as_a_zip_of_its_files() {
 }
 
 #[test]
-fn what_never_got_its_name_is_swept() {
+fn unplaced_file_is_swept() {
     let lab = Lab::new();
     let staged = lab.workspace.stage().unwrap();
     assert_eq!(lab.staged().len(), 1);
-    // A server that is killed drops nothing.
+    // A killed server runs no destructor.
     std::mem::forget(staged);
     assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 1);
     assert!(lab.staged().is_empty());

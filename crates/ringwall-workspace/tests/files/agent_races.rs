@@ -1,4 +1,5 @@
-//! A box swaps directories for links while the API reads, writes, lists and deletes; writers and readers meet on one file.
+//! Races: a box exchanges directories and symlinks during operations of the files API; writers and
+//! readers use one file.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ fn at(path: &str) -> AgentPath {
 }
 
 #[test]
-fn a_hundred_thousand_reads_never_leave_the_agents_files() {
+fn reads_never_leave_the_tree() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     plant(&lab.host("files"), &lab.outside());
@@ -36,7 +37,7 @@ fn a_hundred_thousand_reads_never_leave_the_agents_files() {
 }
 
 #[test]
-fn writing_and_editing_never_leave_the_agents_files() {
+fn writes_and_edits_never_leave_the_tree() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     plant(&lab.host("files"), &lab.outside());
@@ -57,7 +58,7 @@ fn writing_and_editing_never_leave_the_agents_files() {
 }
 
 #[test]
-fn listing_and_sending_never_leave_the_agents_files() {
+fn lists_and_downloads_never_leave_the_tree() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     plant(&lab.host("files"), &lab.outside());
@@ -73,7 +74,8 @@ fn listing_and_sending_never_leave_the_agents_files() {
                 archive.write(&mut bytes).unwrap();
                 let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
                 for index in 0..zip.len() {
-                    // A directory that was swapped away has nothing in it.
+                    // The archive may contain a directory that was replaced before its files were
+                    // read.
                     let entry = zip.by_index(index).unwrap();
                     let expected = if entry.is_dir() { "" } else { "inside" };
                     assert_eq!(std::io::read_to_string(entry).unwrap(), expected);
@@ -84,7 +86,7 @@ fn listing_and_sending_never_leave_the_agents_files() {
 }
 
 #[test]
-fn deleting_never_leaves_the_agents_files() {
+fn deletions_never_leave_the_tree() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     let mut deleted = 0;
@@ -102,11 +104,11 @@ fn deleting_never_leaves_the_agents_files() {
         lab.check();
         assert!(lab.staged().is_empty());
     }
-    println!("300 trees, {deleted} files before them");
+    println!("300 trees, {deleted} files deleted before their tree");
 }
 
 #[test]
-fn every_read_is_one_whole_version() {
+fn concurrent_read_returns_one_version() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     let version = |letter: &str| letter.repeat(300_000);

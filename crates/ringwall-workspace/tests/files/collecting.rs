@@ -1,4 +1,4 @@
-//! The limits of what is collected, and that the same leftovers always give the same answer.
+//! Limits of the collection of artifacts, and its independence of the order of the file system.
 
 use std::fs::{self, File};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::lab::{Lab, MIB, paths, reasons};
 
 #[test]
-fn what_does_not_fit_is_left_out_whole_and_the_rest_is_kept() {
+fn file_beyond_size_limit_is_skipped_and_others_are_kept() {
     let lab = Lab::new();
     let plant = |names: &'static [(&'static str, usize)]| {
         move |directory: &std::path::Path| {
@@ -17,7 +17,7 @@ fn what_does_not_fit_is_left_out_whole_and_the_rest_is_kept() {
             }
         }
     };
-    // Made in two orders, which a file system may list in two orders.
+    // Created in two orders, because the file system may list them in the order of creation.
     for order in
         [&[("a", 400), ("b", 700), ("c", 600), ("d", 1)][..], &[("d", 1), ("c", 600), ("b", 700), ("a", 400)][..]]
     {
@@ -34,21 +34,21 @@ fn what_does_not_fit_is_left_out_whole_and_the_rest_is_kept() {
 }
 
 #[test]
-fn a_file_full_of_nothing_is_not_read() {
+fn sparse_file_beyond_size_limit_is_skipped() {
     let lab = Lab::new();
     let collected = lab.run(50 * MIB, |directory| {
-        // As large as is still harmless to copy if the limit does not hold.
+        // Small enough to be copied without harm if the limit fails.
         File::create(directory.join("huge")).unwrap().set_len(256 * MIB).unwrap();
         File::create(directory.join("sparse")).unwrap().set_len(MIB).unwrap();
     });
     assert_eq!(reasons(&collected), [("huge", SkipReason::OverBytes)]);
     assert_eq!(collected.kept()[0].size, MIB);
-    // sha256 of a mebibyte of zeros.
+    // SHA-256 of 1 MiB of zeros.
     assert_eq!(collected.kept()[0].hash, "30e14955ebf1352266dc2ff8067e68104607e750abb9d3b36582b8af909fcb58");
 }
 
 #[test]
-fn second_names_of_a_file_count_each() {
+fn hard_links_count_each() {
     let lab = Lab::new();
     let collected = lab.run(25, |directory| {
         fs::write(directory.join("a"), "0123456789").unwrap();
@@ -60,7 +60,7 @@ fn second_names_of_a_file_count_each() {
 }
 
 #[test]
-fn more_names_than_are_looked_at_are_counted() {
+fn names_beyond_limit_are_counted() {
     let lab = Lab::new();
     let collected = lab.run(MIB, |directory| {
         for number in 0..10_050 {
@@ -74,7 +74,7 @@ fn more_names_than_are_looked_at_are_counted() {
 }
 
 #[test]
-fn paths_have_a_bound_together() {
+fn total_length_of_paths_is_limited() {
     let lab = Lab::new();
     let collected = lab.run(MIB, |directory| {
         let deep = directory.join(["d".repeat(250).as_str(); 14].join("/"));

@@ -1,6 +1,7 @@
-//! A disk that is full at each step: an error that says so, nothing half, and all well again when there is room.
+//! Operations on a full disk: they return an error, leave nothing partial, and succeed when there
+//! is space again.
 //!
-//! The test runs itself again in namespaces of its own, where it may mount a file system of a few pages.
+//! The test runs itself again in its own user and mount namespaces with a tmpfs of 256 KiB.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use crate::lab::{SPARE, input, names};
 const SMALL: &str = "RINGWALL_TEST_SMALL_DISK";
 
 #[test]
-fn a_full_disk_breaks_nothing() {
+fn operations_on_full_disk_leave_nothing_partial() {
     if let Some(disk) = std::env::var_os(SMALL) {
         fill(&PathBuf::from(disk));
         return;
@@ -23,7 +24,9 @@ fn a_full_disk_breaks_nothing() {
     let script = "mount -t tmpfs -o size=256k,mode=700 tmpfs \"$0\" && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "--", "/bin/sh", "-c", script]).arg(disk.path());
-    command.arg(std::env::current_exe().unwrap()).args(["--exact", "full_disk::a_full_disk_breaks_nothing"]);
+    command
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "full_disk::operations_on_full_disk_leave_nothing_partial"]);
     let output = command.env(SMALL, disk.path()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -37,12 +40,12 @@ fn fill(disk: &std::path::Path) {
     let staging = disk.join("workspaces/user/agent/.staging");
     let exec = || ExecId::random().unwrap();
 
-    // Inputs: the first would fit, the second does not, and neither is there.
+    // Inputs: the first fits, the second does not; neither exists afterwards.
     let refused = project.write_inputs(&exec(), &[input("small", "x"), input("large", &"x".repeat(400_000))]);
     assert!(matches!(refused, Err(Error::WriteInput { ref path, .. }) if path.as_str() == "large"), "{refused:?}");
     assert!(names(project.inputs().path()).is_empty() && names(&staging).is_empty());
 
-    // Output: what fits is there, and its length and hash are those of what is there.
+    // Output: length and hash are those of the part that was written.
     let files = project.begin(&exec()).unwrap();
     assert!(files.output(Stream::Stdout).append(&vec![b'x'; 400_000]).is_err());
     let length = files.output(Stream::Stdout).length();
@@ -50,7 +53,7 @@ fn fill(disk: &std::path::Path) {
     let id = files.exec().clone();
     drop(files);
     project.remove_artifacts(&id).unwrap();
-    // The box left a file for whose copy there is no room: it goes, and the room is there again.
+    // There is no space for a copy of the box's file: it is deleted, and its space is free again.
     let files = project.begin(&exec()).unwrap();
     let id = files.exec().clone();
     fs::write(files.artifacts().unwrap().path().join("result"), vec![b'y'; 150_000]).unwrap();
@@ -58,7 +61,7 @@ fn fill(disk: &std::path::Path) {
     assert!(names(&staging).is_empty());
     assert!(project.artifacts(&id).is_ok());
 
-    // Without room for its last two files an exec stays listable, and an exec after that is as usual.
+    // Without space for its last two files an exec can be listed, and the next exec succeeds.
     let files = project.begin(&exec()).unwrap();
     let id = files.exec().clone();
     let filler = disk.join("filler");

@@ -1,4 +1,4 @@
-//! What a box may leave instead of files, and who may still hold a piece of it.
+//! What a box may leave instead of files, and descriptors that outlive it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -20,7 +20,7 @@ fn make_fifo(path: &Path) {
 }
 
 #[test]
-fn links_pipes_sockets_and_devices_are_left_out() {
+fn special_files_are_skipped() {
     let lab = Lab::new();
     let outside = lab.outside();
     let collected = lab.run(MIB, |directory| {
@@ -31,12 +31,12 @@ fn links_pipes_sockets_and_devices_are_left_out() {
         make_fifo(&directory.join("fifo"));
         UnixListener::bind(directory.join("socket")).unwrap();
         if is_root() {
-            // /dev/zero, which has no end.
+            // `/dev/zero`, which has no end.
             let zero = rustix::fs::makedev(1, 5);
             rustix::fs::mknodat(CWD, directory.join("zero"), FileType::CharacterDevice, Mode::RWXU, zero).unwrap();
         }
         fs::write(directory.join("real"), "real").unwrap();
-        // The control: by name the canary is there to be read.
+        // Control: opened by name, the symlink leads to the canary.
         assert_eq!(fs::read_to_string(directory.join("link")).unwrap(), CANARY);
     });
     assert_eq!(paths(collected.kept()), ["real"]);
@@ -56,7 +56,7 @@ fn links_pipes_sockets_and_devices_are_left_out() {
 }
 
 #[test]
-fn our_own_four_names_stay_ours() {
+fn reserved_names_are_skipped() {
     let lab = Lab::new();
     let files = lab.begin();
     let exec = files.exec().clone();
@@ -89,7 +89,7 @@ fn our_own_four_names_stay_ours() {
 }
 
 #[test]
-fn names_that_no_request_can_ask_for_are_left_out() {
+fn invalid_names_are_skipped() {
     let lab = Lab::new();
     let longest = "l".repeat(255);
     let collected = lab.run(MIB, |directory| {
@@ -113,7 +113,7 @@ fn names_that_no_request_can_ask_for_are_left_out() {
 }
 
 #[test]
-fn a_tree_without_end_is_cut_and_removed() {
+fn very_deep_tree_is_skipped_and_removed() {
     let lab = Lab::new();
     let files = lab.begin();
     fs::write(files.artifacts().unwrap().path().join("top"), "kept").unwrap();
@@ -131,7 +131,7 @@ fn a_tree_without_end_is_cut_and_removed() {
 }
 
 #[test]
-fn closed_files_and_directories_are_collected_all_the_same() {
+fn closed_files_and_directories_are_collected() {
     let lab = Lab::new();
     let collected = lab.run(MIB, |directory| {
         fs::create_dir(directory.join("closed")).unwrap();
@@ -155,7 +155,7 @@ fn closed_files_and_directories_are_collected_all_the_same() {
 }
 
 #[test]
-fn a_box_that_closed_its_own_directories_does_not_stop_the_next() {
+fn closed_work_directory_is_reopened() {
     let lab = Lab::new();
     let files = lab.begin();
     fs::write(files.artifacts().unwrap().path().join("file"), "x").unwrap();
@@ -170,7 +170,7 @@ fn a_box_that_closed_its_own_directories_does_not_stop_the_next() {
 }
 
 #[test]
-fn whoever_still_holds_a_descriptor_changes_nothing_that_was_kept() {
+fn open_descriptors_cannot_change_collected_files() {
     let lab = Lab::new();
     let files = lab.begin();
     let exec = files.exec().clone();
@@ -178,13 +178,13 @@ fn whoever_still_holds_a_descriptor_changes_nothing_that_was_kept() {
     fs::create_dir(directory.join("sub")).unwrap();
     fs::write(directory.join("sub/file"), "honest").unwrap();
     surrender(&directory);
-    // As another box of the same project has them, to which the first sent them through a socket in `work`.
+    // Another box of the project may have received these descriptors over a socket in `work`.
     let mut held = File::options().append(true).open(directory.join("sub/file")).unwrap();
     let held_directory = File::open(directory.join("sub")).unwrap();
     let finished = files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     held.write_all(b" or not").unwrap();
     let planted = rustix::fs::symlinkat(lab.outside().join("canary"), &held_directory, "planted");
-    assert!(planted.is_err(), "the directory is dead");
+    assert!(planted.is_err(), "the directory was deleted");
     assert_eq!(lab.project.artifacts(&exec).unwrap(), finished);
     let place = lab.host(&format!("projects/p/artifacts/{exec}/sub"));
     assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "honest");
@@ -192,11 +192,11 @@ fn whoever_still_holds_a_descriptor_changes_nothing_that_was_kept() {
 }
 
 #[test]
-fn only_regular_files_are_opened_and_nothing_waits() {
+fn special_files_among_artifacts_are_not_opened() {
     let lab = Lab::new();
     let files = lab.begin();
     let exec = files.exec().clone();
-    // Nothing but the server can plant here; it is tried all the same.
+    // Only the server can write here; planted for the test.
     let place = lab.host(&format!("projects/p/artifacts/{exec}"));
     fs::create_dir(place.join("directory")).unwrap();
     symlink(lab.outside(), place.join("away")).unwrap();

@@ -1,4 +1,4 @@
-//! Zips that mean harm, or are broken: each is refused with a sentence, and nothing has changed anywhere.
+//! Malicious and broken ZIPs: each is rejected with a message, and nothing is changed.
 
 use proptest::prelude::*;
 use ringwall_workspace::{ArchiveLimits, ArchiveRefusal, Error, PackedSkills, Refusal, RefusalKind};
@@ -7,7 +7,7 @@ use crate::lab::{Lab, MIB, names};
 use crate::skills::{LIMITS, install, spool, tree};
 use crate::zips::{DESCRIPTOR, ENCRYPTED, Part, UTF8, deflated, file, finish, folder, skill, zip};
 
-/// The refusal of an archive, after which everything is as it was.
+/// The error of a rejected archive. Checks that nothing was changed.
 #[track_caller]
 fn refusal_within(limits: ArchiveLimits, bytes: &[u8]) -> Refusal {
     let lab = Lab::new();
@@ -33,7 +33,7 @@ fn refusal(bytes: &[u8]) -> ArchiveRefusal {
     }
 }
 
-/// A skill, and what is wrong with it.
+/// A valid skill with additional entries.
 fn with(parts: impl IntoIterator<Item = Part>) -> Vec<u8> {
     let mut all = skill("x", "new");
     all.extend(parts);
@@ -41,7 +41,7 @@ fn with(parts: impl IntoIterator<Item = Part>) -> Vec<u8> {
 }
 
 #[test]
-fn the_contracts_sentences() {
+fn invalid_structure_is_rejected_with_contract_text() {
     let none = "Validation Error: No valid skill directory found in ZIP.";
     for parts in [vec![], vec![file("SKILL.md", "x")], vec![file("__MACOSX/x/SKILL.md", "x"), file(".DS_Store", "")]] {
         assert_eq!(refusal(&zip(&parts)).to_string(), none);
@@ -61,7 +61,7 @@ fn the_contracts_sentences() {
 }
 
 #[test]
-fn what_a_mac_adds_is_left_out() {
+fn macos_metadata_is_skipped() {
     let lab = Lab::new();
     let added = ["__MACOSX/x/._main.py", "__MACOSX/._x", ".DS_Store", "x/.DS_Store", "x/sub/.DS_Store"];
     install(&lab, &with(added.map(|name| file(name, "x")))).unwrap();
@@ -70,7 +70,7 @@ fn what_a_mac_adds_is_left_out() {
 }
 
 #[test]
-fn names_that_lead_elsewhere() {
+fn unsafe_names_are_rejected() {
     let deep = "x/".repeat(65) + "f";
     let long = format!("x/{}", "l".repeat(256));
     for name in [
@@ -89,7 +89,7 @@ fn names_that_lead_elsewhere() {
         b"",
         b"./",
         b"__MACOSX/../../evil",
-        // After decoding, too.
+        // The GBK character before it must be decoded.
         b"\xca\xfd/../../evil",
         b"\xff\xff/evil",
         deep.as_bytes(),
@@ -104,13 +104,13 @@ fn names_that_lead_elsewhere() {
 }
 
 #[test]
-fn chinese_names_come_in_either_encoding() {
+fn utf8_and_gbk_names_are_decoded() {
     let lab = Lab::new();
     let gbk = b"\xca\xfd\xbe\xdd/";
     let parts = [
         file([gbk, b"SKILL.md".as_slice()].concat(), "x"),
         file([gbk, b"\xcb\xb5\xc3\xf7.txt".as_slice()].concat(), "x"),
-        // The second byte of this one is that of a backslash.
+        // The second byte of this character is a backslash.
         file([gbk, b"\x81\x5c.txt".as_slice()].concat(), "x"),
     ];
     assert_eq!(install(&lab, &zip(&parts)).unwrap(), ["数据"]);
@@ -122,7 +122,7 @@ fn chinese_names_come_in_either_encoding() {
 }
 
 #[test]
-fn names_that_meet() {
+fn colliding_names_are_rejected() {
     let gbk = file(b"x/\xca\xfd", "1");
     for parts in [
         vec![file("x/a", "1"), file("x/a", "2")],
@@ -138,19 +138,19 @@ fn names_that_meet() {
         let shown: Vec<_> = parts.iter().map(|part| String::from_utf8_lossy(&part.name).into_owned()).collect();
         match refusal(&with(parts)) {
             ArchiveRefusal::Collision(_) => {}
-            // The same name twice is found by the reader of the directory.
+            // The `zip` crate reports equal names.
             ArchiveRefusal::Malformed(why) => assert!(why.contains("duplicate"), "{shown:?}: {why}"),
             other => panic!("{shown:?}: {other}"),
         }
     }
     let lab = Lab::new();
-    // Letter case makes two names, and a directory may be named as often as one likes.
+    // Names are case-sensitive, and a directory may occur several times.
     install(&lab, &with([file("x/A", ""), file("x/a", ""), folder("x/d/"), folder("x//d/")])).unwrap();
     assert_eq!(names(&lab.host("skills/x")), ["A", "SKILL.md", "a", "d", "main.py"]);
 }
 
 #[test]
-fn links_devices_and_pipes() {
+fn symlinks_and_special_files_are_rejected() {
     let huge = Part { mode: 0o120_777, size: u32::MAX - 1, ..file("x/link", "/etc") };
     for part in [
         Part { mode: 0o120_777, ..file("x/link", "/etc/passwd") },
@@ -169,7 +169,7 @@ fn links_devices_and_pipes() {
 }
 
 #[test]
-fn what_cannot_be_read() {
+fn unreadable_entries_are_rejected() {
     assert!(matches!(refusal(&with([Part { flags: ENCRYPTED, ..file("x/s", "") }])), ArchiveRefusal::Encrypted(_)));
     for method in [1, 9, 12, 14, 93, 95, 98, 99, 12345] {
         let refused = refusal(&with([Part { method, ..file("x/m", "data") }]));
@@ -187,7 +187,7 @@ fn what_cannot_be_read() {
 }
 
 #[test]
-fn what_follows_the_data() {
+fn wrong_data_descriptor_is_rejected() {
     let narrow = |crc: u32, size: u32| [crc.to_le_bytes(), size.to_le_bytes(), size.to_le_bytes()].concat();
     let wide = |crc: u32, size: u32| {
         let size = u64::from(size).to_le_bytes();
@@ -211,16 +211,16 @@ fn what_follows_the_data() {
 }
 
 #[test]
-fn bombs_are_counted_while_they_are_written() {
+fn decompression_bombs_are_rejected() {
     let zeros = vec![0; 20 << 20];
-    // A thousand to one.
+    // Compressed to less than a thousandth.
     let flat = deflated(&[("x/SKILL.md", b"x"), ("x/zeros", &zeros)]);
     assert!(flat.len() < 64 * 1024);
     assert_eq!(refusal(&flat), ArchiveRefusal::Ratio(200));
     assert_eq!(refusal(&flat).kind(), RefusalKind::TooLarge);
     let limits = ArchiveLimits { bytes: MIB, ..LIMITS };
     assert_eq!(refusal_within(limits, &flat), ArchiveRefusal::Bytes(MIB).into());
-    // It says that it is small, in both headers.
+    // Local header and central directory both declare a small size.
     let mut lying = deflated(&[("x/SKILL.md", b"x"), ("x/zeros", &zeros)]);
     let size = (20_u32 << 20).to_le_bytes();
     let places: Vec<usize> =
@@ -230,19 +230,19 @@ fn bombs_are_counted_while_they_are_written() {
         lying[at..at + 4].copy_from_slice(&100_u32.to_le_bytes());
     }
     assert!(matches!(refusal(&lying), ArchiveRefusal::Damaged { .. }));
-    // Many that are small alone.
+    // Each file is small, their sum is not.
     let many: Vec<(String, &[u8])> = (0..10).map(|number| (format!("x/{number}"), &zeros[..200_000])).collect();
     let mut files: Vec<(&str, &[u8])> = vec![("x/SKILL.md", b"x")];
     files.extend(many.iter().map(|(name, data)| (name.as_str(), *data)));
     assert_eq!(refusal_within(limits, &deflated(&files)), ArchiveRefusal::Bytes(MIB).into());
-    // A zip in a zip is a file, and small runs are honest.
+    // A ZIP within a ZIP is an ordinary file, and a small run of zeros is allowed.
     let lab = Lab::new();
     install(&lab, &deflated(&[("x/SKILL.md", b"x"), ("x/inner.zip", &flat), ("x/run", &zeros[..10 << 20])])).unwrap();
     assert_eq!(std::fs::read(lab.host("skills/x/inner.zip")).unwrap(), flat);
 }
 
 #[test]
-fn five_gigabytes_are_refused_by_what_they_claim() {
+fn declared_size_beyond_limit_is_rejected() {
     let part = Part { size: u32::MAX - 1, ..file("x/large", "data") };
     assert_eq!(refusal(&with([part])), ArchiveRefusal::Bytes(LIMITS.bytes));
     let parts: Vec<Part> = (0..3).map(|number| Part { size: 0x7fff_ffff, ..file(format!("x/{number}"), "") }).collect();
@@ -250,13 +250,13 @@ fn five_gigabytes_are_refused_by_what_they_claim() {
 }
 
 #[test]
-fn entries_are_counted_before_they_are_read() {
+fn too_many_entries_are_rejected() {
     let parts: Vec<Part> = (0..1001).map(|number| file(format!("x/{number}"), "")).collect();
     assert_eq!(refusal(&zip(&parts)), ArchiveRefusal::Entries(1000));
-    // Nothing but the count is there to be read.
+    // An end record without any entries.
     let claimed = finish(Vec::new(), b"", 60_000, b"");
     assert_eq!(refusal(&claimed), ArchiveRefusal::Entries(1000));
-    // The 64-bit form of it, with a hundred thousand and with as many as can be said.
+    // The same in ZIP64, with 100,000 entries and the maximum.
     for count in [100_000_u64, u64::MAX] {
         let mut bytes = b"PK\x06\x06".to_vec();
         bytes.extend(44_u64.to_le_bytes());
@@ -271,7 +271,7 @@ fn entries_are_counted_before_they_are_read() {
 }
 
 #[test]
-fn archives_that_two_readers_would_read_differently() {
+fn ambiguous_archives_are_rejected() {
     let honest = with([]);
     let inner = zip(&skill("evil", "x"));
     let directory = honest.windows(4).position(|window| window == b"PK\x01\x02").unwrap();
@@ -305,7 +305,7 @@ fn file_header() -> Vec<u8> {
 }
 
 #[test]
-fn an_upload_that_was_cut_off() {
+fn truncated_archive_is_rejected() {
     let whole = with([]);
     for end in 0..whole.len() {
         let refused = refusal(&whole[..end]);
@@ -316,9 +316,10 @@ fn an_upload_that_was_cut_off() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Whatever bytes are changed, it is taken whole or refused, and nothing is touched outside.
+    /// An archive with changed bytes is installed completely or rejected, and nothing outside is
+    /// changed.
     #[test]
-    fn changed_bytes_do_no_harm(
+    fn archive_with_changed_bytes_is_installed_or_rejected(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         compressed in any::<bool>(),
     ) {

@@ -1,4 +1,4 @@
-//! Inputs: all or none, replaced whole, never through a link.
+//! Inputs are written all or none, replaced atomically, and never through a symlink.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -15,7 +15,7 @@ fn write(lab: &Lab, inputs: &[Input]) -> Result<(), Error> {
 }
 
 #[test]
-fn inputs_are_written_and_overwritten_whole() {
+fn inputs_are_written_and_replaced() {
     let lab = Lab::new();
     write(&lab, &[input("main.py", "print(1)"), input("a/b/c.txt", "deep"), input("a..b", "name")]).unwrap();
     write(&lab, &[input("main.py", "2"), input("a/b/d.txt", "beside")]).unwrap();
@@ -24,7 +24,7 @@ fn inputs_are_written_and_overwritten_whole() {
     assert_eq!(fs::read_to_string(place.join("main.py")).unwrap(), "2");
     assert_eq!(fs::read_to_string(place.join("a/b/c.txt")).unwrap(), "deep");
     assert_eq!(names(&place), ["a", "a..b", "main.py"]);
-    // A box of another user must be able to read them, whatever the umask of the server is.
+    // Readable for a box of another user, independent of the server's umask.
     for (name, mode) in [("main.py", 0o644), ("a/b/c.txt", 0o644), ("a/b", 0o755), ("a", 0o755), ("", 0o755)] {
         assert_eq!(fs::metadata(place.join(name)).unwrap().mode() & 0o7777, mode, "{name}");
     }
@@ -55,21 +55,21 @@ fn one_bad_input_writes_none() {
 }
 
 #[test]
-fn links_among_the_inputs_are_never_followed() {
+fn symlinks_among_inputs_are_not_followed() {
     let lab = Lab::new();
     let place = lab.host("projects/p/inputs");
     symlink(lab.outside(), place.join("away")).unwrap();
     symlink(lab.outside().join("canary"), place.join("file")).unwrap();
     symlink("nowhere", place.join("dangling")).unwrap();
     symlink("loop", place.join("loop")).unwrap();
-    // The control: the same path by name ends outside.
+    // Control: opened by name, the path leads outside.
     assert_eq!(fs::read_to_string(place.join("away/canary")).unwrap(), CANARY);
     for name in ["away/canary", "away/new", "dangling/x", "loop/x"] {
         let refused = write(&lab, &[input("new", "1"), input(name, "x")]);
         assert!(matches!(refused, Err(Error::InputBelowFile { .. })), "{name}: {refused:?}");
     }
     assert_eq!(names(&place), ["away", "dangling", "file", "loop"]);
-    // A link that has a file's own name is replaced, and its target left alone.
+    // A symlink with the name of an input is replaced; its target is unchanged.
     write(&lab, &[input("file", "mine"), input("dangling", "mine"), input("loop", "mine")]).unwrap();
     for name in ["file", "dangling", "loop"] {
         assert!(fs::symlink_metadata(place.join(name)).unwrap().is_file());
@@ -78,7 +78,7 @@ fn links_among_the_inputs_are_never_followed() {
 }
 
 #[test]
-fn readers_see_the_old_bytes_or_the_new() {
+fn concurrent_reader_sees_old_or_new_input() {
     let lab = Lab::new();
     let versions = ["a".repeat(100_000), "b".repeat(50_000)];
     write(&lab, &[input("file", &versions[0])]).unwrap();
@@ -96,7 +96,7 @@ fn readers_see_the_old_bytes_or_the_new() {
 }
 
 #[test]
-fn the_longest_names_are_written() {
+fn longest_paths_are_written() {
     let lab = Lab::new();
     let name = "n".repeat(255);
     let longest = [name.as_str(); 15].join("/");

@@ -1,4 +1,5 @@
-//! A root of workspaces in a directory of its own, a canary beside it, and a box that exists only in its traces.
+//! Fixture: a directory with workspaces and a canary beside them. Boxes are simulated by writing to
+//! their directories.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,11 +11,11 @@ use ringwall_workspace::{
 };
 use rustix::fs::{AtFlags, CWD, Gid, Uid};
 
-pub const CANARY: &str = "nobody read or touched me";
+pub const CANARY: &str = "canary content";
 pub const MIB: u64 = 1024 * 1024;
 pub const SPARE: &str = "spare";
 
-/// The user of the workspace when the tests run as root: an id that owns nothing else.
+/// Owner of the workspace if the tests run as root; has no other files.
 const BOX_ID: u32 = 54_322;
 
 pub struct Lab {
@@ -28,7 +29,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whose files a box leaves here.
+/// The owner of a box's files.
 pub fn owner() -> Owner {
     if is_root() { Owner { uid: BOX_ID, gid: BOX_ID } } else { Owner::server() }
 }
@@ -52,7 +53,7 @@ impl Lab {
         Self { directory, workspaces, workspace, project }
     }
 
-    /// A place in the workspace, as somebody with a shell on the host sees it.
+    /// A path in the workspace, as seen on the host.
     pub fn host(&self, place: &str) -> PathBuf {
         self.directory.path().join("data/workspaces/user/agent").join(place)
     }
@@ -65,7 +66,7 @@ impl Lab {
         self.project.begin(&ExecId::random().unwrap()).unwrap()
     }
 
-    /// Runs one exec whose box does `act` in its artifacts directory.
+    /// Runs one exec whose box executes `act` in its artifacts directory.
     pub fn run(&self, bytes_max: u64, act: impl FnOnce(&Path)) -> Collected {
         let files = self.begin();
         act(files.artifacts().unwrap().path());
@@ -73,12 +74,12 @@ impl Lab {
         let staged = files.artifacts().unwrap().path().to_owned();
         let collected = files.collect(bytes_max, Processes::Dead).unwrap();
         assert!(collected.residue().is_none(), "{:?}", collected.residue());
-        assert!(!staged.exists(), "the box's directory is still there");
+        assert!(!staged.exists(), "the box's directory was not removed");
         self.check();
         collected
     }
 
-    /// Nothing outside was changed, removed or added.
+    /// Checks that nothing outside of the workspaces was changed, removed or added.
     pub fn check(&self) {
         assert_eq!(fs::read_to_string(self.outside().join("canary")).unwrap(), CANARY);
         assert_eq!(names(&self.outside()), ["canary"]);
@@ -86,7 +87,7 @@ impl Lab {
         assert_eq!(names(&self.directory.path().join("data")), ["workspaces"]);
     }
 
-    /// What is on its way; the spare is not.
+    /// Entries of `.staging` except `spare`.
     pub fn staged(&self) -> Vec<String> {
         let mut staged = names(&self.host(".staging"));
         staged.retain(|name| name != SPARE);
@@ -102,11 +103,11 @@ pub fn open(workspaces: &Workspaces) -> Workspace {
     workspaces.workspace(&"user".parse().unwrap(), &"agent".parse().unwrap(), owner()).unwrap()
 }
 
-/// Makes everything in a directory the box's, as if it had made it. Links are changed themselves.
+/// Makes the box's user the owner of everything in a directory; symlinks are not followed.
 pub fn surrender(directory: &Path) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
-        // What is closed to its owner was closed by a test, which then sees to its owner itself.
+        // A test that closes a directory sets its owner itself.
         if entry.file_type().unwrap().is_dir() && entry.metadata().unwrap().mode() & 0o700 == 0o700 {
             surrender(&entry.path());
         }

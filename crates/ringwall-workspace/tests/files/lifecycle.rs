@@ -1,4 +1,4 @@
-//! One exec from its beginning to its manifest, and what can be read of it at each stage.
+//! An exec from its creation to its manifest, and what can be read at each stage.
 
 use std::fs;
 use std::io::Read;
@@ -8,12 +8,12 @@ use serde_json::json;
 
 use crate::lab::{Lab, MIB, names, path, paths, surrender};
 
-/// sha256 of nothing, and of the word `out`.
+/// SHA-256 of nothing, and of `out`.
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const OUT: &str = "762069bc07a6e1b5df123a5ae7bd91c10daa04694fbaa17fba0cd6a8dcce8f22";
 
 #[test]
-fn an_exec_leaves_four_files_of_ours_and_what_its_box_left() {
+fn ended_exec_has_four_server_files_and_artifacts() {
     let lab = Lab::new();
     let files = lab.begin();
     let exec = files.exec().clone();
@@ -45,7 +45,7 @@ fn an_exec_leaves_four_files_of_ours_and_what_its_box_left() {
     assert_eq!(names(&lab.host("projects/p")), ["artifacts", "inputs", "work"]);
     lab.check();
 
-    // The manifest is found out again when a power cut took it.
+    // The list is rebuilt if a power cut emptied or removed the manifest.
     for lost in [Some(""), None] {
         match lost {
             Some(content) => fs::write(place.join("manifest.json"), content).unwrap(),
@@ -56,7 +56,7 @@ fn an_exec_leaves_four_files_of_ours_and_what_its_box_left() {
 }
 
 #[test]
-fn a_running_exec_can_be_read() {
+fn running_exec_can_be_read() {
     let lab = Lab::new();
     let files = lab.begin();
     let exec = files.exec().clone();
@@ -75,7 +75,7 @@ fn a_running_exec_can_be_read() {
 }
 
 #[test]
-fn what_is_not_there_is_said_to_be_missing() {
+fn missing_files_are_reported() {
     let lab = Lab::new();
     let unknown = ExecId::random().unwrap();
     assert!(matches!(lab.project.artifacts(&unknown), Err(Error::ExecMissing(_))));
@@ -86,7 +86,7 @@ fn what_is_not_there_is_said_to_be_missing() {
         assert!(matches!(missing, Err(Error::ArtifactMissing { .. })), "{name}: {missing:?}");
     }
     assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
-    // The refusal did not touch the exec that has the id.
+    // The failed call did not change the exec with this id.
     files.output(Stream::Stdout).append(b"x").unwrap();
     assert_eq!(files.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap().len(), 3);
     let other = lab.workspace.find_project(&"other".parse().unwrap());
@@ -95,7 +95,7 @@ fn what_is_not_there_is_said_to_be_missing() {
 }
 
 #[test]
-fn projects_are_made_by_any_number_at_once() {
+fn projects_can_be_created_concurrently() {
     let lab = Lab::new();
     let project = "shared".parse().unwrap();
     std::thread::scope(|scope| {

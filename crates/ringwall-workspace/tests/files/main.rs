@@ -1,7 +1,8 @@
-//! Hostile files against the real file system: as root with a user of the workspace's own, and without privileges.
+//! Tests on a real file system with files that a hostile box may create.
 //!
-//! Every test runs as whoever runs the tests; as root, one of them runs all others again as a user without rights.
-//! The verdict rests on a canary outside the workspaces and on what lies on the disk afterwards.
+//! The tests run as the current user. If that is root, the workspace has a user of its own, and one
+//! test runs all others again as an unprivileged user. A canary outside of the workspaces shows
+//! whether an operation left them.
 
 #![expect(
     clippy::unwrap_used,

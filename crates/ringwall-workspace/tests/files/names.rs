@@ -1,4 +1,4 @@
-//! Whatever names a box gives its files: each is kept or said to be left out, and what is listed can be opened.
+//! Files with any names are collected or reported as skipped, and every listed file can be opened.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,17 +11,17 @@ use serde_json::json;
 
 use crate::lab::{Lab, MIB, surrender};
 
-/// One component: any bytes that the kernel takes for a name.
+/// One path component of arbitrary bytes.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop_oneof![Just(b'a'), Just(b'.'), Just(b'\\'), 1_u8..=255], 1..12)
-        .prop_filter("a name of the kernel's", |name| !name.contains(&b'/') && !matches!(name.as_slice(), b"." | b".."))
+        .prop_filter("valid for the kernel", |name| !name.contains(&b'/') && !matches!(name.as_slice(), b"." | b".."))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_listed_path_can_be_opened(trees in proptest::collection::vec(proptest::collection::vec(name(), 1..4), 0..12)) {
+    fn listed_path_can_be_opened(trees in proptest::collection::vec(proptest::collection::vec(name(), 1..4), 0..12)) {
         let lab = Lab::new();
         let files = lab.begin();
         let exec = files.exec().clone();
@@ -29,7 +29,7 @@ proptest! {
         for components in &trees {
             let mut path = files.artifacts().unwrap().path().to_owned();
             path.extend(components.iter().map(|component| OsStr::from_bytes(component)));
-            // Some trees stand in each other's way.
+            // Some paths exclude each other.
             let parent = path.parent().unwrap();
             if fs::create_dir_all(parent).is_ok() && fs::File::create_new(&path).is_ok() {
                 fs::write(&path, components.concat()).unwrap();

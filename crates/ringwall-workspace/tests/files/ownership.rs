@@ -1,4 +1,4 @@
-//! To whom the directories and files belong, and who may enter.
+//! Owners and modes of directories and files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::lab::{Lab, MIB, is_root, names, open, owner, reasons, surrender};
 
 #[test]
-fn a_box_owns_its_work_and_artifacts_and_nothing_else() {
+fn box_owns_only_work_and_artifacts() {
     let lab = Lab::new();
     let files = lab.begin();
     let (server, workspace) = (Owner::server(), owner());
@@ -45,14 +45,14 @@ fn a_box_owns_its_work_and_artifacts_and_nothing_else() {
 }
 
 #[test]
-fn what_the_box_cannot_have_written_is_left_out() {
+fn files_of_other_users_are_skipped() {
     if !is_root() {
-        eprintln!("skipped: only root has files of two users");
+        eprintln!("skipped: only root can create files of two users");
         return;
     }
     let lab = Lab::new();
     let files = lab.begin();
-    // As a second name for a file of the server's would look, if a box could make one.
+    // Looks like a hard link to a file of the server, which a box cannot create.
     fs::hard_link(lab.outside().join("canary"), files.artifacts().unwrap().path().join("alias")).unwrap();
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(reasons(&collected), [("alias", SkipReason::ForeignOwner)]);
@@ -60,14 +60,14 @@ fn what_the_box_cannot_have_written_is_left_out() {
 }
 
 #[test]
-fn the_root_is_closed_to_others_and_must_be_ours() {
+fn root_is_private_and_must_belong_to_server() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root");
     fs::create_dir(&root).unwrap();
     fs::set_permissions(&root, Permissions::from_mode(0o777)).unwrap();
     Workspaces::open(&root).unwrap();
     assert_eq!(fs::metadata(&root).unwrap().mode() & 0o7777, 0o700);
-    // An operator may keep the data elsewhere.
+    // The root may be a symlink of the operator.
     symlink(&root, directory.path().join("link")).unwrap();
     let workspaces = Workspaces::open(&directory.path().join("link")).unwrap();
     let project = open(&workspaces).project(&"p".parse().unwrap()).unwrap();
@@ -81,7 +81,7 @@ fn the_root_is_closed_to_others_and_must_be_ours() {
 }
 
 #[test]
-fn a_link_in_the_place_of_a_directory_is_refused() {
+fn symlink_in_place_of_directory_is_rejected() {
     let lab = Lab::new();
     for place in ["projects/q", "projects/r/work", "projects/s/inputs", "projects/t/artifacts"] {
         fs::create_dir_all(lab.host(place).parent().unwrap()).unwrap();
@@ -90,7 +90,7 @@ fn a_link_in_the_place_of_a_directory_is_refused() {
         let refused = lab.workspace.project(&project);
         assert!(matches!(refused, Err(Error::OpenDirectory { .. })), "{place}: {refused:?}");
     }
-    // The directory of an exec, swapped while it ran: it is the server's to name, and still nothing follows.
+    // A box cannot replace the directory of an exec; if it could, the symlink is not followed.
     let files = lab.begin();
     let exec = files.exec().clone();
     fs::remove_dir(files.artifacts().unwrap().path()).unwrap();

@@ -1,4 +1,5 @@
-//! Somebody swaps directories for links while we collect, read and remove. Each race says how often both sides acted.
+//! Races: another thread exchanges directories and symlinks during collection, reading and removal.
+//! Each test prints how often both sides acted.
 
 use std::fs;
 use std::io::Read;
@@ -13,7 +14,8 @@ use serde_json::json;
 
 use crate::lab::{CANARY, Lab, MIB, path, surrender};
 
-/// Plants `d`, a directory with a file in it, and `l`, a link to where the canary is under the same name.
+/// Creates the directory `d` with a file `canary`, and the symlink `l` to the directory of the real
+/// canary.
 pub fn plant(directory: &Path, outside: &Path) {
     fs::create_dir(directory.join("d")).unwrap();
     fs::write(directory.join("d/canary"), "inside").unwrap();
@@ -24,7 +26,7 @@ fn swap(directory: &Path) -> rustix::io::Result<()> {
     rustix::fs::renameat_with(CWD, directory.join("d"), CWD, directory.join("l"), RenameFlags::EXCHANGE)
 }
 
-/// Runs `act` while another thread swaps as fast as it can; how often it did.
+/// Runs `act` while another thread exchanges `d` and `l`. Returns the number of exchanges.
 pub fn swapping(directory: &Path, act: impl FnOnce()) -> u64 {
     let (over, swaps, begun) = (AtomicBool::new(false), AtomicU64::new(0), Barrier::new(2));
     std::thread::scope(|scope| {
@@ -41,7 +43,7 @@ pub fn swapping(directory: &Path, act: impl FnOnce()) -> u64 {
     swaps.into_inner()
 }
 
-/// Ends the other thread also when this one fails, or the failure would never be seen.
+/// Stops the other thread even if `act` panics; otherwise the scope would wait for it forever.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -51,7 +53,7 @@ impl Drop for Ending<'_> {
 }
 
 #[test]
-fn the_control_reaches_the_canary_by_name() {
+fn control_reads_canary_by_path() {
     let lab = Lab::new();
     let directory = tempfile::tempdir().unwrap();
     plant(directory.path(), &lab.outside());
@@ -60,7 +62,7 @@ fn the_control_reaches_the_canary_by_name() {
 }
 
 #[test]
-fn collecting_never_leaves_the_boxs_directory() {
+fn collection_never_leaves_box_directory() {
     let lab = Lab::new();
     let (mut swaps, mut kept) = (0, 0);
     for _ in 0..500 {
@@ -86,7 +88,7 @@ fn collecting_never_leaves_the_boxs_directory() {
 }
 
 #[test]
-fn reading_never_leaves_the_execs_directory() {
+fn reads_never_leave_exec_directory() {
     let lab = Lab::new();
     let files = lab.begin();
     let exec = files.exec().clone();
@@ -111,7 +113,7 @@ fn reading_never_leaves_the_execs_directory() {
 }
 
 #[test]
-fn writing_inputs_never_leaves_their_directory() {
+fn input_writes_never_leave_inputs() {
     let lab = Lab::new();
     let directory = lab.host("projects/p/inputs");
     plant(&directory, &lab.outside());
@@ -129,7 +131,7 @@ fn writing_inputs_never_leaves_their_directory() {
 }
 
 #[test]
-fn removing_never_leaves_what_is_removed() {
+fn removal_never_leaves_removed_tree() {
     let lab = Lab::new();
     let mut swaps = 0;
     for _ in 0..300 {

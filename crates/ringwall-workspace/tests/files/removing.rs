@@ -1,4 +1,4 @@
-//! Removal and sweeping: everything that was meant goes, and nothing else.
+//! Removal and sweeps delete exactly what they should.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::lab::{Lab, MIB, input, names, paths, surrender};
 
 #[test]
-fn the_files_of_one_exec_are_removed() {
+fn files_of_one_exec_are_removed() {
     let lab = Lab::new();
     let keep = lab.begin();
     let kept = keep.exec().clone();
@@ -25,7 +25,7 @@ fn the_files_of_one_exec_are_removed() {
         assert_eq!(names(&lab.host("projects/p/artifacts")), [kept.as_str()]);
     }
     assert!(matches!(lab.project.artifacts(&exec), Err(Error::ExecMissing(_))));
-    // One that was never collected.
+    // An exec that was never collected.
     let abandoned = lab.begin();
     fs::write(abandoned.artifacts().unwrap().path().join("x"), "x").unwrap();
     lab.project.remove_artifacts(&abandoned.exec().clone()).unwrap();
@@ -34,7 +34,7 @@ fn the_files_of_one_exec_are_removed() {
 }
 
 #[test]
-fn a_project_is_removed_with_whatever_its_boxes_made() {
+fn project_is_removed_with_hostile_files() {
     let lab = Lab::new();
     let other = lab.workspace.project(&"other".parse().unwrap()).unwrap();
     lab.project.write_inputs(&ExecId::random().unwrap(), &[input("a/b", "x")]).unwrap();
@@ -53,7 +53,7 @@ fn a_project_is_removed_with_whatever_its_boxes_made() {
         assert_eq!(names(&lab.host("projects")), ["other"]);
     }
     assert!(lab.staged().is_empty());
-    // A handle of the old one leads nowhere, and the new one is empty.
+    // Old handles lead nowhere, and the new project is empty.
     assert!(lab.project.begin(&ExecId::random().unwrap()).is_err());
     let again = lab.workspace.project(&id).unwrap();
     assert!(names(again.inputs().path()).is_empty() && names(again.work().path()).is_empty());
@@ -62,10 +62,10 @@ fn a_project_is_removed_with_whatever_its_boxes_made() {
 }
 
 #[test]
-fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
+fn sweep_removes_leftovers_of_dead_execs_only() {
     let lab = Lab::new();
     let (dead, alive) = (lab.begin(), lab.begin());
-    dead.output(Stream::Stdout).append(b"last words").unwrap();
+    dead.output(Stream::Stdout).append(b"dead exec").unwrap();
     for files in [&dead, &alive] {
         fs::create_dir_all(files.artifacts().unwrap().path().join("a/b")).unwrap();
         fs::write(files.artifacts().unwrap().path().join("a/b/c"), "x").unwrap();
@@ -73,8 +73,8 @@ fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
         fs::write(lab.host(&format!(".staging/{}.input-0", files.exec())), "x").unwrap();
     }
     fs::create_dir_all(lab.host(".staging/removed-0123/projects")).unwrap();
-    fs::write(lab.host(".staging/somebody's"), "not ours").unwrap();
-    // Things that no workspace is: a file, and links to a tree that looks like one.
+    fs::write(lab.host(".staging/user's"), "not ours").unwrap();
+    // Entries that are no workspaces: a file, and a directory whose `.staging` is a symlink.
     let root = lab.directory.path().join("data/workspaces");
     fs::write(root.join("file"), "x").unwrap();
     let decoy = lab.directory.path().join("data/workspaces/user/decoy");
@@ -83,21 +83,21 @@ fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
 
     let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |_| Recorded::Unclear);
     assert_eq!((swept.removed, swept.failed), (3, 0), "{:?}", swept.first_failure);
-    let mut left = vec![alive.exec().to_string(), format!("{}.input-0", alive.exec()), "somebody's".to_owned()];
+    let mut left = vec![alive.exec().to_string(), format!("{}.input-0", alive.exec()), "user's".to_owned()];
     left.sort();
     assert_eq!(lab.staged(), left);
-    // What the dead exec printed is still there to be read.
+    // Output of the dead exec can still be read.
     let part = lab.project.read_output(dead.exec(), Stream::Stdout, 0, 100).unwrap();
-    assert_eq!(part.bytes, b"last words");
+    assert_eq!(part.bytes, b"dead exec");
     assert_eq!(lab.project.artifacts(dead.exec()).unwrap().len(), 2);
     assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 2);
     assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 0);
     lab.check();
 }
 
-/// A server may die after the files of an exec are made and before the exec is on record.
+/// A server may die after it created the files of an exec and before the exec is recorded.
 #[test]
-fn a_sweep_leaves_no_output_of_what_was_never_recorded() {
+fn sweep_removes_output_of_unrecorded_exec() {
     let lab = Lab::new();
     let (unknown, lost, alive) = (lab.begin(), lab.begin(), lab.begin());
     let swept = lab.workspaces.sweep(
@@ -108,7 +108,7 @@ fn a_sweep_leaves_no_output_of_what_was_never_recorded() {
     );
     assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
     let kept = |exec: &ExecId| lab.host(&format!("projects/p/artifacts/{exec}")).exists();
-    assert!(!kept(unknown.exec()), "nobody could ever ask for it");
+    assert!(!kept(unknown.exec()), "output of an unrecorded exec");
     assert!(kept(lost.exec()) && kept(alive.exec()));
     lab.check();
 }
@@ -123,9 +123,9 @@ fn has_meta(project: &Project, exec: &ExecId) -> bool {
     }
 }
 
-/// Output of an exec whose box has no directory gets its place when all is there, and is read before that too.
+/// For an exec whose box has no artifacts directory.
 #[test]
-fn output_that_is_hidden_is_read_and_then_shown() {
+fn hidden_output_is_readable_and_moved_at_finish() {
     let lab = Lab::new();
     let exec = ExecId::random().unwrap();
     let usage = || lab.workspace.measure(u64::MAX).unwrap();
@@ -134,11 +134,11 @@ fn output_that_is_hidden_is_read_and_then_shown() {
     assert!(files.artifacts().is_none());
     assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))));
     files.output(Stream::Stdout).append(b"words").unwrap();
-    assert_eq!(usage(), before, "what is printed is nobody's share of the disk");
+    assert_eq!(usage(), before, "output does not count as disk usage");
     let read = || lab.project.read_output(&exec, Stream::Stdout, 0, 100).unwrap().bytes;
     assert_eq!(read(), b"words");
     assert_eq!(paths(&lab.project.artifacts(&exec).unwrap()), OUTPUT_ALONE);
-    assert!(!has_meta(&lab.project, &exec), "it is made, and says nothing yet");
+    assert!(!has_meta(&lab.project, &exec), "created, but empty");
     let place = lab.host(&format!("projects/p/artifacts/{exec}"));
     assert!(!place.exists());
     let collected = files.collect(MIB, Processes::Dead).unwrap();
@@ -146,20 +146,20 @@ fn output_that_is_hidden_is_read_and_then_shown() {
     assert_eq!((read(), lab.staged()), (b"words".to_vec(), Vec::new()));
     assert_eq!(names(&place), ["manifest.json", "meta.json", "stderr.txt", "stdout.txt"]);
     assert!(has_meta(&lab.project, &exec));
-    assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))), "an id is used once");
-    assert_eq!(read(), b"words", "also by whom it is refused");
+    assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))), "the id was used");
+    assert_eq!(read(), b"words", "unchanged by the failed call");
     lab.project.remove_artifacts(&exec).unwrap();
     assert!(matches!(lab.project.read_output(&exec, Stream::Stdout, 0, 1), Err(Error::ExecMissing(_))));
-    // What was never shown goes in the same way.
+    // Output in `.staging` is removed in the same way.
     let hidden = lab.project.begin_output(&exec).unwrap();
     lab.project.remove_artifacts(hidden.exec()).unwrap();
     assert_eq!(lab.staged(), [""; 0]);
     lab.check();
 }
 
-/// A server that dies leaves such output among the staged. What the record knows of gets its place at the next start.
+/// A killed server leaves such output in `.staging`.
 #[test]
-fn a_sweep_shows_the_output_of_what_was_recorded() {
+fn sweep_moves_output_of_recorded_exec() {
     let lab = Lab::new();
     let begin = || lab.project.begin_output(&ExecId::random().unwrap()).unwrap();
     let (lost, unknown, unclear, alive, homeless) = (begin(), begin(), begin(), begin(), begin());
@@ -176,20 +176,19 @@ fn a_sweep_shows_the_output_of_what_was_recorded() {
     assert_eq!(lab.staged(), left);
     assert!(lab.host(&format!("projects/p/artifacts/{}", lost.exec())).is_dir());
     assert_eq!(paths(&lab.project.artifacts(lost.exec()).unwrap()), OUTPUT_ALONE);
-    assert!(!has_meta(&lab.project, lost.exec()), "nobody knows what it was");
+    assert!(!has_meta(&lab.project, lost.exec()), "the exec was not finished");
     assert!(lab.project.read_output(unknown.exec(), Stream::Stdout, 0, 1).is_err());
     lab.check();
 }
 
-/// Whoever dies while the files of an exec are made leaves a name among the staged with everything else.
 #[test]
-fn an_id_that_is_taken_is_not_begun_again() {
+fn exec_id_cannot_be_used_twice() {
     let lab = Lab::new();
     let files = lab.begin();
     assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
-    assert_eq!(lab.staged(), [files.exec().to_string()], "the box's directory stays");
+    assert_eq!(lab.staged(), [files.exec().to_string()], "the box's directory was removed");
     fs::remove_dir(lab.host(&format!(".staging/{}", files.exec()))).unwrap();
     assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
-    assert_eq!(lab.staged(), [""; 0], "nothing stays of what was refused");
+    assert_eq!(lab.staged(), [""; 0], "the failed call left files");
     lab.project.read_output(files.exec(), Stream::Stdout, 0, 1).unwrap();
 }

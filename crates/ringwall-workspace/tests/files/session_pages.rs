@@ -1,4 +1,4 @@
-//! The list of sessions, page by page: each once, those used last first, and nothing that is none.
+//! Pages of the session list: each session once, the last used first.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use ringwall_workspace::{Error, SessionMark, Workspaces};
 
 use crate::lab::{Lab, owner};
 
-/// Used so many seconds before a moment, which is one for all that are compared.
+/// Creates a session that was last used `age` seconds before `now`.
 fn make(workspaces: &Workspaces, lab: &Lab, user: &str, session: &str, (now, age): (SystemTime, u64)) {
     let workspace = workspaces.workspace(&user.parse().unwrap(), &"agent".parse().unwrap(), owner()).unwrap();
     workspace.session(&session.parse().unwrap()).unwrap().furnish().unwrap();
@@ -19,7 +19,7 @@ fn make(workspaces: &Workspaces, lab: &Lab, user: &str, session: &str, (now, age
     }
 }
 
-/// All pages of so many, as they name users and sessions.
+/// All pages of at most `most` sessions, as `user/session`.
 fn pages(lab: &Lab, of: Option<&str>, most: usize) -> Vec<Vec<String>> {
     let of = of.map(|of| of.parse().unwrap());
     let (mut pages, mut after) = (Vec::new(), None::<SessionMark>);
@@ -27,7 +27,7 @@ fn pages(lab: &Lab, of: Option<&str>, most: usize) -> Vec<Vec<String>> {
         let page = lab.workspaces.sessions(of.as_ref(), None, after.as_ref(), most);
         pages.push(page.sessions.iter().map(|one| format!("{}/{}", one.user, one.session)).collect());
         match page.next {
-            // As it comes back from whoever was told it.
+            // Clients return the cursor as text.
             Some(next) => after = Some(next.to_string().parse().unwrap()),
             None => return pages,
         }
@@ -36,7 +36,7 @@ fn pages(lab: &Lab, of: Option<&str>, most: usize) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn each_is_on_one_page_and_those_used_last_come_first() {
+fn each_session_is_on_one_page_in_order_of_use() {
     let lab = Lab::new();
     assert_eq!(pages(&lab, None, 2), [Vec::<String>::new()]);
     let now = SystemTime::now();
@@ -49,10 +49,10 @@ fn each_is_on_one_page_and_those_used_last_come_first() {
     let all = ["b/x", "a/y", "a/z", "b/w", "a/x"];
     for most in 1..7 {
         let expected: Vec<Vec<&str>> = all.chunks(most).map(<[_]>::to_vec).collect();
-        assert_eq!(pages(&lab, None, most), expected, "{most} on a page");
+        assert_eq!(pages(&lab, None, most), expected, "{most} per page");
     }
     assert_eq!(pages(&lab, Some("a"), 2), [vec!["a/y", "a/z"], vec!["a/x"]]);
-    // One that is used between two pages is at the front of the list, and the rest is told all the same.
+    // A session that is used between two pages moves to the front; the others are still listed.
     let first = lab.workspaces.sessions(None, None, None, 2);
     make(&lab.workspaces, &lab, "b", "w", (now, 50));
     let rest = lab.workspaces.sessions(None, None, first.next.as_ref(), 9);
@@ -60,7 +60,7 @@ fn each_is_on_one_page_and_those_used_last_come_first() {
 }
 
 #[test]
-fn what_is_no_mark_is_refused() {
+fn malformed_cursor_is_rejected() {
     for text in ["", "1", "1~a~b", "1~a~b~..", "x~a~b~c", "1~a~b~c~d", "1~a/b~c~d"] {
         assert!(matches!(text.parse::<SessionMark>(), Err(Error::MarkMalformed)), "{text}");
     }

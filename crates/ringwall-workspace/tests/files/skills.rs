@@ -1,4 +1,4 @@
-//! Uploads of skills as they should be: old or new, whole, whatever is in the way; and what they are listed as.
+//! Installing, healing, listing and deleting skills.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Seek, Write};
@@ -38,7 +38,7 @@ fn read(lab: &Lab, place: &str) -> String {
 }
 
 #[test]
-fn an_upload_takes_the_place_of_the_old_skill_whole() {
+fn upload_replaces_whole_skill() {
     let lab = Lab::new();
     let first = deflated(&[("a/SKILL.md", b"one"), ("a/sub/old.txt", b"old"), ("b/SKILL.md", b"other")]);
     assert_eq!(install(&lab, &first).unwrap(), ["a", "b"]);
@@ -52,7 +52,7 @@ fn an_upload_takes_the_place_of_the_old_skill_whole() {
 }
 
 #[test]
-fn what_is_unpacked_is_the_workspaces_own_with_plain_modes() {
+fn unpacked_files_have_owner_and_plain_modes() {
     let lab = Lab::new();
     let mut parts = skill("x", "text");
     parts.push(folder("x/empty/"));
@@ -77,7 +77,7 @@ fn what_is_unpacked_is_the_workspaces_own_with_plain_modes() {
 }
 
 #[test]
-fn a_failed_upload_changes_nothing() {
+fn failed_upload_changes_nothing() {
     let lab = Lab::new();
     install(&lab, &zip(&skill("a", "kept"))).unwrap();
     let mut parts = skill("a", "new");
@@ -90,7 +90,7 @@ fn a_failed_upload_changes_nothing() {
 }
 
 #[test]
-fn whatever_has_a_skills_name_is_replaced_and_not_followed() {
+fn symlink_or_file_with_skill_name_is_replaced() {
     let lab = Lab::new();
     tree(&lab);
     let skills = lab.host("skills");
@@ -109,7 +109,7 @@ fn whatever_has_a_skills_name_is_replaced_and_not_followed() {
 }
 
 #[test]
-fn a_box_that_swaps_the_name_meanwhile_reaches_nothing_outside() {
+fn install_during_swaps_changes_nothing_outside() {
     let lab = Lab::new();
     let tree = tree(&lab);
     let place = lab.host("skills/x");
@@ -119,7 +119,7 @@ fn a_box_that_swaps_the_name_meanwhile_reaches_nothing_outside() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                // Any of these may fail, as the other side is as quick.
+                // Each call may fail, because the upload acts at the same time.
                 let _ = fs::rename(&place, &aside);
                 let _ = symlink(lab.outside(), &place);
                 let _ = fs::remove_file(&place);
@@ -128,7 +128,7 @@ fn a_box_that_swaps_the_name_meanwhile_reaches_nothing_outside() {
         });
         for _ in 0..300 {
             let staged = tree.judge_skills(spool(&lab, &bytes), LIMITS).and_then(PackedSkills::unpack).unwrap();
-            // One that is beaten a hundred times says so, and nothing else is an error.
+            // An install may fail after too many attempts; no other error is expected.
             if let Err(error) = staged.install() {
                 assert!(matches!(error, Error::InstallSkill { .. }), "{error:?}");
             }
@@ -140,7 +140,7 @@ fn a_box_that_swaps_the_name_meanwhile_reaches_nothing_outside() {
 }
 
 #[test]
-fn a_misplaced_file_is_moved_to_its_skills_root() {
+fn nested_skill_file_is_moved_to_root() {
     let lab = Lab::new();
     let tree = tree(&lab);
     let skills = lab.host("skills");
@@ -157,7 +157,7 @@ fn a_misplaced_file_is_moved_to_its_skills_root() {
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         fs::write(place, text).unwrap();
     }
-    // Neither through a link nor out of the skill.
+    // Neither symlinks nor other skills are searched.
     fs::create_dir(skills.join("linked")).unwrap();
     symlink(lab.outside(), skills.join("linked/out")).unwrap();
     symlink(skills.join("whole"), skills.join("linked/in")).unwrap();
@@ -188,9 +188,9 @@ fn a_misplaced_file_is_moved_to_its_skills_root() {
     lab.check();
 }
 
-/// Where the server is the box's own user, modes are in its way, and are put right.
+/// A rootless server has the box's user and must restore modes that the box removed.
 #[test]
-fn no_mode_keeps_a_skill_from_being_healed() {
+fn closed_skill_is_healed() {
     let lab = Lab::new();
     let tree = tree(&lab);
     let skills = lab.host("skills");
@@ -213,14 +213,14 @@ fn no_mode_keeps_a_skill_from_being_healed() {
 }
 
 #[test]
-fn a_reserved_file_beside_the_skills_gets_another_name() {
+fn skill_file_beside_skills_is_renamed() {
     let lab = Lab::new();
     let tree = tree(&lab);
     install(&lab, &zip(&skill("s", "1"))).unwrap();
     let plant = |name: &str, text: &str| fs::write(lab.host("skills").join(name), text).unwrap();
     plant("SKILL.md", "first");
     plant("skill.MD", "other letters");
-    plant("notes.md", "somebody's");
+    plant("notes.md", "notes");
     tree.heal_skills().unwrap();
     plant("SKILL.md", "second");
     assert_eq!(tree.list_skills().unwrap().len(), 1);
@@ -232,14 +232,14 @@ fn a_reserved_file_beside_the_skills_gets_another_name() {
 }
 
 #[test]
-fn only_folders_are_counted_and_too_many_are_said() {
+fn only_folders_count_and_too_many_are_an_error() {
     let lab = Lab::new();
     let tree = tree(&lab);
     install(&lab, &zip(&skill("s", "1"))).unwrap();
     for number in 0..10_000 {
         fs::write(lab.host(&format!("skills/{number}")), "").unwrap();
     }
-    assert_eq!(tree.list_skills().unwrap().len(), 1, "strays hide nothing");
+    assert_eq!(tree.list_skills().unwrap().len(), 1, "files do not count");
     for number in 0..10_000 {
         fs::create_dir(lab.host(&format!("skills/d{number}"))).unwrap();
     }
@@ -248,7 +248,7 @@ fn only_folders_are_counted_and_too_many_are_said() {
 }
 
 #[test]
-fn skills_are_listed_as_they_describe_themselves() {
+fn skills_are_listed_with_metadata_and_warnings() {
     let lab = Lab::new();
     let tree = tree(&lab);
     let skills = lab.host("skills");
@@ -295,9 +295,9 @@ fn skills_are_listed_as_they_describe_themselves() {
 }
 
 #[test]
-fn a_file_of_somebody_elses_is_not_shown() {
+fn skill_file_of_other_user_is_not_listed() {
     if !crate::lab::is_root() {
-        eprintln!("skipped: only root can give a file to somebody else");
+        eprintln!("skipped: only root can change the owner of a file");
         return;
     }
     let lab = Lab::new();
@@ -312,7 +312,7 @@ fn a_file_of_somebody_elses_is_not_shown() {
 }
 
 #[test]
-fn a_tree_without_end_is_looked_at_only_so_far() {
+fn search_for_skill_file_is_bounded() {
     let lab = Lab::new();
     let tree = tree(&lab);
     let mut place = lab.host("skills/deep");
@@ -332,7 +332,7 @@ fn a_tree_without_end_is_looked_at_only_so_far() {
 }
 
 #[test]
-fn a_deleted_skill_is_gone_with_everything_in_it() {
+fn deleted_skill_is_removed_without_following_symlinks() {
     let lab = Lab::new();
     install(&lab, &zip(&[skill("x", "1"), skill("y", "2")].concat())).unwrap();
     let tree = tree(&lab);

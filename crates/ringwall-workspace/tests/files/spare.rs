@@ -1,4 +1,5 @@
-//! A box's directory serves the next exec only if it is as good as new and nobody else can have it.
+//! A box's artifacts directory is recycled only if it equals a new one and no other box can have a
+//! descriptor of it.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Permissions};
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use crate::lab::{CANARY, Lab, MIB, SPARE, give, is_root, names, open, owner, path};
 
-/// Something that is done, in words and in deed.
+/// A description and an action.
 type Act<'a, To> = (&'a str, &'a dyn Fn(&To));
 
 /// Ends an exec whose box is dead.
@@ -27,7 +28,8 @@ fn inode(path: &Path) -> u64 {
     fs::symlink_metadata(path).unwrap().ino()
 }
 
-/// What a box gets when it begins: empty, its own, closed to others, without attributes.
+/// Checks that the directory is empty, has the box's owner and mode 0700, and no extended
+/// attributes.
 fn assert_new(files: &ExecFiles) {
     let place = files.artifacts().unwrap().path();
     let status = fs::symlink_metadata(place).unwrap();
@@ -36,7 +38,7 @@ fn assert_new(files: &ExecFiles) {
     assert!(names(place).is_empty());
     let directory = File::open(place).unwrap();
     assert_eq!(rustix::fs::flistxattr_query(&directory), Ok(0));
-    // What the executor is given to mount is what is at that path.
+    // The handle that is mounted is this directory.
     let given = rustix::fs::fstat(files.artifacts().unwrap()).unwrap();
     assert_eq!(given.st_ino, status.ino());
 }
@@ -45,14 +47,15 @@ fn set_attribute(path: &Path, name: &str, value: &[u8]) {
     rustix::fs::setxattr(path, name, value, XattrFlags::empty()).unwrap();
 }
 
-/// A default list in the kernel's form, by which what is made below is open to everybody.
+/// A default ACL in the kernel's binary form, which grants everything to everyone.
 fn set_default_acl(path: &Path) {
     let entry = |tag: u16| [&tag.to_le_bytes()[..], &7_u16.to_le_bytes(), &u32::MAX.to_le_bytes()].concat();
     let list = [2_u32.to_le_bytes().to_vec(), entry(0x01), entry(0x04), entry(0x20)].concat();
     set_attribute(path, "system.posix_acl_default", &list);
 }
 
-/// Waits until a change to a directory has another time than its making: before Linux 6.13 a tick is one time.
+/// Waits until a change gets another ctime than the creation: before Linux 6.13 both have the same
+/// time within one clock tick.
 fn await_tick(path: &Path) {
     let made = fs::symlink_metadata(path).unwrap();
     loop {
@@ -65,7 +68,7 @@ fn await_tick(path: &Path) {
 }
 
 #[test]
-fn a_directory_that_nobody_touched_serves_one_exec_after_another() {
+fn unused_directory_is_recycled() {
     let lab = Lab::new();
     let files = lab.begin();
     let first = inode(files.artifacts().unwrap().path());
@@ -77,18 +80,18 @@ fn a_directory_that_nobody_touched_serves_one_exec_after_another() {
         assert_new(&files);
         assert_eq!(inode(files.artifacts().unwrap().path()), first);
         assert!(!lab.has_spare());
-        // Looking is not touching.
+        // Reading does not count as use.
         assert!(names(files.artifacts().unwrap().path()).is_empty());
         end(files);
     }
-    // After a restart, too. A sweep does not take it for what a dead exec left.
+    // After a restart the directory is still used, and a sweep does not remove it.
     let workspaces = Workspaces::open(&lab.directory.path().join("data/workspaces")).unwrap();
     let swept = workspaces.sweep(|_| false, |_| Recorded::Unclear);
     assert_eq!((swept.removed, swept.failed), (0, 0));
     let project = open(&workspaces).project(&"p".parse().unwrap()).unwrap();
     let files = project.begin(&ExecId::random().unwrap()).unwrap();
     assert_eq!(inode(files.artifacts().unwrap().path()), first);
-    // What it leaves is collected like any other's, and then the directory is removed.
+    // After a box used the directory, its files are collected and the directory is removed.
     fs::write(files.artifacts().unwrap().path().join("result"), "42").unwrap();
     give(&files.artifacts().unwrap().path().join("result"));
     let exec = files.exec().clone();
@@ -99,7 +102,7 @@ fn a_directory_that_nobody_touched_serves_one_exec_after_another() {
 }
 
 #[test]
-fn whatever_a_box_did_to_its_directory_it_is_removed() {
+fn changed_directory_is_not_recycled() {
     let lab = Lab::new();
     let set_mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     let acts: [Act<Path>; 9] = [
@@ -127,7 +130,7 @@ fn whatever_a_box_did_to_its_directory_it_is_removed() {
         act(files.artifacts().unwrap().path());
         end(files);
         assert!(!lab.has_spare() && lab.staged().is_empty(), "{what}");
-        // The control: the next one, which does nothing, is kept.
+        // Control: the directory of the next exec, which does nothing, is kept.
         let files = lab.begin();
         assert_new(&files);
         end(files);
@@ -137,7 +140,7 @@ fn whatever_a_box_did_to_its_directory_it_is_removed() {
 }
 
 #[test]
-fn a_spare_that_is_not_as_good_as_new_is_given_to_nobody() {
+fn changed_spare_is_not_used() {
     let lab = Lab::new();
     let spare = lab.host(".staging").join(SPARE);
     let outside = lab.outside();
@@ -148,7 +151,7 @@ fn a_spare_that_is_not_as_good_as_new_is_given_to_nobody() {
     let acts: [(&str, &dyn Fn()); 9] = [
         ("a mode", &|| fs::set_permissions(&spare, Permissions::from_mode(0o755)).unwrap()),
         ("a group", &|| {
-            // Only root has two; a mode does for others.
+            // Only root can change the group; others change the mode.
             let group = Some(Gid::from_raw(0));
             match is_root() {
                 true => rustix::fs::chownat(CWD, &spare, None, group, AtFlags::empty()).unwrap(),
@@ -166,7 +169,7 @@ fn a_spare_that_is_not_as_good_as_new_is_given_to_nobody() {
     for (what, act) in acts {
         end(lab.begin());
         assert!(lab.has_spare(), "{what}");
-        // Held, so that no new directory can get the same number.
+        // An open handle keeps the inode number from being reused.
         let held = rustix::fs::open(&spare, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap();
         act();
         let files = lab.begin();
@@ -181,9 +184,10 @@ fn a_spare_that_is_not_as_good_as_new_is_given_to_nobody() {
 }
 
 #[test]
-fn a_descriptor_that_was_handed_on_leads_into_no_other_exec() {
+fn directory_of_overlapping_exec_is_not_recycled() {
     let lab = Lab::new();
-    // Two boxes of the project at the same time; the first sends its directory to the other through a socket in `work`.
+    // Two boxes of the project run at the same time; the first sends its directory over a socket in
+    // `work`.
     let (one, sibling) = (lab.begin(), lab.begin());
     let handed_on = File::open(one.artifacts().unwrap().path()).unwrap();
     end(one);
@@ -193,25 +197,25 @@ fn a_descriptor_that_was_handed_on_leads_into_no_other_exec() {
     let read = rustix::fs::openat(&handed_on, "private", OFlags::RDONLY, Mode::empty());
     assert_eq!(read.err().map(|errno| errno.kind()), Some(ErrorKind::NotFound));
     let made = rustix::fs::mkdirat(&handed_on, "planted", Mode::RWXU);
-    assert_eq!(made.err().map(|errno| errno.kind()), Some(ErrorKind::NotFound), "the directory is dead");
-    // Nor do those leave a spare that met somebody who met somebody.
+    assert_eq!(made.err().map(|errno| errno.kind()), Some(ErrorKind::NotFound), "the directory was deleted");
+    // Nor are the directories of execs recycled that overlapped an exec that overlapped another.
     end(sibling);
     fs::remove_file(next.artifacts().unwrap().path().join("private")).unwrap();
     end(next);
     assert!(!lab.has_spare() && lab.staged().is_empty());
-    // The control: everybody has left, and the next one is alone.
+    // Control: all execs have ended, and the next one is alone.
     end(lab.begin());
     assert!(lab.has_spare());
 }
 
 #[test]
-fn where_a_box_may_still_live_nothing_is_kept() {
+fn directory_is_not_recycled_while_box_may_live() {
     let unsure: [Act<Lab>; 3] = [
-        ("nobody can say", &|lab| {
+        ("uncertain processes", &|lab| {
             lab.begin().collect(MIB, Processes::Uncertain).unwrap().finish(&json!({})).unwrap();
         }),
         ("dropped", &|lab| drop(lab.begin())),
-        ("left by a server that died", &|lab| {
+        ("left by a killed server", &|lab| {
             fs::create_dir(lab.host(&format!(".staging/{}", ExecId::random().unwrap()))).unwrap();
             assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 1);
         }),
@@ -224,7 +228,7 @@ fn where_a_box_may_still_live_nothing_is_kept() {
             end(lab.begin());
             assert!(!lab.has_spare(), "{what}");
         }
-        // Another workspace has nothing to do with it.
+        // Another workspace is not affected.
         let other = lab.workspaces.workspace(&"user".parse().unwrap(), &"other".parse().unwrap(), owner()).unwrap();
         let project = other.project(&"p".parse().unwrap()).unwrap();
         end(project.begin(&ExecId::random().unwrap()).unwrap());
@@ -234,7 +238,7 @@ fn where_a_box_may_still_live_nothing_is_kept() {
 }
 
 #[test]
-fn of_many_that_begin_at_once_one_gets_the_spare() {
+fn one_of_concurrent_execs_gets_spare() {
     const THREADS: usize = 8;
     let lab = Lab::new();
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Reading, editing and replacing lines, each held against a plain model of a text in memory.
+//! Reading, editing and replacing lines, compared with a simple model in memory.
 
 use proptest::prelude::*;
 use ringwall_workspace::{AgentPath, Change, Error, Lines, Refusal, Tree};
@@ -20,7 +20,7 @@ fn whole(tree: &Tree, path: &str) -> String {
     tree.read(&at(path), Lines::ALL).unwrap().into_content()
 }
 
-/// The lines of a text; the last newline begins none.
+/// The lines of a text. A final newline starts no further line.
 fn split(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.split('\n').collect();
     if lines.last() == Some(&"") {
@@ -39,7 +39,8 @@ fn page_of(text: &str, first: usize, count: usize) -> (String, Vec<String>) {
     (content, page.into_iter().map(str::to_owned).collect())
 }
 
-/// What a text is after lines `start..end`, from 0, were replaced; `None` if they begin behind its end.
+/// The text after lines `start..end`, counted from 0, were replaced. `None` if they start after its
+/// end.
 fn replaced(text: &str, start: usize, end: usize, body: &str) -> Option<String> {
     let lines = split(text);
     if start > lines.len() {
@@ -59,7 +60,7 @@ fn replaced(text: &str, start: usize, end: usize, body: &str) -> Option<String> 
 
 proptest! {
     #[test]
-    fn a_page_is_what_a_reader_would_count(text in "[ab\né\r]{0,30}", offset in 1_u64..12, limit in 1_u64..12) {
+    fn page_matches_model(text in "[ab\né\r]{0,30}", offset in 1_u64..12, limit in 1_u64..12) {
         let lab = Lab::new();
         let tree = lab.workspace.tree().unwrap();
         tree.write(&at("files/a"), text.as_bytes()).unwrap();
@@ -76,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn an_edit_replaces_what_was_counted_or_nothing(text in "[ab\n]{0,30}", old in "[ab\n]{1,3}", new in "[abc]{0,3}", expected in 0_u64..4) {
+    fn edit_replaces_expected_count_or_nothing(text in "[ab\n]{0,30}", old in "[ab\n]{1,3}", new in "[abc]{0,3}", expected in 0_u64..4) {
         let lab = Lab::new();
         let tree = lab.workspace.tree().unwrap();
         tree.write(&at("files/a"), text.as_bytes()).unwrap();
@@ -92,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn a_range_is_replaced_and_no_other_byte(
+    fn range_edit_matches_model(
         text in "[ab\n]{0,20}",
         body in "[xy\n]{0,6}",
         start in proptest::option::of(1_u64..9),
@@ -120,7 +121,7 @@ proptest! {
     }
 }
 
-/// Longer than several strides of the index, with lines that lie across their borders.
+/// Several strides of the index long, with lines across their borders.
 fn long_text() -> String {
     let mut state = 1_u64;
     let mut text = String::new();
@@ -129,13 +130,13 @@ fn long_text() -> String {
         let length = usize::try_from((state >> 33) % 60).unwrap();
         text.push_str(&format!("{number}{}\n", "é".repeat(length)));
     }
-    // One line that is longer than a stride.
+    // One line is longer than a stride.
     text.push_str(&"x".repeat(600_000));
     text + "\nlast"
 }
 
 #[test]
-fn every_page_of_a_long_file_is_the_right_one_also_the_second_time() {
+fn pages_of_long_file_match_model() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     let text = long_text();
@@ -148,14 +149,14 @@ fn every_page_of_a_long_file_is_the_right_one_also_the_second_time() {
             assert_eq!((read.content().to_owned(), found), page_of(&text, first, 7), "round {round}, line {first}");
         }
     }
-    // Lines in the middle are replaced without the rest being touched.
+    // Replacing lines in the middle leaves the others unchanged.
     let lines = Lines::range(Some(20_001), Some(20_003)).unwrap();
     tree.replace_lines(&at("files/long"), Some(lines), b"new").and_then(Change::make).unwrap();
     assert_eq!(whole(&tree, "files/long"), replaced(&text, 20_000, 20_003, "new").unwrap());
 }
 
 #[test]
-fn a_file_that_a_box_changes_in_its_place_is_counted_again() {
+fn changed_file_is_counted_again() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     for round in 0..20_u64 {
@@ -169,12 +170,12 @@ fn a_file_that_a_box_changes_in_its_place_is_counted_again() {
 }
 
 #[test]
-fn what_is_no_text_or_too_much_of_it_is_said() {
+fn binary_or_too_large_text_is_rejected() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     tree.write(&at("files/bytes"), b"good\n\xff\xfe\ngood\n").unwrap();
     assert_eq!(refusal(tree.read(&at("files/bytes"), Lines::ALL)), Refusal::NotText("files/bytes".to_owned()));
-    // The page alone is looked at.
+    // Only the requested page must be UTF-8.
     assert_eq!(tree.read(&at("files/bytes"), Lines::page(Some(3), None).unwrap()).unwrap().content(), "good\n");
     let sparse = std::fs::File::create(lab.host("files/huge")).unwrap();
     sparse.set_len(65 << 20).unwrap();
@@ -189,7 +190,7 @@ fn what_is_no_text_or_too_much_of_it_is_said() {
     sparse.set_len(1 << 40).unwrap();
     let far = Lines::page(Some(2), Some(1)).unwrap();
     assert!(matches!(refusal(tree.read(&at("files/huge"), far)), Refusal::TooLarge { .. }));
-    // An edit that would make more than there is room for makes nothing.
+    // An edit whose result is too large changes nothing.
     tree.write(&at("files/short"), &[b'a'; 4096]).unwrap();
     let outcome = tree.edit(&at("files/short"), "a", &"b".repeat(1 << 20), 4096).and_then(Change::make);
     assert!(matches!(refusal(outcome), Refusal::TooLarge { .. }));
@@ -197,7 +198,7 @@ fn what_is_no_text_or_too_much_of_it_is_said() {
 }
 
 #[test]
-fn words_about_lines_and_edits_are_the_contracts() {
+fn errors_of_edits_have_contract_text() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     tree.write(&at("files/a"), b"one two one").unwrap();

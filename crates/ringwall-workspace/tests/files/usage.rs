@@ -1,4 +1,4 @@
-//! What a workspace takes, held against a plain count of the same tree, and trees that nobody makes by accident.
+//! Disk usage of a workspace, compared with a simple count, also for unusual trees.
 
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
@@ -16,7 +16,7 @@ use crate::lab::{Lab, give, input, surrender};
 
 const ANY: u64 = u64::MAX;
 
-/// The same count in the plainest way there is: everything beneath a directory, the directory itself not.
+/// Reference model: counts everything beneath a directory, but not the directory itself.
 fn model(directory: &Path, seen: &mut HashSet<u64>) -> Usage {
     let mut usage = Usage::default();
     for entry in fs::read_dir(directory).unwrap() {
@@ -37,7 +37,7 @@ fn expected(lab: &Lab) -> Usage {
     let mut seen = HashSet::new();
     let counted =
         ["files", "skills", "sessions", ".staging", "projects/p/inputs", "projects/p/work"].map(|name| lab.host(name));
-    // The project's own directory, its inputs and its work are names too.
+    // The project's directory, `inputs` and `work` count as names.
     let frame = ["projects/p", "projects/p/inputs", "projects/p/work"].map(|name| lab.host(name));
     let blocks = frame.iter().map(|path| path.symlink_metadata().unwrap().blocks() * 512).sum();
     let frame = Usage { bytes: blocks, files: frame.len() as u64 };
@@ -48,7 +48,7 @@ fn measured(lab: &Lab) -> Usage {
     lab.workspace.measure(ANY).unwrap()
 }
 
-/// One act of whoever fills a tree. Numbers are taken modulo what there is.
+/// A step that fills a tree. Numbers are taken modulo the number of existing entries.
 #[derive(Debug, Clone)]
 enum Act {
     Directory(usize, u8),
@@ -77,7 +77,7 @@ fn grow(lab: &Lab, acts: &[Act]) {
     let mut files = Vec::new();
     for act in acts {
         let at = |place: &usize, name: &u8| directories[place % directories.len()].join(format!("n{name}"));
-        // A name that is taken is an act that fails.
+        // Fails if the name exists.
         match act {
             Act::Directory(place, name) => {
                 let path = at(place, name);
@@ -113,7 +113,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
     #[test]
-    fn a_measure_is_the_plain_count(acts in prop::collection::vec(act(), 0..120)) {
+    fn measure_matches_model(acts in prop::collection::vec(act(), 0..120)) {
         let lab = Lab::new();
         grow(&lab, &acts);
         prop_assert_eq!(measured(&lab), expected(&lab));
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn a_measure_that_stops_early_says_that_it_is_more(acts in prop::collection::vec(act(), 0..120), most in 0..60_u64) {
+    fn limited_measure_reports_more_than_limit(acts in prop::collection::vec(act(), 0..120), most in 0..60_u64) {
         let lab = Lab::new();
         grow(&lab, &acts);
         let (all, stopped) = (measured(&lab), lab.workspace.measure(most).unwrap());
@@ -130,9 +130,9 @@ proptest! {
     }
 }
 
-/// Whoever writes among the staged has kept room for it, and what replaces a file is not there twice.
+/// The caller has reserved space for files in `.staging`, and a replaced file must not count twice.
 #[test]
-fn what_the_server_has_on_its_way_does_not_count() {
+fn files_the_server_is_writing_do_not_count() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     let before = measured(&lab);
@@ -143,7 +143,7 @@ fn what_the_server_has_on_its_way_does_not_count() {
     assert_eq!(measured(&lab), before);
     tree.place(staged, &AgentPath::parse("files/a").unwrap()).unwrap();
     assert_eq!(measured(&lab).files, before.files + 1);
-    // A box cannot hide anything under such a name.
+    // Files of a box with such a name count.
     let files = lab.begin();
     for place in [files.artifacts().unwrap().path().to_owned(), lab.host("files")] {
         fs::write(place.join("arriving-0123"), vec![1; 50_000]).unwrap();
@@ -151,9 +151,9 @@ fn what_the_server_has_on_its_way_does_not_count() {
     assert!(measured(&lab).bytes >= before.bytes + 150_000);
 }
 
-/// What is asked for before a change is what a measure finds more afterwards.
+/// The predicted growth is at least the growth that is measured after the change.
 #[test]
-fn a_change_takes_what_it_says() {
+fn predicted_growth_covers_measured_growth() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     let at = |path| AgentPath::parse(path).unwrap();
@@ -189,21 +189,21 @@ fn a_change_takes_what_it_says() {
 }
 
 #[test]
-fn artifacts_and_the_index_of_baselines_do_not_count() {
+fn artifacts_and_baseline_index_do_not_count() {
     let lab = Lab::new();
     lab.project.write_inputs(&ExecId::random().unwrap(), &[input("a/b", "x")]).unwrap();
     let before = measured(&lab);
     assert_eq!(before, expected(&lab));
     let files = lab.begin();
     fs::write(files.artifacts().unwrap().path().join("result"), vec![1; 50_000]).unwrap();
-    assert_eq!(measured(&lab), expected(&lab), "what is on its way counts");
+    assert_eq!(measured(&lab), expected(&lab), "the box's files count");
     assert!(measured(&lab).bytes >= before.bytes + 50_000);
     surrender(files.artifacts().unwrap().path());
     files.collect(1 << 20, Processes::Dead).unwrap();
     fs::create_dir(lab.host(".baseline")).unwrap();
     fs::write(lab.host(".baseline/index.json"), vec![1; 50_000]).unwrap();
     assert_eq!(measured(&lab), before);
-    // The same name elsewhere is an ordinary one.
+    // Only directories named `artifacts` directly in a project are excluded.
     for place in ["files/artifacts", "projects/p/work/artifacts"] {
         fs::create_dir_all(lab.host(place)).unwrap();
         fs::write(lab.host(place).join("x"), "x").unwrap();
@@ -213,7 +213,8 @@ fn artifacts_and_the_index_of_baselines_do_not_count() {
     assert!(measured(&lab).files >= before.files + 6);
 }
 
-/// Down a path that no call could name, with a file and a closed directory beside each step.
+/// Creates nested directories deeper than PATH_MAX, each with a file and a closed directory beside
+/// it.
 fn dig(top: &Path, depth: usize) {
     let mut deepest: OwnedFd = fs::File::open(top).unwrap().into();
     for _ in 0..depth {
@@ -225,7 +226,7 @@ fn dig(top: &Path, depth: usize) {
 }
 
 #[test]
-fn no_depth_is_too_great_and_no_mode_hides_anything() {
+fn deep_and_closed_directories_are_measured() {
     const DEPTH: usize = 5000;
     let lab = Lab::new();
     lab.workspace.tree().unwrap();
@@ -245,7 +246,7 @@ fn no_depth_is_too_great_and_no_mode_hides_anything() {
         fs::set_permissions(&closed, Permissions::from_mode(mode)).unwrap();
     }
     assert_eq!(measured(&lab).files, before + 3 * DEPTH as u64 + 5 * 3);
-    // Not by a name that has to be looked up from the top: the tree is too deep for whoever cleans up after the test.
+    // Removed here, because the tree is too deep for the removal of the temporary directory.
     lab.workspace.remove_project(&"p".parse().unwrap()).unwrap();
     lab.workspace
         .tree()
@@ -257,7 +258,7 @@ fn no_depth_is_too_great_and_no_mode_hides_anything() {
 }
 
 #[test]
-fn wide_directories_are_read_in_portions_at_every_depth() {
+fn wide_directories_are_measured_at_every_depth() {
     let lab = Lab::new();
     lab.workspace.tree().unwrap();
     let mut deep = lab.host("files");
@@ -277,7 +278,7 @@ fn wide_directories_are_read_in_portions_at_every_depth() {
 }
 
 #[test]
-fn a_tree_that_changes_all_the_time_is_measured_all_the_same() {
+fn measure_of_changing_tree_succeeds() {
     let lab = Lab::new();
     lab.workspace.tree().unwrap();
     let files = lab.host("files");
@@ -297,7 +298,7 @@ fn a_tree_that_changes_all_the_time_is_measured_all_the_same() {
         });
         for _ in 0..300 {
             let found = measured(&lab);
-            // What is moved may be seen in both of its places.
+            // A directory that is moved may be counted at both places.
             assert!(found.files <= 2 * before.files + 10, "{found:?}");
         }
         over.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Zips made byte by byte, so that they can say what no tool would write.
+//! Creates ZIPs byte by byte, with contents that no tool would write.
 
 use std::io::{Cursor, Write};
 
@@ -9,22 +9,22 @@ pub const UTF8: u16 = 1 << 11;
 pub const DESCRIPTOR: u16 = 1 << 3;
 pub const ENCRYPTED: u16 = 1;
 
-/// One entry, and what its headers claim.
+/// One entry with the values of its headers.
 #[derive(Clone)]
 pub struct Part {
     pub name: Vec<u8>,
-    /// In its own header, where that says something else.
+    /// The name in the local header, if it differs.
     pub local_name: Option<Vec<u8>>,
     pub data: Vec<u8>,
     pub flags: u16,
     pub method: u16,
-    /// The type and rights as Unix has them.
+    /// File type and permissions of Unix.
     pub mode: u32,
     pub crc: u32,
     pub size: u32,
-    /// What follows the data.
+    /// Bytes after the data.
     pub after: Vec<u8>,
-    /// Where its header is, where that is not where it was written.
+    /// The offset of the local header, if the declared one differs.
     pub offset: Option<u32>,
 }
 
@@ -48,13 +48,13 @@ pub fn folder(name: &str) -> Part {
     Part { mode: 0o040_755, ..file(name, "") }
 }
 
-/// A skill of two files.
+/// A skill with two files.
 pub fn skill(name: &str, text: &str) -> Vec<Part> {
     vec![file(format!("{name}/SKILL.md"), text), file(format!("{name}/main.py"), "print(1)\n")]
 }
 
 impl Part {
-    /// Sizes and checksum come after the data instead of before it.
+    /// Moves sizes and checksum from the local header to a data descriptor.
     pub fn described_after(mut self, after: impl FnOnce(u32, u32) -> Vec<u8>) -> Self {
         self.flags |= DESCRIPTOR;
         self.after = after(self.crc, self.size);
@@ -107,7 +107,7 @@ pub fn zip(parts: &[Part]) -> Vec<u8> {
     finish(bytes, &directory, u16::try_from(parts.len()).unwrap(), b"")
 }
 
-/// Puts a directory and the end record behind what is there.
+/// Appends a central directory and the end record.
 pub fn finish(mut bytes: Vec<u8>, directory: &[u8], count: u16, comment: &[u8]) -> Vec<u8> {
     let start = u32::try_from(bytes.len()).unwrap();
     bytes.extend(directory);
@@ -121,7 +121,7 @@ pub fn finish(mut bytes: Vec<u8>, directory: &[u8], count: u16, comment: &[u8]) 
     bytes
 }
 
-/// A well-made one, compressed.
+/// A valid, compressed ZIP.
 pub fn deflated(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, data) in files {
