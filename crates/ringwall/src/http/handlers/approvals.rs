@@ -1,4 +1,4 @@
-//! `/api/approvals`: what people are asked, and their answers.
+//! `/api/approvals`: lists, shows, previews and answers approvals.
 
 use axum::Json;
 use axum::body::Body;
@@ -20,11 +20,14 @@ const DEFAULT_PAGE: u64 = 50;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApprovalWords {
-    /// `pending`, `approved`, `remembered`, `denied`, `expired` or `cancelled`
+    /// Only approvals in this state: `pending`, `approved`, `remembered`, `denied`, `expired` or
+    /// `cancelled`
     status: Option<String>,
-    /// Those that one exec asked
+    /// Only approvals that this exec asked for
     exec_id: Option<String>,
+    /// Page size, at least 1; default 50
     limit: Option<u64>,
+    /// `next_cursor` of the previous page
     cursor: Option<String>,
 }
 
@@ -32,7 +35,7 @@ pub(crate) struct ApprovalWords {
 pub(crate) struct ApprovalPage {
     /// Newest first
     approvals: Vec<ApprovalView>,
-    /// There is more when this is there
+    /// Send it as `cursor` to get the next page; null on the last page
     next_cursor: Option<String>,
 }
 
@@ -40,18 +43,19 @@ pub(crate) struct ApprovalPage {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerBody {
     approved: bool,
-    /// Whether the requested paths join the list; nothing is remembered of a refusal
+    /// With `approved`: also adds the requested paths or hosts to the allow-list, so that later
+    /// execs do not ask for them
     #[serde(default)]
     remember: bool,
-    /// For the caller and the record
+    /// Shown to the caller and stored in the record
     reason: Option<String>,
-    /// What is to run instead of the code that was asked about: judged from the start, and asked about anew where it deserves
-    /// that
+    /// Code to run instead of the code in question. It is assessed and decided from the start, so
+    /// another approval may open for it
     modified_code: Option<String>,
 }
 
 #[utoipa::path(get, path = "/api/approvals", tag = "approvals", params(ApprovalWords),
-    responses((status = 200, description = "newest first, of what the caller may see", body = ApprovalPage)))]
+    responses((status = 200, description = "The approvals that the caller may see, newest first", body = ApprovalPage)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -69,7 +73,7 @@ pub(crate) async fn list(
 }
 
 #[utoipa::path(get, path = "/api/approvals/{id}", tag = "approvals", params(("id" = String, Path)),
-    responses((status = 200, description = "one of them", body = ApprovalView)))]
+    responses((status = 200, description = "The approval", body = ApprovalView)))]
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -80,9 +84,9 @@ pub(crate) async fn show(
 
 #[utoipa::path(post, path = "/api/approvals/{id}", tag = "approvals", params(("id" = String, Path)), request_body = AnswerBody,
     responses(
-        (status = 200, description = "as it is now", body = ApprovalView),
-        (status = 409, description = "somebody has answered, or what was asked has changed"),
-        (status = 410, description = "its time is over"),
+        (status = 200, description = "The approval with its answer", body = ApprovalView),
+        (status = 409, description = "Already answered, or the request changed since it was asked"),
+        (status = 410, description = "Expired"),
     ))]
 pub(crate) async fn answer(
     State(door): State<Door>,
@@ -90,7 +94,7 @@ pub(crate) async fn answer(
     Named(id): Named<String>,
     body: Body,
 ) -> Result<Json<ApprovalView>, Problem> {
-    // Whoever names nothing learns that first, whatever they send.
+    // An unknown approval is 404 before the body is judged.
     door.service.approval(&principal, &id).await?;
     let body: AnswerBody = shape(read_json(body, door.largest_body).await?)?;
     let verdict = verdict(body.approved, body.remember);
@@ -100,7 +104,7 @@ pub(crate) async fn answer(
 
 #[utoipa::path(get, path = "/api/approvals/{id}/preview", tag = "approvals", 
     params(("id" = String, Path), ("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
-    responses((status = 200, description = "what remembering would store, and what it would have changed", body = Preview)))]
+    responses((status = 200, description = "The entries that `remember` would store, and how many recent commands they would have allowed", body = Preview)))]
 pub(crate) async fn preview(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -110,7 +114,7 @@ pub(crate) async fn preview(
     Ok(Json(door.service.preview_approval(&principal, &id, locale(&headers)).await?))
 }
 
-/// What the two words of an answer mean together.
+/// The verdict of an answer. `remember` counts only with `approved`.
 pub(crate) const fn verdict(approved: bool, remember: bool) -> Verdict {
     match (approved, remember) {
         (true, false) => Verdict::Once,

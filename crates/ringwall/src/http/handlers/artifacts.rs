@@ -1,4 +1,4 @@
-//! What an exec left: its output, its files, and all of it in one object.
+//! The artifacts and the output of an exec, and both as one observation.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -15,7 +15,7 @@ use crate::http::transport::file_answer::send_file;
 use crate::http::transport::problem::Problem;
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts", tag = "artifacts", params(("id" = String, Path)),
-    responses((status = 200, description = "every file with its size and sha256", body = Artifacts)))]
+    responses((status = 200, description = "Every file with its size and SHA-256", body = Artifacts)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -28,13 +28,13 @@ pub(crate) async fn list(
     params(
         ("id" = String, Path),
         ("path" = String, Path),
-        ("Range" = Option<String>, Header, description = "one part, as `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
-        ("If-Range" = Option<String>, Header, description = "the ETag of what is there already; everything if it is another"),
+        ("Range" = Option<String>, Header, description = "A single byte range: `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
+        ("If-Range" = Option<String>, Header, description = "ETag of the part that the client already has; if the file has another one, the whole file is sent"),
     ),
     responses(
-        (status = 200, description = "the file's bytes", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "the part of them that was asked for", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 416, description = "the part lies outside of the file"),
+        (status = 200, description = "The content of the file", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "The requested range", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 416, description = "The range lies outside of the file"),
     ))]
 pub(crate) async fn download(
     State(door): State<Door>,
@@ -52,27 +52,30 @@ pub(crate) async fn download(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OutputWords {
-    /// In bytes
+    /// First byte to return; default 0
     offset: Option<u64>,
-    /// In bytes
+    /// Number of bytes to return at most; default all
     limit: Option<u64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Output {
     exec_id: String,
-    /// Bytes that are no UTF-8 are shown as U+FFFD; the artifact has them as they were.
+    /// Bytes that are not UTF-8 are replaced by U+FFFD; the artifacts `stdout.txt` and `stderr.txt`
+    /// have the original bytes
     content: String,
+    /// True if the exec printed more than the limit; the rest was discarded
     truncated: bool,
-    /// How many there are in all
+    /// Size of the kept output in bytes
     bytes: u64,
+    /// Position of `content` in bytes
     offset: u64,
-    /// Where the next part begins
+    /// `offset` of the next request
     next_offset: u64,
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/stdout", tag = "artifacts", params(("id" = String, Path), OutputWords),
-    responses((status = 200, description = "standard output, as far as it has come", body = Output)))]
+    responses((status = 200, description = "Standard output up to now", body = Output)))]
 pub(crate) async fn stdout(
     door: State<Door>,
     principal: Extension<Principal>,
@@ -83,7 +86,7 @@ pub(crate) async fn stdout(
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/stderr", tag = "artifacts", params(("id" = String, Path), OutputWords),
-    responses((status = 200, description = "standard error, as far as it has come", body = Output)))]
+    responses((status = 200, description = "Standard error up to now", body = Output)))]
 pub(crate) async fn stderr(
     door: State<Door>,
     principal: Extension<Principal>,
@@ -114,7 +117,7 @@ async fn output(
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/observation", tag = "artifacts", params(("id" = String, Path)),
-    responses((status = 200, description = "exit code, output and files, for a model to read", body = Observation)))]
+    responses((status = 200, description = "Exit code, output and artifacts in one object, for a model to read", body = Observation)))]
 pub(crate) async fn observation(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

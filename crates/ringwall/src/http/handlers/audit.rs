@@ -1,4 +1,4 @@
-//! `/api/audit`: what was recorded, in pages, as a whole, and whether it still is what was recorded.
+//! `/api/audit`: lists, exports and verifies the audit chain.
 
 use axum::Json;
 use axum::body::Body;
@@ -22,15 +22,19 @@ const DEFAULT_PAGE: u64 = 100;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditWords {
-    /// Who did it: the id of a token, or a part of the program
+    /// Id of a token, or name of a part of the server
     actor: Option<String>,
+    /// Name of an action, for example `exec.intent`
     action: Option<String>,
+    /// Id of the object that the action concerns
     subject: Option<String>,
-    /// What concerns an exec, with what a person was asked about it
+    /// Entries about this exec and about its approvals
     exec_id: Option<String>,
-    /// What concerns one question to a person, with what its answer remembered
+    /// Entries about this approval and about the entries that its answer remembered
     request_id: Option<String>,
+    /// Page size, at least 1; default 100
     limit: Option<u64>,
+    /// `next_cursor` of the previous page
     cursor: Option<String>,
 }
 
@@ -38,23 +42,23 @@ pub(crate) struct AuditWords {
 pub(crate) struct AuditPage {
     /// Newest first
     entries: Vec<EntryView>,
-    /// There is more when this is there
+    /// Send it as `cursor` to get the next page; null on the last page
     next_cursor: Option<String>,
 }
 
-/// One entry of the chain, with what it is about.
+/// One entry of the audit chain
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AuditEntry)]
 pub(crate) struct EntryView {
     seq: i64,
     at: Timestamp,
-    /// Who did it: the id of a token, or a part of the program
+    /// Id of the token that acted, or name of a part of the server
     actor: String,
     action: String,
     subject: String,
-    /// The exec that it concerns
+    /// The exec that the entry concerns
     exec_id: Option<String>,
-    /// The question to a person that it concerns
+    /// The approval that the entry concerns
     request_id: Option<String>,
     user_id: Option<String>,
     agent_id: Option<String>,
@@ -67,7 +71,7 @@ pub(crate) struct EntryView {
 
 impl From<Entry> for EntryView {
     fn from(entry: Entry) -> Self {
-        // What somebody has changed into no JSON is shown all the same.
+        // A database that was tampered with may hold invalid JSON, which is shown as text.
         let details: Value = serde_json::from_str(&entry.detail).unwrap_or(Value::String(entry.detail));
         let concerned = |noun: &str, key: &str| match entry.action.split_once('.') {
             Some((of, _)) if of == noun => Some(entry.subject.clone()),
@@ -92,20 +96,20 @@ impl From<Entry> for EntryView {
 }
 
 #[utoipa::path(get, path = "/api/audit", tag = "audit", params(AuditWords),
-    responses((status = 200, description = "newest first", body = AuditPage)))]
+    responses((status = 200, description = "The entries that the caller may see, newest first", body = AuditPage)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     Words(words): Words<AuditWords>,
 ) -> Result<Json<AuditPage>, Problem> {
-    // What is no id of a question is the id of none.
+    // A malformed approval id matches no entry.
     let Ok(request_id) = words.request_id.map(|id| id.parse()).transpose() else {
         return Ok(Json(AuditPage::default()));
     };
     if words.limit == Some(0) {
         return Err(Problem::invalid("limit: at least 1"));
     }
-    // Everything, of what the asker may see.
+    // The service restricts the scope to the entries that the caller may see.
     let filter = AuditFilter {
         scope: Scope::All,
         actor: words.actor,
@@ -124,12 +128,12 @@ pub(crate) async fn list(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct VerifyWords {
-    /// A head that was stored elsewhere, as `SEQ:HASH`; the chain must contain it
+    /// A head that was stored outside of the server, as `SEQ:HASH`. The chain must contain it
     head: Option<String>,
 }
 
 #[utoipa::path(post, path = "/api/audit/verify", tag = "audit", params(VerifyWords),
-    responses((status = 200, description = "whether the chain holds, and what was found", body = VerificationReport)))]
+    responses((status = 200, description = "Result of the verification, with all findings", body = VerificationReport)))]
 pub(crate) async fn verify(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -144,12 +148,12 @@ pub(crate) async fn verify(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExportWords {
-    /// The number of the first entry
+    /// `seq` of the first entry; default 0
     from: Option<i64>,
 }
 
 #[utoipa::path(get, path = "/api/audit/export", tag = "audit", params(ExportWords),
-    responses((status = 200, description = "all entries, oldest first, as lines of JSON", content_type = "application/x-ndjson", body = String)))]
+    responses((status = 200, description = "All entries, oldest first, one JSON object per line", content_type = "application/x-ndjson", body = String)))]
 pub(crate) async fn export(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

@@ -1,5 +1,5 @@
-//! `/api/browser`: what a session's browser does and shows. What failed or was refused is an answer like any other; only what
-//! cannot be asked at all is a problem, and that has the same form.
+//! `/api/browser`: actions of a session's browser. A failed or denied action is 200 with `success:
+//! false`; an error response has the same fields.
 
 use axum::Json;
 use axum::body::Body;
@@ -23,19 +23,19 @@ pub(crate) struct BrowserBody {
     /// `navigate`, `click`, `fill`, `screenshot`, `get_content`, `close`, `wait_for`, `press`, `select`, `scroll`, `back`,
     /// `evaluate`, `download`, `upload` or `pdf`
     action: String,
-    /// What the action takes; see the guide
+    /// Parameters of the action; see the browser guide
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     params: Value,
-    /// Which browser; where it is absent, the one that the session has, or else the external one
+    /// Chooses the browser. Default: the one that the session has open, otherwise the external one
     context: Option<BrowserContext>,
-    /// `default` unless said
+    /// Agent of the session. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
-    /// For an owner or operator: whose session; `default` unless said
+    /// User of the session. Default: the token's own user; `default` for owner and operator tokens
     user_id: Option<String>,
 }
 
-/// The sandbox browser where one of them is true, otherwise the external one
+/// The sandbox browser if a field is true, otherwise the external one
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BrowserContext {
@@ -55,36 +55,38 @@ impl BrowserContext {
 #[schema(as = BrowserAnswer)]
 pub(crate) struct Answered {
     success: bool,
-    /// What the action gives, with `url` and `title` of the page; `files`, `dialogs`, `popups` and `notes` where there are any
+    /// Result of the action, with `url` and `title` of the page, and `files`, `dialogs`, `popups`
+    /// and `notes` if there are any
     #[schema(value_type = Option<Object>)]
     data: Value,
-    /// Why it is no success
+    /// Why the action failed or was denied
     error: Option<String>,
-    /// A PNG in base64
+    /// PNG image in base64
     screenshot: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Browser)]
 pub(crate) struct Shown {
-    /// `external` or `sandbox`; null where the session has no browser
+    /// `external` or `sandbox`; null if the session has no browser
     kind: Option<&'static str>,
-    /// Where its page is; null where the session has no browser
+    /// Address of the open page; null if the session has no browser
     url: Option<String>,
+    /// Title of the open page; null if the session has no browser
     title: Option<String>,
-    /// The last picture that was taken of it, a PNG in base64
+    /// The last screenshot, a PNG image in base64
     screenshot: Option<String>,
-    /// What was done, newest first
+    /// The last actions, newest first
     actions: Vec<BrowserActionView>,
 }
 
 #[utoipa::path(post, path = "/api/browser/{session_id}", tag = "browser", operation_id = "act", request_body = BrowserBody,
     params(("session_id" = String, Path)),
     responses(
-        (status = 200, description = "what became of it, also where it failed or was refused", body = Answered),
-        (status = 400, description = "an action or a parameter that is not known", body = Answered),
-        (status = 429, description = "too many actions wait for this session's browser", body = Answered),
-        (status = 503, description = "there is no Chromium on the machine", body = Answered),
+        (status = 200, description = "Result of the action, also if it failed or was denied", body = Answered),
+        (status = 400, description = "Unknown action or parameter", body = Answered),
+        (status = 429, description = "Too many actions wait for this session's browser", body = Answered),
+        (status = 503, description = "Chromium is not installed", body = Answered),
     ))]
 pub(crate) async fn act(
     State(door): State<Door>,
@@ -108,7 +110,7 @@ pub(crate) async fn act(
 
 #[utoipa::path(get, path = "/api/browser/{session_id}", tag = "browser",
     params(("session_id" = String, Path), WhoseWords),
-    responses((status = 200, description = "the session's browser, and what was done with it", body = Shown)))]
+    responses((status = 200, description = "The session's browser and its last actions", body = Shown)))]
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

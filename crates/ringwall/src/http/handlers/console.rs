@@ -1,8 +1,8 @@
-//! The console: a page that this binary carries, and that talks to the same routes as everybody.
+//! Serves the web console, which is built into the binary.
 //!
-//! Its addresses are `/`, `/login` and whatever lies beneath `/console`, so that none is an address of the interface: a path
-//! that nobody knows stays a 404 of its family. The page may load its own files and ask this server, and nothing else:
-//! there is no script or style in the page itself, none from elsewhere, and nobody may put it into a frame.
+//! Its pages are `/`, `/login` and everything beneath `/console`; an unknown path elsewhere stays a
+//! 404 of the API. The content security policy lets a page load the console's own files and call
+//! this server only: no inline script or style, nothing from other origins, no framing.
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -10,10 +10,10 @@ use axum::response::{IntoResponse, Response};
 use crate::http::transport::body::Named;
 use crate::http::transport::problem::Problem;
 
-/// Every file of the page with its name; empty when it was not built.
+/// Name and content of every file of the console; empty if the console was not built.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
 
-/// For files whose name changes when they do.
+/// `Cache-Control` of files whose names contain a hash of their content.
 pub(crate) const LASTING: &str = "public, max-age=31536000, immutable";
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; \
@@ -22,38 +22,38 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const MISSING: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ringwall</title><h1>Ringwall</h1>\
      <p>The server runs. This binary was built without its console: build it with <code>make build</code>, which needs Node \
      18.19 or newer and npm, or run <code>npm ci &amp;&amp; npm run build</code> in <code>web</code> before \
-     <code>cargo build</code>.</p><p>The interface is at <code>/docs</code>.</p>";
+     <code>cargo build</code>.</p><p>The API is described at <code>/docs</code>.</p>";
 
-#[utoipa::path(get, path = "/", tag = "console", responses((status = 200, description = "the console", content_type = "text/html", body = String)))]
+#[utoipa::path(get, path = "/", tag = "console", responses((status = 200, description = "The console", content_type = "text/html", body = String)))]
 pub(crate) async fn home() -> Response {
     document(find("index.html"))
 }
 
-#[utoipa::path(get, path = "/login", tag = "console", responses((status = 200, description = "the console's door", content_type = "text/html", body = String)))]
+#[utoipa::path(get, path = "/login", tag = "console", responses((status = 200, description = "The console's login page", content_type = "text/html", body = String)))]
 pub(crate) async fn login() -> Response {
     document(find("index.html"))
 }
 
-#[utoipa::path(get, path = "/console", tag = "console", responses((status = 200, description = "the console", content_type = "text/html", body = String)))]
+#[utoipa::path(get, path = "/console", tag = "console", responses((status = 200, description = "The console", content_type = "text/html", body = String)))]
 pub(crate) async fn start() -> Response {
     document(find("index.html"))
 }
 
 #[utoipa::path(get, path = "/console/{path}", tag = "console", params(("path" = String, Path)),
-    responses((status = 200, description = "a page of the console, which finds out itself which", content_type = "text/html", body = String)))]
+    responses((status = 200, description = "A page of the console; its script routes by the path", content_type = "text/html", body = String)))]
 pub(crate) async fn page() -> Response {
     document(find("index.html"))
 }
 
 #[utoipa::path(get, path = "/assets/{path}", tag = "console", params(("path" = String, Path)),
-    responses((status = 200, description = "a file of the console", content_type = "application/octet-stream", body = Vec<u8>)))]
+    responses((status = 200, description = "A file of the console", content_type = "application/octet-stream", body = Vec<u8>)))]
 pub(crate) async fn asset(Named(path): Named<String>) -> Result<Response, Problem> {
     let name = format!("assets/{path}");
     let bytes = find(&name).ok_or_else(|| Problem::not_found("the console has no such file"))?;
     Ok(answer(bytes, &[(header::CONTENT_TYPE, kind(&name)), (header::CACHE_CONTROL, LASTING)]))
 }
 
-/// The page, or what to do where this binary has none.
+/// The console's page, or instructions if this binary was built without it.
 fn document(page: Option<&'static [u8]>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -76,7 +76,7 @@ fn find(name: &str) -> Option<&'static [u8]> {
     FILES.iter().find(|(file, _)| *file == name).map(|(_, bytes)| *bytes)
 }
 
-/// What a browser is told that a file is; it is not to guess.
+/// The content type of a file. Responses have `nosniff`, so the browser does not guess one.
 fn kind(name: &str) -> &'static str {
     match name.rsplit_once('.').map_or("", |(_, extension)| extension) {
         "js" => "text/javascript; charset=utf-8",
@@ -97,7 +97,7 @@ mod tests {
         let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
         let text = String::from_utf8(body.to_vec()).unwrap();
         assert!(text.contains("Ringwall"), "{text}");
-        // The policy forbids both, so a page that had one would not work.
+        // The content security policy forbids all of these.
         for word in ["<style", " style=", "<script>", "onclick", "http://", "https://"] {
             assert!(!text.contains(word), "{word}");
         }
@@ -105,21 +105,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_page_is_there_and_is_not_kept() {
+    async fn page_is_served_without_caching() {
         text_of(home().await).await;
     }
 
     #[tokio::test]
-    async fn a_binary_without_the_page_says_what_is_missing() {
+    async fn binary_without_console_explains_how_to_build_it() {
         let text = text_of(document(None)).await;
         for words in ["built without its console", "<code>make build</code>", "Node", "<code>/docs</code>"] {
             assert!(text.contains(words), "{words}: {text}");
         }
     }
 
-    /// Those of a page that was built are asked for in tests/console, where one has to be.
+    /// tests/console requests the files of a built console.
     #[tokio::test]
-    async fn only_files_of_the_page_are_there() {
+    async fn unknown_asset_is_not_found() {
         for name in ["../index.html", "index.html", "x.js", ""] {
             assert!(asset(Named(name.to_owned())).await.is_err(), "{name}");
         }

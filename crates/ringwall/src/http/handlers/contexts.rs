@@ -1,4 +1,5 @@
-//! `/api/contexts`: the interpreters that stay between runs of a session; and `/api/pool`, the boxes that they are in.
+//! `/api/contexts`: the stateful interpreters of a session. `/api/pool`: numbers of the boxes that
+//! the server keeps.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -19,7 +20,7 @@ pub(crate) struct ContextList {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ContextInterrupted {
     context_id: String,
-    /// Whether something ran in it
+    /// False if no code was running in the context
     interrupted: bool,
 }
 
@@ -35,23 +36,28 @@ pub(crate) struct ContextDeleted {
     deleted: bool,
 }
 
-/// Boxes of sessions and boxes made ahead. `total` is `busy + idle + warming` and never more than `max`.
+/// Session boxes and warm boxes. `total` is `busy + idle + warming`, and exceeds `max` only after
+/// `max` was lowered
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PoolAnswer {
     total: u32,
+    /// Session boxes in use, being acquired or being destroyed
     busy: u32,
+    /// Unused session boxes and warm boxes
     idle: u32,
-    /// Being made
+    /// Boxes being created
     warming: u32,
+    /// The setting `pool.max_instances`
     max: u32,
-    /// How often a box was ready, and how often not
+    /// Requests that found a box ready
     hits: u64,
+    /// Requests for which a box had to be created
     misses: u64,
 }
 
 #[utoipa::path(get, path = "/api/contexts/{session_id}", tag = "contexts",
     params(("session_id" = String, Path), WhoseWords),
-    responses((status = 200, description = "the contexts of a session", body = ContextList)))]
+    responses((status = 200, description = "The contexts of the session", body = ContextList)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -63,7 +69,7 @@ pub(crate) async fn list(
 
 #[utoipa::path(post, path = "/api/contexts/{session_id}/{context_id}/interrupt", tag = "contexts",
     params(("session_id" = String, Path), ("context_id" = String, Path), WhoseWords),
-    responses((status = 200, description = "what ran in it was told to stop", body = ContextInterrupted)))]
+    responses((status = 200, description = "SIGINT was sent to the code that runs in the context; variables stay", body = ContextInterrupted)))]
 pub(crate) async fn interrupt(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -77,7 +83,7 @@ pub(crate) async fn interrupt(
 
 #[utoipa::path(post, path = "/api/contexts/{session_id}/{context_id}/restart", tag = "contexts",
     params(("session_id" = String, Path), ("context_id" = String, Path), WhoseWords),
-    responses((status = 200, description = "the next run starts from nothing", body = ContextRestarted)))]
+    responses((status = 200, description = "The interpreter ended; the next run starts a new one without the variables", body = ContextRestarted)))]
 pub(crate) async fn restart(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -91,7 +97,7 @@ pub(crate) async fn restart(
 
 #[utoipa::path(delete, path = "/api/contexts/{session_id}/{context_id}", tag = "contexts",
     params(("session_id" = String, Path), ("context_id" = String, Path), WhoseWords),
-    responses((status = 200, description = "it is gone", body = ContextDeleted)))]
+    responses((status = 200, description = "The context was deleted", body = ContextDeleted)))]
 pub(crate) async fn delete(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -104,7 +110,7 @@ pub(crate) async fn delete(
 }
 
 #[utoipa::path(get, path = "/api/pool", tag = "contexts",
-    responses((status = 200, description = "the boxes that are kept, in numbers", body = PoolAnswer)))]
+    responses((status = 200, description = "Numbers of session boxes and warm boxes", body = PoolAnswer)))]
 pub(crate) async fn pool(State(door): State<Door>) -> Json<PoolAnswer> {
     let PoolFigures { total, busy, idle, warming, max, hits, misses, spares: _ } = door.service.pool();
     Json(PoolAnswer { total, busy, idle, warming, max, hits, misses })

@@ -1,7 +1,9 @@
-//! `/sandbox/execs/{id}/events`: an exec as it happens, as server-sent events that can be taken up where they broke off.
+//! `/sandbox/execs/{id}/events`: status and output of an exec as server-sent events that a client
+//! can resume.
 //!
-//! An event's id is the cursor after it. As text, a character that arrives in two pieces is told in one: the bytes of its
-//! beginning are held back, and the cursor with them, so that a client that comes back at any event misses nothing.
+//! The id of an event is the cursor after it. In text encoding, a UTF-8 character that arrives in
+//! two reads is sent in one event: its first bytes are held back and the cursor stays before them,
+//! so a client that resumes after any event misses nothing.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -24,14 +26,14 @@ use crate::http::transport::attended::attend;
 use crate::http::transport::body::{Named, Words};
 use crate::http::transport::problem::Problem;
 
-/// Often enough that nobody in between takes a silent exec for a dead connection.
+/// Between two keep-alive comments, so that proxies do not close the connection of a silent exec.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventWords {
-    /// `text` unless said, or `base64`
+    /// Encoding of output: `text` (default) or `base64`
     encoding: Option<String>,
 }
 
@@ -42,8 +44,8 @@ enum Encoding {
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/events", tag = "execs",
-    params(("id" = String, Path), EventWords, ("Last-Event-ID" = Option<String>, Header, description = "go on after this event")),
-    responses((status = 200, description = "`status`, `stdout`, `stderr`, and `end` with the exec", content_type = "text/event-stream", body = String)))]
+    params(("id" = String, Path), EventWords, ("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event; the stream resumes after it")),
+    responses((status = 200, description = "Events `status`, `stdout` and `stderr`, and at last `end` with the exec", content_type = "text/event-stream", body = String)))]
 pub(crate) async fn follow(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -70,7 +72,7 @@ pub(crate) async fn follow(
     };
     let told = events
         .take_until(Box::pin(logged_out))
-        // What cannot be read breaks the answer off before its end, and the client comes back.
+        // After a read error the stream ends without `end`, and the client reconnects.
         .take_while(|event| std::future::ready(event.is_ok()))
         .filter_map(|event| std::future::ready(event.ok()))
         .flat_map(move |event| stream::iter(whole.pass(event)))
@@ -94,10 +96,11 @@ fn tell(event: &Event, encoding: Encoding) -> sse::Event {
     sse::Event::default().id(event.cursor.to_string()).event(name).data(data.to_string())
 }
 
-/// Holds back the beginning of a character until its rest is there.
+/// Joins UTF-8 characters that were split between reads: holds back the first bytes until the rest
+/// arrives.
 struct WholeCharacters {
     encoding: Encoding,
-    /// Of standard output and standard error.
+    /// The held bytes of standard output and of standard error.
     held: [Vec<u8>; 2],
 }
 
@@ -118,7 +121,7 @@ impl WholeCharacters {
                 let told = Event { cursor, kind: EventKind::Output { stream, offset, bytes } };
                 if is_silent { Vec::new() } else { vec![told] }
             }
-            // What never became a character is told as it is.
+            // The rest of a held character never came: its bytes are sent before the end.
             EventKind::End(_) => {
                 let mut told = Vec::new();
                 for stream in [Stream::Stdout, Stream::Stderr] {
@@ -149,7 +152,7 @@ const fn place(stream: Stream) -> usize {
     }
 }
 
-/// How many bytes at the end begin a character that is not complete.
+/// The number of bytes at the end that begin an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     let mut tail = bytes.iter().rev().take(3).enumerate();
     let lead = tail.find(|(_, byte)| !matches!(byte, 0x80..=0xbf));
@@ -165,7 +168,8 @@ fn unfinished(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Delivers the bytes in pieces cut at `cut`, as text, and puts together what was told with which cursors.
+    /// Passes the bytes in pieces of `piece` bytes. Returns the joined text, and offset and cursor
+    /// of each event.
     fn told(bytes: &[u8], piece: usize) -> (String, Vec<(u64, u64)>) {
         let mut whole = WholeCharacters { encoding: Encoding::Text, held: Default::default() };
         let (mut text, mut places, mut offset) = (String::new(), Vec::new(), 0);
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_told_in_one_piece_however_they_arrive() {
+    fn split_character_is_sent_in_one_event() {
         let text = "aé文🦀z";
         for piece in 1..=text.len() {
             let (whole, places) = told(text.as_bytes(), piece);
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_character_is_not_held_for_ever() {
+    fn only_an_incomplete_character_is_held_back() {
         assert_eq!(unfinished(b"abc\xff"), 0);
         assert_eq!(unfinished(b"\x80\x80\x80\x80"), 0);
         assert_eq!(unfinished("文".as_bytes()), 0);

@@ -1,7 +1,7 @@
-//! `/sandbox/execs`: asking for an exec, and asking about it.
+//! `/sandbox/execs`: creates, lists, shows and cancels execs.
 //!
-//! An exec belongs to the server from the moment it is recorded: a client that goes away while it waits loses the answer
-//! and nothing else.
+//! Once an exec is recorded it runs independently of the request: a client that disconnects loses
+//! the response only.
 
 use std::collections::BTreeMap;
 
@@ -25,22 +25,28 @@ use crate::http::transport::problem::Problem;
 const DEFAULT_PAGE: u64 = 50;
 const NEXT: &str = "x-next-cursor";
 
-/// What is to run, where, and with what.
+/// A command to run in a project
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewExec {
-    /// May be absent when `task_ref.conversation_id` is there.
+    /// May be absent if `task_ref.conversation_id` is given, which is then the project id
     project_id: Option<String>,
+    /// Skill whose manifest limits this exec
     skill_id: Option<String>,
     exec: NewCommand,
     #[serde(default)]
     inputs: Vec<NewInput>,
-    /// Limits that are to be tighter than usual.
+    /// Tighter limits for this exec, for example `{"timeout_ms": 5000}`. A looser limit is rejected
+    /// with POLICY_DENIED
     #[schema(value_type = Option<Object>)]
     policy_overrides: Option<Value>,
     task_ref: Option<TaskRef>,
+    /// `native`, `docker` or `gvisor`. Default: `native`, or `docker` for a skill that needs it
     backend: Option<String>,
+    /// User of the workspace. Default: the token's own user; `default` for owner and operator
+    /// tokens
     user_id: Option<String>,
+    /// Agent of the workspace. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
 }
 
@@ -49,11 +55,15 @@ pub(crate) struct NewExec {
 pub(crate) struct NewCommand {
     /// `shell` or `python`
     kind: String,
+    /// `bash` for kind `shell`, `python` for kind `python`
     command: String,
+    /// `["-lc", script]` for `bash`; `["-c", code]` or a script under `/workspace/inputs/` for
+    /// `python`
     #[serde(default)]
     args: Vec<String>,
-    /// Under `work` or `inputs`; `work` unless said.
+    /// Working directory, `work` or `inputs` or a directory below; default `work`
     cwd: Option<String>,
+    /// Environment variables. Only their names are recorded
     #[serde(default)]
     #[schema(value_type = std::collections::HashMap<String, String>)]
     env: BTreeMap<String, Value>,
@@ -62,7 +72,7 @@ pub(crate) struct NewCommand {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewInput {
-    /// Relative to `inputs/`
+    /// Path relative to `inputs/`
     path: String,
     content: String,
 }
@@ -74,17 +84,22 @@ pub(crate) struct TaskRef {
     conversation_id: Option<String>,
 }
 
-/// An exec as its asker is answered.
+/// Result of an exec
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExecAnswer {
     exec_id: ExecId,
     status: Status,
+    /// Exit code of the command; null if it did not exit by itself
     exit_code: Option<i32>,
+    /// Directory of the artifacts, relative to the workspace
     artifacts_dir: String,
+    /// Name of the artifact with standard output
     stdout_path: &'static str,
+    /// Name of the artifact with standard error
     stderr_path: &'static str,
     stdout_truncated: bool,
     stderr_truncated: bool,
+    /// Why the exec did not run or was ended; null if the command exited by itself
     error_reason: Option<Reason>,
 }
 
@@ -94,17 +109,20 @@ pub(crate) struct ExecAnswer {
 pub(crate) struct ListWords {
     task_id: Option<String>,
     project_id: Option<String>,
+    /// Only execs in this state, for example `RUNNING`
     status: Option<String>,
+    /// Page size; default 50
     limit: Option<u64>,
+    /// `X-Next-Cursor` of the previous page
     cursor: Option<String>,
 }
 
 #[utoipa::path(post, path = "/sandbox/execs", tag = "execs", request_body = NewExec,
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "the same key and body: the same exec"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`: answer at once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 printable ASCII characters. A second request with the same key and body returns the same exec; with another body it is 409"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: respond with 202 as soon as the exec is recorded"),
     ),
-    responses((status = 200, description = "it ended", body = ExecAnswer), (status = 202, description = "it goes on", body = ExecAnswer)))]
+    responses((status = 200, description = "The exec has ended, successfully or not; see `status`", body = ExecAnswer), (status = 202, description = "The exec is recorded and not ended yet", body = ExecAnswer)))]
 pub(crate) async fn create(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -120,7 +138,7 @@ pub(crate) async fn create(
     answer(&door, &principal, submitted, &headers).await
 }
 
-/// Waits for the ending, unless the caller would rather not.
+/// Waits until the exec has ended, or responds with 202 if the caller prefers that.
 pub(crate) async fn answer(
     door: &Door,
     principal: &Principal,
@@ -141,10 +159,10 @@ pub(crate) async fn answer(
 }
 
 fn order(body: NewExec) -> Result<ExecRequest, Problem> {
-    // Read as any value first, so that the message about a wrong one names its key and never shows it.
+    // The values are typed `Value`: serde's error about a wrong type would contain the value.
     let env = body.exec.env.into_iter().map(|(key, value)| match value {
         Value::String(text) => Ok((key, ringwall_policy::Secret::new(text))),
-        _ => Err(Problem::invalid(format!("exec.env.{key}: not a text"))),
+        _ => Err(Problem::invalid(format!("exec.env.{key}: must be a string"))),
     });
     let task = body.task_ref.unwrap_or(TaskRef { task_id: None, conversation_id: None });
     Ok(ExecRequest {
@@ -183,7 +201,7 @@ impl From<ExecView> for ExecAnswer {
 }
 
 #[utoipa::path(get, path = "/sandbox/execs", tag = "execs", params(ListWords),
-    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<ExecSummary>)))]
+    responses((status = 200, description = "The execs that the caller may see, newest first. The header `X-Next-Cursor` has the cursor of the next page", body = Vec<ExecSummary>)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -196,7 +214,7 @@ pub(crate) async fn list(
     Ok(paged(page))
 }
 
-/// A list as an array, with the way to the rest of it in a header.
+/// A JSON array, with the cursor of the next page in the header `X-Next-Cursor`.
 pub(crate) fn paged<T: Serialize>(page: Page<T>) -> Response {
     let mut response = Json(page.items).into_response();
     if let Some(next) = page.next.and_then(|next| HeaderValue::from_str(&next.to_string()).ok()) {
@@ -205,18 +223,18 @@ pub(crate) fn paged<T: Serialize>(page: Page<T>) -> Response {
     response
 }
 
-/// A word of the query that has a form of its own.
+/// Parses a query parameter.
 pub(crate) fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(word: Option<&str>) -> Result<Option<T>, Problem> {
     word.map(|word| word.parse().map_err(|error| Problem::invalid(format!("{error}")))).transpose()
 }
 
-/// What is no id names nothing.
+/// Parses an exec id. A malformed one is 404.
 pub(crate) fn exec_id(text: &str) -> Result<ExecId, Problem> {
-    text.parse().map_err(|_| Problem::not_found("there is no exec of that id"))
+    text.parse().map_err(|_| Problem::not_found("there is no exec with that id"))
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}", tag = "execs", params(("id" = String, Path)),
-    responses((status = 200, description = "everything that is known of it", body = ExecView)))]
+    responses((status = 200, description = "All details of the exec", body = ExecView)))]
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -226,7 +244,7 @@ pub(crate) async fn show(
 }
 
 #[utoipa::path(delete, path = "/sandbox/execs/{id}", tag = "execs", params(("id" = String, Path)),
-    responses((status = 202, description = "it is cancelled", body = ExecAnswer), (status = 409, description = "it had ended")))]
+    responses((status = 202, description = "The exec was cancelled", body = ExecAnswer), (status = 409, description = "The exec had already ended")))]
 pub(crate) async fn cancel(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

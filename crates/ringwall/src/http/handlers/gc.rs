@@ -1,4 +1,4 @@
-//! `/api/gc`: giving room back that nobody uses.
+//! `/api/gc`: removes expired sessions, leftover temporary files and replaced versions of baselines.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -14,12 +14,12 @@ use crate::http::transport::problem::Problem;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GcWords {
-    /// Only show what would be removed
+    /// True: removes nothing and reports what would be removed
     dry_run: Option<bool>,
 }
 
 #[utoipa::path(post, path = "/api/gc", tag = "server", operation_id = "collect_garbage", params(GcWords),
-    responses((status = 200, description = "what was removed, or would be", body = Freed)))]
+    responses((status = 200, description = "What was removed, or would be with `dry_run`", body = Freed)))]
 pub(crate) async fn collect(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

@@ -1,7 +1,7 @@
-//! `/api/login`, `/api/logout`, `/api/me`: how a browser becomes somebody, and who it is.
+//! `/api/login`, `/api/logout`, `/api/me`: exchanges a token, or the code of the link that
+//! `ringwall serve` prints, for a login cookie.
 //!
-//! A token, or the code of the link that `ringwall serve` prints, is changed for a cookie. Programs need none of this: they send
-//! their token with every request.
+//! Only browsers need a login. Programs send their token with every request.
 
 use axum::Json;
 use axum::body::Body;
@@ -17,27 +17,28 @@ use crate::http::transport::body::{read_json, shape};
 use crate::http::transport::cookie;
 use crate::http::transport::problem::Problem;
 
-/// Most bytes of a login. Anybody may send one, so the server's limit for other bodies would let strangers fill its memory.
+/// Small, because this route accepts bodies without authentication.
 const MAX_BODY_BYTES: usize = 4 << 10;
 
-/// One of the two.
+/// Exactly one of the fields
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LoginBody {
     token: Option<String>,
-    /// What stands behind the `#` of the link that the server printed when it started
+    /// The text after `#` in the link that the server printed at its start
     code: Option<String>,
 }
 
-/// Who asks.
+/// The authenticated caller
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Me {
     /// `owner`, `operator`, `user` or `agent`
     role: &'static str,
-    /// Whose agents these are; null for those who see all
+    /// The user; null for the roles `owner` and `operator`
     user: Option<String>,
+    /// The agent; null unless the role is `agent`
     agent: Option<String>,
-    /// The id of the token, as the record has it
+    /// Id of the token in the record
     token_id: String,
 }
 
@@ -54,18 +55,18 @@ impl From<&Principal> for Me {
 }
 
 #[utoipa::path(post, path = "/api/login", tag = "login", request_body = LoginBody,
-    responses((status = 200, description = "who that is; the cookie shows it from now on", body = Me),
-        (status = 401, description = "a token or code that is not valid")))]
+    responses((status = 200, description = "Logged in; the response sets the login cookie", body = Me),
+        (status = 401, description = "Invalid token or code")))]
 pub(crate) async fn log_in(State(door): State<Door>, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let body: LoginBody = shape(read_json(body, MAX_BODY_BYTES).await.map_err(without_setting)?)?;
     let begun = match (body.token, body.code) {
         (Some(token), None) => door.service.log_in(token.trim()).await?,
         (None, Some(code)) => {
-            let hint = "the link works once, within ten minutes of the server's start; a token always does";
+            let hint = "the link works once, within ten minutes of the server's start; log in with a token instead";
             door.service.log_in_with_code(&code).await.map_err(|error| Problem::from(error).with_hint(hint))?
         }
-        _ => return Err(Problem::invalid("either `token` or `code`")),
+        _ => return Err(Problem::invalid("the body needs either `token` or `code`")),
     };
     let headers = [(header::SET_COOKIE, cookie::set(&parts, &begun.text))];
     Ok((headers, Json(Me::from(&begun.principal))).into_response())
@@ -82,7 +83,7 @@ fn without_setting(problem: Problem) -> Problem {
     }
 }
 
-#[utoipa::path(post, path = "/api/logout", tag = "login", responses((status = 204, description = "the login is over")))]
+#[utoipa::path(post, path = "/api/logout", tag = "login", responses((status = 204, description = "Logged out; the response deletes the login cookie")))]
 pub(crate) async fn log_out(State(door): State<Door>, headers: HeaderMap, _: Body) -> Response {
     if let Some(text) = cookie::find(&headers) {
         door.service.log_out(text);
@@ -90,7 +91,7 @@ pub(crate) async fn log_out(State(door): State<Door>, headers: HeaderMap, _: Bod
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie::clear())]).into_response()
 }
 
-#[utoipa::path(get, path = "/api/me", tag = "login", responses((status = 200, description = "who asks", body = Me)))]
+#[utoipa::path(get, path = "/api/me", tag = "login", responses((status = 200, description = "The authenticated caller", body = Me)))]
 pub(crate) async fn me(Extension(principal): Extension<Principal>) -> Json<Me> {
     Json(Me::from(&principal))
 }

@@ -1,7 +1,8 @@
-//! `/mcp`: the MCP door over HTTP. Requests pass the gate and the question who is asking as all do, and only then mean anything.
+//! `/mcp`: MCP over streamable HTTP.
 //!
-//! A session's id opens nothing: every request of one is its sender's own, and whoever did not begin a session does not find
-//! it. How many one caller has is bounded; the one that was not used for longest makes room.
+//! Each request is authenticated by itself, like those of other routes. A session id grants
+//! nothing: a session that another token began is 404. A token has at most [`MAX_SESSIONS`]
+//! sessions; a further one ends the least recently used.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,22 +25,22 @@ use crate::http::transport::problem::Problem;
 use crate::mcp::{Mcp, Scope};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// How a body that cannot be read is told from one of a kind that cannot.
+/// How rmcp's message about a body that is not JSON-RPC begins.
 const MALFORMED: &str = "fail to deserialize request body";
 const MAX_WORDS: usize = 4096;
-/// Of one caller.
+/// Per token.
 const MAX_SESSIONS: usize = 64;
-/// A person may think for hours about what an agent does next.
+/// How long an unused session is kept: a person may think for hours about an agent's next step.
 const KEPT: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// Everything that serves it.
+/// The MCP service, and the owners of its sessions.
 pub(crate) struct Endpoint {
     http: StreamableHttpService<Mcp, LocalSessionManager>,
     manager: Arc<LocalSessionManager>,
     begun: Mutex<HashMap<String, Begun>>,
 }
 
-/// A session, and whose.
+/// The owner of a session, and its last use.
 #[derive(Debug)]
 struct Begun {
     caller: String,
@@ -59,7 +60,7 @@ impl Endpoint {
         let mut manager = LocalSessionManager::default();
         manager.session_config = sessions;
         let manager = Arc::new(manager);
-        // Hosts and origins were checked at the gate, by the operator's own list.
+        // `gate` has checked host and origin with the operator's list.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
@@ -68,7 +69,7 @@ impl Endpoint {
         let (stopping, answering) = (config.cancellation_token.clone(), mcp.clone());
         tokio::spawn(async move {
             stopped(&service).await;
-            // What runs is still answered; those who only listen are not waited for.
+            // Calls in progress are answered first; streams that only listen are cut.
             answering.idle().await;
             stopping.cancel();
         });
@@ -78,14 +79,14 @@ impl Endpoint {
 
     async fn serve(&self, door: &Door, by: &Principal, request: Request) -> Result<Response, Problem> {
         let words = Query::<Scope>::try_from_uri(request.uri())
-            .map_err(|_| Problem::invalid("of an address only user, agent and session are understood"))?;
+            .map_err(|_| Problem::invalid("the query has an unknown parameter; known are user, agent and session"))?;
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(words.0);
         if let Some(session) = session_of(&parts.headers) {
             self.find(by, &session)?;
         }
         let long = door.long_answers.begin(by)?;
-        // rmcp would wait for the body without a time limit, and would hold one for each connection in memory.
+        // rmcp would read the body without a time limit and without counting its memory.
         let body = read_bytes(body, door.largest_body, "server.max_body_bytes").await?;
         let request = Request::from_parts(parts, Body::from(body));
         let response = worded(self.http.handle(request).await.map(Body::new)).await?;
@@ -95,11 +96,11 @@ impl Endpoint {
         Ok(attend(response, long))
     }
 
-    /// What somebody else began is not there.
+    /// Marks a session as used. One that another token began is 404.
     fn find(&self, by: &Principal, session: &str) -> Result<(), Problem> {
         let mut begun = self.lock();
         let own = begun.get_mut(session).filter(|begun| begun.caller == by.caller());
-        let own = own.ok_or_else(|| Problem::not_found("there is no such session; begin one with `initialize`"))?;
+        let own = own.ok_or_else(|| Problem::not_found("there is no such session; start one with `initialize`"))?;
         own.used = Instant::now();
         Ok(())
     }
@@ -118,7 +119,7 @@ impl Endpoint {
         if let Some(excess) = excess
             && let Err(error) = self.manager.close_session(&excess.into()).await
         {
-            tracing::debug!(%error, "could not close a session that was not used for long");
+            tracing::debug!(%error, "could not close the least recently used session");
         }
     }
 
@@ -131,7 +132,7 @@ fn session_of(headers: &HeaderMap) -> Option<String> {
     headers.get(SESSION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// What is refused in plain words, before it is a message of the protocol, is told as all problems are.
+/// Converts rmcp's plain-text errors to a [`Problem`]. JSON-RPC responses pass.
 async fn worded(response: Response) -> Result<Response, Problem> {
     let status = response.status();
     let code = match status {
@@ -147,12 +148,12 @@ async fn worded(response: Response) -> Result<Response, Problem> {
     let words = axum::body::to_bytes(response.into_body(), MAX_WORDS).await.unwrap_or_default();
     let words = String::from_utf8_lossy(&words).into_owned();
     Err(match words.strip_prefix(MALFORMED) {
-        Some(why) => Problem::invalid(format!("that is no message of JSON-RPC: {}", why.trim())),
+        Some(why) => Problem::invalid(format!("the body is not a JSON-RPC message: {}", why.trim())),
         None => Problem::new(status, code, words),
     })
 }
 
-/// Comes back when the server stops.
+/// Returns when the server stops.
 async fn stopped(service: &Service) {
     let mut following = service.announcements();
     loop {
@@ -164,39 +165,39 @@ async fn stopped(service: &Service) {
     }
 }
 
-/// A message of JSON-RPC; several come as a stream of events.
+/// A JSON-RPC message. Several are sent as a stream of events
 #[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "it describes what is read and written elsewhere")]
+#[expect(dead_code, reason = "documentation only; rmcp reads and writes the messages")]
 pub(crate) struct RpcMessage {
     /// `2.0`
     jsonrpc: String,
-    /// A number or a string: which request this is, or answers
+    /// Number or string that identifies a request and its response
     id: Option<String>,
-    /// Of a request or a notification
+    /// Name of the request or notification
     method: Option<String>,
     #[schema(value_type = Option<Object>)]
     params: Option<serde_json::Value>,
-    /// Of an answer
+    /// Result of a successful request
     #[schema(value_type = Option<Object>)]
     result: Option<serde_json::Value>,
     error: Option<RpcError>,
 }
 
 #[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "it describes what is written elsewhere")]
+#[expect(dead_code, reason = "documentation only; rmcp writes the errors")]
 pub(crate) struct RpcError {
     code: i64,
     message: String,
 }
 
 #[utoipa::path(post, path = "/mcp", tag = "mcp", params(
-        ("user" = Option<String>, Query, description = "for an owner or operator: whose agent; `default` unless said"),
-        ("agent" = Option<String>, Query, description = "the agent: the token's, or `default`"),
-        ("session" = Option<String>, Query, description = "the session whose workspace the tools share; `default` unless said"),
+        ("user" = Option<String>, Query, description = "User of the workspace. Default: the token's own user; `default` for owner and operator tokens"),
+        ("agent" = Option<String>, Query, description = "Agent of the workspace. Default: an agent token's own agent, otherwise `default`"),
+        ("session" = Option<String>, Query, description = "Session whose workspace the tools use unless a call names another one; default `default`"),
     ),
     request_body = RpcMessage,
-    responses((status = 200, description = "a JSON-RPC message, or a stream of them", body = RpcMessage),
-        (status = 202, description = "it was taken")))]
+    responses((status = 200, description = "A JSON-RPC message, or a stream of them", body = RpcMessage),
+        (status = 202, description = "The notification or response was accepted")))]
 pub(crate) async fn talk(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -206,8 +207,8 @@ pub(crate) async fn talk(
 }
 
 #[utoipa::path(get, path = "/mcp", tag = "mcp",
-    params(("Mcp-Session-Id" = String, Header, description = "of a session that `initialize` began")),
-    responses((status = 200, description = "what the server says of itself, as a stream", content_type = "text/event-stream", body = String)))]
+    params(("Mcp-Session-Id" = String, Header, description = "Id of a session that `initialize` began")),
+    responses((status = 200, description = "Notifications and requests of the server, as a stream", content_type = "text/event-stream", body = String)))]
 pub(crate) async fn listen(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -217,15 +218,15 @@ pub(crate) async fn listen(
 }
 
 #[utoipa::path(delete, path = "/mcp", tag = "mcp",
-    params(("Mcp-Session-Id" = String, Header, description = "of a session that `initialize` began")),
-    responses((status = 204, description = "the session is over")))]
+    params(("Mcp-Session-Id" = String, Header, description = "Id of a session that `initialize` began")),
+    responses((status = 204, description = "The session was ended")))]
 pub(crate) async fn leave(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     request: Request,
 ) -> Result<Response, Problem> {
     let mut response = door.mcp.serve(&door, &principal, request).await?;
-    // Clients take nothing else for a success that has nothing to say.
+    // Clients expect 204 for a success without a body; rmcp sends 202.
     if response.status() == StatusCode::ACCEPTED {
         *response.status_mut() = StatusCode::NO_CONTENT;
     }

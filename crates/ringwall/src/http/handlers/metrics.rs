@@ -1,4 +1,5 @@
-//! How the server is: whether it is ready, what it can run on, and its counters in Prometheus' text form.
+//! Readiness, health of the backends, the overview of the last hour, and metrics in Prometheus'
+//! text format.
 
 use std::fmt::Write as _;
 
@@ -15,8 +16,8 @@ use crate::http::Door;
 use crate::http::transport::body::Words;
 use crate::http::transport::problem::Problem;
 
-/// There is no door before a box has run, so whoever is answered is answered by a server that is ready.
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "it can run a box", body = Ready)))]
+/// The server is ready if it answers: it listens only after a test box has run.
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "The server is ready: it has run a test box", body = Ready)))]
 pub(crate) async fn healthz(State(door): State<Door>) -> Result<Json<Ready>, Problem> {
     let when_disabled = door.service.path_control().await?.when_disabled().map(HostView::key);
     let path_control = if when_disabled.is_none() { "on" } else { "off" };
@@ -27,11 +28,11 @@ pub(crate) async fn healthz(State(door): State<Door>) -> Result<Json<Ready>, Pro
 pub(crate) struct Ready {
     status: &'static str,
     version: &'static str,
-    /// `on`: commands of sessions reach the allowed paths alone; `off`: nobody is asked, and `when_disabled` says what they
-    /// see of the host
+    /// `on`: commands of sessions reach only the allowed paths of the host. `off`: no approval is
+    /// asked for paths, and `when_disabled` says what the commands see of the host
     path_control: &'static str,
-    /// While path control is off. `readonly`: the host's system directories, `/etc`, `/opt` and `/srv`, without home
-    /// directories; `full`: all paths of the host but known secrets
+    /// Only while path control is off. `readonly`: the host's system directories, `/etc`, `/opt`
+    /// and `/srv`, no home directories. `full`: all paths of the host except known secrets
     #[serde(skip_serializing_if = "Option::is_none")]
     when_disabled: Option<&'static str>,
 }
@@ -40,12 +41,12 @@ pub(crate) struct Ready {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HealthWords {
-    /// `1`: a real run in each backend that is there
+    /// `1`: runs a command in each available backend
     probe: Option<String>,
 }
 
 #[utoipa::path(get, path = "/sandbox/health", tag = "server", params(HealthWords),
-    responses((status = 200, description = "backends, paths and what holds", body = Health)))]
+    responses((status = 200, description = "Backends, paths and protections of boxes", body = Health)))]
 pub(crate) async fn health(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -59,44 +60,41 @@ pub(crate) async fn health(
     Ok(Json(door.service.health(&principal, probe).await))
 }
 
-#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Prometheus' text form", content_type = "text/plain", body = String)))]
+#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Metrics in Prometheus' text format", content_type = "text/plain", body = String)))]
 pub(crate) async fn metrics(State(door): State<Door>) -> impl IntoResponse {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (kind, exposition(&door.service.metrics()))
 }
 
 #[utoipa::path(get, path = "/api/overview", tag = "server", operation_id = "overview",
-    responses((status = 200, description = "the last hour, minute by minute: everybody's for an operator, a user's own for a user", body = Overview)))]
+    responses((status = 200, description = "The last hour, minute by minute: of all users for owner and operator tokens, of the token's user otherwise", body = Overview)))]
 pub(crate) async fn overview(State(door): State<Door>, Extension(principal): Extension<Principal>) -> Json<Overview> {
     Json(door.service.overview(&principal))
 }
 
 fn exposition(metrics: &Metrics) -> String {
     let mut text = String::from(
-        "# HELP ringwall_execs_total Execs that ended, by status and backend.\n# TYPE ringwall_execs_total counter\n",
+        "# HELP ringwall_execs_total Ended execs, by status and backend.\n# TYPE ringwall_execs_total counter\n",
     );
     for ((status, backend), count) in &metrics.ended {
         let _ = writeln!(text, "ringwall_execs_total{{status=\"{status}\",backend=\"{}\"}} {count}", plain(backend));
     }
     let gauges = [
-        ("ringwall_execs_running", "Execs that run.", u64::from(metrics.running)),
-        ("ringwall_execs_waiting", "Execs that wait for their turn.", metrics.waiting as u64),
-        ("ringwall_spares_idle", "Boxes made ahead that wait for a command.", metrics.spares.idle.into()),
-        ("ringwall_spares_being_made", "Boxes that are being made ahead.", metrics.spares.warming.into()),
+        ("ringwall_execs_running", "Running execs.", u64::from(metrics.running)),
+        ("ringwall_execs_waiting", "Execs waiting in the queue.", metrics.waiting as u64),
+        ("ringwall_spares_idle", "Warm boxes waiting for a command.", metrics.spares.idle.into()),
+        ("ringwall_spares_being_made", "Warm boxes being created.", metrics.spares.warming.into()),
     ];
     for (name, help, value) in gauges {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
     }
     let name = "ringwall_spares_asked_total";
-    let _ = write!(
-        text,
-        "# HELP {name} Boxes that might have been made ahead, and were or were not.\n# TYPE {name} counter\n"
-    );
+    let _ = write!(text, "# HELP {name} Requests for a warm box, by whether one was ready.\n# TYPE {name} counter\n");
     for (found, count) in [("hit", metrics.spares.hits), ("miss", metrics.spares.misses)] {
         let _ = writeln!(text, "{name}{{found=\"{found}\"}} {count}");
     }
     let name = "ringwall_box_set_up_seconds";
-    let _ = write!(text, "# HELP {name} From the grant to the command's first instruction.\n# TYPE {name} histogram\n");
+    let _ = write!(text, "# HELP {name} Time from the grant to the start of the command.\n# TYPE {name} histogram\n");
     for (milliseconds, count) in &metrics.set_up.at_most {
         let seconds = std::time::Duration::from_millis(*milliseconds).as_secs_f64();
         let _ = writeln!(text, "{name}_bucket{{le=\"{seconds}\"}} {count}");
@@ -106,7 +104,7 @@ fn exposition(metrics: &Metrics) -> String {
     text
 }
 
-/// A label's value, in which nothing can end it.
+/// A label's value without characters that could end it.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).collect()
 }
@@ -120,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_have_their_text_form() {
+    fn metrics_are_written_in_prometheus_text_format() {
         let mut metrics = Metrics { running: 2, waiting: 3, ..Metrics::default() };
         metrics.ended.insert((Status::Failed, "nat\"ive\n".to_owned()), 7);
         metrics.set_up.at_most.insert(5, 1);

@@ -1,4 +1,4 @@
-//! What an exec's box asked of the network, and the hosts that people have allowed for good.
+//! The network connections of an exec, and the hosts that approvals have added to the allow-list.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -10,7 +10,7 @@ use crate::http::transport::body::Named;
 use crate::http::transport::problem::Problem;
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/network", tag = "execs", params(("id" = String, Path)),
-    responses((status = 200, description = "every connection that its box asked for; empty while it runs", body = NetworkView)))]
+    responses((status = 200, description = "Every connection that the exec's box requested; empty while the exec runs", body = NetworkView)))]
 pub(crate) async fn of_exec(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -20,7 +20,7 @@ pub(crate) async fn of_exec(
 }
 
 #[utoipa::path(get, path = "/api/net/hosts", tag = "networks",
-    responses((status = 200, description = "hosts that people have allowed for good, the oldest first", body = Vec<AllowedHost>)))]
+    responses((status = 200, description = "Remembered hosts, oldest first", body = Vec<AllowedHost>)))]
 pub(crate) async fn hosts(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -29,12 +29,12 @@ pub(crate) async fn hosts(
 }
 
 #[utoipa::path(delete, path = "/api/net/hosts/{id}", tag = "networks", params(("id" = i64, Path)),
-    responses((status = 200, description = "it is asked about again from now on", body = AllowedHost)))]
+    responses((status = 200, description = "The removed entry; connections to the host need an approval again", body = AllowedHost)))]
 pub(crate) async fn forget(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     Named(id): Named<String>,
 ) -> Result<Json<AllowedHost>, Problem> {
-    let id = id.parse().map_err(|_| Problem::not_found("there is no allowed host of that id"))?;
+    let id = id.parse().map_err(|_| Problem::not_found("there is no allowed host with that id"))?;
     Ok(Json(door.service.forget_host(&principal, id).await?))
 }

@@ -1,4 +1,5 @@
-//! `/api/risk`: what a piece of code, a line of shell or a browser's action could do. It is advice, and nothing is run or kept.
+//! `/api/risk`: assesses code, a shell command or a browser action by static analysis. Nothing is
+//! run or stored.
 
 use axum::Json;
 use axum::body::Body;
@@ -17,7 +18,7 @@ use crate::http::transport::problem::Problem;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RiskBody {
-    /// At most 1 MiB
+    /// The text to assess, at most 1 MiB
     content: String,
     /// `python`, `javascript`, `shell` or `browser`
     #[schema(value_type = String)]
@@ -29,22 +30,23 @@ pub(crate) struct RiskView {
     /// `safe`, `low`, `medium`, `high` or `critical`
     #[schema(value_type = String)]
     level: Level,
-    /// The gravest finding, in a sentence
+    /// The most severe finding, as a sentence
     reason: String,
-    /// Whether a person is asked before it runs
+    /// True for the levels `high` and `critical`: running it needs an approval
     requires_confirmation: bool,
-    /// Whether the strict mode demands one of the boxes that it names
+    /// True for every level but `safe`: strict mode runs it in a backend that `strict.backends`
+    /// names
     requires_isolation: bool,
     /// `native`, `docker`, `gvisor` or `aio`
     suggested_sandbox: &'static str,
-    /// By line
+    /// All findings, ordered by line
     detected_patterns: Vec<FindingView>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FindingView {
     id: &'static str,
-    /// From 1
+    /// Line number, from 1
     line: usize,
     message: &'static str,
 }
@@ -66,8 +68,8 @@ impl RiskView {
 }
 
 #[utoipa::path(post, path = "/api/risk", tag = "risk", request_body = RiskBody,
-    params(("accept-language" = Option<String>, Header, description = "`zh` for sentences in Chinese")),
-    responses((status = 200, description = "what it could do, and where it says so", body = RiskView)))]
+    params(("accept-language" = Option<String>, Header, description = "`zh` for messages in Chinese")),
+    responses((status = 200, description = "Level and findings", body = RiskView)))]
 pub(crate) async fn assess(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -77,7 +79,7 @@ pub(crate) async fn assess(
     let locale = locale(&headers);
     let body: RiskBody = shape(read_json(body, door.largest_body).await?)?;
     if body.content.len() > MAX_CONTENT {
-        let message = format!("content is {} bytes long, but at most {MAX_CONTENT} are judged", body.content.len());
+        let message = format!("content has {} bytes; the limit is {MAX_CONTENT} bytes", body.content.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message));
     }
     Ok(Json(RiskView::new(&door.service.assess(&principal, body.r#type, body.content).await?, locale)))

@@ -1,5 +1,5 @@
-//! `/api/run`: a piece of code in a session. A refusal, an expired question and a time limit are answers like any other; only
-//! what cannot be run at all is a problem.
+//! `/api/run`: runs code in a session. A refusal, an expired approval and a timeout are 200 with
+//! `success: false`; only a request that cannot be accepted is an error.
 
 use axum::Json;
 use axum::body::Body;
@@ -16,42 +16,44 @@ use crate::http::Door;
 use crate::http::transport::body::{read_json, shape};
 use crate::http::transport::problem::Problem;
 
-/// So much becomes JSON in less time than it takes to tell another thread of it.
+/// Up to this size serializing is faster than moving the runtime's other tasks to another thread.
 const SMALL: usize = 16 * 1024;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunBody {
-    /// Runs of one session share their files
+    /// All runs of a session share its files. An unknown session is created
     session_id: String,
     /// At most 1 MiB
     code: String,
     #[serde(default)]
     language: Language,
-    /// Seconds, 1 to 300; 30 unless said
+    /// Timeout in seconds, 1 to 300; default 30
     timeout: Option<u64>,
-    /// `native`, `docker`, `gvisor` or `aio`: a stronger one than is demanded, never a weaker one
+    /// `native`, `docker`, `gvisor` or `aio`. It may be stronger than the backend that the policy
+    /// demands, not weaker
     backend: Option<String>,
-    /// 512 unless said
+    /// Memory limit in MiB; default 512
     max_memory_mb: Option<u64>,
-    /// Of each stream; 10 MiB unless said
+    /// Limit of each output stream in bytes; default 10 MiB
     max_output_bytes: Option<u64>,
-    /// Written before it runs
+    /// Files to write into the session's workspace before the run
     #[serde(default)]
     files: Vec<RunFile>,
-    /// An interpreter that stays, with its variables, for the next run of this session; python or javascript
+    /// Runs the code in an interpreter that keeps its variables for later runs with the same id.
+    /// Python and JavaScript only; a new id creates a context
     context_id: Option<String>,
     #[serde(default)]
     on_busy: WhenBusy,
-    /// `default` unless said
+    /// Agent of the session. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
-    /// For an owner or operator: whose session; `default` unless said
+    /// User of the session. Default: the token's own user; `default` for owner and operator tokens
     user_id: Option<String>,
-    /// `false`: answer at once, whatever becomes of it
+    /// `false`: respond with 202 as soon as the exec is recorded; default `true`
     wait: Option<bool>,
 }
 
-/// Where somebody else uses the session's box: `wait` for it, or `fail` with 409; `wait` unless said
+/// If another run uses the session's box: `wait` for it (default), or `fail` with 409
 #[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum WhenBusy {
@@ -72,7 +74,7 @@ impl From<WhenBusy> for OnBusy {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunFile {
-    /// Relative to the session's workspace
+    /// Path relative to the session's workspace
     path: String,
     content: String,
 }
@@ -82,24 +84,25 @@ pub(crate) struct RunAnswer {
     success: bool,
     stdout: String,
     stderr: String,
-    /// -1 where it never ran, or was ended
+    /// -1 if the code never ran or did not exit by itself
     exit_code: i32,
-    /// Why it is no success
+    /// Why `success` is false
     error: Option<String>,
-    /// Who made its box: `native`, `docker`, `gvisor` or `aio`
+    /// Backend of the box: `native`, `docker`, `gvisor` or `aio`
     sandbox_type: String,
     execution_time_ms: u64,
-    /// Relative to the session's workspace
+    /// New files, relative to the session's workspace
     files_created: Vec<String>,
-    /// `false` where it is not known which files it made: the session has more than 20,000, or could not be looked at
+    /// `false` if the new files are unknown, because the session has more than 20,000 files or
+    /// could not be read
     files_created_complete: bool,
     risk: RiskView,
-    /// In a context: what it showed, each in several forms by their MIME types. The value of a last expression; none of an
-    /// assignment
+    /// With `context_id`: the displayed values, each as an object of MIME types and forms. The
+    /// value of the last expression is one; an assignment has none
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     results: Option<Vec<Bundle>>,
-    /// The exec that ended: where a person changed the code, that of the changed one
+    /// The exec that ended. If an approver changed the code, the exec of the changed code
     #[schema(value_type = String)]
     exec_id: ExecId,
 }
@@ -131,13 +134,13 @@ impl RunAnswer {
 }
 
 #[utoipa::path(post, path = "/api/run", tag = "run", operation_id = "code", request_body = RunBody,
-    params(("accept-language" = Option<String>, Header, description = "`zh` for sentences in Chinese")),
+    params(("accept-language" = Option<String>, Header, description = "`zh` for messages in Chinese")),
     responses(
-        (status = 200, description = "how it ended, or why it did not run", body = RunAnswer),
-        (status = 202, description = "it goes on, or waits for a person", body = RunBegun),
-        (status = 403, description = "more is asked for than is allowed, or a path leads out (`PathTraversal`)"),
-        (status = 409, description = "somebody else uses the session's box, and `on_busy` is `fail`"),
-        (status = 503, description = "a backend that is demanded or asked for is not there (`backend_unavailable`)"),
+        (status = 200, description = "The code has ended, or did not run; see `success` and `error`", body = RunAnswer),
+        (status = 202, description = "With `wait: false`: the code runs or waits for an approval", body = RunBegun),
+        (status = 403, description = "A requested limit exceeds the policy, or a path leaves the session (`PathTraversal`)"),
+        (status = 409, description = "Another run uses the session's box, and `on_busy` is `fail`"),
+        (status = 503, description = "The demanded or requested backend is not available (`backend_unavailable`)"),
     ))]
 pub(crate) async fn code(
     State(door): State<Door>,
@@ -164,7 +167,7 @@ pub(crate) async fn code(
     run(&door, &principal, request, Waiting::of(body.wait), locale).await
 }
 
-/// Whether somebody waits for the ending.
+/// Whether the caller waits until the exec has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Yes,
@@ -172,13 +175,13 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
-    /// They do unless they say otherwise.
+    /// `wait` of a request; callers wait by default.
     pub(crate) fn of(said: Option<bool>) -> Self {
         if said == Some(false) { Waiting::No } else { Waiting::Yes }
     }
 }
 
-/// Runs it and answers, at once or with its ending.
+/// Runs code and responds when it has ended, or at once with 202.
 pub(crate) async fn run(
     door: &Door,
     principal: &Principal,
@@ -195,11 +198,11 @@ pub(crate) async fn run(
     let shown = ran.results.iter().flatten().flat_map(Bundle::forms).map(|(mime, form)| mime.len() + form.len());
     let is_small = ran.stdout.len() + ran.stderr.len() + shown.sum::<usize>() <= SMALL;
     let answer = || Json(RunAnswer::new(ran, locale)).into_response();
-    // Megabytes take a while to become JSON.
+    // Serializing megabytes would block the runtime's other tasks.
     Ok(if is_small { answer() } else { tokio::task::block_in_place(answer) })
 }
 
-/// In whose language sentences are told.
+/// The language of messages, by `Accept-Language`.
 pub(crate) fn locale(headers: &HeaderMap) -> Locale {
     let asked = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
     Locale::of_header(asked.unwrap_or_default())

@@ -1,6 +1,7 @@
-//! `/api/sandbox`: which paths of the host agents may reach, and running a session's command on them.
+//! `/api/sandbox`: the host paths that agents may reach, and commands of sessions with these paths.
 //!
-//! A path in a route is one name of it, encoded; what a client or a proxy decodes on the way is taken as well.
+//! A path as a route parameter is percent-encoded (`%2Fsrv%2Fdata`). A path that a client or proxy
+//! has decoded on the way (`/srv/data`) works too, because the route has a wildcard.
 
 use axum::Json;
 use axum::body::Body;
@@ -23,15 +24,15 @@ use crate::http::transport::problem::Problem;
 #[serde(deny_unknown_fields)]
 pub(crate) struct PathSwitch {
     enabled: bool,
-    /// Entries to add where they are missing; none is removed
+    /// Entries to add if they are missing. No entry is removed
     paths: Option<Vec<PathBody>>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PathBody {
-    /// A file or directory of the host, whether it is there or not. A relative path starts at the server's working
-    /// directory; a pattern (`*`) and an empty segment (`//`) are refused
+    /// File or directory of the host; it need not exist. A relative path is resolved against the
+    /// server's working directory. `*` and empty segments (`//`) are rejected
     #[schema(required)]
     path: Option<String>,
     description: Option<String>,
@@ -55,7 +56,7 @@ pub(crate) struct PathChangeBody {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RemovedWords {
-    /// The path
+    /// Path of the entry
     path: Option<String>,
 }
 
@@ -67,24 +68,25 @@ pub(crate) struct Removed {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionBody {
-    /// Commands of one session share their files
+    /// All commands of a session share its files. An unknown session is created
     session_id: String,
-    /// A line of bash
+    /// Command line for bash
     command: String,
-    /// `default` unless said
+    /// Agent of the session. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
-    /// For an owner or operator: whose session; `default` unless said
+    /// User of the session. Default: the token's own user; `default` for owner and operator tokens
     user_id: Option<String>,
-    /// Where it starts: `/workspace`, or a directory of the host that is allowed
+    /// Working directory: `/workspace` (default) or below, or an allowed directory of the host
     cwd: Option<String>,
+    /// Timeout in milliseconds
     timeout_ms: Option<u64>,
-    /// `false`: answer at once, whatever becomes of it
+    /// `false`: respond with 202 as soon as the exec is recorded; default `true`
     wait: Option<bool>,
 }
 
 #[utoipa::path(get, path = "/api/sandbox", tag = "paths", operation_id = "show_paths",
     params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
-    responses((status = 200, description = "the switch and the allowed paths", body = AllowedPaths)))]
+    responses((status = 200, description = "State of path control, and the allowed paths", body = AllowedPaths)))]
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -95,7 +97,7 @@ pub(crate) async fn show(
 
 #[utoipa::path(put, path = "/api/sandbox", tag = "paths", operation_id = "switch_paths", request_body = PathSwitch,
     params(("accept-language" = Option<String>, Header, description = "`zh` for message and warnings in Chinese")),
-    responses((status = 200, description = "the switch as it is now; with `paths` also the list", body = SwitchedPaths)))]
+    responses((status = 200, description = "The new state of path control; with `paths` also the list", body = SwitchedPaths)))]
 pub(crate) async fn switch(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -114,7 +116,7 @@ pub(crate) async fn switch(
 
 #[utoipa::path(post, path = "/api/sandbox/paths", tag = "paths", operation_id = "add_path", request_body = PathBody,
     params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
-    responses((status = 200, description = "all paths, and what is unwise about the new one", body = NewSandboxPath)))]
+    responses((status = 200, description = "All paths, and warnings about the new one", body = NewSandboxPath)))]
 pub(crate) async fn add(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -127,9 +129,9 @@ pub(crate) async fn add(
 }
 
 #[utoipa::path(patch, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "change_path",
-    params(("key" = String, Path, description = "the path, url-encoded, or the id"),
+    params(("key" = String, Path, description = "The percent-encoded path, or the id of the entry"),
         ("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")), request_body = PathChangeBody,
-    responses((status = 200, description = "the entry as it is now", body = SandboxPath)))]
+    responses((status = 200, description = "The changed entry", body = SandboxPath)))]
 pub(crate) async fn change(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -144,8 +146,8 @@ pub(crate) async fn change(
 }
 
 #[utoipa::path(delete, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "remove_path",
-    params(("key" = String, Path, description = "the path, url-encoded, or the id")),
-    responses((status = 200, description = "it is not allowed any more", body = Removed)))]
+    params(("key" = String, Path, description = "The percent-encoded path, or the id of the entry")),
+    responses((status = 200, description = "The entry was removed", body = Removed)))]
 pub(crate) async fn remove(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -156,7 +158,7 @@ pub(crate) async fn remove(
 }
 
 #[utoipa::path(delete, path = "/api/sandbox/paths", tag = "paths", operation_id = "remove_path_by_name",
-    params(RemovedWords), responses((status = 200, description = "it is not allowed any more", body = Removed)))]
+    params(RemovedWords), responses((status = 200, description = "The entry was removed", body = Removed)))]
 pub(crate) async fn remove_named(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -169,8 +171,8 @@ pub(crate) async fn remove_named(
 }
 
 #[utoipa::path(post, path = "/api/sandbox/execute", tag = "paths", operation_id = "execute", request_body = SessionBody,
-    responses((status = 200, description = "it ended, or was not allowed", body = SessionExecuted),
-        (status = 202, description = "it goes on, or waits for a person", body = SessionExecuted)))]
+    responses((status = 200, description = "The command has ended or was denied; see `status`", body = SessionExecuted),
+        (status = 202, description = "With `wait: false`: the command runs or waits for an approval", body = SessionExecuted)))]
 pub(crate) async fn execute(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -184,6 +186,6 @@ pub(crate) async fn execute(
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
     let told = door.service.run_session_command(&principal, command).await?;
-    // Megabytes take a while to become JSON.
+    // Serializing megabytes would block the runtime's other tasks.
     Ok(tokio::task::block_in_place(|| Json(told).into_response()))
 }

@@ -1,4 +1,4 @@
-//! The box that stays with a session: a command in it, and holding it still.
+//! The session box: runs a command in it, pauses and resumes it.
 
 use axum::Json;
 use axum::body::Body;
@@ -18,13 +18,13 @@ use crate::http::transport::problem::Problem;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionExecBody {
-    /// A line for bash
+    /// Command line for bash
     command: String,
-    /// Seconds, 1 to 300; 30 unless said
+    /// Timeout in seconds, 1 to 300; default 30
     timeout: Option<u64>,
-    /// Of each stream; 10 MiB unless said
+    /// Limit of each output stream in bytes; default 10 MiB
     max_output_bytes: Option<u64>,
-    /// `false`: answer at once, whatever becomes of it
+    /// `false`: respond with 202 as soon as the exec is recorded; default `true`
     wait: Option<bool>,
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct SessionTurned {
 #[utoipa::path(post, path = "/api/sessions/{id}/exec", tag = "sessions", operation_id = "session_exec",
     params(("id" = String, Path), WhoseWords), request_body = SessionExecBody,
     responses(
-        (status = 200, description = "how it ended, or why it did not run", body = RunAnswer),
-        (status = 202, description = "it goes on, or waits for a person", body = RunBegun),
-        (status = 503, description = "there is no box to be had (`backend_unavailable`)"),
+        (status = 200, description = "The command has ended, or did not run; see `success` and `error`", body = RunAnswer),
+        (status = 202, description = "With `wait: false`: the command runs or waits for an approval", body = RunBegun),
+        (status = 503, description = "No session box is available (`backend_unavailable`, `POOL_FULL`)"),
     ))]
 pub(crate) async fn exec(
     State(door): State<Door>,
@@ -57,8 +57,8 @@ pub(crate) async fn exec(
 
 #[utoipa::path(post, path = "/api/sessions/{id}/pause", tag = "sessions", operation_id = "session_pause",
     params(("id" = String, Path), WhoseWords),
-    responses((status = 200, description = "its box stands still", body = SessionTurned),
-        (status = 404, description = "the session has no box")))]
+    responses((status = 200, description = "All processes of the session box are frozen, and their time limits with them", body = SessionTurned),
+        (status = 404, description = "The session has no box")))]
 pub(crate) async fn pause(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -71,8 +71,8 @@ pub(crate) async fn pause(
 
 #[utoipa::path(post, path = "/api/sessions/{id}/resume", tag = "sessions", operation_id = "session_resume",
     params(("id" = String, Path), WhoseWords),
-    responses((status = 200, description = "its box goes on", body = SessionTurned),
-        (status = 404, description = "the session has no box")))]
+    responses((status = 200, description = "The processes of the session box run again", body = SessionTurned),
+        (status = 404, description = "The session has no box")))]
 pub(crate) async fn resume(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

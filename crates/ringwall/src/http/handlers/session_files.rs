@@ -1,6 +1,8 @@
-//! `/api/sessions/{id}/files`: what is in a session, read and written beside its boxes.
+//! `/api/sessions/{id}/files`: lists, reads, writes and deletes the files of a session, also while
+//! boxes use them.
 //!
-//! Paths are checked by their spelling here and by the kernel later. What leads out of the session is `PathTraversal`.
+//! Here a path is checked as text; the workspace opens it beneath the session's directory handle. A
+//! path that leaves the session is `PathTraversal`.
 
 use axum::Json;
 use axum::body::Body;
@@ -23,17 +25,18 @@ use crate::http::v1::{UPLOAD_SETTING, largest};
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DirectoryWords {
-    /// A directory of the session; all of it unless said
+    /// Directory relative to the session's workspace; default the whole workspace
     path: Option<String>,
-    /// `default` unless said
+    /// Agent of the session. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
-    /// For an owner or operator: whose session; `default` unless said
+    /// User of the session. Default: the token's own user; `default` for owner and operator tokens
     user_id: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionFiles {
-    /// Every regular file beneath the directory, relative to the session, sorted
+    /// Paths of all regular files beneath the directory, relative to the session's workspace,
+    /// sorted
     files: Vec<String>,
 }
 
@@ -55,7 +58,7 @@ fn parse(path: &str) -> Result<AgentPath, Problem> {
 
 #[utoipa::path(get, path = "/api/sessions/{id}/files", tag = "sessions", operation_id = "list_files",
     params(("id" = String, Path), DirectoryWords),
-    responses((status = 200, description = "every file beneath a directory", body = SessionFiles)))]
+    responses((status = 200, description = "Every file beneath the directory", body = SessionFiles)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -73,13 +76,13 @@ pub(crate) async fn list(
         ("id" = String, Path),
         ("path" = String, Path),
         WhoseWords,
-        ("Range" = Option<String>, Header, description = "one part of a file, as `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
+        ("Range" = Option<String>, Header, description = "A single byte range of a file: `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
     ),
     responses(
-        (status = 200, description = "a file's bytes, or a directory as a zip", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "the part of them that was asked for", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 403, description = "the path leads out of the session (`PathTraversal`)"),
-        (status = 416, description = "the part lies outside of the file"),
+        (status = 200, description = "The content of a file, or a directory as a zip", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "The requested range", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 403, description = "The path leaves the session (`PathTraversal`)"),
+        (status = 416, description = "The range lies outside of the file"),
     ))]
 pub(crate) async fn read(
     State(door): State<Door>,
@@ -99,9 +102,9 @@ pub(crate) async fn read(
 
 #[utoipa::path(put, path = "/api/sessions/{id}/files/{path}", tag = "sessions", operation_id = "write_file",
     params(("id" = String, Path), ("path" = String, Path), WhoseWords),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "the file's bytes"),
-    responses((status = 200, description = "it is written, with the directories on its way", body = SessionFileWritten),
-        (status = 403, description = "the path leads out of the session (`PathTraversal`)")))]
+    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The content of the file"),
+    responses((status = 200, description = "The file was written; missing directories were created", body = SessionFileWritten),
+        (status = 403, description = "The path leaves the session (`PathTraversal`)")))]
 pub(crate) async fn write(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -119,8 +122,8 @@ pub(crate) async fn write(
 
 #[utoipa::path(delete, path = "/api/sessions/{id}/files/{path}", tag = "sessions", operation_id = "delete_file",
     params(("id" = String, Path), ("path" = String, Path), WhoseWords),
-    responses((status = 200, description = "it is gone, with everything in it", body = SessionFileDeleted),
-        (status = 403, description = "the path leads out of the session (`PathTraversal`)")))]
+    responses((status = 200, description = "The file, or the directory with its content, was deleted", body = SessionFileDeleted),
+        (status = 403, description = "The path leaves the session (`PathTraversal`)")))]
 pub(crate) async fn remove(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

@@ -1,4 +1,5 @@
-//! Processes of a session's box: commands that nobody waits for, with their output from any byte on, input and signals.
+//! Background processes of a session box: starts one, reads its output from any byte on, writes its
+//! input, sends signals.
 
 use axum::Json;
 use axum::body::Body;
@@ -29,17 +30,17 @@ const SIGNALS: [(&str, i32); 9] = [
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProcessBody {
-    /// A line for bash
+    /// Command line for bash
     command: String,
-    /// Seconds, at least 1; without it the process lasts until it ends, is ended, or the session is
+    /// Timeout in seconds, at least 1. Default: the process may run as long as its session
     timeout: Option<u64>,
-    /// Of each stream; 10 MiB unless said
+    /// Limit of each output stream in bytes; default 10 MiB
     max_output_bytes: Option<u64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProcessBegun {
-    /// The exec's id
+    /// Id of the process: its exec id, not a PID of the kernel
     #[schema(value_type = String)]
     pid: ExecId,
     status: Status,
@@ -49,21 +50,24 @@ pub(crate) struct ProcessBegun {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OutputWords {
-    /// The first byte of standard output that is wanted
+    /// First byte of standard output to return; default 0
     #[serde(default)]
     stdout: u64,
-    /// The same of standard error
+    /// First byte of standard error to return; default 0
     #[serde(default)]
     stderr: u64,
+    /// Agent of the session. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
+    /// User of the session. Default: the token's own user; `default` for owner and operator tokens
     user_id: Option<String>,
 }
 
-/// What is not text is shown as replacement characters; cursors count bytes.
+/// State and output of a process. Bytes that are not UTF-8 are replaced by U+FFFD; cursors count
+/// bytes
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProcessOutputView {
-    /// The exec that goes on in its place, and whose output this is: a person has changed its code. Input and signals reach
-    /// it under either id
+    /// If an approver changed the command: id of the exec that runs the changed command, and whose
+    /// output this is. Input and signals reach it under both ids
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     goes_on_as: Option<ExecId>,
@@ -76,18 +80,21 @@ pub(crate) struct ProcessOutputView {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StreamPart {
     text: String,
-    /// From where to ask next
+    /// First byte of the next request
     next: u64,
+    /// Size of the kept output in bytes
     total: u64,
+    /// True if the process printed more than the limit; the rest was discarded
     truncated: bool,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InputBody {
+    /// Text to write
     #[serde(default)]
     data: String,
-    /// Nothing more comes
+    /// Closes standard input after `data` was written
     #[serde(default)]
     close: bool,
 }
@@ -107,7 +114,7 @@ pub(crate) struct ProcessTold {
 
 #[utoipa::path(post, path = "/api/sessions/{id}/processes", tag = "sessions", operation_id = "process_begin",
     params(("id" = String, Path), WhoseWords), request_body = ProcessBody,
-    responses((status = 202, description = "it is on record, and runs or waits", body = ProcessBegun)))]
+    responses((status = 202, description = "The process is recorded, and runs or waits for the queue or an approval", body = ProcessBegun)))]
 pub(crate) async fn begin(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -124,7 +131,7 @@ pub(crate) async fn begin(
 
 #[utoipa::path(get, path = "/api/sessions/{id}/processes/{pid}/output", tag = "sessions", operation_id = "process_output",
     params(("id" = String, Path), ("pid" = String, Path), OutputWords),
-    responses((status = 200, description = "what it has printed from there on", body = ProcessOutputView)))]
+    responses((status = 200, description = "State of the process, and its output from the given bytes on", body = ProcessOutputView)))]
 pub(crate) async fn output(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -146,8 +153,8 @@ pub(crate) async fn output(
 
 #[utoipa::path(post, path = "/api/sessions/{id}/processes/{pid}/stdin", tag = "sessions", operation_id = "process_stdin",
     params(("id" = String, Path), ("pid" = String, Path), WhoseWords), request_body = InputBody,
-    responses((status = 200, description = "it has taken all of it", body = ProcessTold),
-        (status = 409, description = "its input is closed, or it does not read")))]
+    responses((status = 200, description = "All of `data` was written", body = ProcessTold),
+        (status = 409, description = "Standard input is closed, or the process does not read it")))]
 pub(crate) async fn stdin(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -165,7 +172,7 @@ pub(crate) async fn stdin(
 
 #[utoipa::path(post, path = "/api/sessions/{id}/processes/{pid}/signal", tag = "sessions", operation_id = "process_signal",
     params(("id" = String, Path), ("pid" = String, Path), WhoseWords), request_body = SignalBody,
-    responses((status = 200, description = "it was sent", body = ProcessTold)))]
+    responses((status = 200, description = "The signal was sent to the process group", body = ProcessTold)))]
 pub(crate) async fn signal(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

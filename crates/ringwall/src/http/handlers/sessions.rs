@@ -1,4 +1,4 @@
-//! `/api/sessions`: making, seeing, changing and removing sessions.
+//! `/api/sessions`: creates, lists, shows, changes and deletes sessions.
 
 use axum::Json;
 use axum::body::Body;
@@ -19,14 +19,17 @@ const DEFAULT_PAGE: u64 = 100;
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSession {
-    /// One of its own unless said
+    /// Default: a generated id
     session_id: Option<String>,
-    /// `default` unless said
+    /// Agent of the session. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
-    /// For an owner or operator: whose session; `default` unless said
+    /// User of the session. Default: the token's own user; `default` for owner and operator tokens
     user_id: Option<String>,
+    /// As in `PUT /api/sessions/{id}`
     confirmation: Option<Confirmation>,
+    /// As in `PUT /api/sessions/{id}`
     callback_url: Option<String>,
+    /// As in `PUT /api/sessions/{id}`
     #[schema(value_type = Option<String>)]
     security_mode: Option<SecurityMode>,
 }
@@ -34,24 +37,26 @@ pub(crate) struct NewSession {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionRulesBody {
-    /// `websocket`, `auto-approve`, `auto-reject` or `callback`. A user may only tighten what an operator or the settings
-    /// have (`auto-approve` < `websocket` = `callback` < `auto-reject`), else 403
+    /// `websocket`, `auto-approve`, `auto-reject` or `callback`. A user may only choose a stricter
+    /// mode than the settings or an operator did, else 403; the order is `auto-approve` <
+    /// `websocket` = `callback` < `auto-reject`
     confirmation: Option<Confirmation>,
-    /// With `callback`: where each question is told, signed, if not at `approvals.webhook_url`; an operator's to set
+    /// With `callback`: address that gets each approval as a signed POST; default
+    /// `approvals.webhook_url`. Operators only
     callback_url: Option<String>,
-    /// `strict`, or `permissive`, which only an operator may set
+    /// `strict`, or `permissive` (operators only)
     #[schema(value_type = Option<String>)]
     security_mode: Option<SecurityMode>,
 }
 
-/// Whose session it is.
+/// The agent and user of a session.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WhoseWords {
-    /// `default` unless said
+    /// Agent of the session. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
-    /// For an owner or operator: whose session; `default` unless said
+    /// User of the session. Default: the token's own user; `default` for owner and operator tokens
     user_id: Option<String>,
 }
 
@@ -69,21 +74,22 @@ impl WhoseWords {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListWords {
-    /// All of the user's unless said
+    /// Only sessions of this agent. Default: all agents that the token may see
     agent_id: Option<String>,
-    /// For an owner or operator; everybody's unless said
+    /// Only sessions of this user. Default: all users that the token may see
     user_id: Option<String>,
-    /// 100 unless said, at most 1000
+    /// Page size, 1 to 1000; default 100
     limit: Option<u64>,
+    /// `next_cursor` of the previous page
     cursor: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SessionList)]
 pub(crate) struct SessionPage {
-    /// Those that were used last come first
+    /// Most recently used first
     sessions: Vec<SessionView>,
-    /// There is more when this is there
+    /// Send it as `cursor` to get the next page; null on the last page
     next_cursor: Option<String>,
 }
 
@@ -94,8 +100,8 @@ pub(crate) struct SessionDeleted {
 }
 
 #[utoipa::path(post, path = "/api/sessions", tag = "sessions", request_body = NewSession,
-    responses((status = 201, description = "it is there", body = SessionView),
-        (status = 409, description = "it was there already")))]
+    responses((status = 201, description = "The session was created", body = SessionView),
+        (status = 409, description = "A session with that id exists already")))]
 pub(crate) async fn create(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -104,7 +110,7 @@ pub(crate) async fn create(
     let body = read_optional_json(body, door.largest_body).await?;
     let body: NewSession = body.map(shape).transpose()?.unwrap_or_default();
     if body.session_id.as_deref() == Some("") {
-        return Err(Problem::invalid("session_id: leave it out for one of its own"));
+        return Err(Problem::invalid("session_id is empty; leave it out to get a generated id"));
     }
     let address = SessionAddress {
         session_id: body.session_id.unwrap_or_default(),
@@ -120,7 +126,7 @@ pub(crate) async fn create(
 }
 
 #[utoipa::path(get, path = "/api/sessions", tag = "sessions", params(ListWords),
-    responses((status = 200, description = "those that the caller may see", body = SessionPage)))]
+    responses((status = 200, description = "The sessions that the caller may see", body = SessionPage)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -137,7 +143,7 @@ pub(crate) async fn list(
 }
 
 #[utoipa::path(get, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),
-    responses((status = 200, description = "one of them", body = SessionView)))]
+    responses((status = 200, description = "The session", body = SessionView)))]
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -149,7 +155,7 @@ pub(crate) async fn show(
 
 #[utoipa::path(put, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),
     request_body = SessionRulesBody,
-    responses((status = 200, description = "as it is now", body = SessionView)))]
+    responses((status = 200, description = "The changed session", body = SessionView)))]
 pub(crate) async fn change(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -167,7 +173,7 @@ pub(crate) async fn change(
 }
 
 #[utoipa::path(delete, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),
-    responses((status = 200, description = "it is gone, and what ran in it", body = SessionDeleted)))]
+    responses((status = 200, description = "Its execs were cancelled, its box was ended and its files were deleted", body = SessionDeleted)))]
 pub(crate) async fn remove(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

@@ -1,4 +1,4 @@
-//! `/settings`: the operator's layer of the policy, and the server's own bounds.
+//! `/settings`: the settings that an operator may change while the server runs.
 
 use axum::Json;
 use axum::body::Body;
@@ -9,7 +9,7 @@ use crate::http::Door;
 use crate::http::transport::body::read_json;
 use crate::http::transport::problem::Problem;
 
-#[utoipa::path(get, path = "/settings", tag = "settings", responses((status = 200, description = "the settings in force", body = SettingsView)))]
+#[utoipa::path(get, path = "/settings", tag = "settings", responses((status = 200, description = "The settings in force", body = SettingsView)))]
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -18,7 +18,7 @@ pub(crate) async fn show(
 }
 
 #[utoipa::path(put, path = "/settings", tag = "settings", request_body = Object,
-    responses((status = 200, description = "the settings as they are now", body = SettingsView)))]
+    responses((status = 200, description = "The changed settings", body = SettingsView)))]
 pub(crate) async fn change(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

@@ -1,4 +1,4 @@
-//! `/skills`: what skills there are, and calling one. A call is an exec like any other.
+//! `/skills`: lists the operator's skills and invokes one as an exec.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::http::transport::problem::Problem;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkillWords {
-    /// `invalid`: an object that has the manifests that are not valid, too
+    /// `invalid`: respond with an object that also lists the invalid manifests
     include: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum SkillList {
 }
 
 #[utoipa::path(get, path = "/skills", tag = "skills", params(SkillWords),
-    responses((status = 200, description = "the valid skills; an object with all where that was asked for", body = SkillList)))]
+    responses((status = 200, description = "The valid skills as an array; with `include=invalid` an object with valid and invalid ones", body = SkillList)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Words(words): Words<SkillWords>,
@@ -42,12 +42,12 @@ pub(crate) async fn list(
     match words.include.as_deref() {
         None => Ok(Json(SkillList::Valid(catalogue.skills))),
         Some("invalid") => Ok(Json(SkillList::All(catalogue))),
-        Some(_) => Err(Problem::invalid("include: only `invalid` can be included")),
+        Some(_) => Err(Problem::invalid("include: the only known value is `invalid`")),
     }
 }
 
 #[utoipa::path(post, path = "/skills/{id}/invoke", tag = "skills", params(("id" = String, Path)), request_body = Object,
-    responses((status = 200, description = "it ended", body = ExecAnswer), (status = 202, description = "it goes on", body = ExecAnswer)))]
+    responses((status = 200, description = "The exec has ended, successfully or not; see `status`", body = ExecAnswer), (status = 202, description = "The exec is recorded and not ended yet", body = ExecAnswer)))]
 pub(crate) async fn invoke(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

@@ -1,4 +1,5 @@
-//! `/api/tickets`: what a program that cannot send headers shows when it opens a WebSocket.
+//! `/api/tickets`: single-use tickets for clients that cannot send headers when they open a
+//! WebSocket.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -10,14 +11,15 @@ use utoipa::ToSchema;
 use crate::http::Door;
 use crate::http::transport::problem::Problem;
 
-/// The only routes on which a ticket counts: those of sockets.
+/// Tickets are accepted on WebSocket routes only: beneath this prefix, and on terminals.
 const SOCKETS: &str = "/ws/";
 const TERMINALS: (&str, &str) = ("/api/sessions/", "/pty");
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TicketView {
-    /// Opens one WebSocket as `?ticket=`
+    /// Value of the query parameter `ticket` of one WebSocket
     ticket: String,
+    /// 30 seconds after its creation
     expires_at: Timestamp,
 }
 
@@ -27,7 +29,7 @@ struct TicketWords {
 }
 
 #[utoipa::path(post, path = "/api/tickets", tag = "tickets",
-    responses((status = 201, description = "a ticket for one WebSocket, for half a minute", body = TicketView)))]
+    responses((status = 201, description = "A ticket that opens one WebSocket within 30 seconds", body = TicketView)))]
 pub(crate) async fn create(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -37,11 +39,11 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Json(TicketView { ticket: ticket.text, expires_at: ticket.expires_at })))
 }
 
-/// The ticket with which a WebSocket is asked for.
+/// The ticket in the query of a WebSocket route.
 pub(crate) fn of(uri: &Uri) -> Option<String> {
     let path = uri.path();
     let session = path.strip_prefix(TERMINALS.0).and_then(|rest| rest.strip_suffix(TERMINALS.1));
-    // A session's file can have any name, this one too.
+    // `/api/sessions/{id}/files/pty` is a file of a session, not a terminal.
     if !path.starts_with(SOCKETS) && session.is_none_or(|session| session.contains('/')) {
         return None;
     }
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_counts_for_sockets_alone() {
+    fn ticket_is_read_on_websocket_routes_only() {
         let ticket = |uri: &'static str| of(&Uri::from_static(uri));
         assert_eq!(ticket("/ws/approvals?ticket=x").as_deref(), Some("x"));
         assert_eq!(ticket("/api/sessions/s/pty?cols=80&ticket=x").as_deref(), Some("x"));

@@ -1,4 +1,5 @@
-//! `/api/tokens`: making, listing and revoking tokens. The text of a token is in the answer to its making, and never again.
+//! `/api/tokens`: creates, lists and revokes tokens. Only the response that creates a token
+//! contains its text; the record has a hash.
 
 use axum::Json;
 use axum::body::Body;
@@ -22,19 +23,22 @@ const DEFAULT_PAGE: u64 = 100;
 pub(crate) struct TokenBody {
     /// `owner`, `operator`, `user` or `agent`
     role: String,
+    /// Required for the roles `user` and `agent`
     user_id: Option<String>,
+    /// Required for the role `agent`
     agent_id: Option<String>,
+    /// Free text to recognise the token by
     label: Option<String>,
-    /// Milliseconds since the epoch
+    /// Milliseconds since the epoch; default never
     expires_at: Option<i64>,
 }
 
-/// The only answer that has the text of a token.
+/// A new token with its text
 #[derive(Serialize, ToSchema)]
 pub(crate) struct CreatedToken {
     #[serde(flatten)]
     about: TokenView,
-    /// What opens; nobody can learn it again
+    /// The text to send as `Authorization: Bearer`. It is not stored and cannot be shown again
     token: String,
 }
 
@@ -42,12 +46,14 @@ pub(crate) struct CreatedToken {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageWords {
+    /// Page size; default 100
     limit: Option<u64>,
+    /// `X-Next-Cursor` of the previous page
     cursor: Option<String>,
 }
 
 #[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = TokenBody,
-    responses((status = 201, description = "the token, with its text", body = CreatedToken)))]
+    responses((status = 201, description = "The token with its text", body = CreatedToken)))]
 pub(crate) async fn create(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -79,7 +85,7 @@ fn holder(body: &TokenBody) -> Result<Holder, Problem> {
 }
 
 #[utoipa::path(get, path = "/api/tokens", tag = "tokens", params(PageWords),
-    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<TokenView>)))]
+    responses((status = 200, description = "All tokens, newest first. The header `X-Next-Cursor` has the cursor of the next page", body = Vec<TokenView>)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -91,13 +97,13 @@ pub(crate) async fn list(
 }
 
 #[utoipa::path(delete, path = "/api/tokens/{id}", tag = "tokens", params(("id" = String, Path)),
-    responses((status = 204, description = "the token is revoked")))]
+    responses((status = 204, description = "The token was revoked")))]
 pub(crate) async fn revoke(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     Named(id): Named<String>,
 ) -> Result<StatusCode, Problem> {
-    let id: TokenId = id.parse().map_err(|_| Problem::not_found("there is no token of that id"))?;
+    let id: TokenId = id.parse().map_err(|_| Problem::not_found("there is no token with that id"))?;
     door.service.revoke_token(&principal, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
