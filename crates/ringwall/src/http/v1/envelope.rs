@@ -1,4 +1,5 @@
-//! The one form of every answer under `/v1`: `{"status":"success","data":…}`. Errors get theirs in [`crate::http::transport::problem`].
+//! The envelope of successful responses under `/v1`: `{"status":"success","data":…}`. Errors get
+//! theirs in [`crate::http::transport::problem`].
 
 use axum::Json;
 use axum::body::Body;
@@ -16,11 +17,11 @@ pub(crate) struct Envelope<T> {
     data: T,
 }
 
-/// From here on an answer is written while it is sent: in JSON it would be in memory once more, and others would wait for
-/// this thread.
+/// Larger texts are serialized while they are sent. Serializing them at once would need memory for
+/// a second copy and block the runtime's thread.
 const LARGE: usize = 1 << 20;
 
-/// An answer with so many bytes of text in it.
+/// A response whose `data` contains about `size` bytes of text.
 pub(super) fn text<T: Serialize + Send + 'static>(size: usize, data: T) -> Response {
     if size < LARGE {
         return success(data).into_response();
@@ -31,7 +32,7 @@ pub(super) fn text<T: Serialize + Send + 'static>(size: usize, data: T) -> Respo
     response
 }
 
-/// An answer that says yes.
+/// A successful response.
 pub(crate) fn success<T: Serialize>(data: T) -> Json<Envelope<T>> {
     Json(Envelope { status: "success", data })
 }

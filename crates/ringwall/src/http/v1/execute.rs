@@ -1,7 +1,8 @@
-//! What is run on an agent's files: a line for a shell, or a program with its arguments in a skill or in the sandbox.
+//! Runs commands on an agent's files: a command line for bash, or a program with arguments in a
+//! skill or in the sandbox.
 //!
-//! The answer comes when it has ended. A client that goes away meanwhile loses the answer and nothing else: the exec goes on
-//! to its ending, and is on record.
+//! The response comes when the exec has ended. A client that disconnects loses the response only;
+//! the exec runs to its end.
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -20,7 +21,7 @@ use crate::http::transport::problem::Problem;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewLine {
-    /// A line of bash, which runs in the workspace
+    /// Command line for bash. The working directory is the workspace, with `files/` and `skills/`
     command: String,
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct NewLine {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CommandWords {
-    /// The program, by its name
+    /// Name of the program
     command: String,
 }
 
@@ -42,19 +43,19 @@ pub(crate) struct Told {
 
 async fn answer(door: &Door, principal: &Principal, address: &Address, what: Execution) -> Result<Response, Problem> {
     let Executed { stdout, stderr, exit_code } = door.service.execute(principal, address, what).await?;
-    // Megabytes take a while to become JSON.
+    // Serializing megabytes would block the runtime's other tasks.
     Ok(tokio::task::block_in_place(|| success(Told { stdout, stderror: stderr, exit_code }).into_response()))
 }
 
-/// A list of texts, or nothing.
+/// Reads the arguments: a JSON array of strings, or no body.
 fn arguments(body: Option<Value>) -> Result<Vec<String>, Problem> {
-    let wrong = || Problem::invalid("the body is malformed: it must be a JSON array of texts, the arguments");
+    let wrong = || Problem::invalid("the body is malformed: it must be a JSON array of strings, the arguments");
     body.map_or(Ok(Vec::new()), |body| serde_json::from_value(body).map_err(|_| wrong()))
 }
 
 #[utoipa::path(post, path = "/v1/{agent}/execute", tag = "files", params(("agent" = String, Path), UserWord),
     request_body = NewLine,
-    responses((status = 200, description = "it ended", body = Envelope<Told>), (status = 403, description = "a command of it is not allowed"), (status = 408, description = "it took too long")))]
+    responses((status = 200, description = "The command line has ended", body = Envelope<Told>), (status = 403, description = "The command line contains a command that is not in the allow-list"), (status = 408, description = "Killed at the time limit")))]
 pub(crate) async fn line(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -69,7 +70,7 @@ pub(crate) async fn line(
 #[utoipa::path(post, path = "/v1/skills/{user}/{agent}/{skill}/execute", tag = "agent skills",
     params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path), CommandWords),
     request_body = Option<Vec<String>>,
-    responses((status = 200, description = "it ended", body = Envelope<Told>), (status = 403, description = "it is not allowed"), (status = 408, description = "it took too long")))]
+    responses((status = 200, description = "The program has ended", body = Envelope<Told>), (status = 403, description = "The program is not in the allow-list, or an argument is not allowed"), (status = 408, description = "Killed at the time limit")))]
 pub(crate) async fn skill(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -85,7 +86,7 @@ pub(crate) async fn skill(
 #[utoipa::path(post, path = "/v1/sandbox/{user}/{agent}/execute", tag = "sandbox",
     params(("user" = String, Path), ("agent" = String, Path), CommandWords),
     request_body = Option<Vec<String>>,
-    responses((status = 200, description = "it ended", body = Envelope<Told>), (status = 403, description = "it is not allowed"), (status = 408, description = "it took too long")))]
+    responses((status = 200, description = "The program has ended", body = Envelope<Told>), (status = 403, description = "The program is not in the allow-list, or an argument is not allowed"), (status = 408, description = "Killed at the time limit")))]
 pub(crate) async fn sandbox(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

@@ -1,6 +1,7 @@
-//! The files of one agent of the caller's own user: `/v1/{agent}/…`, and uploads to `/v1/files/{agent}/upload`.
+//! `/v1/{agent}/…` and `/v1/files/{agent}/upload`: the files of an agent of the caller's own user.
 //!
-//! Paths are checked by their spelling here and by the kernel later; an answer repeats them as they were given.
+//! Here a path is checked as text; the workspace opens it beneath a directory handle. Responses
+//! repeat paths as the client sent them.
 
 use axum::Json;
 use axum::body::Body;
@@ -20,12 +21,12 @@ use crate::http::transport::body::{Named, Words, read_json_within, shape};
 use crate::http::transport::file_answer::send_file;
 use crate::http::transport::problem::Problem;
 
-/// Whose agent it is.
+/// The user of the agent in the path.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UserWord {
-    /// For an owner or operator: whose agent; `default` unless said
+    /// User of the agent. Default: the token's own user; `default` for owner and operator tokens
     pub(super) user: Option<String>,
 }
 
@@ -33,9 +34,9 @@ pub(crate) struct UserWord {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PathWords {
-    /// `files`, `skills`, or something beneath
+    /// `files`, `skills`, or a path beneath one of them
     path: String,
-    /// For an owner or operator: whose agent; `default` unless said
+    /// User of the agent. Default: the token's own user; `default` for owner and operator tokens
     user: Option<String>,
 }
 
@@ -45,17 +46,18 @@ pub(crate) struct PathWords {
 pub(crate) struct ContentWords {
     /// A file beneath `files` or `skills`
     path: String,
-    /// The first line, from 1
+    /// First line to return, from 1; default 1
     offset: Option<u64>,
-    /// How many lines
+    /// Number of lines to return at most, at least 1; default all
     limit: Option<u64>,
-    /// For an owner or operator: whose agent; `default` unless said
+    /// User of the agent. Default: the token's own user; `default` for owner and operator tokens
     user: Option<String>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewContent {
+    /// Path beneath `files` or `skills`
     file_path: String,
     content: String,
 }
@@ -63,32 +65,36 @@ pub(crate) struct NewContent {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEdit {
+    /// Path beneath `files` or `skills`
     file_path: String,
+    /// Text to replace; must not be empty
     old_string: String,
     new_string: String,
-    /// 1 unless said
+    /// Number of occurrences of `old_string`; default 1. If the file has another number, nothing is
+    /// changed
     expected_replacements: Option<u64>,
 }
 
-/// A multipart form.
+/// A multipart form
 #[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "it describes a form that is read piece by piece")]
+#[expect(dead_code, reason = "documentation only; the form is read as a stream")]
 pub(crate) struct FileForm {
-    /// A file, of whose name only the last part counts
+    /// The file. Only the last component of its name counts
     #[schema(value_type = String, format = Binary)]
     file: Vec<u8>,
 }
 
-/// The text of a file, whole or a page of it.
+/// The text of a file, or a page of it
 #[derive(Debug, ToSchema)]
 #[schema(as = FileContent)]
-#[expect(dead_code, reason = "it describes what is written from the text itself")]
+#[expect(dead_code, reason = "documentation only; `Content` writes the response")]
 pub(crate) struct ContentForm {
     content: String,
+    /// The lines of `content`
     lines: Vec<String>,
 }
 
-/// The same, as it is written: the lines are parts of the one text.
+/// Serializes a text as [`ContentForm`] without copying its lines.
 #[derive(Debug)]
 pub(crate) struct Content(Text);
 
@@ -111,14 +117,14 @@ fn parse(path: &str) -> Result<AgentPath, Problem> {
     Ok(AgentPath::parse(path).map_err(ringwall_service::Error::from)?)
 }
 
-/// The largest body of the routes that bring a file's content.
+/// Limit of request bodies that contain a file.
 pub(in crate::http) fn largest(door: &Door) -> usize {
     usize::try_from(door.service.upload_max_bytes()).unwrap_or(usize::MAX)
 }
 
 #[utoipa::path(post, path = "/v1/files/{agent}/upload", tag = "files", params(("agent" = String, Path), UserWord),
     request_body(content = FileForm, content_type = "multipart/form-data"),
-    responses((status = 200, description = "where the file is", body = Envelope<String>)))]
+    responses((status = 200, description = "A sentence with the path of the file", body = Envelope<String>)))]
 pub(crate) async fn upload(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -134,7 +140,7 @@ pub(crate) async fn upload(
 }
 
 #[utoipa::path(get, path = "/v1/{agent}/files", tag = "files", params(("agent" = String, Path), PathWords),
-    responses((status = 200, description = "every file beneath a directory", body = Envelope<Vec<String>>)))]
+    responses((status = 200, description = "Paths of all regular files beneath the directory, sorted; empty if the directory does not exist", body = Envelope<Vec<String>>)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -146,7 +152,7 @@ pub(crate) async fn list(
 }
 
 #[utoipa::path(get, path = "/v1/{agent}/content", tag = "files", params(("agent" = String, Path), ContentWords),
-    responses((status = 200, description = "a file's text, or a page of it", body = Envelope<ContentForm>)))]
+    responses((status = 200, description = "The text of the file, or a page of it", body = Envelope<ContentForm>)))]
 pub(crate) async fn content(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -160,7 +166,7 @@ pub(crate) async fn content(
 
 #[utoipa::path(post, path = "/v1/{agent}/write", tag = "files", params(("agent" = String, Path), UserWord),
     request_body = NewContent,
-    responses((status = 200, description = "it is written", body = Envelope<String>)))]
+    responses((status = 200, description = "The file was created or replaced; missing directories were created", body = Envelope<String>)))]
 pub(crate) async fn write(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -176,7 +182,7 @@ pub(crate) async fn write(
 
 #[utoipa::path(post, path = "/v1/{agent}/edit", tag = "files", params(("agent" = String, Path), UserWord),
     request_body = NewEdit,
-    responses((status = 200, description = "it is edited", body = Envelope<String>)))]
+    responses((status = 200, description = "The file was changed", body = Envelope<String>)))]
 pub(crate) async fn edit(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -192,7 +198,7 @@ pub(crate) async fn edit(
 }
 
 #[utoipa::path(delete, path = "/v1/{agent}/delete", tag = "files", params(("agent" = String, Path), PathWords),
-    responses((status = 200, description = "it is deleted", body = Envelope<String>)))]
+    responses((status = 200, description = "The file, or the directory with its content, was deleted", body = Envelope<String>)))]
 pub(crate) async fn delete(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -207,13 +213,13 @@ pub(crate) async fn delete(
     params(
         ("agent" = String, Path),
         PathWords,
-        ("Range" = Option<String>, Header, description = "one part of a file, as `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
-        ("If-Range" = Option<String>, Header, description = "the ETag of what is there already; everything if it is another"),
+        ("Range" = Option<String>, Header, description = "A single byte range of a file: `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
+        ("If-Range" = Option<String>, Header, description = "ETag of the part that the client already has; if the file has another one, the whole file is sent"),
     ),
     responses(
-        (status = 200, description = "a file's bytes, or a directory as a zip", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "the part of them that was asked for", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 416, description = "the part lies outside of the file"),
+        (status = 200, description = "The content of a file, or a directory as a zip", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "The requested range", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 416, description = "The range lies outside of the file"),
     ))]
 pub(crate) async fn download(
     State(door): State<Door>,

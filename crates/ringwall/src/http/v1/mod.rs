@@ -1,6 +1,7 @@
-//! The `/v1` routes: the files and skills of an agent, and what is run on them.
+//! The `/v1` routes: files and skills of an agent, and commands that run on them.
 //!
-//! Every answer is one envelope, successes here (`envelope`) and problems where all of them are told (`problem`).
+//! Every JSON response is the envelope `{"status","data"}`: successes are written by `envelope`,
+//! errors by `transport::problem`.
 
 mod envelope;
 mod upload;

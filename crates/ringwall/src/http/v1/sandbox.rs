@@ -1,5 +1,5 @@
-//! The general sandbox of one agent of a named user, `/v1/sandbox/{user}/{agent}/…`: the same `files/` as everywhere, with
-//! paths relative to it and lines by range.
+//! `/v1/sandbox/{user}/{agent}/…`: the general sandbox of an agent, which is its `files/`. Paths
+//! are relative to that; lines are addressed by range.
 
 use axum::Json;
 use axum::body::Body;
@@ -20,16 +20,16 @@ use crate::http::transport::problem::Problem;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RangeWords {
-    /// Relative to the sandbox or the skill
+    /// Path of a file, relative to the sandbox or the skill
     pub(super) path: String,
-    /// The first line, from 1
+    /// First line, from 1; default 1
     pub(super) start: Option<u64>,
-    /// The last line, included
+    /// Last line, inclusive; default the end of the file
     pub(super) end: Option<u64>,
 }
 
 impl RangeWords {
-    /// The lines that are meant, unless all are.
+    /// The requested range; `None` without parameters.
     pub(super) fn lines(&self) -> Result<Option<Lines>, Problem> {
         match (self.start, self.end) {
             (None, None) => Ok(None),
@@ -38,17 +38,17 @@ impl RangeWords {
     }
 }
 
-/// The text of a file, or a list of lines where a range was asked for.
+/// The text of a file, or the lines of a range
 #[derive(Debug, ToSchema)]
 #[schema(as = RangeContent)]
-#[expect(dead_code, reason = "it describes what is written from the text itself")]
+#[expect(dead_code, reason = "documentation only; `Ranged` writes the response")]
 pub(crate) struct RangeForm {
-    /// A string; with a range a list of strings
+    /// A string; with `start` or `end` an array of strings
     #[schema(value_type = Value)]
     content: String,
 }
 
-/// The same, as it is written.
+/// Serializes a text as [`RangeForm`].
 #[derive(Debug, Serialize)]
 pub(super) struct Ranged {
     content: Part,
@@ -69,14 +69,14 @@ impl Serialize for Part {
     }
 }
 
-/// The answer to a question for some lines, or for all.
+/// The response with a range, or with the whole text if `lines` is `None`.
 pub(super) fn ranged(text: Text, lines: Option<Lines>) -> Response {
     let size = text.content().len();
     let content = if lines.is_some() { Part::Lines(text) } else { Part::Whole(text) };
     envelope::text(size, Ranged { content })
 }
 
-/// Reads a file by range, wherever it is.
+/// Reads a range of a file in the sandbox or in a skill.
 pub(super) async fn read_range(
     door: &Door,
     principal: &Principal,
@@ -96,7 +96,7 @@ fn parse(path: &str) -> Result<AgentPath, Problem> {
 #[utoipa::path(put, path = "/v1/sandbox/{user}/{agent}/edit", tag = "sandbox",
     params(("user" = String, Path), ("agent" = String, Path), RangeWords),
     request_body(content = String, content_type = "text/plain"),
-    responses((status = 200, description = "it is written", body = Envelope<String>)))]
+    responses((status = 200, description = "The lines, or without a range the whole file, were replaced by the body", body = Envelope<String>)))]
 pub(crate) async fn edit(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -113,7 +113,7 @@ pub(crate) async fn edit(
 
 #[utoipa::path(get, path = "/v1/sandbox/{user}/{agent}/files", tag = "sandbox",
     params(("user" = String, Path), ("agent" = String, Path)),
-    responses((status = 200, description = "every file of the sandbox", body = Envelope<Vec<String>>)))]
+    responses((status = 200, description = "Paths of all regular files, relative to the sandbox, sorted", body = Envelope<Vec<String>>)))]
 pub(crate) async fn files(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -125,7 +125,7 @@ pub(crate) async fn files(
 
 #[utoipa::path(get, path = "/v1/sandbox/{user}/{agent}/content", tag = "sandbox",
     params(("user" = String, Path), ("agent" = String, Path), RangeWords),
-    responses((status = 200, description = "a file's text, or some of its lines", body = Envelope<RangeForm>)))]
+    responses((status = 200, description = "The text of the file, or the lines of the range", body = Envelope<RangeForm>)))]
 pub(crate) async fn content(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

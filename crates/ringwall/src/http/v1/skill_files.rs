@@ -1,5 +1,6 @@
-//! The files of one skill of an agent of a named user, `/v1/skills/{user}/{agent}/{skill}/…`: paths relative to the skill,
-//! lines by range. What is written is the user's own, also where the skill is shared.
+//! `/v1/skills/{user}/{agent}/{skill}/…`: the files of a skill. Paths are relative to the skill;
+//! lines are addressed by range. Writes go to the user's overlay; a baseline skill that other users
+//! share does not change.
 
 use axum::Json;
 use axum::body::Body;
@@ -21,7 +22,7 @@ fn parse(skill: &str, path: &str) -> Result<AgentPath, Problem> {
 
 #[utoipa::path(get, path = "/v1/skills/{user}/{agent}/{skill}/files", tag = "skill files",
     params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path)),
-    responses((status = 200, description = "every file of the skill, shared ones too", body = Envelope<Vec<String>>)))]
+    responses((status = 200, description = "Paths of all files of the skill in both layers, relative to the skill, sorted", body = Envelope<Vec<String>>)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -33,7 +34,7 @@ pub(crate) async fn list(
 
 #[utoipa::path(get, path = "/v1/skills/{user}/{agent}/{skill}/content", tag = "skill files",
     params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path), RangeWords),
-    responses((status = 200, description = "a file's text, or some of its lines", body = Envelope<RangeForm>)))]
+    responses((status = 200, description = "The text of the file, or the lines of the range", body = Envelope<RangeForm>)))]
 pub(crate) async fn content(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -47,7 +48,7 @@ pub(crate) async fn content(
 #[utoipa::path(put, path = "/v1/skills/{user}/{agent}/{skill}/edit", tag = "skill files",
     params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path), RangeWords),
     request_body(content = String, content_type = "text/plain"),
-    responses((status = 200, description = "it is written", body = Envelope<String>)))]
+    responses((status = 200, description = "The lines, or without a range the whole file, were replaced by the body, in the user's overlay", body = Envelope<String>)))]
 pub(crate) async fn edit(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

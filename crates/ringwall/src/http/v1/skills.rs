@@ -1,4 +1,5 @@
-//! `/v1/skills`: the skills of an agent, named by the agent alone (the caller's own) or by user and agent.
+//! `/v1/skills`: uploads, lists and deletes the skills of an agent. Routes without `{user}` concern
+//! the caller's own user.
 
 use axum::Json;
 use axum::body::Body;
@@ -19,9 +20,9 @@ use crate::http::transport::problem::Problem;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkillWords {
-    /// the skill's directory
+    /// Directory name of the skill, or its listed name if only one skill has it
     name: String,
-    /// For an owner or operator: whose agent; `default` unless said
+    /// User of the agent. Default: the token's own user; `default` for owner and operator tokens
     user: Option<String>,
 }
 
@@ -29,24 +30,25 @@ pub(crate) struct SkillWords {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScopeWords {
-    /// `overlay`, the user's own, or `baseline`, shared by all users of the agent; a form field says the same
+    /// `overlay` (default): the user's own layer. `baseline`: shared by all users of the agent;
+    /// owners and operators only. May be given as a form field instead
     scope: Option<String>,
 }
 
-/// What an upload is sent as.
+/// A multipart form
 #[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "it describes a form that is read piece by piece")]
+#[expect(dead_code, reason = "documentation only; the form is read as a stream")]
 pub(crate) struct SkillForm {
-    /// a zip of one directory for each skill, with its SKILL.md
+    /// A zip with one top-level directory per skill, each with a SKILL.md
     #[schema(format = Binary)]
     file: String,
-    /// `overlay` or `baseline`, where the route knows layers
+    /// `overlay` or `baseline`, on routes with `{user}` only
     scope: Option<String>,
 }
 
 #[utoipa::path(post, path = "/v1/skills/{agent}/upload", tag = "agent skills", operation_id = "upload_own",
     params(("agent" = String, Path), UserWord), request_body(content = SkillForm, content_type = "multipart/form-data"),
-    responses((status = 200, description = "a line for each skill that was taken", body = Envelope<String>)))]
+    responses((status = 200, description = "A text with one line per installed skill", body = Envelope<String>)))]
 pub(crate) async fn upload_own(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -66,7 +68,7 @@ pub(crate) async fn upload_own(
 #[utoipa::path(post, path = "/v1/skills/{user}/{agent}/upload", tag = "agent skills",
     params(("user" = String, Path), ("agent" = String, Path), ScopeWords),
     request_body(content = SkillForm, content_type = "multipart/form-data"),
-    responses((status = 200, description = "the skills that were taken, and where they are", body = Envelope<String>)))]
+    responses((status = 200, description = "A sentence with the installed skills and their paths", body = Envelope<String>)))]
 pub(crate) async fn upload(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -75,7 +77,7 @@ pub(crate) async fn upload(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Envelope<String>>, Problem> {
-    // Said wrongly in the query, it is wrong whatever else is sent.
+    // A wrong query parameter is rejected before the upload.
     let announced = layer(scope.as_deref(), None)?;
     let address = Address { user: Some(user.clone()), agent: agent.clone() };
     let (upload, said) = take_in(&door, &principal, &address, announced, &headers, body).await?;
@@ -91,7 +93,7 @@ pub(crate) async fn upload(
 
 #[utoipa::path(get, path = "/v1/skills/{agent}/list", tag = "agent skills", operation_id = "list_own",
     params(("agent" = String, Path), UserWord),
-    responses((status = 200, description = "the skills, shared ones too", body = Envelope<Vec<SkillSummary>>)))]
+    responses((status = 200, description = "The skills of both layers", body = Envelope<Vec<SkillSummary>>)))]
 pub(crate) async fn list_own(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -103,7 +105,7 @@ pub(crate) async fn list_own(
 
 #[utoipa::path(get, path = "/v1/skills/{user}/{agent}/list", tag = "agent skills",
     params(("user" = String, Path), ("agent" = String, Path)),
-    responses((status = 200, description = "the skills, shared ones too", body = Envelope<Vec<SkillSummary>>)))]
+    responses((status = 200, description = "The skills of both layers", body = Envelope<Vec<SkillSummary>>)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -114,7 +116,7 @@ pub(crate) async fn list(
 
 #[utoipa::path(get, path = "/v1/skills/{agent}/layers", tag = "agent skills",
     params(("agent" = String, Path), UserWord),
-    responses((status = 200, description = "the skills, and whose each is", body = Envelope<Vec<LayeredSkill>>)))]
+    responses((status = 200, description = "The skills of both layers, each with its layer", body = Envelope<Vec<LayeredSkill>>)))]
 pub(crate) async fn layers(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -126,7 +128,7 @@ pub(crate) async fn layers(
 
 #[utoipa::path(delete, path = "/v1/skills/{agent}/delete", tag = "agent skills",
     params(("agent" = String, Path), SkillWords),
-    responses((status = 200, description = "it is gone for this user", body = Envelope<String>)))]
+    responses((status = 200, description = "The skill was deleted for this user; a baseline skill stays for other users", body = Envelope<String>)))]
 pub(crate) async fn delete(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -137,7 +139,7 @@ pub(crate) async fn delete(
     Ok(success(format!("Successfully deleted skill: {name}")))
 }
 
-/// Receives the file of a form, and what the form says of its scope.
+/// Receives the file of a form, and its field `scope`.
 async fn take_in(
     door: &Door,
     principal: &Principal,
@@ -151,18 +153,18 @@ async fn take_in(
     Ok((upload, received.scope))
 }
 
-/// The layer that a query and a form agree on.
+/// The layer that query and form name. They must not contradict each other.
 fn layer(query: Option<&str>, form: Option<&str>) -> Result<SkillLayer, Problem> {
     let said = match (query, form) {
         (Some(query), Some(form)) if query != form => {
-            return Err(Problem::invalid("scope: the query and the form say different things"));
+            return Err(Problem::invalid("scope: the query and the form have different values"));
         }
         (query, form) => query.or(form),
     };
     match said {
         None | Some("overlay") => Ok(SkillLayer::Overlay),
         Some("baseline") => Ok(SkillLayer::Baseline),
-        Some(_) => Err(Problem::invalid("scope: it is `overlay` or `baseline`")),
+        Some(_) => Err(Problem::invalid("scope must be `overlay` or `baseline`")),
     }
 }
 
@@ -171,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_is_one_of_two_words() {
+    fn scope_of_query_and_form_must_agree() {
         let found = |query, form| layer(query, form).ok();
         assert_eq!(found(None, None), Some(SkillLayer::Overlay));
         assert_eq!(found(Some("overlay"), None), Some(SkillLayer::Overlay));

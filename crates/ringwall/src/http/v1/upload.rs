@@ -1,6 +1,5 @@
-//! A multipart body with one file, taken in as it comes: its bytes go on to whoever keeps them, nothing is gathered.
-//!
-//! How large it may be and how slowly it may come are bounded. Other fields are small texts.
+//! Receives a multipart form with one file. The file is written while it arrives, so it is never in
+//! memory as a whole; other fields are texts of at most 1 KiB. Size and slowness are limited.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -15,26 +14,26 @@ use crate::http::transport::problem::Problem;
 
 pub(crate) const SETTING: &str = "files.upload_max_mb";
 
-/// Between two pieces.
+/// The longest pause in the upload.
 const SILENCE: Duration = Duration::from_secs(30);
-/// After this long, so many bytes a second are expected on average.
+/// After this time the average must reach [`SLOWEST`] bytes per second.
 const GRACE: Duration = Duration::from_secs(60);
 const SLOWEST: u64 = 16 << 10;
-/// What a body may have beside the file.
+/// Room for boundaries, headers and other fields.
 const AROUND: u64 = 64 << 10;
 const MAX_TEXT_LEN: usize = 1024;
 const FILE: &str = "file";
 const SCOPE: &str = "scope";
 
-/// What came beside the file's bytes.
+/// The fields of the form besides the content of the file.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) file_name: String,
-    /// Of the other fields the one that somebody asks for.
+    /// The field `scope`. Other fields are ignored.
     pub(crate) scope: Option<String>,
 }
 
-/// Takes a whole body in.
+/// Receives a form and writes its file to `into`.
 pub(crate) async fn receive(
     headers: &HeaderMap,
     body: Body,
@@ -44,7 +43,7 @@ pub(crate) async fn receive(
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = multer::parse_boundary(kind)
         .map_err(|_| Problem::invalid("The body must be multipart/form-data with a file in the field 'file'."))?;
-    // Refused before any of it is read when its sender says how much there is.
+    // Rejects a too large `Content-Length` before reading.
     if axum::body::HttpBody::size_hint(&body).lower() > largest + AROUND {
         return Err(too_large(largest, SETTING));
     }
@@ -82,7 +81,7 @@ pub(crate) async fn receive(
     Ok(Received { file_name, scope })
 }
 
-/// How fast it comes.
+/// Measures the speed of an upload.
 struct Pace {
     begun: Instant,
     bytes: u64,
@@ -117,13 +116,13 @@ fn explain(error: &multer::Error, largest: u64) -> Problem {
         multer::Error::FieldSizeExceeded { .. } | multer::Error::StreamSizeExceeded { .. } => {
             too_large(largest, SETTING)
         }
-        // A body that broke off says how in words that may be anybody's; what the form lacks is multer's to say.
-        multer::Error::StreamReadFailed(_) => Problem::invalid("The body could not be read to its end."),
+        // Its message comes from the connection; those of the other errors describe the form.
+        multer::Error::StreamReadFailed(_) => Problem::invalid("The body could not be read completely."),
         other => Problem::invalid(format!("The body is not a multipart form: {other}")),
     }
 }
 
-/// The disk's fault, or its being full: the log learns which.
+/// DISK_QUOTA if the workspace is full; otherwise BUSY, with the cause in the log.
 fn unwritten(error: io::Error) -> Problem {
     if error.kind() == io::ErrorKind::QuotaExceeded && error.raw_os_error().is_none() {
         return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "DISK_QUOTA", error.to_string());
@@ -133,7 +132,7 @@ fn unwritten(error: io::Error) -> Problem {
 }
 
 fn too_slow() -> Problem {
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", "The body came too slowly.")
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", "The body arrived too slowly.")
 }
 
 #[cfg(test)]
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_file_and_texts_are_taken_in() {
+    async fn file_and_scope_are_received() {
         let body = part("scope", None, "baseline") + &part("file", Some("a/b.zip"), "12345") + "--X--\n";
         let (bytes, name, scope) = received(&body, 5).await.unwrap();
         assert_eq!((bytes.as_slice(), name.as_str()), (b"12345".as_slice(), "a/b.zip"));
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_no_form_with_a_file_is_refused() {
+    async fn malformed_form_is_rejected() {
         let file = part("file", Some("a"), "1");
         for body in [
             String::new(),

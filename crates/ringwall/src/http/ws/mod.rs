@@ -1,4 +1,4 @@
-//! WebSocket routes: approvals, events and terminals.
+//! WebSocket routes: approvals and terminals.
 
 pub(crate) mod socket_line;
 pub(crate) mod socket_words;

@@ -1,8 +1,9 @@
-//! What all WebSockets have in common: their place in the limits, their pings, and how they end.
+//! The part that all WebSockets share: limits, pings, and how they are closed.
 //!
-//! Everything is bounded: messages are at most 64 KiB; a client that does not read a message within 10 s, or does not answer
-//! a ping within 20 s, is disconnected, and at once if `--max-connections` is reached and another client connects. A socket
-//! may outlive its token, so the token is checked with every ping. A socket that was opened by cookie ends with its login.
+//! Messages have at most 64 KiB. A client that does not read a message within 10 s or does not
+//! answer a ping within 20 s is disconnected; one that does not read is disconnected at once if
+//! `--max-connections` is reached and another client connects. The token is checked again with
+//! every ping, every 20 s. A socket that was opened by cookie ends with its login.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,34 +22,34 @@ use crate::http::transport::long_answers::LongAnswer;
 use crate::http::transport::places::{Busy, Seat};
 use crate::http::transport::problem::Problem;
 
-/// Of a message, and of a frame of one.
+/// Limit of a message from the client, and of each of its frames.
 const MAX_BYTES: usize = 64 << 10;
-/// For the other end to take in one message.
+/// For the client to read one message.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two signs of life; the answer to one has to be there before the next.
+/// Between two pings. The client must send something, such as the pong, before the next one.
 const PULSE: Duration = Duration::from_secs(20);
 
-/// In bytes, by the protocol.
+/// RFC 6455: a control frame has at most 125 bytes, 2 of them for the close code.
 const MAX_REASON_LEN: usize = 123;
 
 pub(crate) type Asked = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
-/// A WebSocket was asked for, and not a page.
+/// Returns the upgrade, or 426 if the request is an ordinary one.
 pub(crate) fn upgrade(asked: Asked, otherwise: &str) -> Result<WebSocketUpgrade, Problem> {
     let upgrade = asked.map_err(|_| {
-        let message = "this is a WebSocket, and was asked for as a page";
+        let message = "this route is a WebSocket, and the request is not a WebSocket handshake";
         Problem::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
             .with_hint(format!("connect with a WebSocket client; {otherwise}"))
     })?;
     Ok(upgrade.max_message_size(MAX_BYTES).max_frame_size(MAX_BYTES))
 }
 
-/// What a socket holds.
+/// What an open socket occupies: its count for the caller, its connection's slot, its login.
 pub(crate) struct Place {
     _long: LongAnswer,
     _busy: Option<Busy>,
     caller: Option<Caller>,
-    /// Of whoever came by cookie: the socket ends with it.
+    /// The login of a client that authenticated by cookie. The socket ends with it.
     login: Option<HeldLogin>,
 }
 
@@ -70,20 +71,20 @@ impl Place {
 
 /// Why a socket ends.
 pub(crate) enum End {
-    /// The other end is gone, or does not take what it is sent.
+    /// The client has disconnected or does not read.
     Lost,
     Close(u16, String),
 }
 
 impl End {
-    /// With as much of the reason as a socket can be closed with.
+    /// Closes with `reason`, cut to the length that a close frame can hold.
     pub(crate) fn close(code: u16, reason: impl Into<String>) -> Self {
         let mut reason = reason.into();
         reason.truncate(reason.floor_char_boundary(MAX_REASON_LEN));
         End::Close(code, reason)
     }
 
-    /// It breaks the protocol, or says more at once than it may.
+    /// The client violated the protocol or the size limit.
     pub(crate) fn malformed() -> Self {
         Self::close(close_code::SIZE, "the message is too large or malformed")
     }
@@ -96,7 +97,7 @@ async fn evicted(seat: Option<&Seat>) {
     }
 }
 
-/// One socket and whose it is.
+/// An open socket with its principal.
 pub(crate) struct Line {
     pub(crate) service: Service,
     pub(crate) principal: Principal,
@@ -105,7 +106,7 @@ pub(crate) struct Line {
     pub(crate) watch: Watch,
 }
 
-/// What ends a socket by itself.
+/// Reasons other than messages for which a socket may end.
 pub(crate) struct Watch {
     pulse: Interval,
     logged_out: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -130,7 +131,7 @@ impl Watch {
         }
     }
 
-    /// A message has come, or none is read just now.
+    /// Call when a message arrived, and at a ping while messages are not read.
     pub(crate) fn heard(&mut self) {
         self.is_heard = true;
     }
@@ -153,14 +154,15 @@ impl Line {
 
     pub(crate) async fn attend(&mut self, moment: Moment) -> Result<(), End> {
         match moment {
-            Moment::LoggedOut => Err(End::close(close_code::POLICY, "the login is over")),
+            Moment::LoggedOut => Err(End::close(close_code::POLICY, "the login has ended")),
             Moment::Evicted => Err(End::Lost),
             Moment::Pulse if !std::mem::replace(&mut self.watch.is_heard, false) => Err(End::Lost),
             Moment::Pulse => match self.service.authenticate_again(&self.principal).await {
                 Err(ringwall_service::Error::Unauthenticated) => {
-                    Err(End::close(close_code::POLICY, "the token is not valid any more"))
+                    Err(End::close(close_code::POLICY, "the token is no longer valid"))
                 }
-                // A record that does not answer just now says nothing about the token.
+                // Another error, such as a database that does not respond, says nothing about the
+                // token.
                 Ok(()) | Err(_) => self.pass(Message::Ping(Default::default())).await,
             },
         }
@@ -177,8 +179,8 @@ impl Line {
         }
     }
 
-    /// Says why, where somebody is there to hear it. What they still say is read, so that nothing of what they were told is
-    /// lost with it.
+    /// Sends the close frame, then reads until the client closes: closing a TCP connection with
+    /// unread data resets it, and the client could lose the last messages.
     pub(crate) async fn finish(mut self, end: End) {
         let End::Close(code, reason) = end else { return };
         let frame = CloseFrame { code, reason: reason.into() };
@@ -187,7 +189,7 @@ impl Line {
                 while let Some(Ok(_)) = self.socket.recv().await {}
             }
         };
-        // Whoever does not take this either is gone all the same.
+        // After the timeout the connection is dropped.
         let _ = timeout(TIMEOUT, farewell).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of the sockets: what is announced, what is answered, and what is said of an answer that is none.
+//! The messages of approval sockets: announcements and errors to the client, answers from it.
 
 use ringwall_service::{Announcement, ApprovalStatus, ApprovalView, Verdict};
 use serde::Deserialize;
@@ -47,7 +47,7 @@ pub(crate) fn tell(announcement: &Announcement) -> Value {
     }
 }
 
-/// Both spellings of the id, for clients of either.
+/// The fields of every announcement. The id is sent as `requestId` and as `request_id`.
 fn about(kind: &str, view: &ApprovalView) -> Value {
     json!({
         "type": kind,
@@ -58,7 +58,7 @@ fn about(kind: &str, view: &ApprovalView) -> Value {
     })
 }
 
-/// What is said to whoever sent something that changed nothing.
+/// The error message for a client whose message was rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     code: &'static str,
@@ -75,7 +75,7 @@ impl Told {
         Told { code: error.code(), message: error.to_string(), id: Some(id.to_owned()) }
     }
 
-    /// Another session's, which from here is not there.
+    /// An approval of another session does not exist for this socket.
     pub(crate) fn foreign(id: &str) -> Self {
         Told { code: "NOT_FOUND", message: format!("there is no approval {id}"), id: Some(id.to_owned()) }
     }
@@ -103,7 +103,7 @@ struct Response {
     modified_code: Option<String>,
 }
 
-/// What somebody says to a question.
+/// A client's answer to an approval.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) verdict: Verdict,
@@ -111,17 +111,18 @@ pub(crate) struct Said {
     pub(crate) modified_code: Option<String>,
 }
 
-/// An answer that somebody sends: to what, and what they say.
+/// Parses a `permission_response`. Returns the approval's id and the answer.
 pub(crate) fn read(text: &str) -> Result<(String, Said), Told> {
-    let value = json::read(text.as_bytes()).map_err(|error| Told::malformed(format!("that is no JSON: {error}")))?;
+    let value =
+        json::read(text.as_bytes()).map_err(|error| Told::malformed(format!("the message is not JSON: {error}")))?;
     if value["type"] != "permission_response" {
-        return Err(Told::malformed("type: permission_response is all that can be said here"));
+        return Err(Told::malformed("type: the only accepted message is permission_response"));
     }
     let response: Response =
         serde_json::from_value(value).map_err(|error| Told::malformed(format!("permission_response: {error}")))?;
     let id = match (response.first, response.second) {
         (Some(first), Some(second)) if first != second => {
-            return Err(Told::malformed("requestId and request_id name two requests"));
+            return Err(Told::malformed("requestId and request_id differ"));
         }
         (Some(id), _) | (None, Some(id)) => id,
         (None, None) => return Err(Told::malformed("requestId is missing")),
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_read_in_either_spelling() {
+    fn answer_is_read_with_either_spelling_of_the_id() {
         for name in ["requestId", "request_id"] {
             let answer =
                 |rest: &str| read(&format!(r#"{{"type":"permission_response","{name}":"a",{rest}}}"#)).unwrap();
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_said_to_be_none() {
+    fn malformed_answer_is_rejected() {
         for bad in [
             "",
             "{",

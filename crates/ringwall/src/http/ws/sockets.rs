@@ -1,7 +1,8 @@
-//! `/ws/…`: what people are asked, as it happens, and their answers, over a WebSocket.
+//! `/ws/…`: announces approvals over a WebSocket and takes answers.
 //!
-//! Whoever connects gets what is open first and then what comes; whoever falls behind is sent away and sees what is open when
-//! they come back. Who answers is looked up again each time.
+//! A client first gets the open approvals, then every change. One that falls too far behind is
+//! disconnected; when it connects again it gets the approvals that are open then. The token is
+//! checked again before each answer.
 
 use axum::extract::ws::{Message, close_code};
 use axum::extract::{Extension, State};
@@ -16,8 +17,8 @@ use crate::http::transport::body::Named;
 use crate::http::transport::connections::Caller;
 use crate::http::transport::problem::Problem;
 
-#[utoipa::path(get, path = "/ws/sessions/{id}", tag = "approvals", params(("id" = String, Path, description = "the session")),
-    responses((status = 101, description = "a WebSocket: `permission_request`, `permission_resolved`, `error`; takes `permission_response`")))]
+#[utoipa::path(get, path = "/ws/sessions/{id}", tag = "approvals", params(("id" = String, Path, description = "Session id")),
+    responses((status = 101, description = "A WebSocket. The server sends `permission_request`, `permission_resolved` and `error`; the client sends `permission_response`")))]
 pub(crate) async fn session(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -29,8 +30,8 @@ pub(crate) async fn session(
     open(&door, principal, caller, login, Watched::session(&id)?, asked)
 }
 
-#[utoipa::path(get, path = "/ws/chat/{id}", tag = "approvals", params(("id" = String, Path, description = "the session")),
-    responses((status = 101, description = "the same as `/ws/sessions/{id}`")))]
+#[utoipa::path(get, path = "/ws/chat/{id}", tag = "approvals", params(("id" = String, Path, description = "Session id")),
+    responses((status = 101, description = "Alias of `/ws/sessions/{id}`")))]
 pub(crate) async fn chat(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -43,7 +44,7 @@ pub(crate) async fn chat(
 }
 
 #[utoipa::path(get, path = "/ws/approvals", tag = "approvals",
-    responses((status = 101, description = "a WebSocket as `/ws/sessions/{id}`, for all sessions of everybody")))]
+    responses((status = 101, description = "A WebSocket like `/ws/sessions/{id}`, for the sessions of all users")))]
 pub(crate) async fn all(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -55,7 +56,7 @@ pub(crate) async fn all(
 }
 
 #[utoipa::path(get, path = "/ws/approvals/own", tag = "approvals",
-    responses((status = 101, description = "a WebSocket as `/ws/sessions/{id}`, for all sessions of the caller's own")))]
+    responses((status = 101, description = "A WebSocket like `/ws/sessions/{id}`, for all sessions that the caller may see")))]
 pub(crate) async fn own(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -74,7 +75,7 @@ fn open(
     watched: Watched,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    let upgrade = upgrade(asked, "GET /api/approvals?status=pending lists the same")?;
+    let upgrade = upgrade(asked, "GET /api/approvals?status=pending lists the open approvals")?;
     let remote = caller.as_ref().map(|Extension(caller)| caller.remote);
     let principal = principal.through(Origin { door: "websocket", remote, client: None });
     let place = Place::take(door, &principal, caller, login)?;
@@ -98,8 +99,8 @@ impl Talk {
             let step = tokio::select! {
                 announcement = following.next() => match announcement {
                     Ok(announcement) => self.send(tell(&announcement)).await,
-                    Err(Gone::Behind) => Err(End::close(close_code::AGAIN, "too far behind; connect again")),
-                    Err(Gone::Stopping) => Err(End::close(close_code::AWAY, "the server stops")),
+                    Err(Gone::Behind) => Err(End::close(close_code::AGAIN, "too many unread messages; connect again")),
+                    Err(Gone::Stopping) => Err(End::close(close_code::AWAY, "the server is stopping")),
                 },
                 message = self.line.socket.recv() => {
                     self.line.watch.heard();
@@ -120,7 +121,7 @@ impl Talk {
                 Err(told) => self.send(told.to_json()).await,
             },
             Some(Ok(Message::Binary(_))) => {
-                self.send(Told::malformed("binary messages mean nothing here").to_json()).await
+                self.send(Told::malformed("binary messages are not accepted here").to_json()).await
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
             Some(Ok(Message::Close(_))) | None => Err(End::Lost),
@@ -128,7 +129,8 @@ impl Talk {
         }
     }
 
-    /// Whoever follows is told what became of it, and so is the answerer.
+    /// Records an answer. Success is announced to all followers, including this socket; an error
+    /// only to this one.
     async fn answer(&mut self, text: &str) -> Result<(), Told> {
         let (id, Said { verdict, reason, modified_code }) = read(text)?;
         let of_request = |error: ringwall_service::Error| Told::about(&id, &error);

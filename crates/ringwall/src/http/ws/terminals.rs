@@ -1,8 +1,9 @@
-//! `/api/sessions/{id}/pty`: a terminal in a session's box, over a WebSocket.
+//! `/api/sessions/{id}/pty`: a terminal in the session box, over a WebSocket.
 //!
-//! Binary messages are what is typed and what is shown; text is JSON: the window's new size from here, how it began and ended
-//! from there. Whoever does not take what is shown stops the terminal and nobody else, and after a while is gone. The
-//! terminal ends with the socket.
+//! Binary messages carry keyboard input and output. Text messages are JSON: the client sends the
+//! window size, the server sends the start and the exit. A client that does not read output blocks
+//! its own terminal and is disconnected after the socket's timeout. The terminal ends with the
+//! socket.
 
 use axum::extract::ws::{Message, close_code};
 use axum::extract::{Extension, State};
@@ -19,7 +20,7 @@ use crate::http::transport::connections::Caller;
 use crate::http::transport::json;
 use crate::http::transport::problem::Problem;
 
-/// Of either side of a window.
+/// Largest number of rows and of columns.
 const MAX_SIDE: u16 = 1000;
 const DEFAULT: WindowSize = WindowSize { rows: 24, columns: 80 };
 
@@ -27,17 +28,17 @@ const DEFAULT: WindowSize = WindowSize { rows: 24, columns: 80 };
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TerminalWords {
-    /// 1 to 1000; 80 unless said
+    /// Columns, 1 to 1000; default 80
     cols: Option<u16>,
-    /// 1 to 1000; 24 unless said
+    /// Rows, 1 to 1000; default 24
     rows: Option<u16>,
-    /// A line for bash; an interactive shell unless said
+    /// Command line for bash. Default: an interactive shell
     command: Option<String>,
-    /// `default` unless said
+    /// Agent of the session. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
-    /// For an owner or operator: whose session; `default` unless said
+    /// User of the session. Default: the token's own user; `default` for owner and operator tokens
     user_id: Option<String>,
-    /// For a program that cannot send headers
+    /// Ticket of `POST /api/tickets`, for clients that cannot send headers
     #[serde(rename = "ticket")]
     _ticket: Option<String>,
 }
@@ -58,7 +59,7 @@ struct Size {
 #[utoipa::path(get, path = "/api/sessions/{id}/pty", tag = "sessions", operation_id = "session_terminal",
     params(("id" = String, Path), TerminalWords),
     responses(
-        (status = 101, description = "a WebSocket: binary is what is typed and shown; takes `{\"resize\":{\"cols\",\"rows\"}}`, says `{\"begun\":{\"exec_id\"}}` and `{\"exit\":{\"code\",\"status\",\"reason\"}}`"),
+        (status = 101, description = "A WebSocket. Binary messages are keyboard input and output. The client may send `{\"resize\":{\"cols\",\"rows\"}}`; the server sends `{\"begun\":{\"exec_id\"}}` and `{\"exit\":{\"code\",\"status\",\"reason\"}}`"),
     ))]
 pub(crate) async fn open(
     State(door): State<Door>,
@@ -69,14 +70,14 @@ pub(crate) async fn open(
     Words(words): Words<TerminalWords>,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    let upgrade = upgrade(asked, "POST /api/sessions/{id}/processes runs a line without a terminal")?;
+    let upgrade = upgrade(asked, "POST /api/sessions/{id}/processes runs a command without a terminal")?;
     let TerminalWords { cols, rows, command, agent_id, user_id, .. } = words;
     let size = window(cols.unwrap_or(DEFAULT.columns), rows.unwrap_or(DEFAULT.rows)).map_err(Problem::invalid)?;
     let place = Place::take(&door, &principal, caller, login)?;
     let address = SessionAddress { session_id: id, user_id, agent_id };
     let opened = match door.service.open_terminal(&principal, address, command, size).await {
         Ok(opened) => Ok(opened),
-        // A page is not told why a socket is refused, only why it is closed.
+        // Sent as a close reason: browsers hide the response to a failed handshake from scripts.
         Err(error @ ringwall_service::Error::BackendUnavailable { .. }) => Err(error.to_string()),
         Err(error) => return Err(Problem::of_session(error)),
     };
@@ -86,7 +87,7 @@ pub(crate) async fn open(
         let end = match opened {
             Ok(OpenedTerminal::There(terminal)) => Sitting { line: &mut line, terminal: *terminal }.sit().await,
             Ok(OpenedTerminal::NeedsPerson(exec_id)) => {
-                let reason = format!("{exec_id}: a person has to allow this command; send it to POST …/exec instead");
+                let reason = format!("{exec_id}: this command needs an approval; send it to POST …/exec instead");
                 End::close(close_code::POLICY, reason)
             }
             Err(why) => End::close(close_code::AGAIN, why),
@@ -98,11 +99,11 @@ pub(crate) async fn open(
 fn window(columns: u16, rows: u16) -> Result<WindowSize, String> {
     match [columns, rows].iter().all(|side| (1..=MAX_SIDE).contains(side)) {
         true => Ok(WindowSize { rows, columns }),
-        false => Err(format!("cols and rows are 1 to {MAX_SIDE}")),
+        false => Err(format!("cols and rows must be 1 to {MAX_SIDE}")),
     }
 }
 
-/// Somebody at a terminal. The terminal ends with this.
+/// A terminal connected to a socket. Dropping it ends the terminal.
 struct Sitting<'a> {
     line: &'a mut Line,
     terminal: Terminal,
@@ -172,7 +173,7 @@ impl Sitting<'_> {
 }
 
 fn read(text: &str) -> Result<WindowSize, String> {
-    let value = json::read(text.as_bytes()).map_err(|error| format!("that is no JSON: {error}"))?;
+    let value = json::read(text.as_bytes()).map_err(|error| format!("the message is not JSON: {error}"))?;
     let order: Order = serde_json::from_value(value).map_err(|error| error.to_string())?;
     window(order.resize.cols, order.resize.rows)
 }
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_has_a_size() {
+    fn malformed_resize_is_rejected() {
         assert_eq!(read(r#"{"resize":{"cols":100,"rows":40}}"#), Ok(WindowSize { rows: 40, columns: 100 }));
         for bad in [
             "",
