@@ -1,6 +1,7 @@
-//! Lines of the shell against the lists: a table of lines that run, one of lines that do not, and laws on random ones.
+//! Shell lines against the lists: tables of allowed and of denied lines, and laws on random lines.
 //!
-//! The tables are what people and models write; the laws hide a forbidden command in every way that a line can hold one.
+//! The tables are lines as people and models write them. The laws hide a forbidden command in each
+//! construct that can contain one.
 
 #![expect(clippy::panic, reason = "a failed assumption is a failed test")]
 
@@ -13,7 +14,7 @@ fn check(line: &str) -> Result<Result<(), String>, Error> {
     Ok(line.check(&CommandLists::default()).map_err(|denial| denial.message))
 }
 
-/// The name that was refused.
+/// The name of the denied command.
 fn refused(line: &str) -> Option<String> {
     let message = check(line).unwrap_or_else(|error| panic!("{line}: {error}")).err()?;
     let name = message.strip_prefix("Security Error: Command '")?.strip_suffix("' is not allowed.")?;
@@ -21,7 +22,7 @@ fn refused(line: &str) -> Option<String> {
 }
 
 #[test]
-fn ordinary_lines_run() {
+fn ordinary_line_is_allowed() {
     let lines = include_str!("lines/ordinary.txt").split("\n---\n");
     for line in lines {
         assert_eq!(check(line), Ok(Ok(())), "{line}");
@@ -29,7 +30,7 @@ fn ordinary_lines_run() {
 }
 
 #[test]
-fn every_command_of_a_line_is_found() {
+fn forbidden_command_is_found_in_line() {
     for block in include_str!("lines/refused.txt").split("\n---\n") {
         let (name, line) = block.split_once('\n').expect("a name and a line");
         assert_eq!(refused(line).as_deref(), Some(name), "{line}");
@@ -37,7 +38,7 @@ fn every_command_of_a_line_is_found() {
 }
 
 #[test]
-fn an_empty_list_allows_no_line() {
+fn empty_list_denies_every_line() {
     let none: CommandLists = serde_json::from_str(r#"{"allowed":[]}"#).expect("a list");
     for line in ["ls", "cd", "> files/x", "X=1", "f() { :; }", "# nothing"] {
         let denial = CommandLine::read(line).expect("a line").check(&none).expect_err(line);
@@ -46,7 +47,7 @@ fn an_empty_list_allows_no_line() {
 }
 
 #[test]
-fn what_is_no_line_is_told_and_not_refused() {
+fn malformed_line_is_an_error_and_no_denial() {
     for empty in ["", " ", "\n\t"] {
         assert_eq!(CommandLine::read(empty).map(drop), Err(Error::CommandEmpty));
     }
@@ -54,14 +55,14 @@ fn what_is_no_line_is_told_and_not_refused() {
     for bad in ["ls )", "echo \"x", "if ls", "ls | | cat", "ls &&", "bash -c 'if'", "eval 'a ('", "echo `if`"] {
         assert!(matches!(check(bad), Err(Error::CommandMalformed { .. })), "{bad}");
     }
-    // Each of them could be the end of each before it.
+    // Each `-exec` could end at any later one, so the work is quadratic.
     assert_eq!(check(&"find . -exec ".repeat(100)), Err(Error::CommandTooComplex));
     let nested = (0..40).fold("ls".to_owned(), |inner, _| format!("eval {inner}"));
     assert_eq!(check(&nested), Err(Error::CommandTooComplex));
 }
 
 #[test]
-fn the_reserved_file_has_its_own_words() {
+fn misplaced_skill_file_is_denied() {
     let reserved = |line: &str| {
         let line = CommandLine::read(line).expect("a line");
         line.check(&CommandLists::default()).is_err_and(|denial| denial.code == DenialCode::FileReserved)
@@ -100,22 +101,22 @@ fn the_reserved_file_has_its_own_words() {
 }
 
 #[test]
-fn settings_replace_a_list() {
+fn settings_replace_list() {
     let lists: CommandLists = serde_json::from_str(r#"{"allowed":["git","env"],"allowed_filters":[]}"#).expect("lists");
     let allowed = |line: &str| CommandLine::read(line).expect("a line").check(&lists).is_ok();
     assert!(allowed("git log") && allowed("env A=b git log") && !allowed("ls") && !allowed("git log | wc -l"));
-    assert!(!allowed("env ls"), "what a wrapper leads to is looked at too");
+    assert!(!allowed("env ls"), "the command of a wrapper is checked too");
     assert!(allowed("git log && cd x"));
 }
 
 #[test]
-fn a_network_is_wanted_by_name() {
+fn network_program_is_found_by_name() {
     let wants = |line: &str| CommandLine::read(line).expect("a line").wants_network();
     assert!(wants("curl x") && wants("ls; bash -c 'pip install x'") && wants("python3 -m pip install x"));
     assert!(!wants("echo curl") && !wants("python3 -m venv x"));
 }
 
-/// Ways to hold a command; `@` is where it stands.
+/// Constructs that contain a command; `@` marks its place.
 const HOLDERS: [&str; 44] = [
     "ls; @",
     "ls && @",
@@ -163,7 +164,7 @@ const HOLDERS: [&str; 44] = [
     "command @",
 ];
 
-/// Forms that hold a line as text of their own, one inside the other.
+/// Constructs that contain a line, nested according to `how`.
 fn nest(line: &str, how: u8) -> String {
     match how % 5 {
         0 => format!("echo $( {line}\n)"),
@@ -178,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(4), ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn whatever_a_line_holds_is_found(
+    fn forbidden_command_is_found_in_any_construct(
         holder in select(&HOLDERS[..]),
         name in "[b-df-hj-np-tv-z]{4,8}",
         spelling in 0u8..5,
@@ -192,7 +193,7 @@ proptest! {
             3 => format!("{first}\"{rest}\""),
             _ => format!("{first}\\\n{rest}"),
         };
-        // In single quotes and backquotes other rules hold for what quotes.
+        // Single quotes and backquotes have quoting rules of their own.
         let spelled = if holder.contains(['\'', '`']) || spelling == 4 && !nesting.is_empty() { name.clone() } else { spelled };
         let line = nesting.iter().fold(holder.replace('@', &spelled), |line, how| nest(&line, *how));
         let line = format!("ls\n{line}");
@@ -200,12 +201,12 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_odd(text in any::<String>()) {
+    fn any_text_is_checked_without_panic(text in any::<String>()) {
         let _ = check(&text);
     }
 
     #[test]
-    fn no_heap_of_shell_is_too_odd(parts in proptest::collection::vec(select(&PARTS[..]), 0..400)) {
+    fn any_shell_fragments_are_checked_without_panic(parts in proptest::collection::vec(select(&PARTS[..]), 0..400)) {
         let _ = check(&parts.concat());
     }
 }

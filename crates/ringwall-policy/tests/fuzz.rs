@@ -1,8 +1,10 @@
-//! Texts that nobody wrote, judged and read: parts of the labelled snippets, of the tables of lines and of hostile shapes, cut, spliced,
-//! repeated, nested, quoted into other languages and strewn with odd characters.
+//! Fuzzes the risk assessment and the command rules with mutated texts: parts of the labelled
+//! snippets, of the tables of lines and of hostile shapes, cut, spliced, repeated, nested, quoted
+//! into other languages and mixed with unusual characters.
 //!
-//! Each case follows from its number alone. A failure names it, and `RINGWALL_SEED=number` runs it again; so does the name of
-//! its thread where the stack was the failure. RINGWALL_SOAK=1 runs many cases, from `RINGWALL_SEED` on, and larger ones.
+//! Each case depends only on its number. A failure names it, and `RINGWALL_SEED=number` runs it
+//! again; after a stack overflow the thread's name contains the number. `RINGWALL_SOAK=1` runs
+//! 20,000 cases from `RINGWALL_SEED` on, and longer texts.
 
 #![expect(clippy::panic, clippy::expect_used, reason = "a failed assumption is a failed test")]
 
@@ -64,7 +66,7 @@ const PAIRS: [(&str, &str); 26] = [
     ("class A { a() { ", " } }"),
 ];
 
-/// Ways in which one language holds a text of another; `@` is where it stands.
+/// Texts of one language that contain a text of another; `@` marks its place.
 const HOLDERS: [(&str, &str); 14] = [
     ("python", "import os\nos.system('''@''')\n"),
     ("python", "exec(\"\"\"@\"\"\")\n"),
@@ -109,7 +111,7 @@ const ODD: [&str; 24] = [
     "\n",
 ];
 
-/// Numbers that follow from a seed (SplitMix64).
+/// Pseudo-random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -129,7 +131,7 @@ impl Random {
         &choices[self.below(choices.len())]
     }
 
-    /// A place between two characters.
+    /// An index on a character boundary.
     fn place(&mut self, text: &str) -> usize {
         let at = self.below(text.len() + 1);
         (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
@@ -159,7 +161,7 @@ impl Stock {
     }
 }
 
-/// A language and a text.
+/// Returns a language and a text.
 fn compose(stock: &Stock, random: &mut Random, longest: usize) -> (&'static str, String) {
     let (mut language, first) = *random.of(&stock.texts);
     let mut text = first.to_owned();
@@ -216,19 +218,19 @@ fn content(language: &str) -> Content {
     read.unwrap_or_else(|_| panic!("{language}"))
 }
 
-/// What holds for every text.
+/// Asserts what holds for every text.
 fn judge(content: Content, text: &str, twice: bool) {
     let assessment = assess(content, text);
     let found = &assessment.findings;
     let last = text.lines().count().max(1);
-    assert!(found.iter().all(|one| (1..=last).contains(&one.line)), "a line that is not there");
-    assert!(found.is_sorted_by_key(|one| one.line), "lines in their order");
+    assert!(found.iter().all(|one| (1..=last).contains(&one.line)), "a line outside of the text");
+    assert!(found.is_sorted_by_key(|one| one.line), "sorted by line");
     assert_eq!(assessment.level, found.iter().map(|one| one.rule.level).max().unwrap_or(Level::Safe));
     assert!(!assessment.reason(Locale::English).is_empty() && !assessment.reason(Locale::Chinese).is_empty());
     assert!(assessment.refusal(Locale::English).is_none() || assessment.level == Level::Critical);
     if twice {
         let again = assess(content, text);
-        assert_eq!((assessment.level, found), (again.level, &again.findings), "the same text, the same verdict");
+        assert_eq!((assessment.level, found), (again.level, &again.findings), "the same text has the same result");
     }
     if let Ok(line) = CommandLine::read(text) {
         let _ = line.check(&CommandLists::default());
@@ -243,7 +245,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn whatever_a_text_is_it_is_judged() {
+fn mutated_text_is_judged_without_panic() {
     let is_soak = std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1");
     let seed = number("RINGWALL_SEED");
     let longest = if is_soak { MAX_IN_SOAK } else { MAX_LEN };
@@ -256,7 +258,8 @@ fn whatever_a_text_is_it_is_judged() {
     let stock = Stock::new();
     let mut slowest = (Duration::ZERO, 0, 0);
     for seed in first..first + cases {
-        // In soak most are small all the same: there are more ways to be odd than to be large.
+        // Also in soak mode most texts are short, because unusual input matters more than long
+        // input.
         let longest = if seed % 8 == 0 { longest } else { MAX_LEN };
         let (language, text) = compose(&stock, &mut Random(seed), longest);
         let length = text.len();

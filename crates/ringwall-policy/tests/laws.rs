@@ -1,7 +1,7 @@
-//! The laws of merging, on random layers.
+//! Laws of merging, on random layers.
 //!
-//! Numbers are small and often equal, so that every law is tried on layers that bind each other; a model that is
-//! nothing but "the smallest wins" stands beside the merge.
+//! Numbers are small and often equal, so that layers often limit each other. The results are
+//! compared with a simple model: the smallest value wins.
 
 #![expect(clippy::expect_used, reason = "a failed assumption is a failed test")]
 
@@ -57,7 +57,7 @@ prop_compose! {
     }
 }
 
-/// Layers of which each asks for no more than those before it allow: these always merge.
+/// Layers that never ask for more than earlier ones allow; they always merge.
 fn tightening_layers() -> impl Strategy<Value = Layers> {
     any_layers().prop_map(|mut layers| {
         let ceilings = layers.ceilings.limits;
@@ -75,7 +75,7 @@ fn tightening_layers() -> impl Strategy<Value = Layers> {
             allowed =
                 Limits::from_fn(|field| allowed.get(field).min(layer.limits.get(&field).copied().unwrap_or(u64::MAX)));
         }
-        // What is left of wishes for the network once those for more are gone.
+        // Drops the network requests that ask for more than is allowed.
         for index in 0..layers.narrowing.len() {
             let before = Layers { narrowing: layers.narrowing[..=index].to_vec(), ..layers.clone() };
             if merge(&before).is_err_and(|denial| denial.code == DenialCode::NetExceeded) {
@@ -94,7 +94,7 @@ fn narrower_or_equal(inner: &Limits, outer: &Limits) -> bool {
     Field::ALL.into_iter().all(|field| inner.get(field) <= outer.get(field))
 }
 
-/// The same cases on every run: a law that fails must fail for everybody. `PROPTEST_CASES` asks for more of them.
+/// A fixed seed, so that every run has the same cases. `PROPTEST_CASES` raises their number.
 fn cases() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {
@@ -105,7 +105,7 @@ fn cases() -> ProptestConfig {
     }
 }
 
-/// Few names, so that paths often lie in each other.
+/// Few names, so that paths often cover each other.
 fn host_path() -> impl Strategy<Value = HostPath> {
     let text = vec(select(&["a", "b", "ab", "tmp", "usr"][..]), 0..4).prop_map(|names| format!("/{}", names.join("/")));
     text.prop_filter_map("a path", |text| normalise(&text, "/", None).ok())
@@ -126,12 +126,12 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn layers_that_only_tighten_are_never_refused(layers in tightening_layers()) {
+    fn narrowing_layers_always_merge(layers in tightening_layers()) {
         merged(&layers)?;
     }
 
     #[test]
-    fn the_result_is_within_every_layer_and_the_ceilings(layers in prop_oneof![any_layers(), tightening_layers()]) {
+    fn result_is_within_layers_and_ceilings(layers in prop_oneof![any_layers(), tightening_layers()]) {
         if let Ok(effective) = merge(&layers) {
             prop_assert!(narrower_or_equal(&effective.limits, &layers.ceilings.limits));
             for layer in layers.narrowing.iter().chain([&layers.operator]) {
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn the_smallest_wins_and_is_named(layers in tightening_layers()) {
+    fn smallest_value_wins_and_its_layer_is_named(layers in tightening_layers()) {
         let effective = merged(&layers)?;
         for field in Field::ALL {
             let base = layers.operator.limits.get(&field).copied()
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_narrowing_layers_changes_no_limit(
+    fn order_of_narrowing_layers_changes_no_limit(
         (layers, shuffled) in prop_oneof![any_layers(), tightening_layers()].prop_flat_map(|layers| {
             let shuffled = Just(layers.narrowing.clone()).prop_shuffle();
             (Just(layers), shuffled)
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn a_layer_twice_is_a_layer_once(layers in tightening_layers(), which in any::<Index>()) {
+    fn repeated_layer_changes_nothing(layers in tightening_layers(), which in any::<Index>()) {
         prop_assume!(!layers.narrowing.is_empty());
         let mut twice = layers.clone();
         let position = which.index(layers.narrowing.len());
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn adding_a_layer_never_widens(
+    fn added_layer_never_widens(
         layers in tightening_layers(),
         added in narrowing_layer(),
         place in any::<Index>(),
@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn a_requirement_never_disappears(
+    fn requirement_never_disappears(
         layers in tightening_layers(),
         required in btree_set(select(&Requirement::ALL[..]), 1..4),
     ) {
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn a_denial_names_what_really_exceeded(layers in any_layers()) {
+    fn denial_names_exceeding_value_and_layers(layers in any_layers()) {
         let Err(denial) = merge(&layers) else { return Ok(()) };
         if denial.code == DenialCode::NetExceeded {
             return Ok(());
@@ -233,7 +233,7 @@ proptest! {
         let (Some(field), Some(asked), Some(allowed), Some(layer), Some(asked_by)) =
             (denial.field, denial.asked, denial.allowed, denial.layer, denial.asked_by)
         else {
-            return Err(TestCaseError::fail("a denial without its names"));
+            return Err(TestCaseError::fail("a denial without values or layers"));
         };
         prop_assert!(asked > allowed);
         let has = |name, value| [&layers.operator].into_iter().chain(&layers.narrowing)
@@ -251,7 +251,7 @@ proptest! {
     }
 
     #[test]
-    fn versions_are_equal_exactly_when_policies_are(one in tightening_layers(), two in tightening_layers()) {
+    fn versions_are_equal_if_and_only_if_policies_are(one in tightening_layers(), two in tightening_layers()) {
         let (one, two) = (merged(&one)?, merged(&two)?);
         prop_assert_eq!(one.version(), one.clone().version());
         prop_assert_eq!(one == two, one.version() == two.version());
@@ -259,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn an_unknown_key_is_always_refused(
+    fn unknown_key_is_rejected(
         key in "[a-z_.]{0,24}|\\PC{0,8}",
         known in btree_map(select(&Field::ALL[..]), 1..100u64, 0..4),
     ) {
@@ -276,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn limits_are_read_back_as_they_were_written(value in 1..8_192_000u64, field in select(&Field::ALL[..])) {
+    fn serialised_limit_is_read_back(value in 1..8_192_000u64, field in select(&Field::ALL[..])) {
         let value = value.min(field.largest());
         let text = serde_json::json!({ field.key(): field.quantity(value) }).to_string();
         let layer: Layer = serde_json::from_str(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_blocked_is_on_a_list_or_in_every_box(reach in reach()) {
+    fn path_is_blocked_unless_listed_or_in_every_box(reach in reach()) {
         let blocked = Control::On(reach.clone()).blocked();
         for named in &reach.named {
             let lists = reach.entries.iter().chain(&reach.approved);
@@ -296,7 +296,7 @@ proptest! {
     }
 
     #[test]
-    fn an_approval_of_one_path_allows_no_other(reach in reach(), more in host_path()) {
+    fn approval_of_path_allows_no_other(reach in reach(), more in host_path()) {
         let before = Control::On(reach.clone()).blocked();
         let mut approved = reach.clone();
         approved.approved.push(more.clone());

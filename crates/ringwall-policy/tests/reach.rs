@@ -1,7 +1,8 @@
-//! Paths that a line names: a table of lines that ask for some, one of lines that ask for none, and laws on random ones.
+//! The host paths that a line names: a table of lines that ask for approval, one of lines that do
+//! not, and laws on random lines.
 //!
-//! Every line runs in a box whose list of allowed paths is empty. The laws hide a path in every way that a line can hold
-//! one, and hold the rules on paths against what they are rules for.
+//! The list of allowed paths is empty. The laws hide a path in each construct that can contain one,
+//! and check the rules on paths against a simple model.
 
 #![expect(clippy::panic, reason = "a failed assumption is a failed test")]
 
@@ -19,13 +20,13 @@ fn asks(line: &str) -> Vec<String> {
     asked(line).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
-/// All that is wrong at once: a table is mended in one go.
+/// Fails with all wrong lines at once.
 fn assert_none(wrong: &[String]) {
     assert!(wrong.is_empty(), "{} lines\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
-fn paths_that_a_line_names_are_asked_for() {
+fn named_path_is_asked_for() {
     let mut wrong = Vec::new();
     for block in include_str!("lines/asked.txt").trim_end().split("\n---\n") {
         let (expected, line) = block.split_once('\n').expect("paths and a line");
@@ -38,7 +39,7 @@ fn paths_that_a_line_names_are_asked_for() {
 }
 
 #[test]
-fn what_is_no_path_is_never_asked_for() {
+fn word_that_is_no_path_is_not_asked_for() {
     let mut wrong = Vec::new();
     for line in include_str!("lines/unasked.txt").trim_end().split("\n---\n") {
         let found = asked(line);
@@ -50,7 +51,7 @@ fn what_is_no_path_is_never_asked_for() {
 }
 
 #[test]
-fn the_directory_and_the_home_are_what_they_are_given_as() {
+fn relative_path_is_resolved_from_directory_and_home() {
     let line = CommandLine::read("cat a ~/b ../c; cd; cat d").expect("a line");
     let named = line.operands("/srv/work", "/home/me").expect("few paths");
     let named: Vec<&str> = named.iter().map(HostPath::as_str).collect();
@@ -58,15 +59,15 @@ fn the_directory_and_the_home_are_what_they_are_given_as() {
 }
 
 #[test]
-fn a_line_that_names_too_much_is_refused() {
-    // Each of them is as long as the directory, which is as long as a path can be.
+fn line_with_too_many_bytes_of_paths_is_rejected() {
+    // Resolved, each word is as long as the directory.
     let directory = format!("/{}", "a".repeat(4000));
     let words: String = (0..1000).map(|number| format!(" {number}")).collect();
     assert_eq!(asked(&format!("cd {directory}; cat{words}")), Err(Error::CommandTooComplex));
     assert_eq!(asks(&format!("cat{words}")), [""; 0]);
 }
 
-/// Ways to hold a path; `@` is where it stands. Each says what it is from there.
+/// Constructs that contain a path; `@` marks its place.
 const HOLDERS: [&str; 33] = [
     "cat @",
     "cat x @ y",
@@ -103,12 +104,12 @@ const HOLDERS: [&str; 33] = [
     "frobnicate --x=@",
 ];
 
-/// The same cases on every run: a law that fails must fail for everybody.
+/// A fixed seed, so that every run has the same cases.
 fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..ProptestConfig::with_cases(cases) }
 }
 
-/// Texts in which names, dots, separators and drives come in every order.
+/// Names, dots, separators and drives in any order.
 fn path_text() -> impl Strategy<Value = String> {
     let part =
         select(&["/", "\\", ".", "..", "a", "B", "C:", "c:\\", "~", " ", "\\\\", "?", "UNC", "é", "user", "home"][..]);
@@ -123,7 +124,7 @@ fn host_path() -> impl Strategy<Value = HostPath> {
     (path_text(), base()).prop_filter_map("a path", |(text, base)| normalise(&text, base, Some("/home/u")).ok())
 }
 
-/// Few names, so that paths often lie in each other.
+/// Few names, so that paths often cover each other.
 fn near_path() -> impl Strategy<Value = HostPath> {
     let name = select(&["a", "A", "ab", "b"][..]);
     let names = proptest::collection::vec(name, 0..4);
@@ -135,7 +136,7 @@ proptest! {
     #![proptest_config(cases(2000))]
 
     #[test]
-    fn a_plain_path_is_plain(path in host_path()) {
+    fn normalised_path_is_unchanged_by_normalising(path in host_path()) {
         let again = normalise(path.as_str(), "/elsewhere", None).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(again.as_str(), path.as_str());
         let separator = match path.style() { PathStyle::Linux => '/', PathStyle::Windows => '\\' };
@@ -150,14 +151,14 @@ proptest! {
     }
 
     #[test]
-    fn a_longer_name_is_another_path(path in near_path(), more in "[a-z]{1,3}") {
+    fn path_with_longer_name_is_not_covered(path in near_path(), more in "[a-z]{1,3}") {
         prop_assume!(!path.as_str().ends_with(['/', '\\']));
         let longer = normalise(&format!("{path}{more}"), "/", None).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert!(!path.covers(&longer) && !longer.covers(&path));
     }
 
     #[test]
-    fn what_is_allowed_with_all_below_it_is_not_asked_for(path in near_path(), entries in proptest::collection::vec(near_path(), 0..4)) {
+    fn covered_path_is_not_blocked(path in near_path(), entries in proptest::collection::vec(near_path(), 0..4)) {
         let named = [path];
         let left = blocked(&named, &entries);
         prop_assert_eq!(left.is_empty(), entries.iter().any(|entry| entry.covers(&named[0])));
@@ -168,7 +169,7 @@ proptest! {
     #![proptest_config(cases(600))]
 
     #[test]
-    fn whatever_a_line_holds_is_named(
+    fn path_is_found_in_any_construct(
         holder in select(&HOLDERS[..]),
         names in proptest::collection::vec("[b-y]{2,6}", 1..4),
         spelling in 0u8..5,
@@ -188,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn words_in_the_workspace_are_never_asked_for(
+    fn workspace_path_is_not_asked_for(
         name in select(&["cat", "rm", "grep", "sed", "find", "tar", "frobnicate", "cp", "python3", "chmod", "git", "dd"][..]),
         words in proptest::collection::vec("-{0,2}[a-z]{1,4}(=[a-z]{1,3}(/[a-z*]{1,3}){0,2})?|[a-z]{1,4}(/[a-z*]{1,3}){0,2}", 0..6),
     ) {
@@ -196,15 +197,15 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_odd(text in any::<String>()) {
+    fn any_text_is_read_without_panic(text in any::<String>()) {
         let _ = asked(&text);
     }
 
     #[test]
-    fn no_heap_of_shell_is_too_odd(parts in proptest::collection::vec(select(&PARTS[..]), 0..120)) {
+    fn any_shell_fragments_are_read_without_panic(parts in proptest::collection::vec(select(&PARTS[..]), 0..120)) {
         let line = parts.concat();
         let _ = asked(&line);
-        // Most heaps are no line; words of a command nearly always are.
+        // Most fragments are no valid line; as words of one command they nearly always are.
         let words = line.replace(['\n', ';', '(', ')', '&', '|', '<', '>', '\'', '"', '`', '#'], " ");
         let _ = asked(&format!("cat {words}"));
     }

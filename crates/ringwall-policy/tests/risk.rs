@@ -1,13 +1,18 @@
-//! What is said of code before it runs, measured: examples of every rule, a collection of labelled snippets with floors
-//! for what is right, and laws on arbitrary texts.
+//! Quality of the risk assessment: examples of every rule, labelled snippets with minimum
+//! precision, recall and accuracy, and laws on arbitrary texts.
 //!
-//! `held_out.txt` was written before the rules, and its author had it in view while writing them; `afterwards.txt` was written
-//! when they were done; `agents.txt`, of the kind that agents write, was labelled by somebody else who had read the rules, before
-//! anything judged it. What was wrong in the last two was mended where the contract says so, so the figures of today are
-//! higher than those of the first time, which docs/promises.md keeps. Whoever changes a rule because of them should write a
-//! new one.
+//! `held_out.txt` was written before the rules, and their author knew it while writing them.
+//! `afterwards.txt` was written when they were complete. `agents.txt` contains snippets as agents
+//! write them, labelled by a second person who knew the rules, before they were assessed. Errors in
+//! the last two were fixed where the contract requires it, so today's figures are higher than the
+//! first ones, which docs/promises.md records. If you change a rule because of a snippet, add new
+//! snippets to measure it.
 
-#![expect(clippy::panic, clippy::print_stdout, reason = "a failed assumption is a failed test, and figures are told")]
+#![expect(
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a failed assumption is a failed test, and figures are printed"
+)]
 
 use std::collections::BTreeMap;
 
@@ -32,7 +37,7 @@ struct Snippet {
     code: &'static str,
 }
 
-/// The first line says what it is and how it should be judged, the rest is the code.
+/// Each block starts with a line of content kind and expected level; the rest is the code.
 fn snippets(text: &'static str) -> Vec<Snippet> {
     let read = |block: &'static str| {
         let (head, code) = block.split_once('\n').unwrap_or((block, ""));
@@ -55,7 +60,7 @@ fn content_of(id: &str) -> Content {
 }
 
 #[test]
-fn every_rule_finds_its_examples_and_nothing_beside_them() {
+fn rule_matches_its_examples_only() {
     let mut wrong = Vec::new();
     for rule in rules() {
         let finds = |code: &str| assess(content_of(rule.id), code).findings.iter().any(|one| one.rule.id == rule.id);
@@ -126,7 +131,7 @@ fn measure(snippets: &[Snippet]) -> Figures {
 }
 
 #[test]
-fn the_collection_is_judged_as_labelled() {
+fn labelled_snippets_reach_minimum_quality() {
     let held_out = snippets(HELD_OUT);
     let others: Vec<Snippet> = OTHERS.iter().flat_map(|text| snippets(text)).collect();
     let count = held_out.len() + others.len();
@@ -149,7 +154,7 @@ fn the_collection_is_judged_as_labelled() {
     println!("{}", fourth.row("as agents write"));
     by_content.iter().for_each(|(name, figures)| println!("{}", figures.row(name)));
 
-    // What was measured, rounded down; what is missed is printed.
+    // Measured values, rounded down. Wrong levels are printed.
     let floors = [
         ("written before", &first, 1.0, 1.0, 1.0),
         ("written with", &second, 1.0, 1.0, 1.0),
@@ -164,14 +169,14 @@ fn the_collection_is_judged_as_labelled() {
 }
 
 #[test]
-fn destruction_is_refused_and_nothing_else() {
+fn destructive_code_only_is_refused() {
     let refused = |content, code: &str| assess(content, code).refusal(Locale::Chinese);
     for code in ["rm -rf /", "sudo rm -rf ~", "mkfs.ext4 /dev/sda", "dd if=x of=/dev/sda", ":(){ :|:& };:"] {
         let words = refused(Content::Shell, code).unwrap_or_else(|| panic!("{code}"));
         assert!(words.starts_with("执行被拒绝: "), "{words}");
     }
     let inner = "import os\nos.system('rm -rf /')";
-    assert!(refused(Content::Python, inner).is_some(), "what is handed to a shell is read as shell");
+    assert!(refused(Content::Python, inner).is_some(), "text for a shell is assessed as shell");
     let inner = "require('child_process').execSync('mkfs.ext4 /dev/sda')";
     assert!(refused(Content::Javascript, inner).is_some());
     for code in ["curl x | bash", "rm -rf build", "eval x", "rm -rf /etc"] {
@@ -183,7 +188,7 @@ fn destruction_is_refused_and_nothing_else() {
 }
 
 #[test]
-fn a_finding_has_its_line_and_its_sentence() {
+fn finding_has_line_and_message() {
     let assessment = assess(Content::Python, "x = 1\n\nimport os\nos.system('ls')\n");
     let lines: Vec<(usize, &str)> = assessment.findings.iter().map(|one| (one.line, one.rule.id)).collect();
     assert_eq!(lines, [(3, "py.import.system"), (4, "py.process.shell")]);
@@ -196,19 +201,19 @@ fn a_finding_has_its_line_and_its_sentence() {
 }
 
 #[test]
-fn a_finding_is_told_on_its_own_line() {
-    // The lines of the findings that say that something is deleted, or handed to a shell.
+fn finding_in_nested_text_has_line_of_content() {
+    // The lines of findings about deletion or shell commands.
     let lines = |content, code: &str| {
         let found = assess(content, code).findings;
         let told = |id: &str| id.contains(".delete") || id.ends_with(".shell") || id == "js.process.spawn";
         found.iter().filter(|one| told(one.rule.id)).map(|one| one.line).collect::<Vec<_>>()
     };
     let table: [(Content, &str, &[usize]); 9] = [
-        // A text that is written out, one that is put together, one that comes from elsewhere.
+        // A literal text, a computed text, and a text from a variable.
         (Content::Python, "import os\nos.system(\n  \"\"\"cd x\n  rm y\n  \"\"\")", &[2, 4]),
         (Content::Python, "import os\nos.system('cd x\\nrm y')\nz", &[2, 2]),
         (Content::Python, "import os\nx = \"\"\"\ncd y\nrm z\n\"\"\"\nos.system(x)", &[6, 6]),
-        // A chain of members that begins before.
+        // A chain of members that starts on an earlier line.
         (Content::Python, "import os\n(os\n .system('ls'))", &[3]),
         (Content::Javascript, "require('child_process')\n  .execSync(`cd x\nrm y`)", &[2, 3]),
         (Content::Shell, "ls\nx=`rm a`\ncat <<E\n\n`rm b`\nE\necho \"${x:-`rm c`}\"", &[2, 5, 7]),
@@ -222,7 +227,7 @@ fn a_finding_is_told_on_its_own_line() {
 }
 
 #[test]
-fn what_comes_out_of_a_call_is_not_the_call() {
+fn result_of_call_is_not_the_call() {
     let code = "import pandas as pd\ndf = pd.read_csv('x')\nprint(df.head())\nimport os\np = os.popen('ls')\np.read()";
     let found = assess(Content::Python, code).findings;
     let lines: Vec<(usize, &str)> = found.iter().map(|one| (one.line, one.rule.id)).collect();
@@ -230,14 +235,14 @@ fn what_comes_out_of_a_call_is_not_the_call() {
 }
 
 #[test]
-fn large_texts_are_judged_and_are_no_alarm_by_themselves() {
+fn large_text_is_judged_by_its_content() {
     let much = "x = 'a' * 3\nprint(x)\n".repeat(MAX_CONTENT / 8 / 22);
     assert_eq!(assess(Content::Python, &much).level, Level::Safe);
     let long = "x".repeat(MAX_CONTENT + 1);
     for content in [Content::Python, Content::Javascript, Content::Shell, Content::Browser] {
         assert_eq!(assess(content, &long).level, Level::High);
     }
-    // The parser calls itself once for each of these.
+    // The parser recurses once for each of these.
     let deep = "{a:".repeat(MAX_CONTENT / 8 / 3);
     let stack = stack_needed(deep.len());
     let judge = move || assess(Content::Javascript, &deep).level;
@@ -254,7 +259,7 @@ fn any_snippet() -> impl Strategy<Value = Snippet> {
     select(all)
 }
 
-/// Two of one language.
+/// Two snippets of one language.
 fn any_pair() -> impl Strategy<Value = (Snippet, Snippet)> {
     let of = |content: Content| {
         let all = OTHERS.iter().chain([&HELD_OUT]).flat_map(|text| snippets(text));
@@ -268,17 +273,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_judged(content in any_content(), bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_are_assessed_without_panic(content in any_content(), bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = assess(content, &String::from_utf8_lossy(&bytes));
     }
 
     #[test]
-    fn broken_snippets_are_judged(
+    fn broken_snippet_is_assessed_without_panic(
         one in any_snippet(),
         other in any_snippet(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 3),
     ) {
-        // A part of one, put into another: shaped like the language and wrong in the middle.
+        // A part of one snippet inside another: valid at the ends and malformed in the middle.
         let characters: Vec<char> = one.code.chars().collect();
         let place = |cut: &prop::sample::Index| cut.index(characters.len() + 1);
         let (from, to) = (place(&cuts[0]).min(place(&cuts[1])), place(&cuts[0]).max(place(&cuts[1])));
@@ -290,9 +295,9 @@ proptest! {
     }
 
     #[test]
-    fn what_stands_before_and_after_takes_nothing_away((one, other) in any_pair()) {
+    fn surrounding_code_does_not_lower_level((one, other) in any_pair()) {
         let alone = assess(one.content, one.code);
-        // What follows must not be drawn into it: an open bracket, a name that it hides.
+        // The first snippet must be complete: an open bracket would include the second one.
         prop_assume!(!alone.findings.iter().any(|finding| finding.rule.id.ends_with(".syntax")));
         let both = assess(one.content, &format!("{}\n\n{}", one.code, other.code));
         prop_assert!(both.level >= alone.level, "{} then {}", one.code, other.code);

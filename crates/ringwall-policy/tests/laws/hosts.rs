@@ -1,11 +1,11 @@
-//! The laws of hosts and lists, on random spellings.
+//! Laws of hosts and lists, on random text.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use ringwall_policy::{NetEntry, NetHost, NetList};
 
-/// Few labels, so that names often lie below each other.
+/// Few labels, so that names are often subdomains of each other.
 fn name() -> impl Strategy<Value = String> {
     vec(select(&["a", "b", "good", "evil", "xn--e1a", "a_b", "1"][..]), 1..4)
         .prop_map(|labels| format!("{}.com", labels.join(".")))
@@ -23,13 +23,13 @@ fn list() -> impl Strategy<Value = NetList> {
 
 proptest! {
     #[test]
-    fn no_text_is_too_odd(text in any::<String>()) {
+    fn any_text_is_read_without_panic(text in any::<String>()) {
         let _ = text.parse::<NetHost>();
         let _ = NetEntry::read(&text);
     }
 
     #[test]
-    fn what_is_read_is_written_as_it_is_read(text in "[ -~]{0,40}") {
+    fn host_and_list_are_read_back(text in "[ -~]{0,40}") {
         if let Ok(host) = text.parse::<NetHost>() {
             prop_assert_eq!(host.to_string().parse::<NetHost>(), Ok(host));
         }
@@ -38,9 +38,9 @@ proptest! {
         }
     }
 
-    /// No spelling of a host that is read as a name could be taken for an address by anybody who reads as browsers do.
+    /// No host that is read as a name could be read as an address by a browser.
     #[test]
-    fn a_name_is_never_a_number(text in "[0-9a-fx.]{1,20}") {
+    fn name_does_not_end_with_number(text in "[0-9a-fx.]{1,20}") {
         if let Ok(NetHost::Name(name)) = text.parse::<NetHost>() {
             let last = name.rsplit('.').next().unwrap_or_default();
             let hexadecimal = last.strip_prefix("0x").is_some_and(|rest| u128::from_str_radix(rest, 16).is_ok());
@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn spelling_changes_nothing(name in name(), list in list(), port in select(&[80, 443, 8080][..])) {
+    fn case_and_trailing_dot_change_nothing(name in name(), list in list(), port in select(&[80, 443, 8080][..])) {
         let find = |text: String| {
             let host = text.parse::<NetHost>().expect("a good name");
             list.find(&host, port).map(NetEntry::to_string)
@@ -61,7 +61,7 @@ proptest! {
 
     /// A list that does not exceed another allows nothing that the other does not.
     #[test]
-    fn what_is_covered_is_allowed(
+    fn covered_list_allows_no_more(
         inner in list(), outer in list(), name in name(), port in select(&[80, 443, 8080][..]),
     ) {
         let host = name.parse::<NetHost>().expect("a good name");
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_beside_a_name_is_allowed_by_it(name in name(), before in "[a-z]{1,5}", after in "[a-z]{1,5}") {
+    fn similar_name_is_not_allowed(name in name(), before in "[a-z]{1,5}", after in "[a-z]{1,5}") {
         let list = NetList::read([&name, &format!("*.{name}")]).expect("good entries");
         for other in [format!("{before}{name}"), format!("{name}.{after}"), format!("{name}{after}")] {
             let host = other.parse::<NetHost>().expect("a good name");
