@@ -35,7 +35,7 @@ impl SecurityMode {
     }
 }
 
-/// Whether an approver allowed exactly this code.
+/// The answer of an approver about exactly this code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consent {
     NotAsked,
@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for Isolation {
     }
 }
 
-/// Whether strict mode requires one of the operator's isolations for code of this level.
+/// True if strict mode requires one of the operator's isolations for code of this level.
 pub const fn demands_isolation(mode: SecurityMode, level: Level) -> bool {
     matches!((mode, level), (SecurityMode::Strict, Level::Low | Level::Medium | Level::High | Level::Critical))
 }

@@ -1,8 +1,8 @@
 //! A docker image reference in docker's grammar: `[host[:port]/]path[:tag][@digest]`.
 //!
 //! The reference becomes an argument of the docker client. It starts with a letter or a digit and
-//! contains no space, so it cannot be read as an option or as two arguments. Whether the image
-//! exists is not checked.
+//! contains no space, so it cannot be read as an option or as two arguments. The existence of the
+//! image is not checked.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! Deserialises a [`Layer`] from settings, manifests and requests.
 //!
 //! Unknown keys, duplicate keys, zeros and fractions are errors that name the key: a misspelt limit
-//! that was ignored would not be enforced. Whether a limit is allowed is decided by
-//! [`merge`](crate::merge).
+//! that was ignored would not be enforced. [`merge`](crate::merge) decides which
+//! limit is allowed.
 
 use std::fmt;
 

@@ -30,7 +30,7 @@ pub struct SessionMounts {
     pub hidden: Vec<PathBuf>,
 }
 
-/// Whether paths are controlled.
+/// Path control of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
     /// The box shows the allowed paths and the host's system directories.
@@ -39,14 +39,17 @@ pub enum Control {
     Off(HostView),
 }
 
-/// What a session's box shows of the host while path control is off: the setting `sandbox.when_disabled`.
+/// The part of the host that a session's box shows while path control is off: the setting
+/// `sandbox.when_disabled`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HostView {
-    /// `/etc`, `/opt` and `/srv` beside the system directories, read-only, without home directories.
+    /// `/etc`, `/opt` and `/srv` beside the system directories, read-only, without home
+    /// directories.
     #[default]
     ReadOnly,
-    /// All top-level directories except those that every box has for itself, with known secrets hidden.
+    /// All top-level directories except those that every box has for itself, with known secrets
+    /// hidden.
     Full,
 }
 
@@ -100,12 +103,12 @@ pub enum Rights {
 }
 
 impl Reach {
-    /// Whether the command names exactly this path.
+    /// True if the command names exactly this path.
     pub(crate) fn names(&self, path: &Path) -> bool {
         self.named.iter().any(|named| Path::new(named.path.as_str()) == path)
     }
 
-    /// Whether `path` is an ancestor of a named path that resolves to a different one: a symlink,
+    /// True if `path` is an ancestor of a named path that resolves to a different one: a symlink,
     /// or a path behind one.
     fn leads_through(&self, path: &Path) -> bool {
         let leads = |named: &&Named| named.path != named.real && !is_always_there(&named.path);

@@ -1,5 +1,5 @@
-//! The three verdicts, and what a denial tells the caller: what was requested, what is allowed,
-//! which layer set that, and what to do.
+//! The three verdicts. A denial names the requested and the allowed value, the layer that set the
+//! latter, and a remedy.
 
 use std::fmt;
 
@@ -62,9 +62,9 @@ pub struct AskedRisk {
 #[non_exhaustive]
 pub struct Denial {
     pub code: DenialCode,
-    /// What was denied and why.
+    /// The denied thing and the reason.
     pub message: String,
-    /// What the caller can do.
+    /// A remedy for the caller.
     pub hint: Option<String>,
     pub field: Option<Field>,
     /// In the field's own unit; [`Field::quantity`] formats it.

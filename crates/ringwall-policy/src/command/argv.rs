@@ -63,13 +63,13 @@ impl ArgvCommand {
         std::iter::once(&self.name).chain(&self.arguments).map(OsString::from).collect()
     }
 
-    /// Whether the program is useless without a network.
+    /// True if the program is useless without a network.
     pub fn wants_network(&self) -> bool {
         wants_network(&self.name, &self.arguments)
     }
 }
 
-/// Whether an argument, or its part after `=`, is an absolute path outside of [`PLACES`].
+/// True if an argument, or its part after `=`, is an absolute path outside of [`PLACES`].
 fn names_system(argument: &str) -> bool {
     let after_equals = argument.split_once('=').map(|(_, value)| value);
     let is_outside = |path: &str| {

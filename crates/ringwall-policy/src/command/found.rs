@@ -15,8 +15,9 @@ pub(crate) struct Found {
 pub(crate) struct Setting {
     /// Line number from 0.
     pub(crate) row: usize,
-    /// Whether the command is in a pipeline, and whether another one precedes it there.
+    /// In a pipeline.
     pub(crate) piped: bool,
+    /// In a pipeline after another command, whose output it reads.
     pub(crate) fed: bool,
     /// Input from a here-document or a here-string.
     pub(crate) input: Option<String>,

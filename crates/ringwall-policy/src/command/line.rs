@@ -208,7 +208,7 @@ impl CommandLine {
         }
     }
 
-    /// Whether the line names a program that is useless without a network.
+    /// True if the line names a program that is useless without a network.
     pub fn wants_network(&self) -> bool {
         self.commands.iter().any(|command| wants_network(&command.name, &command.arguments))
     }

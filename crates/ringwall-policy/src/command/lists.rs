@@ -134,29 +134,29 @@ impl Default for CommandLists {
 }
 
 impl CommandLists {
-    /// Whether no line may run at all.
+    /// True if no line may run at all.
     pub(super) fn allow_none(&self) -> bool {
         self.allowed.is_empty()
     }
 
-    /// Whether `name` may be the first command of a line.
+    /// True if `name` may be the first command of a line.
     pub(super) fn may_begin(&self, name: &str) -> bool {
         self.allowed.contains(plain_name(name))
     }
 
-    /// Whether `name` may be a later command of a line.
+    /// True if `name` may be a later command of a line.
     pub(super) fn may_stand(&self, name: &str) -> bool {
         let is_further = || self.allowed_filters.contains(plain_name(name)) || BUILTINS.contains(&name);
         self.may_begin(name) || !self.allowed.is_empty() && is_further()
     }
 
-    /// Whether `name` may run without a shell.
+    /// True if `name` may run without a shell.
     pub(super) fn may_run(&self, name: &str) -> bool {
         self.allowed_argv.contains(name)
     }
 }
 
-/// Whether `name` is a builtin that changes only the shell itself.
+/// True if `name` is a builtin that changes only the shell itself.
 pub(crate) fn is_builtin(name: &str) -> bool {
     BUILTINS.contains(&name)
 }

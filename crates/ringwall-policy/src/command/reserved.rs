@@ -7,7 +7,7 @@
 const FILE: &str = "SKILL.md";
 const WORKSPACE: &str = "/workspace";
 
-/// Whether a word names a misplaced `SKILL.md`. `from` is the directory to which the word is
+/// True if a word names a misplaced `SKILL.md`. `from` is the directory to which the word is
 /// relative, as a path in the workspace; empty for the workspace itself.
 pub(super) fn is_misplaced(word: &str, from: &str) -> bool {
     // The value of an option is checked by itself.

@@ -232,7 +232,7 @@ impl Walk<'_> {
         Some(self.survey.commands.len() - 1)
     }
 
-    /// Whether a line, and therefore the command, ends between two words.
+    /// True if a line, and therefore the command, ends between two words.
     fn ends_between(&self, one: Node<'_>, other: Node<'_>) -> bool {
         let between = self.text.get(one.end_byte()..other.start_byte()).unwrap_or_default();
         between.replace("\\\n", "").contains('\n')

@@ -15,7 +15,7 @@ pub(crate) struct Word {
     /// Input of `expand`: a literal character that the shell would expand has a backslash before
     /// it, a variable is `${NAME}`, and a value that is known only at run time is `$()`.
     pub(crate) spelled: String,
-    /// Whether the value of a variable in it stays one word.
+    /// True if the value of a variable in it stays one word.
     pub(crate) is_quoted: bool,
 }
 

@@ -1,7 +1,7 @@
 //! IP addresses that a box must not reach: all that are not on the public internet.
 //!
 //! Follows IANA's registries of special-purpose addresses. An IPv6 address that embeds an IPv4
-//! address is refused whatever the IPv4 address is, because the network's translation is unknown.
+//! address is always refused, because the network's translation is unknown.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -50,7 +50,7 @@ fn special_use_v6(address: Ipv6Addr) -> Option<&'static str> {
     })
 }
 
-/// Why the server itself must not call an address, whatever an operator configured: link-local
+/// The reason why the server itself must not call an address, even if configured: link-local
 /// addresses and the addresses at which clouds serve credentials to the machine. Loopback and
 /// private networks are allowed. An IPv4 address inside an IPv6 address (mapped, compatible, NAT64,
 /// 6to4) is judged as the IPv4 address.

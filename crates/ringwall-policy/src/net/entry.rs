@@ -52,7 +52,7 @@ impl NetEntry {
         self.port == port && self.pattern.covers(&Pattern::Exact(host.clone()))
     }
 
-    /// Whether this entry allows everything that `other` allows.
+    /// True if this entry allows everything that `other` allows.
     pub fn covers(&self, other: &Self) -> bool {
         self.port == other.port && self.pattern.covers(&other.pattern)
     }

@@ -51,7 +51,7 @@ pub(super) fn read(text: &str) -> Result<NetHost, &'static str> {
     Ok(NetHost::Name(name))
 }
 
-/// Whether lenient programs read a name with this last label as an address.
+/// True if lenient programs read a name with this last label as an address.
 fn is_number(label: &str) -> bool {
     let digits = |text: &str, is_digit: fn(&char) -> bool| text.chars().all(|character| is_digit(&character));
     let decimal = !label.is_empty() && digits(label, char::is_ascii_digit);

@@ -57,7 +57,7 @@ impl External {
         }
     }
 
-    /// Why this host is refused, whatever its name resolves to; `None` if it is not.
+    /// The reason for refusing this host without resolving its name.
     pub fn refuses(self, host: &NetHost, port: u16) -> Option<String> {
         match (self, host) {
             (External::Off, _) => Some("external browsers are turned off (browser.external)".to_owned()),
@@ -76,8 +76,8 @@ impl External {
 /// The reason for refusing an IP address.
 pub const NOT_PUBLIC: &str = "it is not a public internet address";
 
-/// Returns the URL to open. `is_lifted` is true for the hosts and ports of the operator's lists, which
-/// are allowed even if the address is not public or the port is not a web port. For a sandbox
+/// Returns the URL to open. `is_lifted` is true for the hosts and ports of the operator's lists,
+/// which are allowed even if the address is not public or the port is not a web port. For a sandbox
 /// browser the proxy also applies the session's network policy.
 pub fn check_page(
     text: &str,

@@ -100,7 +100,7 @@ impl Net {
         }
     }
 
-    /// Whether everything that `self` allows is allowed by `other`.
+    /// True if everything that `self` allows is allowed by `other`.
     pub fn is_within(&self, other: &Self) -> bool {
         match (self, other) {
             (Net::None, _) => true,

@@ -49,7 +49,7 @@ impl HostPath {
         self.style
     }
 
-    /// Whether `other` is this path or lies below it.
+    /// True if `other` is this path or lies below it.
     pub fn covers(&self, other: &HostPath) -> bool {
         if self.style != other.style {
             return false;

@@ -51,12 +51,13 @@ pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath,
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEntry {
     pub path: HostPath,
-    /// Whether the text was relative to the base.
+    /// True if the text was relative to the base.
     pub is_relative: bool,
 }
 
-/// [`normalise`] for a new entry. An entry is never a pattern, so `*` and `**` as a name are refused instead of being stored
-/// as the name of a file. An empty segment is refused, because `//` usually is a variable that was empty (`$HOME//x`).
+/// [`normalise`] for a new entry. An entry is never a pattern, so `*` and `**` as a name are
+/// refused instead of being stored as the name of a file. An empty segment is refused, because `//`
+/// usually is a variable that was empty (`$HOME//x`).
 pub fn normalise_entry(text: &str, base: &str, home: Option<&str>) -> Result<NewEntry, Error> {
     let path = normalise(text, base, home)?;
     let malformed = |wrong| Error::PathMalformed { given: quote(text), wrong };

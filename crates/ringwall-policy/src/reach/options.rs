@@ -44,7 +44,7 @@ impl<'w> Operand<'w> {
     }
 }
 
-/// Whether a word looks like a path, for commands and words without a rule.
+/// True if a word looks like a path, for commands and words without a rule.
 pub(crate) fn looks_like_path(text: &str) -> bool {
     let has_shape = text.contains('/') || text.starts_with(['~', '.']) || is_windows(text);
     has_shape && !text.contains('\n')

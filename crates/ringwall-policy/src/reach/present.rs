@@ -63,7 +63,7 @@ const FILES: [&str; 27] = [
 /// Entries of `/proc/<pid>` that lead to arbitrary other paths.
 const DOORS: [&str; 4] = ["root", "cwd", "task", "map_files"];
 
-/// Whether every box has this path.
+/// True if every box has this path.
 pub fn is_always_there(path: &HostPath) -> bool {
     let text = path.as_str();
     let below = |tree: &&str| text.strip_prefix(*tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

@@ -16,9 +16,9 @@ const DEEPEST: u8 = 6;
 /// run at many places.
 const ANY_NESTED: usize = 16 * 1024;
 
-/// The stack that the assessment of a text of this length needs. The parser recurses for some nested
-/// brackets; up to 48 bytes of stack per byte of text were measured. Our own walks have a maximum
-/// depth.
+/// The stack that the assessment of a text of this length needs. The parser recurses for some
+/// nested brackets; up to 48 bytes of stack per byte of text were measured. Our own walks have a
+/// maximum depth.
 pub const fn stack_needed(length: usize) -> usize {
     1024 * 1024 + 128 * length
 }
@@ -47,7 +47,7 @@ impl Assessment {
         self.level.asks()
     }
 
-    /// Whether strict mode requires one of the operator's stronger isolations.
+    /// True if strict mode requires one of the operator's stronger isolations.
     pub fn requires_isolation(&self) -> bool {
         self.level > Level::Safe
     }

@@ -233,7 +233,7 @@ fn is_named(words: &[String], name: &str) -> bool {
     }
 }
 
-/// Whether the joined words start with `beginning`.
+/// True if the joined words start with `beginning`.
 fn begin_with(words: &[String], mut beginning: &str) -> bool {
     for word in words {
         match beginning.strip_prefix(word.as_str()) {

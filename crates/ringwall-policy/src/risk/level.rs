@@ -24,7 +24,7 @@ impl Level {
         }
     }
 
-    /// Whether an approval is needed.
+    /// True if an approval is needed.
     pub fn asks(self) -> bool {
         self >= Level::High
     }

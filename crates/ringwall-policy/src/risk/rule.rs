@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::level::{Level, Locale};
 
-/// Whether strict mode denies code with this finding instead of asking.
+/// How strict mode treats code with this finding: it asks, or it denies without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     Asked,
@@ -121,7 +121,7 @@ impl Index {
         self.by_id.get(id).copied()
     }
 
-    /// Whether any rule has a pattern with the first name of this path.
+    /// True if any rule has a pattern with the first name of this path.
     pub(crate) fn knows(&self, path: &str) -> bool {
         self.by_root.contains_key(root(path))
     }

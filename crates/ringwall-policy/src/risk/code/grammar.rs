@@ -62,7 +62,7 @@ pub(crate) trait Grammar {
 
     fn shape(syntax: &Syntax<'_>, id: Id) -> Shape;
 
-    /// Whether a node of this kind can refer to something. Cheaper than `shape`, because it is
+    /// True if a node of this kind can refer to something. Cheaper than `shape`, because it is
     /// called for every node.
     fn refers(kind: &str) -> bool;
 

@@ -53,7 +53,7 @@ pub(crate) struct Scopes {
     /// Nodes that are not expressions.
     marked: HashSet<Id>,
     stars: Vec<String>,
-    /// Whether a limit was exceeded.
+    /// True if a limit was exceeded.
     pub(crate) overflow: bool,
 }
 

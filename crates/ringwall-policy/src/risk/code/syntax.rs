@@ -46,7 +46,7 @@ pub(crate) struct Node<'a> {
     /// From 0.
     pub(crate) row: usize,
     pub(crate) scope: ScopeId,
-    /// Whether it is below a condition in its scope.
+    /// True if it is below a condition in its scope.
     pub(crate) conditional: bool,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Syntax<'a> {
         }
     }
 
-    /// Whether the node was added, and with it an entry of `path`.
+    /// True if the node was added, and with it an entry of `path`.
     fn enter(
         &mut self,
         parsed: Parsed<'a>,

@@ -84,7 +84,7 @@ impl<'w> Gathered<'w> {
         }
     }
 
-    /// Whether no further value would be kept.
+    /// True if no further value would be kept.
     pub(crate) fn is_full(&self) -> bool {
         self.overflow || self.work.is_spent()
     }

@@ -137,7 +137,7 @@ pub(super) fn inspect(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findi
     }
 }
 
-/// Methods that write a file if they get an argument, whatever the object is.
+/// Methods, of any object, that write a file if they get an argument.
 fn inspect_output(call: &Call<'_>, findings: &mut Findings) {
     const WRITERS: [&str; 9] =
         ["to_csv", "to_excel", "to_json", "to_parquet", "to_html", "to_feather", "to_pickle", "to_sql", "savefig"];

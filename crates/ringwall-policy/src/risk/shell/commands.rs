@@ -12,7 +12,7 @@ pub(super) struct Command {
     pub(super) arguments: Vec<String>,
     /// Lines, starting at that of the command.
     pub(super) lines: Lines,
-    /// Whether it reads the output of another command of its pipeline.
+    /// True if it reads the output of another command of its pipeline.
     pub(super) fed: bool,
     pub(super) input: Option<String>,
 }
@@ -58,7 +58,7 @@ impl Command {
         self.arguments.iter().any(|argument| options.contains(&argument.as_str()))
     }
 
-    /// Whether one of these letters is among the short options.
+    /// True if one of these letters is among the short options.
     pub(super) fn has_letter(&self, letters: &[char]) -> bool {
         let is_short = |argument: &&String| argument.starts_with('-') && !argument.starts_with("--");
         self.arguments.iter().take_while(|argument| *argument != "--").filter(is_short).any(|one| one.contains(letters))

@@ -1,4 +1,4 @@
-//! What the words of commands name: the whole file system, system directories, devices, secrets.
+//! Classifies paths in commands: the whole file system, system directories, devices, secrets.
 
 /// System directories.
 const SYSTEM: [&str; 15] = [
@@ -70,7 +70,7 @@ fn settled(path: &str) -> String {
     format!("{}{}", if absolute { "/" } else { "" }, kept.join("/"))
 }
 
-/// Whether a path is the whole file system or a home directory.
+/// True if a path is the whole file system or a home directory.
 pub(crate) fn names_everything(path: &str) -> bool {
     if path.len() > MAX_LEN {
         return false;
@@ -92,7 +92,7 @@ pub(super) fn is_system(path: &str) -> bool {
         && !is_harmless(&settled)
 }
 
-/// Whether the path is in a system directory, or its content is run later.
+/// True if the path is in a system directory, or its content is run later.
 pub(super) fn is_delicate(path: &str) -> bool {
     let rooted = format!("/{path}");
     is_system(path) || STARTED.iter().any(|place| rooted.contains(place))
