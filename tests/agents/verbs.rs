@@ -267,7 +267,8 @@ pub(crate) fn refusals_are_told_with_a_hint(site: &Site) {
         ),
         (
             &["files", "get", "files", "/nonexistent/x"],
-            "ringwall: /nonexistent: No such file or directory (os error 2)\n  hint: make the directory first, or name another\n",
+            "ringwall: /nonexistent: No such file or directory (os error 2)\n  \
+             hint: create the directory first, or choose another one\n",
         ),
     ] {
         let spoken = run(words);

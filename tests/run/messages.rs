@@ -13,7 +13,7 @@ fn refusals_in_full(mode: Mode) {
             &["--timeout", "0", "--", "true"],
             2,
             "ringwall: --timeout 0: not a number of seconds above zero\n  \
-             hint: write seconds such as 10 or 0.5; leave the flag out for no time limit\n",
+             hint: write seconds such as 10 or 0.5; omit the flag for no time limit\n",
         ),
         (
             &["--workspace", "/no/such/place", "--", "true"],

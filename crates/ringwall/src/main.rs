@@ -31,21 +31,21 @@ struct Arguments<V: Subcommand> {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Run one command in a box of its own
+    /// Run one command in a box, without a server
     Run(Box<cli::run::RunArguments>),
     /// Check which protections work on this machine, by starting a trial box
     Doctor(doctor::DoctorArguments),
-    /// Import, build, list and remove images that boxes run on
+    /// Import, build, list and remove images (root file systems of boxes)
     #[command(subcommand)]
     Image(cli::image::ImageCommand),
     /// Run the HTTP server
     Serve(Box<server::serve::ServeArguments>),
-    /// Run a script or code on a server and print its output
+    /// Run a script or code on a server, print its output and exit with its exit code
     Exec(cli::exec::ExecArguments),
-    /// List, read, send, fetch, edit and delete an agent's files on a server
+    /// List, read, upload, download, edit and delete an agent's files on a server
     #[command(subcommand)]
     Files(cli::files::FilesCommand),
-    /// Upload, list, fetch and delete an agent's skills on a server
+    /// Upload, list, download and delete an agent's skills on a server
     #[command(subcommand)]
     Skills(cli::skills::SkillsCommand),
     /// Run an MCP server on standard input and output
@@ -53,7 +53,7 @@ enum Verb {
     /// List and answer approval requests
     #[command(subcommand)]
     Approvals(cli::approvals::ApprovalsCommand),
-    /// Free disk space that is no longer used on a server
+    /// Delete idle sessions, leftovers and old baseline versions on a server
     Gc(cli::gc::GcArguments),
     /// Create, list and revoke API tokens
     #[command(subcommand)]
@@ -61,11 +61,11 @@ enum Verb {
     /// Show, export and verify the audit log
     #[command(subcommand)]
     Audit(cli::audit::AuditCommand),
-    /// Back up the database to a file, also while a server runs
+    /// Back up the database to a new file, also while a server runs
     Backup {
         #[command(flatten)]
         database: server::config::DatabaseOverride,
-        /// The backup to create; it must not exist yet
+        /// File to create; it must not exist
         file: PathBuf,
     },
 }
@@ -74,7 +74,7 @@ enum Verb {
 /// parsing the arguments of `run`.
 #[derive(Debug, Subcommand)]
 enum RunAlone {
-    /// Run one command in a box of its own
+    /// Run one command in a box, without a server
     Run(Box<cli::run::RunArguments>),
 }
 

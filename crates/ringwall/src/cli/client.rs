@@ -1,7 +1,8 @@
-//! Talking to a server as any other client would: over HTTP, with a token, and with no power of its own.
+//! An HTTP client of a server's API.
 //!
-//! HTTP, and HTTPS where something before the server ends TLS (docs/tls.md); whom this machine trusts is trusted. Proxies named
-//! in the environment are not used, so that a token for a loopback port cannot leave the machine.
+//! HTTPS serves for a TLS proxy before the server (docs/tls.md); its roots come from the system store.
+//! Proxies in environment variables are ignored, so that a token for a loopback port does not leave the
+//! machine.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,21 +16,20 @@ use ureq::{Agent, Body, SendBody};
 use crate::cli::message::{BAD_ANSWER, Message, UNREACHABLE};
 
 const CONNECTING: Duration = Duration::from_secs(10);
-/// An answer of ours is far smaller; a longer one is somebody else's.
+/// Far above the size of the server's JSON responses.
 const MAX_ANSWER: u64 = 64 << 20;
 const GIVE_A_TOKEN: &str = "give a token with --token or RINGWALL_TOKEN";
 
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
-    /// The server
+    /// URL of the server
     #[arg(long, value_name = "URL", env = "RINGWALL_URL", hide_env = true, default_value = "http://127.0.0.1:8003")]
     url: String,
-    /// The token [default: the owner's, from the data directory]
+    /// Token [default: the owner's token in the data directory]
     #[arg(long, value_name = "TOKEN", env = "RINGWALL_TOKEN", hide_env = true, hide_env_values = true)]
     token: Option<String>,
 }
 
-/// How a server is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -53,9 +53,9 @@ pub(crate) struct Client {
     authorization: Option<String>,
 }
 
-/// Bytes of the server's, as they come.
+/// A response whose body is read as it arrives.
 pub(crate) struct Answer {
-    /// Whether they are a directory's, packed.
+    /// The body is a ZIP archive of a directory.
     pub(crate) is_archive: bool,
     pub(crate) length: Option<u64>,
     pub(crate) bytes: Box<dyn Read>,
@@ -65,7 +65,7 @@ impl Client {
     pub(crate) fn new(arguments: &ServerArguments, data: &Path) -> Result<Self, Message> {
         let url = arguments.url.trim_end_matches('/').to_owned();
         let scheme = Scheme::of(&url)?;
-        // Without a token the server is asked all the same: it may be one that serves everyone.
+        // A server with `--no-auth` needs no token.
         let token = arguments.token.clone().or_else(|| owner_token(data));
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -80,7 +80,7 @@ impl Client {
         Ok(Client { agent, url, authorization: token.map(|token| format!("Bearer {}", token.trim())) })
     }
 
-    /// The JSON that a request is answered with; what is no success becomes a message.
+    /// Sends a request and returns the JSON of its response. An error response becomes a message.
     pub(crate) fn json(
         &self,
         method: &str,
@@ -91,12 +91,12 @@ impl Client {
         self.read_json(self.send(method, path, headers, body)?)
     }
 
-    /// The bytes of an answer as they come.
+    /// Sends a GET request and returns the body as a reader.
     pub(crate) fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Result<impl Read + use<>, Message> {
         Ok(self.send("GET", path, headers, None)?.into_body().into_reader())
     }
 
-    /// An answer that is bytes of the server's.
+    /// Sends a GET request for a file or an archive.
     pub(crate) fn answer(&self, path: &str) -> Result<Answer, Message> {
         let answer = self.send("GET", path, &[], None)?;
         let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
@@ -105,7 +105,8 @@ impl Client {
         Ok(Answer { is_archive, length, bytes: Box::new(answer.into_body().into_reader()) })
     }
 
-    /// Sends a body of this type as it is read; `length` is that of the whole body, if known.
+    /// Sends a POST request whose body is read while it is sent; `length` is the length of the body, if
+    /// known.
     pub(crate) fn send_stream(
         &self,
         path: &str,
@@ -114,7 +115,8 @@ impl Client {
         body: impl Read,
     ) -> Result<Value, Message> {
         let mut request = self.agent.post(format!("{}{path}", self.url));
-        // Whoever is refused is told so before anything is sent; otherwise the answer could be lost with the connection.
+        // A server that refuses the request answers before the body is sent. Otherwise it would close the
+        // connection during the upload, and the answer could be lost.
         request = request.header("expect", "100-continue");
         request = request.header("content-type", kind);
         if let Some(length) = length {
@@ -134,7 +136,7 @@ impl Client {
 
     fn read_json(&self, answer: Response<Body>) -> Result<Value, Message> {
         let text = read(answer)?;
-        let wrong = |_| Message::failed(BAD_ANSWER, format!("{} did not answer with JSON", self.url));
+        let wrong = |_| Message::failed(BAD_ANSWER, format!("the response of {} is not JSON", self.url));
         serde_json::from_str(&text).map_err(wrong)
     }
 
@@ -164,11 +166,11 @@ impl Client {
         self.accept(answer)
     }
 
-    /// A success; everything else becomes a message.
+    /// Returns a successful response; everything else becomes a message.
     fn accept(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Message> {
         let answer = answer.map_err(|error| {
             Message::failed(UNREACHABLE, format!("could not reach {}: {error}", self.url))
-                .with_hint("start a server with `ringwall serve`, or name one with --url")
+                .with_hint("start a server with `ringwall serve`, or set --url or RINGWALL_URL")
         })?;
         if answer.status().is_success() {
             return Ok(answer);
@@ -178,12 +180,12 @@ impl Client {
     }
 }
 
-/// The token that the data directory's server gave its owner.
+/// The owner's token of the server with this data directory.
 pub(crate) fn owner_token(data: &Path) -> Option<String> {
     std::fs::read_to_string(data.join("owner.token")).ok().map(|text| text.trim().to_owned())
 }
 
-/// A body that remembers why it could not be read, because that is not the server's fault.
+/// A request body that keeps its read error, so that it is not reported as an error of the connection.
 struct Witnessed<R> {
     body: R,
     failure: Option<String>,
@@ -198,12 +200,12 @@ impl<R: Read> Read for Witnessed<R> {
 fn read(answer: Response<Body>) -> Result<String, Message> {
     let mut text = String::new();
     answer.into_body().into_reader().take(MAX_ANSWER).read_to_string(&mut text).map_err(|error| {
-        Message::failed(UNREACHABLE, format!("the connection broke during the server's answer: {error}"))
+        Message::failed(UNREACHABLE, format!("the connection broke during the server's response: {error}"))
     })?;
     Ok(text)
 }
 
-/// The three forms of the server's errors, as a message.
+/// Converts the three JSON forms of the server's errors to a message.
 fn refusal(status: u16, body: &str) -> Message {
     let body: Value = serde_json::from_str(body).unwrap_or_default();
     if let (Some("error"), Some(text)) = (body["status"].as_str(), body["data"].as_str()) {
@@ -223,7 +225,7 @@ fn refusal(status: u16, body: &str) -> Message {
     }
 }
 
-/// What a status means where the server says no more.
+/// The code for an error response without one.
 const fn usual_code(status: u16) -> &'static str {
     match status {
         401 => "UNAUTHENTICATED",
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_of_an_error_keeps_its_code() {
+    fn error_forms_keep_code_message_and_hint() {
         let (error, is_failure) =
             told(404, r#"{"error":{"code":"NOT_FOUND","message":"no exec e_1","hint":"list them"}}"#);
         let whole = serde_json::json!({ "code": "NOT_FOUND", "message": "no exec e_1", "hint": "list them" });
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn two_schemes_are_spoken() {
+    fn only_http_and_https_urls_are_accepted() {
         assert_eq!(Scheme::of("http://x").ok(), Some(Scheme::Http));
         assert_eq!(Scheme::of("https://x/y").ok(), Some(Scheme::Https));
         assert!(Scheme::of("ftp://x").is_err() && Scheme::of("x:8003").is_err());

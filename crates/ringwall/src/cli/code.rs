@@ -1,6 +1,5 @@
-//! `ringwall exec --code`: a piece of code in a session of a server, waited for, also where a person is asked first.
-//!
-//! What the code printed is printed, its exit code is ours, and why it is no success is said on stderr.
+//! `ringwall exec --code`: runs code in a session of a server, prints its output and exits with its exit
+//! code. The request waits for an approval if the policy asks for one.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -13,31 +12,31 @@ use serde_json::{Value, json};
 use crate::cli::client::Client;
 use crate::cli::message::Message;
 
-/// What is taken from a file or a pipe at most: more than a server takes, so that it says so.
+/// More than a server accepts, so that the server reports code that is too long.
 const MAX_LEN: u64 = 2 << 20;
 const LANGUAGES: [&str; 3] = [Language::ALL[0].key(), Language::ALL[1].key(), Language::ALL[2].key()];
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArguments {
-    /// Code to run in a session: a file, `-` for standard input, or the code itself
+    /// Run code in a session instead of a script: a file, `-` for standard input, or the code itself
     #[arg(long, value_name = "FILE|-|TEXT", allow_hyphen_values = true)]
     code: Option<String>,
-    /// The language of --code
+    /// Language of --code
     #[arg(long, value_name = "LANGUAGE", value_parser = LANGUAGES, default_value = Language::Python.key())]
     language: String,
-    /// The session to run --code in
+    /// Session to run --code in
     #[arg(long, value_name = "SESSION", default_value = "default")]
     session: String,
-    /// End --code after this many seconds, 1 to 300 [default: 30]
+    /// Stop --code after this many seconds, 1 to 300 [default: 30]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
-    /// Where to run --code: native, docker, gvisor or aio [default: the server's choice]
+    /// Backend for --code: native, docker, gvisor or aio [default: the server's choice]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<String>,
 }
 
 impl CodeArguments {
-    /// The body of the request, if code is to run.
+    /// The request's body; `None` without `--code`.
     pub(crate) fn request(&self) -> Result<Option<Value>, Message> {
         let Some(given) = &self.code else { return Ok(None) };
         Ok(Some(json!({
@@ -65,14 +64,14 @@ fn read(given: &str) -> Result<String, Message> {
 
 pub(crate) fn follow(client: &Client, run: &Value, is_json: bool) -> Result<ExitCode, Message> {
     let ran = client.json("POST", "/api/run", &[], Some(run))?;
-    let fail = |error: std::io::Error| Message::io(format!("could not write what the code printed: {error}"));
+    let fail = |error: std::io::Error| Message::io(format!("could not write the output of the code: {error}"));
     if is_json {
         writeln!(std::io::stdout(), "{ran}").map_err(fail)?;
     } else {
         let text = |name: &str| ran[name].as_str().unwrap_or_default().to_owned();
         std::io::stdout().write_all(text("stdout").as_bytes()).map_err(fail)?;
         std::io::stderr().write_all(text("stderr").as_bytes()).map_err(fail)?;
-        // Its own exit code says enough.
+        // With -1 the code did not exit by itself; any other exit code needs no message.
         if let Some(error) = ran["error"].as_str().filter(|_| ran["exit_code"] == -1) {
             Message::new(error).print();
         }

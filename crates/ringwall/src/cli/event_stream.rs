@@ -1,18 +1,18 @@
-//! A stream of server-sent events, read as its standard says, in whatever pieces it arrives (WHATWG HTML, 9.2.6).
+//! Parses a stream of server-sent events that arrives in arbitrary pieces (WHATWG HTML, 9.2.6).
 //!
-//! Lines end with LF, CR or both; the data of several lines is joined by line feeds; an event without data is none. The name
-//! counts for one event, the id until another one comes. Nobody is asked to connect again here.
+//! Lines end with LF, CR or CRLF. Several data lines are joined with LF, and an event without data is
+//! dropped. The name applies to one event; the id applies until the next id.
 
-/// One event. The id is the last one that was said, here or before.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SentEvent {
+    /// The last id so far, of this or an earlier event.
     pub(crate) id: String,
-    /// Empty where none was said.
+    /// Empty if the event has none.
     pub(crate) name: String,
     pub(crate) data: String,
 }
 
-/// More than a server says in one event.
+/// An event exceeded the limit of [`Events::new`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
@@ -20,7 +20,7 @@ pub(crate) struct TooLong;
 pub(crate) struct Events {
     longest: usize,
     line: Vec<u8>,
-    /// Whether the last byte was a CR, of which a LF may be the other half.
+    /// The last byte was a CR, so a following LF belongs to the same line end.
     after_return: bool,
     is_begun: bool,
     event: SentEvent,
@@ -28,13 +28,13 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Of one event at most so many bytes are kept.
+    /// `longest` limits the bytes of one event.
     pub(crate) fn new(longest: usize) -> Self {
         let (line, event) = Default::default();
         Self { longest, line, after_return: false, is_begun: false, event, has_data: false }
     }
 
-    /// The events that this piece completes.
+    /// Returns the events that this piece completes.
     pub(crate) fn take(&mut self, piece: &[u8]) -> Result<Vec<SentEvent>, TooLong> {
         let mut whole = Vec::new();
         for byte in piece {
@@ -57,7 +57,7 @@ impl Events {
         Ok(whole)
     }
 
-    /// One line; the event, where it is the empty one that ends it.
+    /// Reads one line. An empty line ends the event and returns it.
     fn read(&mut self, line: &[u8]) -> Option<SentEvent> {
         let text = String::from_utf8_lossy(line);
         let line = match std::mem::replace(&mut self.is_begun, true) {
@@ -80,7 +80,7 @@ impl Events {
             }
             "event" => value.clone_into(&mut self.event.name),
             "id" if !value.contains('\0') => value.clone_into(&mut self.event.id),
-            // A comment, or nothing that means anything here.
+            // A comment (empty field name) or an unknown field.
             _ => {}
         }
         None
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_put_together_however_they_arrive() {
+    fn events_do_not_depend_on_the_pieces() {
         let text = "\u{feff}: life\n\nid: 1\nevent: stdout\ndata: {\"a\":\ndata:1}\n\nevent: gone\n\ndata\r\n\r\n\
                     id: 2\r\ndata: b\rdata:  c\r\runknown: x\ndata: d\n\n";
         let event = |id: &str, name: &str, data: &str| SentEvent {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_grows_without_end() {
+    fn too_long_event_is_an_error() {
         let mut events = Events::new(10);
         assert_eq!(events.take(b"data: x\n"), Ok(vec![]));
         assert_eq!(events.take(b"data: and more"), Err(TooLong));

@@ -1,8 +1,8 @@
-//! `ringwall exec`: one exec on a server, its output as it comes, and its exit code. With `--code` a piece of code in a session
-//! (`code`), told whole at its end.
+//! `ringwall exec`: runs a script on a server, prints its output live and exits with its exit code. With
+//! `--code` it runs code in a session (`code.rs`) and prints the output at the end.
 //!
-//! The exec is the server's: it is recorded there, and lives on when the connection breaks. Output is read as events with
-//! byte cursors, so that after a break it goes on where it stopped. Ctrl-C cancels the exec; a second one leaves it.
+//! The exec keeps running if the connection breaks. Output is read as events with byte cursors, so that
+//! a new connection continues without loss. Ctrl-C cancels the exec; a second Ctrl-C exits at once.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -23,9 +23,9 @@ use crate::cli::{code, code::CodeArguments};
 const TIMED_OUT: u8 = 124;
 const KILLED: u8 = 137;
 const INTERRUPTED: i32 = 130;
-/// Breaks in a row without an event between them.
+/// Consecutive broken connections without an event between them.
 const MAX_BREAKS: u32 = 5;
-/// A server's events are far smaller.
+/// Far above the size of the server's events.
 const MAX_EVENT: usize = 64 << 20;
 const PIECE: usize = 64 << 10;
 const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(500);
@@ -34,18 +34,18 @@ const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(500);
 pub(crate) struct ExecArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// The project to run the script in
+    /// Project to run the script in
     #[arg(long, value_name = "PROJECT", default_value = "default")]
     project: String,
-    /// The language of the script
+    /// Language of the script
     #[arg(long, value_enum, default_value_t = Kind::Shell)]
     kind: Kind,
-    /// Print one JSON object about the exec when it has ended, instead of its output
+    /// Print a JSON object about the exec at its end, instead of its output
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     code: CodeArguments,
-    /// The script; several words are joined with spaces
+    /// Script; several arguments are joined with spaces
     #[arg(
         required_unless_present = "code",
         conflicts_with_all = ["code", "language", "session", "timeout", "backend"],
@@ -84,20 +84,20 @@ fn follow(arguments: &ExecArguments, data: &Path) -> Result<ExitCode, Message> {
     let accepted = client.json("POST", "/sandbox/execs", &[("prefer", "respond-async")], Some(&body))?;
     let id = accepted["exec_id"]
         .as_str()
-        .ok_or_else(|| Message::failed(BAD_ANSWER, "the server's answer has no exec_id"))?
+        .ok_or_else(|| Message::failed(BAD_ANSWER, "the server's response has no exec_id"))?
         .to_owned();
     cancel_when_interrupted(client.clone(), id.clone());
     let end = read_events(&client, &id, arguments.json)?;
     if arguments.json {
         writeln!(std::io::stdout(), "{end}")
-            .map_err(|error| Message::io(format!("could not write the answer: {error}")))?;
+            .map_err(|error| Message::io(format!("could not write the result: {error}")))?;
     } else if let Some(reason) = end["error_reason"]["message"].as_str() {
         Message::new(reason).print();
     }
     Ok(exit_code(&end))
 }
 
-/// The exec's own code, or the one that shells use for such an ending.
+/// The exec's exit code, or the one that shells use for a timeout or a kill.
 fn exit_code(end: &Value) -> ExitCode {
     let own = end["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok());
     ExitCode::from(match (end["status"].as_str(), own) {
@@ -110,7 +110,8 @@ fn exit_code(end: &Value) -> ExitCode {
     })
 }
 
-/// Follows the exec to its end, over as many connections as it takes.
+/// Prints the exec's output until its end, reconnecting if the connection breaks. Returns the data of
+/// the event `end`.
 fn read_events(client: &Client, id: &str, is_silent: bool) -> Result<Value, Message> {
     let path = format!("/sandbox/execs/{id}/events?encoding=base64");
     let (mut cursor, mut breaks) = (String::new(), 0);
@@ -144,9 +145,9 @@ fn read_events(client: &Client, id: &str, is_silent: bool) -> Result<Value, Mess
         if breaks >= MAX_BREAKS {
             return Err(Message::failed(
                 UNREACHABLE,
-                format!("lost the connection; the exec {id} is still running on the server"),
+                format!("lost the connection to the server; the exec {id} may still be running"),
             )
-            .with_hint(format!("GET /sandbox/execs/{id} tells how it ends")));
+            .with_hint(format!("GET /sandbox/execs/{id} returns its state")));
         }
         std::thread::sleep(BEFORE_TRYING_AGAIN);
     }
@@ -159,7 +160,7 @@ fn print(to: &mut impl Write, data: &Value) -> Result<(), Message> {
         .map_err(|error| Message::io(format!("could not write the exec's output: {error}")))
 }
 
-/// The thread waits for as long as the process lives. Without it Ctrl-C would end us and leave the exec running.
+/// Starts a thread that cancels the exec at the first SIGINT or SIGTERM and exits at the second.
 fn cancel_when_interrupted(client: Client, id: String) {
     let watch = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
@@ -177,12 +178,12 @@ fn cancel_when_interrupted(client: Client, id: String) {
                 if is_second {
                     std::process::exit(INTERRUPTED);
                 }
-                // Its end arrives as an event, cancelled or not.
+                // `read_events` receives the end of the exec, whether or not it was cancelled.
                 let _ = client.json("DELETE", &format!("/sandbox/execs/{id}"), &[], None);
             }
         });
     };
-    // Where no thread can be had, Ctrl-C ends us alone.
+    // Without the thread, Ctrl-C ends only this process.
     let _ = std::thread::Builder::new().name("interrupt".into()).spawn(watch);
 }
 
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_have_the_codes_of_shells() {
+    fn exit_code_follows_the_status() {
         let code = |end: Value| format!("{:?}", exit_code(&end));
         let is = |code: u8| format!("{:?}", ExitCode::from(code));
         assert_eq!(code(json!({ "status": "SUCCEEDED", "exit_code": 0 })), is(0));

@@ -1,4 +1,4 @@
-//! `ringwall gc`: has a server free the disk space that is no longer used.
+//! `ringwall gc`: deletes idle sessions, leftovers and old baseline versions on a server.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,10 +14,10 @@ use crate::cli::message::Message;
 pub(crate) struct GcArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// Only show what would be removed
+    /// Only show what would be deleted
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -26,7 +26,6 @@ pub(crate) fn run(arguments: &GcArguments, data: &Path) -> Result<ExitCode, Mess
     let client = Client::new(&arguments.server, data)?;
     let freed = client.json("POST", &format!("/api/gc?dry_run={}", arguments.dry_run), &[], None)?;
     print(&if arguments.json { format!("{freed}\n") } else { words(&freed) })?;
-    // What could not be removed is the operator's to look at.
     Ok(if freed["failed"] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -44,7 +43,8 @@ fn words(freed: &Value) -> String {
         counted("baseline_versions", "old baseline version", "old baseline versions"),
     );
     if count("failed") > 0 {
-        text.push_str(&format!("could not remove {} of them; the server's log says why\n", count("failed")));
+        let items = counted("failed", "item", "items");
+        text.push_str(&format!("could not remove {items}; see the server's log\n"));
     }
     text
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_freed_is_one_line_and_failures_another() {
+    fn failures_are_a_second_line() {
         let freed = json!({ "dry_run": false, "sessions": 2, "strays": 1, "baseline_versions": 0, "bytes": 3_670_016,
             "files": 12, "failed": 0 });
         assert_eq!(words(&freed), "freed 3.5 MiB in 12 files: 2 idle sessions, 1 leftover, 0 old baseline versions\n");
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(
             words(&looked),
             "would free 0.0 MiB in 0 files: 0 idle sessions, 0 leftovers, 0 old baseline versions\n\
-             could not remove 1 of them; the server's log says why\n"
+             could not remove 1 item; see the server's log\n"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! `ringwall image build-docker`: the image that docker's boxes run on, made from this machine's own packages.
+//! `ringwall image build-docker`: builds the default image of the docker backend from packages of this
+//! machine's distribution.
 //!
-//! This verb shows progress and handles Ctrl-C; `ringwall_executor::docker` decides what is installed. It uses the docker client and
-//! context of a server with the same data directory and environment.
+//! Uses the docker client and context of a server with the same data directory and environment.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::server::{config, config::DockerOverride};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BuildArguments {
-    /// The image's name in docker
+    /// Name and tag of the image in docker
     #[arg(long, value_name = "NAME:TAG", default_value = DEFAULT_IMAGE)]
     tag: DockerImage,
     #[command(flatten)]
     docker: DockerOverride,
 }
 
-/// Makes it; gives the answer to print.
+/// Builds the image and returns the text to print.
 pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, Message> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -36,9 +36,9 @@ pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, M
     let built = runtime.block_on(async {
         let mut show = |step: BuildStep| bar.set_message(words(step));
         let listen =
-            |kind| signal(kind).map_err(|error| Message::new(format!("could not listen for signals: {error}")));
+            |kind| signal(kind).map_err(|error| Message::new(format!("could not install signal handlers: {error}")));
         let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-        // Whoever interrupts drops the work, which takes its programs and its directory along.
+        // A signal drops the future of the build, which kills its programs and removes its directory.
         tokio::select! {
             built = docker.build_image(&arguments.tag, data, &mut show) => Ok(built?),
             _ = interrupt.recv() => Err(Message::new("interrupted; nothing was changed")),

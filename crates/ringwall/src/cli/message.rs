@@ -1,4 +1,4 @@
-//! What a person is told when something did not work: one sentence, a hint on its own line, an exit code.
+//! An error of the command line: a code, one sentence, a hint and an exit code.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -11,18 +11,18 @@ use ringwall_service::causes;
 
 pub(crate) use crate::inert::inert;
 
-/// Exit codes as shells and `timeout` use them.
+/// Exit codes of shells and `timeout`.
 const BAD_INPUT: u8 = 2;
-/// It could not be tried, or nobody knows what became of it.
+/// The request failed, or its result is unknown.
 const FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 /// A file, a directory or a stream could not be read or written.
 const IO: &str = "IO";
-/// Nobody answers, or not to the end.
+/// The server did not answer, or the connection broke.
 pub(crate) const UNREACHABLE: &str = "UNREACHABLE";
-/// What answers does not answer as a server of ours.
+/// The response is not one of Ringwall's API.
 pub(crate) const BAD_ANSWER: &str = "BAD_ANSWER";
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Message {
     text: String,
     hint: Option<String>,
     exit: u8,
-    /// Whether the code is somebody else's, which a person may want to look up.
+    /// The code comes from a server, so the message shows it.
     is_remote: bool,
 }
 
@@ -40,23 +40,23 @@ impl Message {
         Self::of("INVALID_ARGUMENT", text, None, BAD_INPUT)
     }
 
-    /// A file or a stream that the person named could not be read or written.
+    /// A file or a stream that the user named could not be read or written.
     pub(crate) fn io(text: impl Into<String>) -> Self {
         Self::of(IO, text, None, BAD_INPUT)
     }
 
-    /// It was not the person's words.
+    /// A failure that the arguments did not cause.
     pub(crate) fn failed(code: &'static str, text: impl Into<String>) -> Self {
         Self::of(code, text, None, FAILED)
     }
 
-    /// What a server says, with its own code: that it refuses something, or that it could not.
+    /// An error response of a server, with its code.
     pub(crate) fn remote(status: u16, code: impl Into<String>, text: impl Into<String>) -> Self {
         let exit = if status < 500 { BAD_INPUT } else { FAILED };
         Message { code: code.into().into(), text: text.into(), hint: None, exit, is_remote: true }
     }
 
-    /// The same where it gives none, and the code is only what its status means.
+    /// An error response without a code; `code` is derived from the status and not shown.
     pub(crate) fn remote_words(status: u16, code: &'static str, text: impl Into<String>) -> Self {
         Message { is_remote: false, ..Self::remote(status, code, text) }
     }
@@ -70,23 +70,23 @@ impl Message {
         self
     }
 
-    /// The sentence alone.
+    /// The sentence without hint and code.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Says which of the reader's words it is about, instead of our own word for it.
+    /// Replaces `own_word` at the start of the sentence by `subject`, such as the name of a flag.
     pub(crate) fn about(mut self, subject: &str, own_word: &str) -> Self {
         let rest = self.text.strip_prefix(own_word).map_or(self.text.as_str(), |rest| rest.trim_start_matches(": "));
         self.text = format!("{subject}: {rest}");
         self
     }
 
-    /// Tells the person at the terminal.
+    /// Prints to standard error.
     pub(crate) fn print(&self) -> ExitCode {
         let hint = self.hint.as_ref().map(|hint| format!("  hint: {}\n", inert(hint))).unwrap_or_default();
-        // When nobody reads our errors either, the exit code is all that is left.
         let code = if self.is_remote { format!(" ({})", inert(&self.code)) } else { String::new() };
+        // If standard error is closed too, only the exit code remains.
         let _ = write!(std::io::stderr(), "ringwall: {}{code}\n{hint}", inert(&self.text));
         ExitCode::from(self.exit)
     }
@@ -100,7 +100,7 @@ impl Message {
         self.exit == FAILED
     }
 
-    /// Tells the program that asked for JSON.
+    /// Prints JSON to standard output, for `--json`.
     pub(crate) fn print_json(&self) -> ExitCode {
         if let Err(cause) = writeln!(std::io::stdout(), "{}", self.to_json()) {
             Message::io(format!("could not write to standard output: {cause}")).print();

@@ -1,4 +1,4 @@
-//! The verbs of the command line. Most of them are clients of a server's HTTP API.
+//! The subcommands. Most of them are clients of a server's HTTP API.
 
 pub(crate) mod agent;
 pub(crate) mod approvals;

@@ -1,7 +1,7 @@
-//! `ringwall run`: one command in one box, no server.
+//! `ringwall run`: runs one command in one box, without a server.
 //!
-//! The flags become a request and the operator's layer; the policy decides, the executor does, and this door
-//! only moves bytes, passes signals on and prints. Whoever runs it owns the machine, so the machine is the ceiling.
+//! The flags become a request and the operator's policy layer, so they can raise every limit up to what
+//! the machine has. This module forwards streams and signals and prints the result.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,54 +21,54 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::message::Message;
 use crate::cli::{streams, streams::Output};
 
-/// How long the output of a killed command may take to reach its reader.
+/// Time to write the remaining output of a killed command to a slow reader.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// End the command after this many seconds (exit code 124)
+    /// Stop the command after this many seconds, such as 10 or 0.5 (exit code 124)
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     timeout: Option<String>,
     /// Limit the memory of the whole box, in MB
     #[arg(long, value_name = "MB", allow_hyphen_values = true)]
     memory_mb: Option<String>,
-    /// Limit the processor time, in cores such as 2 or 0.5
+    /// Limit the CPU time, in cores such as 2 or 0.5
     #[arg(long, value_name = "CORES", allow_hyphen_values = true)]
     cpus: Option<String>,
     /// Limit the number of processes and threads
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pids: Option<String>,
-    /// Mount this directory at /workspace, writable [default: an empty one that is deleted afterwards]
+    /// Mount this directory writable at /workspace [default: an empty directory that is deleted afterwards]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Mount this directory read-only at the same path (may be repeated)
+    /// Mount this directory read-only at the same path (repeatable)
     #[arg(long, value_name = "DIR")]
     ro: Vec<PathBuf>,
-    /// Set an environment variable; none are inherited (may be repeated)
+    /// Set an environment variable; the box inherits none (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     env: Vec<OsString>,
-    /// Run on an imported image instead of the host's /usr
+    /// Use an imported image as the root file system instead of the host's /usr
     #[arg(long, value_name = "NAME")]
     image: Option<ImageName>,
     /// Give the command a terminal
     #[arg(long, conflicts_with = "json")]
     tty: bool,
-    /// Print one JSON object about the run, with its output, instead of the output itself
+    /// Print a JSON object with the result and the output, instead of the output alone
     #[arg(long)]
     json: bool,
     /// Refuse to run without this protection: landlock, memory, pids, cpu, io, or a counter such as epoll_watches that
-    /// `ringwall doctor` lists (may be repeated)
+    /// `ringwall doctor` lists (repeatable)
     #[arg(long, value_name = "PROTECTION")]
     require: Vec<Requirement>,
-    /// Stop while the box is being made, at this step, and wait: for crash tests
+    /// Stop at this step of the box's set-up and wait (for crash tests)
     #[arg(long, value_name = "STEP", hide = true)]
     hold_at: Option<String>,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// Runs it; whatever happens ends in an exit code.
+/// Runs the command and prints errors as text or JSON.
 pub(crate) fn run(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> ExitCode {
     match attempt(arguments, early, data) {
         Ok(code) => code,
@@ -85,7 +85,7 @@ fn attempt(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -
         Verdict::Allow(grant) => grant,
         Verdict::Deny(denial) => return Err(name_the_flag(denial)),
         Verdict::Ask(_) => {
-            return Err(Message::new("this needs a person's approval, and `ringwall run` cannot ask for one"));
+            return Err(Message::new("this command needs an approval, which `ringwall run` cannot request"));
         }
     };
     let options = Options { terminal: arguments.tty.then(streams::window_size), hold_at: hold_at(arguments)? };
@@ -94,12 +94,12 @@ fn attempt(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     let code = runtime.block_on(follow(arguments, executor, prepared, grant, options));
-    // A thread may still be stuck writing to somebody who does not read; and taking the event loop apart is for nobody.
+    // Dropping the runtime would wait for threads that write to a reader that does not read.
     std::mem::forget(runtime);
     code
 }
 
-/// From the start to the last byte.
+/// Starts the box, forwards its streams and waits for its end and the last byte of output.
 async fn follow(
     arguments: &RunArguments,
     executor: Executor,
@@ -111,10 +111,10 @@ async fn follow(
     let mut interrupts = Interrupts::listen()?;
     let mut running = tokio::select! {
         started = executor.start_prepared(prepared, grant, options) => started?,
-        // Nothing of the command has run yet: the half-made box is dropped, and with it everything in it.
+        // The command has not started. Dropping the future removes the incomplete box.
         signal = interrupts.next() => return Ok(exit_code(128 + signal)),
     };
-    // While the command runs we have time to tidy up after others.
+    // Removes what killed processes left behind, in parallel to the command.
     executor.sweep();
     let bounds = (limits.get(Field::StdoutBytes), limits.get(Field::StderrBytes));
     let output = match running.streams.take() {
@@ -137,8 +137,7 @@ async fn follow(
             written = output.finish() => written,
             signal = interrupts.next() => return Ok(exit_code(128 + signal)),
         },
-        // What a killed command had not got rid of is lost, as it would be without us: a reader who reads nothing
-        // must not keep us here.
+        // A reader that does not read must not keep this process alive after a killed command.
         _ => tokio::time::timeout(LAST_WORDS, output.finish()).await.unwrap_or_else(|_| Ok(Default::default())),
     };
     let kept = written.map_err(|error| Message::new(format!("could not write the command's output: {error}")))?;
@@ -154,7 +153,7 @@ fn exit_code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// Says why a box was ended from outside, where the exit code alone would leave one guessing.
+/// Prints why the box was killed, if a limit was the reason.
 fn explain(outcome: &Outcome, limits: &ringwall_policy::Limits) {
     let limit = |field: Field| field.quantity(limits.get(field)).to_string();
     if outcome.out_of_memory {
@@ -164,8 +163,10 @@ fn explain(outcome: &Outcome, limits: &ringwall_policy::Limits) {
         let seconds = limits.get(Field::TimeoutMs) as f64 / 1000.0;
         Message::new(format!("timed out after {seconds} s (--timeout)")).print();
     } else if outcome.ending == Ending::OverCounters {
-        Message::new("the box was ended: it held too many epoll watches or unreceived descriptors (ringwall doctor)")
-            .with_hint("hold fewer, or run as root, where a box does not have your user id")
+        Message::new("the box was killed because it held too many epoll watches or unreceived descriptors")
+            .with_hint(
+                "use fewer, or run as root: then the box has its own user id; `ringwall doctor` explains the limits",
+            )
             .print();
     }
 }
@@ -201,7 +202,7 @@ fn environment(pairs: &[OsString]) -> Result<BTreeMap<String, Secret>, Message> 
         .collect()
 }
 
-/// The flags are the operator's layer: they may raise the defaults up to what the machine has.
+/// The flags are the operator's layer: they can raise the defaults up to what the machine has.
 fn layers(arguments: &RunArguments, host: &Host) -> Result<Layers, Message> {
     let mut operator = Layer::new(LayerName::CommandLine);
     let flags = [
@@ -228,7 +229,7 @@ fn layers(arguments: &RunArguments, host: &Host) -> Result<Layers, Message> {
     })
 }
 
-/// A denial speaks of the policy's field; here the reader wrote a flag.
+/// Replaces the policy's field in a denial by the flag that the user wrote.
 fn name_the_flag(denial: ringwall_policy::Denial) -> Message {
     let flag = match denial.field {
         Some(Field::TimeoutMs) => "--timeout",
@@ -241,11 +242,11 @@ fn name_the_flag(denial: ringwall_policy::Denial) -> Message {
     Message::from(denial).about(flag, key)
 }
 
-/// Seconds, with up to three decimals, as milliseconds.
+/// Parses seconds and rounds them up to milliseconds.
 fn milliseconds(text: &str) -> Result<u64, Message> {
     let bad = || {
         Message::new(format!("--timeout {text}: not a number of seconds above zero"))
-            .with_hint("write seconds such as 10 or 0.5; leave the flag out for no time limit")
+            .with_hint("write seconds such as 10 or 0.5; omit the flag for no time limit")
     };
     let seconds: f64 = text.parse().map_err(|_| bad())?;
     let milliseconds = (seconds * 1000.0).ceil();
@@ -267,7 +268,8 @@ fn announce(step: Step) {
     eprintln!("ringwall: holding at {}", serde_json::json!(step).as_str().unwrap_or_default());
 }
 
-/// Ctrl-C and its kind: the first asks the box to end, a second one insists.
+/// SIGINT, SIGTERM and SIGHUP of this process. The first is forwarded to the box, which is killed after
+/// a grace period. A second one kills the box at once.
 struct Interrupts {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
@@ -277,7 +279,7 @@ struct Interrupts {
 impl Interrupts {
     fn listen() -> Result<Self, Message> {
         let listen =
-            |kind| signal(kind).map_err(|error| Message::new(format!("could not listen for signals: {error}")));
+            |kind| signal(kind).map_err(|error| Message::new(format!("could not install signal handlers: {error}")));
         Ok(Interrupts {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,

@@ -1,4 +1,4 @@
-//! The one JSON object that `ringwall run --json` prints.
+//! The JSON object that `ringwall run --json` prints.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ const SIGKILL: i32 = 9;
 
 #[derive(Serialize)]
 struct RunReport<'a> {
-    /// The command's own exit code; null when it did not exit by itself.
+    /// The command's exit code; `null` if it was killed.
     exit_code: Option<i32>,
     signal: Option<i32>,
     timed_out: bool,
@@ -27,13 +27,13 @@ struct RunReport<'a> {
     stderr_truncated: bool,
     protections: &'a [Protection],
     limits: &'a Limits,
-    /// When each step of making the box was done, in microseconds since the jail began.
+    /// The duration of each step of the box's set-up. Steps of the executor and of PID 1 overlap.
     setup: &'a [StepTime],
 }
 
 #[derive(Serialize)]
 struct UsageReport {
-    /// Null when nobody is left who counted it.
+    /// `null` if it is not known, for example after PID 1 of a box without a cgroup was killed.
     cpu_ms: Option<u64>,
     peak_memory_bytes: Option<u64>,
 }

@@ -1,8 +1,7 @@
-//! Bytes between our own standard streams and the box's.
+//! Copies bytes between the standard streams of this process and those of the box.
 //!
-//! The box never gets our descriptors: a file that we were redirected to, or the terminal we were started from,
-//! stays out of its reach. Each direction in use has a thread that may block, so a reader who stops reading us holds
-//! up that stream of the command and nothing else.
+//! The box does not get the descriptors of this process, so it cannot reach the file or terminal behind
+//! them. Each stream in use has its own thread, so a reader that stops reading blocks only that stream.
 
 use std::io::{ErrorKind, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,12 +17,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// EIO, with which a terminal says that its other end is closed.
+/// EIO, which a terminal returns when its other end is closed.
 const HUNG_UP: i32 = 5;
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const DEFAULT_SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
 
-/// Output on its way; `finish` waits for the last byte.
+/// The tasks that forward or capture output; `finish` waits for the last byte.
 pub(crate) struct Output {
     over: Arc<Over>,
     tasks: [Option<JoinHandle<std::io::Result<Captured>>>; 2],
@@ -35,7 +34,7 @@ impl Output {
         Output { over: Arc::default(), tasks: [None, None], raw_terminal: None }
     }
 
-    /// Waits until everything is written, and gives the terminal back as it was.
+    /// Call after the end of the box. Waits until everything is written and restores the terminal.
     pub(crate) async fn finish(self) -> std::io::Result<[Captured; 2]> {
         self.over.flag.store(true, Ordering::Release);
         self.over.notify.notify_waiters();
@@ -46,15 +45,15 @@ impl Output {
     }
 }
 
-/// Set when no process of the box is left: what is in its streams then is all that will come.
+/// Set when no process of the box is left. The streams may stay open, because a box can pass their write
+/// ends to another box; readers then stop when a stream is empty.
 #[derive(Default)]
 struct Over {
     flag: AtomicBool,
     notify: Notify,
 }
 
-/// Nobody reading us any more is no fault of ours: the command has learnt it by SIGPIPE. Nor is a terminal that hung
-/// up. Anything else is output that was lost.
+/// The result of a task. A closed reader or terminal is not an error: the command gets SIGPIPE.
 async fn outcome_of(task: Option<JoinHandle<std::io::Result<Captured>>>) -> std::io::Result<Captured> {
     let Some(task) = task else { return Ok(Captured::default()) };
     match task.await.unwrap_or_else(|error| Err(error.into())) {
@@ -65,7 +64,7 @@ async fn outcome_of(task: Option<JoinHandle<std::io::Result<Captured>>>) -> std:
     }
 }
 
-/// Our standard input goes in; output is kept up to the bounds.
+/// Forwards standard input, and captures output up to `bounds` bytes for stdout and stderr.
 pub(crate) fn keep(ends: Streams, bounds: (u64, u64)) -> Output {
     match ends {
         Streams::Pipes { stdin, stdout, stderr } => {
@@ -79,7 +78,7 @@ pub(crate) fn keep(ends: Streams, bounds: (u64, u64)) -> Output {
     }
 }
 
-/// Everything goes in and out as it comes.
+/// Forwards standard input and output.
 pub(crate) fn pass_through(ends: Streams) -> Output {
     match ends {
         Streams::Pipes { stdin, stdout, stderr } => {
@@ -105,7 +104,8 @@ pub(crate) fn pass_through(ends: Streams) -> Output {
     }
 }
 
-/// Copies our standard input into the box until either side ends. Nobody waits for it.
+/// Copies standard input into the box in a thread that ends when either side is closed. It is not
+/// waited for.
 fn feed(into: OwnedFd) {
     if let Ok(input) = rustix::stdio::stdin().try_clone_to_owned()
         && !is_null_device(&input)
@@ -114,13 +114,13 @@ fn feed(into: OwnedFd) {
     }
 }
 
-/// Nothing will ever come from /dev/null, so nobody needs to wait for it.
+/// `/dev/null` has no input, so it needs no thread.
 fn is_null_device(file: &OwnedFd) -> bool {
     let null = rustix::fs::makedev(1, 3);
     rustix::fs::fstat(file).is_ok_and(|status| status.st_rdev == null)
 }
 
-/// Starts a thread for a stream of the box once there is something in it; most commands never use all of theirs.
+/// Runs `work` in a thread once the stream is readable. A stream without output needs no thread.
 fn when_it_speaks(
     stream: OwnedFd,
     over: &Arc<Over>,
@@ -129,7 +129,7 @@ fn when_it_speaks(
     let over = Arc::clone(over);
     tokio::spawn(async move {
         let stream = Receiver::from_owned_fd(stream)?;
-        // Registered before the flag is looked at, so that the end cannot slip through between the two.
+        // Registered before the flag is read; otherwise a notification between the two would be lost.
         let ended = over.notify.notified();
         tokio::pin!(ended);
         ended.as_mut().enable();
@@ -151,26 +151,26 @@ fn when_it_speaks(
     })
 }
 
-/// Copies a stream of the box to one of ours. When nobody reads ours any more, the box's end is closed, and the
-/// command learns it as it would without us.
+/// Copies a stream of the box to one of this process. If that one is closed, the box's stream is closed
+/// too, so that the command gets SIGPIPE.
 fn pour(from: &OwnedFd, to: BorrowedFd<'_>, over: &AtomicBool) -> std::io::Result<Captured> {
     pass_on(from, &to.try_clone_to_owned()?, over)?;
     Ok(Captured::default())
 }
 
-/// Copies our own input; it has no end but its own.
+/// Copies standard input until its end.
 fn copy(from: OwnedFd, to: OwnedFd) -> std::io::Result<()> {
     pass_on(&from, &to, &AtomicBool::new(false))
 }
 
-/// The size of the terminal we run in.
+/// The size of the terminal on standard input, or [`DEFAULT_SIZE`].
 pub(crate) fn window_size() -> WindowSize {
     tcgetwinsize(rustix::stdio::stdin())
         .map(|size| WindowSize { rows: size.ws_row, columns: size.ws_col })
         .unwrap_or(DEFAULT_SIZE)
 }
 
-/// Resizes the box's terminal whenever ours is.
+/// Resizes the box's terminal on each SIGWINCH.
 fn follow_size(terminal: OwnedFd) {
     let Ok(mut resized) = signal(SignalKind::window_change()) else { return };
     tokio::spawn(async move {
@@ -182,7 +182,8 @@ fn follow_size(terminal: OwnedFd) {
     });
 }
 
-/// Our terminal hands every key through while a box has one of its own.
+/// Raw mode of the terminal on standard input, so that every key reaches the box's terminal. Dropping it
+/// restores the old mode.
 struct RawTerminal {
     before: Termios,
 }

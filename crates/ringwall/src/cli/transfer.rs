@@ -1,5 +1,4 @@
-//! Moving files between this machine and a server, with a bar on a terminal: a form that is sent as it is read, and an
-//! answer that is written as it comes. Neither is ever in memory whole.
+//! Uploads and downloads files with a progress bar, without holding a whole file in memory.
 
 use std::fs::Permissions;
 use std::io::{self, Cursor, IsTerminal, Read, Seek, Write};
@@ -12,11 +11,11 @@ use serde_json::Value;
 use crate::cli::client::{Answer, Client};
 use crate::cli::message::Message;
 
-/// Occurs in no file by chance; an archive that holds it on purpose only breaks its own upload.
+/// Does not occur in files by chance. A file that contains it on purpose only breaks its own upload.
 const BOUNDARY: &str = "ringwall-7d1f0c52b0e94a0ea3d6c1b8f2495e60";
 
-/// Sends bytes as the one file of a form. `name` is what the server will know it by; `bar` is moved by whoever knows how far
-/// it is, and gone afterwards.
+/// Sends `source` as the only file of a multipart form, under the name `name`. The caller advances
+/// `bar`; this function removes it at the end.
 pub(crate) fn upload(
     client: &Client,
     route: &str,
@@ -26,8 +25,8 @@ pub(crate) fn upload(
     source: impl Read,
 ) -> Result<Value, Message> {
     if name.is_empty() || name.contains(|letter: char| letter.is_control() || matches!(letter, '"' | '\\' | '/')) {
-        return Err(Message::new(format!("{name:?} is not a name that can be sent"))
-            .with_hint("give it another name, without quotation marks and backslashes"));
+        return Err(Message::new(format!("the name {name:?} cannot be sent"))
+            .with_hint("rename the file; quotation marks, backslashes and control characters are not allowed"));
     }
     let head = format!(
         "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
@@ -41,7 +40,7 @@ pub(crate) fn upload(
     answer
 }
 
-/// Writes an answer to a file of its own, which takes the place of `path` when it is whole.
+/// Writes the body to a temporary file, which replaces `path` when it is complete.
 pub(crate) fn save(answer: Answer, name: &str, path: &Path) -> Result<u64, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", path.display()));
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -53,7 +52,7 @@ pub(crate) fn save(answer: Answer, name: &str, path: &Path) -> Result<u64, Messa
     Ok(length)
 }
 
-/// Writes an answer to a nameless file, rewound.
+/// Writes the body to an unnamed file and rewinds it.
 pub(crate) fn keep(answer: Answer, name: &str, directory: &Path) -> Result<std::fs::File, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", directory.display()));
     require_directory(directory)?;
@@ -63,15 +62,17 @@ pub(crate) fn keep(answer: Answer, name: &str, directory: &Path) -> Result<std::
     Ok(file)
 }
 
-/// Said of a directory that is not there before anything is tried in it, which would be told by a temporary name.
+/// Checked first, because a later error would name a temporary file instead of the directory.
 fn require_directory(directory: &Path) -> Result<(), Message> {
     let found = std::fs::metadata(directory);
     found.map(drop).map_err(|error| {
-        Message::io(format!("{}: {error}", directory.display())).with_hint("make the directory first, or name another")
+        Message::io(format!("{}: {error}", directory.display()))
+            .with_hint("create the directory first, or choose another one")
     })
 }
 
-/// Passes an answer on to standard output as it comes. A reader that has seen enough (`| head`) is no failure.
+/// Writes the body to standard output. A reader that closes the pipe early, such as `head`, is not an
+/// error.
 pub(crate) fn show(answer: Answer, name: &str) -> Result<(), Message> {
     match copy(answer, name, &mut io::stdout().lock()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -92,15 +93,14 @@ fn copy(mut answer: Answer, name: &str, to: &mut impl Write) -> io::Result<u64> 
     let copied = io::copy(&mut bar.wrap_read(&mut answer.bytes), to).and_then(|length| to.flush().map(|()| length));
     bar.finish_and_clear();
     match copied {
-        // An answer that announced more than it brought was cut off.
         Ok(length) if answer.length.is_some_and(|announced| announced != length) => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection broke during the server's answer"))
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection broke during the server's response"))
         }
         copied => copied,
     }
 }
 
-/// A bar on a terminal, and nothing elsewhere.
+/// A progress bar; hidden unless standard error is a terminal.
 pub(crate) fn bar(doing: &str, name: &str, length: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
