@@ -263,7 +263,7 @@ pub(crate) fn refusals_are_told_with_a_hint(site: &Site) {
         (&["files", "rm", "files/../x"], "ringwall: Security Error: Access out of scope. Path: files/../x\n"),
         (
             &["files", "cat", "files"],
-            "ringwall: files is a directory\n  hint: `ringwall files ls` lists it, and `ringwall files get` fetches it\n",
+            "ringwall: files is a directory\n  hint: `ringwall files ls` lists it, `ringwall files get` downloads it\n",
         ),
         (
             &["files", "get", "files", "/nonexistent/x"],

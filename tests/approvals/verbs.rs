@@ -52,7 +52,8 @@ fn questions_are_listed_shown_and_answered() {
     let (run, asked) = site.asked("s");
     let stored = say(&site, &["answer", asked["requestId"].as_str().unwrap(), "--remember"]).1;
     let [first, .., last] = stored.lines().collect::<Vec<_>>()[..] else { panic!("{stored}") };
-    assert!(first == format!("stores     {} (global)", site.directory()) && last.ends_with(" remembered"), "{stored}");
+    let entry = format!("remember   adds {} for all users", site.directory());
+    assert!(first == entry && last.ends_with(" remembered"), "{stored}");
     assert_eq!(run.join().unwrap()["stdout"], TEXT);
 }
 
@@ -85,8 +86,8 @@ fn a_watcher_is_asked_and_answers() {
     let run = site.run(&site.server.token, "s", &site.command());
     assert!(lines.by_ref().any(|line| line.starts_with("command") && line.ends_with(&site.command())));
     // What would be stored is seen before anybody says so.
-    assert!(lines.by_ref().any(|line| line == format!("stores     {} (global)", site.directory())));
-    assert!(lines.by_ref().any(|line| line.contains("of the last 1 commands 1 would not have asked")));
+    assert!(lines.by_ref().any(|line| line == format!("remember   adds {} for all users", site.directory())));
+    assert!(lines.by_ref().any(|line| line.contains("1 of the last 1 commands would not ask again")));
     // What is no clear word is asked again.
     writeln!(answers, "\nperhaps\nr it is mine").unwrap();
     assert!(lines.by_ref().any(|line| line.ends_with(" remembered")));

@@ -1,6 +1,4 @@
-//! The agent whose files and skills a verb is about, asked over HTTP as anybody else would ask.
-//!
-//! What the server answers is told as it is, in words or as JSON; nothing is decided here.
+//! Flags and requests shared by `ringwall files` and `ringwall skills`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,17 +11,17 @@ use crate::cli::audit::print;
 use crate::cli::client::{Client, ServerArguments};
 use crate::cli::message::{BAD_ANSWER, Message, inert};
 
-/// What stands for itself in a path or a query.
+/// All characters but the unreserved ones of RFC 3986.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// The agent whose files and skills are meant
+    /// Agent that owns the files and skills
     #[arg(long, value_name = "AGENT", default_value = "default")]
     agent: String,
-    /// The agent's user, for owners and operators [default: the token's user, or `default`]
+    /// User of the agent, for owners and operators [default: the token's user, or `default`]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// Print the result or the error as JSON
@@ -31,7 +29,7 @@ pub(crate) struct AgentArguments {
     json: bool,
 }
 
-/// One agent of one user, on a server.
+/// One agent of one user on a server.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) client: Client,
@@ -40,7 +38,7 @@ pub(crate) struct Agent {
     form: Form,
 }
 
-/// How answers are told.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Words,
@@ -48,7 +46,7 @@ enum Form {
 }
 
 impl AgentArguments {
-    /// Does something with the agent, and tells what went wrong in the form that was asked for.
+    /// Runs `work` and prints its error in the chosen format.
     pub(crate) fn with(&self, data: &Path, work: impl FnOnce(&Agent) -> Result<(), Message>) -> ExitCode {
         let form = if self.json { Form::Json } else { Form::Words };
         let outcome = Client::new(&self.server, data)
@@ -62,7 +60,7 @@ impl AgentArguments {
 }
 
 impl Agent {
-    /// A route that is keyed by the agent alone: what comes before its name, what comes after, and the query.
+    /// The path `/v1/{before}{agent}/{after}` with this query; the user is part of the query.
     pub(crate) fn route(&self, before: &str, after: &str, words: &[(&str, &str)]) -> String {
         let user = self.user.as_deref().map(|user| ("user", user));
         let words = words.iter().copied().chain(user);
@@ -71,18 +69,18 @@ impl Agent {
         format!("/v1/{before}{}/{after}{separator}{}", encode(&self.name), query.join("&"))
     }
 
-    /// The route for what all users of the agent share; some user has to be named in it.
+    /// The path to upload baseline skills. It contains a user, although all users of the agent share them.
     pub(crate) fn baseline_route(&self) -> String {
         let user = self.user.as_deref().unwrap_or("default");
         format!("/v1/skills/{}/{}/upload?scope=baseline", encode(user), encode(&self.name))
     }
 
-    /// What an answer holds.
+    /// Sends a request and returns the `data` of the response.
     pub(crate) fn ask(&self, method: &str, route: &str, body: Option<&Value>) -> Result<Value, Message> {
         unwrap(self.client.json(method, route, &[], body)?)
     }
 
-    /// Tells an answer: the JSON, or the words that are made of it.
+    /// Prints a result: as JSON, or as the text that `words` makes of it.
     pub(crate) fn tell(&self, data: &Value, words: impl FnOnce(&Value) -> String) -> Result<(), Message> {
         match self.form {
             Form::Json => print(&format!("{data}\n")),
@@ -90,7 +88,7 @@ impl Agent {
         }
     }
 
-    /// Tells an answer that is a sentence.
+    /// Prints a result that is a string.
     pub(crate) fn tell_sentence(&self, data: &Value) -> Result<(), Message> {
         self.tell(data, |data| {
             let lines = data.as_str().unwrap_or_default().lines();
@@ -99,11 +97,11 @@ impl Agent {
     }
 }
 
-/// Takes an answer out of its envelope.
+/// Returns the `data` of a response.
 pub(crate) fn unwrap(mut answer: Value) -> Result<Value, Message> {
     match answer.get_mut("data") {
         Some(data) => Ok(data.take()),
-        None => Err(Message::failed(BAD_ANSWER, "the server's answer is not one of this API: it has no `data`")),
+        None => Err(Message::failed(BAD_ANSWER, "the server's response has no `data`, so it is not one of this API")),
     }
 }
 
@@ -124,7 +122,7 @@ mod tests {
         agent: AgentArguments,
     }
 
-    /// What these words make of a route, of one of skills, and of the one for everybody.
+    /// The paths of a file route, a skill route and the baseline route for these arguments.
     fn routes(words: &[&str]) -> [String; 3] {
         let words = Words::parse_from([&["x"], words].concat());
         let mut routes = Default::default();
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_are_encoded() {
+    fn routes_are_percent_encoded() {
         assert_eq!(
             routes(&["--agent", "a b"]),
             [
@@ -157,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_envelope_is_unwrapped() {
+    fn response_without_data_is_an_error() {
         assert_eq!(unwrap(json!({ "status": "success", "data": [1] })).unwrap(), json!([1]));
         assert!(unwrap(json!({ "error": {} })).is_err());
     }

@@ -1,6 +1,6 @@
-//! `ringwall approvals list|show|answer`: what people are asked on a server, and their answers, from a terminal.
+//! `ringwall approvals list|show|answer`: lists and answers approvals of a server.
 //!
-//! A client like any other: what it may see and answer is the token's business. Whatever an agent wrote is shown inert.
+//! Text that an agent can influence is escaped ([`inert`]) before it is printed.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,53 +16,55 @@ use crate::cli::audit::print;
 use crate::cli::client::{Client, ServerArguments};
 use crate::cli::message::{Message, inert};
 
-/// Between rows of one field, below its first.
+/// Separates the lines of one field; indents them to the column of the values.
 const NEXT_ROW: &str = "\n           ";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// List what was asked, newest first
+    /// List approvals, newest first
     List {
         #[command(flatten)]
         server: ServerArguments,
-        /// Only those that are pending, approved, remembered, denied, expired or cancelled
+        /// Only this status: pending, approved, remembered, denied, expired or cancelled
         #[arg(long, value_name = "STATUS")]
         status: Option<String>,
-        /// How many at most
+        /// Maximum number of approvals
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: u64,
         /// Print the server's JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show one with all that is known of it
+    /// Show an approval in full
     Show {
         #[command(flatten)]
         server: ServerArguments,
+        /// Id of the approval, as `approvals list` shows it
         id: String,
-        /// Print one JSON object
+        /// Print a JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Answer one
+    /// Answer an approval
     Answer {
         #[command(flatten)]
         server: ServerArguments,
+        /// Id of the approval, as `approvals list` shows it
         id: String,
         #[command(flatten)]
         choice: Choice,
-        /// Why, for the caller and the record
+        /// Reason, shown to the caller and recorded
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
-        /// Print one JSON object
+        /// Print a JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Show each as it comes, and ask what to answer
+    /// Show each new approval and prompt for an answer
     Watch {
         #[command(flatten)]
         server: ServerArguments,
-        /// Print each as one line of JSON, opened and resolved, and ask nothing
+        /// Print each opened and each resolved approval as a line of JSON, without prompting
         #[arg(long)]
         json: bool,
     },
@@ -71,13 +73,13 @@ pub(crate) enum ApprovalsCommand {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Choice {
-    /// This once
+    /// Allow it once
     #[arg(long)]
     allow: bool,
-    /// This once, and the paths join the list
+    /// Allow it, and add its paths or hosts to the allowed ones
     #[arg(long)]
     remember: bool,
-    /// No
+    /// Deny it
     #[arg(long)]
     deny: bool,
 }
@@ -131,7 +133,7 @@ fn show(server: &ServerArguments, data: &Path, id: &str, is_json: bool) -> Resul
     if is_json {
         return print(&format!("{approval}\n"));
     }
-    print(&format!("{}{}", words(&approval), preview(&client, id, &approval)))
+    print(&describe(&approval, &preview(&client, id, &approval)))
 }
 
 fn answer(
@@ -144,7 +146,7 @@ fn answer(
 ) -> Result<(), Message> {
     let client = Client::new(server, data)?;
     if choice.remember && !is_json {
-        // What is about to be stored stands above the word that it was.
+        // Printed before the answer, because the preview exists only for a pending approval.
         let approval = client.json("GET", &place(id), &[], None)?;
         print(&preview(&client, id, &approval))?;
     }
@@ -153,10 +155,11 @@ fn answer(
     print(&if is_json { format!("{approval}\n") } else { settled(&approval) })
 }
 
-/// What remembering would store, and what that would have changed; nothing where nothing can be remembered or is to be decided.
+/// Shows the entries that `remember` would add and their effect on past commands. Empty if the approval
+/// is not pending or has nothing to remember.
 pub(crate) fn preview(client: &Client, id: &str, approval: &Value) -> String {
     let is_open = approval["status"] == "pending" && approval["kind"] != "risk";
-    // Somebody else may have answered meanwhile: then there is nothing to show.
+    // Fails if the approval was answered meanwhile.
     let found = is_open.then(|| client.json("GET", &format!("{}/preview", place(id)), &[], None));
     found.and_then(Result::ok).map(|found| previewed(&found)).unwrap_or_default()
 }
@@ -165,7 +168,11 @@ fn previewed(preview: &Value) -> String {
     let mut text = String::new();
     for entry in preview["entries"].as_array().into_iter().flatten() {
         let word = |name: &str| inert(entry[name].as_str().unwrap_or_default());
-        let _ = writeln!(text, "{:<10} {} ({})", "stores", word("path"), word("scope"));
+        let scope = match word("scope") {
+            all if all == "global" => "all users".to_owned(),
+            one => one.replacen("user:", "user ", 1),
+        };
+        let _ = writeln!(text, "{:<10} adds {} for {scope}", "remember", word("path"));
         if entry["warning"].is_string() {
             let _ = writeln!(text, "{:<10} {}", "warning", word("warning"));
         }
@@ -174,17 +181,17 @@ fn previewed(preview: &Value) -> String {
     if count("looked_at") > 0 {
         let _ = writeln!(
             text,
-            "{:<10} of the last {} commands {} would not have asked, and {} still would",
-            "then",
-            count("looked_at"),
+            "{:<10} {} of the last {} commands would not ask again; {} would",
+            "effect",
             count("would_allow"),
+            count("looked_at"),
             count("would_still_ask")
         );
     }
     text
 }
 
-/// Where one is on the server.
+/// The path of an approval in the API.
 pub(crate) fn place(id: &str) -> String {
     format!("/api/approvals/{}", encode(id))
 }
@@ -194,8 +201,9 @@ pub(crate) fn settled(approval: &Value) -> String {
     format!("{} {}\n", word("id"), word("status"))
 }
 
-/// All of it, for a person.
-pub(crate) fn words(approval: &Value) -> String {
+/// All fields of an approval as text, followed by its preview. Without a preview, the paths that
+/// `remember` adds are listed.
+pub(crate) fn describe(approval: &Value, preview: &str) -> String {
     let mut text = String::new();
     let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
     let list = |name: &str| {
@@ -203,16 +211,13 @@ pub(crate) fn words(approval: &Value) -> String {
         all.map(inert).collect::<Vec<_>>().join(NEXT_ROW)
     };
     let rows = [
-        ("request", format!("{}  {}, risk {}", word("id"), word("status"), word("risk_level"))),
-        (
-            "for",
-            format!("{}/{}, session {}, exec {}", word("user"), word("agent"), word("session_id"), word("exec_id")),
-        ),
+        ("approval", format!("{}  {}, risk {}", word("id"), word("status"), word("risk_level"))),
+        ("exec", format!("{}  {}/{}, session {}", word("exec_id"), word("user"), word("agent"), word("session_id"))),
         ("command", word("command")),
         ("code", lines(approval["code"].as_str().unwrap_or_default())),
-        ("found", list("patterns")),
-        ("wants", list("blocked_paths")),
-        ("remember", list("requested_paths")),
+        ("findings", list("patterns")),
+        ("blocked", list("blocked_paths")),
+        ("remember", if preview.is_empty() { list("requested_paths") } else { String::new() }),
         ("covers", covered(approval)),
         ("uncovered", not_covered(approval)),
         ("answered", word("answered_by")),
@@ -221,10 +226,10 @@ pub(crate) fn words(approval: &Value) -> String {
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         let _ = writeln!(text, "{name:<10} {value}");
     }
-    text
+    text + preview
 }
 
-/// The files whose content is part of what is approved, each script with its text.
+/// The files whose content the approval covers, with the text of scripts.
 fn covered(approval: &Value) -> String {
     let files: Vec<CoveredFile> = serde_json::from_value(approval["covered_files"].clone()).unwrap_or_default();
     let mut rows = Vec::new();
@@ -233,7 +238,7 @@ fn covered(approval: &Value) -> String {
         rows.push(format!("{}  {} bytes, sha256 {}, {kept}", inert(&file.path), file.size, inert(&file.sha256)));
         if let Some(script) = file.script {
             rows.extend(script.text.lines().map(|line| format!("  | {}", inert(line))));
-            rows.extend((!script.is_whole).then(|| "  (cut here; the rest is covered and not shown)".to_owned()));
+            rows.extend((!script.is_whole).then(|| "  (truncated; the approval covers the whole file)".to_owned()));
         }
     }
     rows.join(NEXT_ROW)
@@ -245,7 +250,7 @@ fn not_covered(approval: &Value) -> String {
     rows.join(NEXT_ROW)
 }
 
-/// Each line of a text inert by itself, and none where a row of ours could begin.
+/// Escapes and indents each line, so that no line of the text looks like a field.
 fn lines(text: &str) -> String {
     text.lines().map(inert).collect::<Vec<_>>().join(NEXT_ROW)
 }
@@ -264,38 +269,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_agent_wrote_is_shown_inert() {
+    fn text_of_agents_is_escaped() {
         let approval = json!({
             "id": "a_1", "status": "pending", "risk_level": "low", "user": "u", "agent": "a", "session_id": "s",
             "exec_id": "e_1", "command": "cat /x\u{1b}[2J\n\u{202e}", "blocked_paths": ["/x\u{7}", "/y"],
             "requested_paths": ["/"],
         });
-        let text = words(&approval);
+        let text = describe(&approval, "");
         assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text:?}");
-        assert!(text.contains("\nwants      /x\\u{7}\n           /y\nremember   /\n"), "{text:?}");
+        assert!(text.contains("\nblocked    /x\\u{7}\n           /y\nremember   /\n"), "{text:?}");
         assert!(!text.contains("reason"), "{text:?}");
         let code = json!({ "code": "a\r\nanswered   owner\u{1b}", "patterns": ["x (line 1): y"] });
-        let text = words(&code);
+        let text = describe(&code, "");
         assert!(
-            text.contains("\ncode       a\n           answered   owner\\u{1b}\nfound      x (line 1): y\n"),
+            text.contains("\ncode       a\n           answered   owner\\u{1b}\nfindings   x (line 1): y\n"),
             "{text:?}"
         );
     }
 
     #[test]
-    fn what_would_be_stored_is_shown_inert() {
+    fn preview_is_escaped() {
         let preview = json!({
             "entries": [{ "path": "/etc\u{1b}", "scope": "global", "warning": "Think." },
                 { "path": "/srv", "scope": "user:u", "warning": null }],
             "execs": { "looked_at": 9, "would_allow": 2, "would_still_ask": 1 },
         });
-        let expected = "stores     /etc\\u{1b} (global)\nwarning    Think.\nstores     /srv (user:u)\n\
-                        then       of the last 9 commands 2 would not have asked, and 1 still would\n";
+        let expected = "remember   adds /etc\\u{1b} for all users\nwarning    Think.\nremember   adds /srv for user u\n\
+                        effect     2 of the last 9 commands would not ask again; 1 would\n";
         assert_eq!(previewed(&preview), expected);
+        let approval = json!({ "command": "ls", "requested_paths": ["/srv"] });
+        let text = describe(&approval, expected);
+        assert!(text.ends_with(expected) && text.matches("/srv").count() == 1, "{text:?}");
     }
 
     #[test]
-    fn an_id_stays_one_part_of_the_address() {
+    fn id_is_one_segment_of_the_path() {
         let rest = place("../tokens?x#y");
         let rest = rest.strip_prefix("/api/approvals/").unwrap();
         assert!(!rest.contains(['/', '?', '#']), "{rest}");

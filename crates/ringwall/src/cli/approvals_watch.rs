@@ -1,7 +1,7 @@
-//! `ringwall approvals watch`: each question as it comes, and what the person at the terminal says to it.
+//! `ringwall approvals watch`: shows each new approval and prompts for an answer.
 //!
-//! The server's list is asked for again and again, as any client may, so that it works for every role and through every
-//! proxy. A question that somebody else answered meanwhile says so when it is answered here.
+//! Polls the list every second instead of using a WebSocket, which works for every role and through
+//! every proxy. If an approval was answered elsewhere, the answer given here is an error that is printed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cli::approvals::{place, preview, settled, words};
+use crate::cli::approvals::{describe, place, preview, settled};
 use crate::cli::audit::print;
 use crate::cli::client::Client;
 use crate::cli::message::Message;
 
 const PERIOD: Duration = Duration::from_secs(1);
-/// Failures in a row after which the server is given up.
+/// Consecutive failed polls before the command exits with the error.
 const MAX_FAILURES: u32 = 30;
 
-/// What the person wants.
+/// A line that the user typed.
 #[derive(Debug, PartialEq, Eq)]
 enum Wish {
     Answer {
@@ -26,7 +26,7 @@ enum Wish {
         remember: bool,
         reason: Option<String>,
     },
-    /// It stays open, for somebody else or for later.
+    /// Leave it open.
     Skip,
     Unclear,
 }
@@ -37,7 +37,7 @@ pub(crate) fn watch(client: &Client, is_json: bool) -> Result<(), Message> {
     loop {
         let pending = match pending(client) {
             Ok(pending) => pending,
-            // The first failure is the person's to know; a server that restarts comes back.
+            // Fails at once if the first poll fails. Later failures may be a restart of the server.
             Err(message) if shown.is_empty() && failures == 0 || failures >= MAX_FAILURES => return Err(message),
             Err(_) => {
                 failures += 1;
@@ -69,7 +69,7 @@ pub(crate) fn watch(client: &Client, is_json: bool) -> Result<(), Message> {
     }
 }
 
-/// All that is open, over as many pages as it takes.
+/// Reads all pages of pending approvals.
 fn pending(client: &Client) -> Result<BTreeMap<String, Value>, Message> {
     let (mut found, mut cursor) = (BTreeMap::new(), String::new());
     loop {
@@ -84,11 +84,11 @@ fn pending(client: &Client) -> Result<BTreeMap<String, Value>, Message> {
     }
 }
 
-/// False when nobody is there to answer any more.
+/// Returns `false` at the end of standard input.
 fn ask(client: &Client, id: &str, approval: &Value) -> Result<bool, Message> {
-    print(&format!("\n{}{}", words(approval), preview(client, id, approval)))?;
+    print(&format!("\n{}", describe(approval, &preview(client, id, approval))))?;
     loop {
-        prompt("[a]llow once, allow and [r]emember, [d]eny (a reason may follow), [s]kip: ")?;
+        prompt("[a]llow once, allow and [r]emember, [d]eny [reason], [s]kip: ")?;
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);
         if read.map_err(|error| Message::io(format!("could not read the answer: {error}")))? == 0 {
@@ -101,7 +101,7 @@ fn ask(client: &Client, id: &str, approval: &Value) -> Result<bool, Message> {
                 let body = json!({ "approved": approved, "remember": remember, "reason": reason });
                 match client.json("POST", &place(id), &[], Some(&body)) {
                     Ok(answered) => print(&settled(&answered))?,
-                    // Answered by somebody else, expired, or not to be remembered: the person is told, and watches on.
+                    // Answered elsewhere, expired, or `remember` is not allowed.
                     Err(message) => drop(message.print()),
                 }
                 return Ok(true);
@@ -113,10 +113,10 @@ fn ask(client: &Client, id: &str, approval: &Value) -> Result<bool, Message> {
 fn prompt(text: &str) -> Result<(), Message> {
     let mut stderr = std::io::stderr();
     let told = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
-    told.map_err(|error| Message::io(format!("could not ask: {error}")))
+    told.map_err(|error| Message::io(format!("could not write the prompt to standard error: {error}")))
 }
 
-/// Nothing but a clear word is an answer; an empty line is none.
+/// Parses a line: a letter or a word, optionally followed by a reason.
 fn wish(line: &str) -> Wish {
     let line = line.trim();
     let (word, reason) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_word_is_an_answer() {
+    fn only_listed_words_are_answers() {
         let answer = |approved, remember, reason: Option<&str>| Wish::Answer {
             approved,
             remember,

@@ -1,7 +1,5 @@
-//! `ringwall audit verify|head|tail|export` and `ringwall backup`: read the record from its database, without a server.
-//!
-//! A running server is not disturbed. `verify` prints what it found on standard output and exits with 1 if anything in
-//! the record was changed.
+//! `ringwall audit verify|head|tail|export` and `ringwall backup`: reads the record from its database,
+//! without a server or beside a running one.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -20,35 +18,35 @@ use crate::server::{config, config::DatabaseOverride};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Read the whole record and say whether anything in it was changed
+    /// Check the whole record for changes (exit code 1 if it was changed)
     Verify {
         #[command(flatten)]
         database: DatabaseOverride,
-        /// A head that `ringwall audit head` printed earlier; the chain must contain it
+        /// Head that `ringwall audit head` printed earlier; the chain must contain it
         #[arg(long, value_name = "SEQ:HASH", value_parser = parse_head)]
         head: Option<Link>,
-        /// Print one JSON object
+        /// Print a JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Print the newest entry as SEQ:HASH, to be stored elsewhere for `verify --head`
+    /// Print the newest entry as SEQ:HASH, to store it elsewhere for `verify --head`
     Head {
         #[command(flatten)]
         database: DatabaseOverride,
     },
-    /// The newest entries, as lines of JSON
+    /// Print the newest entries as lines of JSON
     Tail {
         #[command(flatten)]
         database: DatabaseOverride,
-        /// How many
+        /// Number of entries
         #[arg(short = 'n', long, default_value_t = 20)]
         lines: u64,
     },
-    /// All entries, as lines of JSON
+    /// Print all entries as lines of JSON
     Export {
         #[command(flatten)]
         database: DatabaseOverride,
-        /// The number of the first entry
+        /// Number of the first entry
         #[arg(long, default_value_t = 0)]
         from: i64,
     },
@@ -65,7 +63,7 @@ pub(crate) fn run(command: AuditCommand, data: &Path) -> Result<ExitCode, Messag
             Ok(ExitCode::SUCCESS)
         }),
         AuditCommand::Tail { database, lines } => with_store(data, &database, Access::Read, async |store| {
-            // Entries are numbered without a gap.
+            // Sequence numbers have no gaps.
             let head = store.audit_head().await?.seq;
             let first = head.saturating_sub(i64::try_from(lines).unwrap_or(i64::MAX)).saturating_add(1);
             export(store, first.max(0), lines).await
@@ -76,7 +74,7 @@ pub(crate) fn run(command: AuditCommand, data: &Path) -> Result<ExitCode, Messag
     }
 }
 
-/// Those from this number on, and so many at most: others may be written meanwhile.
+/// Prints entries from this number on. `most` is a limit because a running server may add entries.
 async fn export(store: &Store, from: i64, most: u64) -> Result<ExitCode, Message> {
     let mut lines = std::pin::pin!(store.export(from).take(usize::try_from(most).unwrap_or(usize::MAX)));
     while let Some(line) = lines.next().await {
@@ -85,7 +83,7 @@ async fn export(store: &Store, from: i64, most: u64) -> Result<ExitCode, Message
     Ok(ExitCode::SUCCESS)
 }
 
-/// A copy of the whole record in a file that is not there yet.
+/// Copies the whole record to a new file.
 pub(crate) fn back_up(file: &Path, database: &DatabaseOverride, data: &Path) -> Result<ExitCode, Message> {
     let file: PathBuf =
         std::path::absolute(file).map_err(|error| Message::new(format!("{}: {error}", file.display())))?;
@@ -95,23 +93,24 @@ pub(crate) fn back_up(file: &Path, database: &DatabaseOverride, data: &Path) -> 
     })
 }
 
-/// What a verb does with the record.
+/// How a subcommand uses the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Needs no key. With one, `verify` checks the head's signature.
+    /// Needs no key. `verify` checks the head's signature if the data directory has one.
     Read,
-    /// Signs the head, so it needs the data directory's key.
+    /// Signs the head with the data directory's key.
     Write,
 }
 
-/// `SEQ:HASH`, as `ringwall audit head` prints it.
+/// Parses `SEQ:HASH`, the output of `ringwall audit head`.
 pub(crate) fn parse_head(text: &str) -> Result<Link, String> {
     let parsed = text.split_once(':').and_then(|(seq, hash)| Some((seq.parse().ok()?, hash.parse().ok()?)));
-    let (seq, hash) = parsed.ok_or("write it as `ringwall audit head` prints it: a number, a colon, 64 digits")?;
+    let (seq, hash) = parsed
+        .ok_or("expected SEQ:HASH as printed by `ringwall audit head`: a number, a colon, 64 hexadecimal digits")?;
     Ok(Link { seq, hash })
 }
 
-/// Opens the database that is there; a verb that only reads makes none.
+/// Opens the existing database and runs `work`. Fails instead of creating a SQLite database.
 pub(crate) fn with_store(
     data: &Path,
     database: &DatabaseOverride,
@@ -122,18 +121,18 @@ pub(crate) fn with_store(
     if let ringwall_record::Database::Sqlite(path) = &database
         && !path.exists()
     {
-        return Err(Message::new(format!("{}: there is no database", path.display()))
-            .with_hint("name the server's data directory with --data DIR"));
+        return Err(Message::new(format!("{}: the database does not exist", path.display()))
+            .with_hint("choose the server's data directory with --data DIR"));
     }
     let key = match access {
-        // A copy for an auditor has no key, or one that the auditor may not read; the result says what was not checked.
+        // Without a readable key, as in a copy for an auditor, the result says that the signature was not checked.
         Access::Read => ringwall_service::head_key(data).unwrap_or_default(),
         Access::Write => Some(ringwall_service::ensure_head_key(data)?),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Message::new(format!("could not begin: {error}")))?;
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     runtime.block_on(async {
         let store = Store::open(database, key).await?;
         let checked = match access {
@@ -166,20 +165,20 @@ async fn verify(store: &Store, head: Option<Link>, as_json: bool) -> Result<Exit
     Ok(if found.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The result of a verification.
+/// The result of a verification of the audit log.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VerificationReport {
     intact: bool,
-    /// How many entries were read
+    /// Number of entries that were checked
     checked: u64,
-    /// The newest entry; compare it with one that was kept elsewhere
+    /// The newest entry; compare it with a head that was stored elsewhere
     head: Head,
-    /// `valid`; `not_checked` without the data directory's key; `missing` or `invalid`, which is also a finding
+    /// `valid`, `not_checked` without the data directory's key, or `missing` or `invalid`, which are also findings
     head_signature: &'static str,
     findings: Vec<String>,
-    /// How many more findings there were
+    /// Number of findings that are not listed
     further: u64,
-    /// What the reader should know and is no violation
+    /// Remarks that are not violations
     notes: Vec<String>,
 }
 
@@ -218,7 +217,7 @@ fn words(found: &Verification) -> String {
     text + &notes
 }
 
-/// A reader that has seen enough (`| head`) is told nothing more.
+/// Prints to standard output. A reader that closes the pipe early, such as `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Message> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -1,6 +1,6 @@
-//! `ringwall files ls|cat|put|get|edit|rm`: the files of an agent, on a server.
+//! `ringwall files ls|cat|put|get|edit|rm`: manages the files of an agent on a server.
 //!
-//! Paths are the server's: they begin with `files/` or `skills/`. What is sent and received is never in memory whole.
+//! Paths on the server begin with `files/` or `skills/`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,64 +19,64 @@ use crate::cli::transfer;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilesCommand {
-    /// List the files beneath a path
+    /// List the files below a directory
     Ls {
         #[command(flatten)]
         agent: AgentArguments,
-        /// A directory, such as files/data or skills
+        /// Directory on the server, such as files/data or skills
         #[arg(default_value = "files")]
         path: String,
     },
-    /// Print a file, or some lines of it
+    /// Print a file or some of its lines
     Cat {
         #[command(flatten)]
         agent: AgentArguments,
-        /// A file, such as files/notes.txt
+        /// File on the server, such as files/notes.txt
         path: String,
-        /// The first line to print, counted from 1
+        /// First line to print, counted from 1
         #[arg(long, value_name = "LINE")]
         offset: Option<u64>,
-        /// How many lines to print
+        /// Number of lines to print
         #[arg(long, value_name = "LINES")]
         limit: Option<u64>,
     },
-    /// Send a file to the server
+    /// Upload a file
     Put {
         #[command(flatten)]
         agent: AgentArguments,
-        /// A file on this machine, or `-` for standard input
+        /// File on this machine, or `-` for standard input
         file: PathBuf,
-        /// Where to store it [default: files/ and its name]
+        /// Path on the server [default: files/ and the file's name]
         path: Option<String>,
     },
-    /// Fetch a file, or a directory with everything in it
+    /// Download a file, or a directory with its content
     Get {
         #[command(flatten)]
         agent: AgentArguments,
-        /// A file or a directory, such as files/data
+        /// File or directory on the server, such as files/data
         path: String,
-        /// Where to store it on this machine, or `-` for standard output [default: its name]
+        /// Path on this machine, or `-` for standard output [default: the name of the file or directory]
         target: Option<PathBuf>,
     },
     /// Replace text in a file
     Edit {
         #[command(flatten)]
         agent: AgentArguments,
-        /// A file, such as files/notes.txt
+        /// File on the server, such as files/notes.txt
         path: String,
-        /// The text to replace
+        /// Text to replace
         old: String,
-        /// The text to put in its place
+        /// Replacement
         new: String,
-        /// How often the text must occur; otherwise nothing is changed
+        /// Required number of occurrences; with another number the file is not changed
         #[arg(long, value_name = "COUNT", default_value_t = 1)]
         expected: u64,
     },
-    /// Delete a file, or a directory with everything in it
+    /// Delete a file, or a directory with its content
     Rm {
         #[command(flatten)]
         agent: AgentArguments,
-        /// A file or a directory, such as files/data
+        /// File or directory on the server, such as files/data
         path: String,
     },
 }
@@ -132,7 +132,7 @@ fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
         let found = opened.metadata().map_err(failed)?;
         if found.is_dir() {
             return Err(Message::new(format!("{} is a directory", file.display()))
-                .with_hint("send its files one by one; `ringwall skills push` sends the folder of a skill"));
+                .with_hint("upload its files one by one; `ringwall skills push` uploads the folder of a skill"));
         }
         (Box::new(opened), found.is_file().then_some(found.len()))
     };
@@ -141,7 +141,7 @@ fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
         (Some(path), _) => path.to_owned(),
         (None, Some(name)) => format!("files/{name}"),
         (None, None) => {
-            return Err(Message::new("standard input has no name to store it under")
+            return Err(Message::new("standard input has no file name, so a path on the server is required")
                 .with_hint("add a path, such as files/notes.txt"));
         }
     };
@@ -156,14 +156,14 @@ fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
     agent.tell_sentence(&answer)
 }
 
-/// Below a directory the server takes text alone, in a message.
+/// Writes to a path in a subdirectory, for which the server accepts only text, in a JSON body.
 fn write(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Option<u64>) -> Result<Value, Message> {
     let no_text = || {
         Message::new(format!("{} is not UTF-8 text", file.display()))
-            .with_hint("only text can be written below a directory: send it to files/NAME, and move it with a command")
+            .with_hint("only text can be written to a subdirectory: upload it to files/NAME and move it with a command")
     };
-    // The server refuses what is too long before it is sent, if it is told how long it is; what comes by a pipe ends when it
-    // ends.
+    // With a known length the server refuses a body that is too long before it is sent. The length of a
+    // pipe is not known.
     let whole = match length.map(|_| File::open(file).and_then(|opened| JsonText::measure(path, opened))) {
         None => None,
         Some(Ok(whole)) => Some(whole),
@@ -188,7 +188,7 @@ fn print(agent: &Agent, path: &str) -> Result<(), Message> {
     let answer = fetch(agent, path)?;
     if answer.is_archive {
         return Err(Message::new(format!("{path} is a directory"))
-            .with_hint("`ringwall files ls` lists it, and `ringwall files get` fetches it"));
+            .with_hint("`ringwall files ls` lists it, `ringwall files get` downloads it"));
     }
     transfer::show(answer, path)
 }
@@ -198,7 +198,7 @@ fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> 
     let target = match target {
         Some(target) => target.to_owned(),
         None if name.is_empty() || name == ".." || name == "." => {
-            return Err(Message::new(format!("{path} does not end in a name to store it under"))
+            return Err(Message::new(format!("{path} does not end in a name, so a target is required"))
                 .with_hint("add a target, such as ./data"));
         }
         None => PathBuf::from(name),

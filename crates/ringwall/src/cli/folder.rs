@@ -1,8 +1,8 @@
-//! A folder as a zip archive, made while it is sent, and an archive as a folder.
+//! Packs a folder as a ZIP archive while it is sent, and unpacks an archive into a folder.
 //!
-//! Packing takes regular files and directories; a link or a device is refused by its name, because the other side would
-//! refuse it too. Unpacking trusts nothing: it fills a directory of its own, in which nobody can have planted anything,
-//! makes only what is a plain name beneath it, and gives it its name when all of it is there.
+//! Packing refuses everything but regular files and directories, because the server would refuse it too.
+//! Unpacking does not trust the archive: it fills a new temporary directory, accepts only names that stay
+//! below it, and renames the directory when it is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, PipeReader, PipeWriter, Read, Write};
@@ -16,23 +16,25 @@ use zip::{ZipArchive, ZipWriter};
 
 use crate::cli::message::Message;
 
-/// Larger than this an entry needs the long form of its sizes.
+/// An entry of this size or larger needs ZIP64.
 const LARGE: u64 = u32::MAX as u64;
 
-/// An archive that is read while it is being made.
+/// A reader of an archive that a thread packs.
 pub(crate) struct Packed {
     pipe: PipeReader,
-    /// Until its outcome was looked at.
+    /// `None` after the thread was joined.
     packer: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Packed {
-    /// Begins to pack a folder; every name in the archive begins with the folder's own. The bar moves with what is packed.
+    /// Starts to pack a folder and returns its name, which is the top directory of the archive. Advances
+    /// `bar` by the packed bytes.
     pub(crate) fn begin(folder: &Path, bar: ProgressBar) -> Result<(Self, String), Message> {
         let failed = |error: io::Error| Message::io(format!("{}: {error}", folder.display()));
         let name = std::path::absolute(folder).map_err(failed)?;
         let Some(name) = name.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
-            return Err(Message::new(format!("{} does not end in a name that a skill can have", folder.display())));
+            return Err(Message::new(format!("{} does not end in a UTF-8 name for the skill", folder.display()))
+                .with_hint("name the skill's folder, such as ./my-skill"));
         };
         let (pipe, writer) = io::pipe().map_err(failed)?;
         let (root, top) = (folder.to_owned(), name.clone());
@@ -44,18 +46,18 @@ impl Packed {
 impl Read for Packed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.pipe.read(buffer)?;
-        // The pipe also ends when packing failed; half an archive must not be taken for a whole one.
+        // The pipe is also closed after an error; without the check an incomplete archive would be sent.
         if count == 0
             && !buffer.is_empty()
             && let Some(packer) = self.packer.take()
         {
-            packer.join().unwrap_or_else(|_| Err(io::Error::other("packing broke off")))?;
+            packer.join().unwrap_or_else(|_| Err(io::Error::other("the packing thread panicked")))?;
         }
         Ok(count)
     }
 }
 
-/// How much there is to pack, in bytes. What cannot be looked at is told when it is packed.
+/// Bytes in all files of a folder, for the progress bar. Ignores errors, because packing reports them.
 pub(crate) fn size(folder: &Path) -> u64 {
     let mut size = 0;
     let mut open = vec![folder.to_owned()];
@@ -92,8 +94,8 @@ fn pack(root: &Path, top: &str, to: PipeWriter, bar: &ProgressBar) -> io::Result
                 kind if kind.is_file() => {
                     pack_file(&mut archive, &path, &name, bar).map_err(|error| about(&path, &error))?
                 }
-                kind if kind.is_symlink() => return Err(refused("a skill cannot hold a symbolic link")),
-                _ => return Err(refused("a skill can hold only files and directories")),
+                kind if kind.is_symlink() => return Err(refused("a skill cannot contain a symbolic link")),
+                _ => return Err(refused("a skill can contain only files and directories")),
             }
         }
     }
@@ -114,12 +116,12 @@ fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Unpacks an archive as the new directory `target`; gives how many files it has.
+/// Unpacks an archive as the new directory `target` and returns the number of files.
 pub(crate) fn unpack(archive: File, target: &Path) -> Result<usize, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", target.display()));
     if target.symlink_metadata().is_ok() {
         return Err(Message::new(format!("{} already exists", target.display()))
-            .with_hint("remove it first, or name another directory"));
+            .with_hint("remove it first, or choose another directory"));
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fresh = tempfile::Builder::new().prefix(".ringwall-").tempdir_in(parent).map_err(failed)?;
@@ -128,12 +130,12 @@ pub(crate) fn unpack(archive: File, target: &Path) -> Result<usize, Message> {
     })?;
     fs::set_permissions(fresh.path(), fs::Permissions::from_mode(0o755)).map_err(failed)?;
     rename_new(fresh.path(), target).map_err(failed)?;
-    // It has its name now, and nothing of the temporary one is left to remove.
+    // The directory was renamed, so there is nothing to delete.
     let _ = fresh.keep();
     Ok(files)
 }
 
-/// Never takes the place of anything that came meanwhile.
+/// Renames a directory. Fails if `to` exists.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     let (here, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
     Ok(rustix::fs::renameat_with(here, from, here, to, flags)?)
@@ -145,7 +147,7 @@ fn fill(archive: File, root: &Path) -> io::Result<usize> {
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
         let name = entry.name()?.into_owned();
-        let place = place(&name).ok_or_else(|| io::Error::other(format!("{name:?} is no plain name")))?;
+        let place = place(&name).ok_or_else(|| io::Error::other(format!("unsafe entry name {name:?}")))?;
         let path = root.join(place);
         if entry.is_dir() {
             fs::create_dir_all(&path)?;
@@ -156,13 +158,13 @@ fn fill(archive: File, root: &Path) -> io::Result<usize> {
             io::copy(&mut entry, &mut file)?;
             files += 1;
         } else {
-            return Err(io::Error::other(format!("{name:?} is neither a file nor a directory")));
+            return Err(io::Error::other(format!("entry {name:?} is neither a file nor a directory")));
         }
     }
     Ok(files)
 }
 
-/// Where an entry goes, if its name leads nowhere but down.
+/// The relative path of an entry, or `None` if it could leave the directory.
 fn place(name: &str) -> Option<PathBuf> {
     if name.contains(['\\', '\0']) || name.is_empty() {
         return None;
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(name, "s");
         let mut bytes = Vec::new();
         packed.read_to_end(&mut bytes)?;
-        assert_eq!(bar.position(), size(folder), "it has come to its end");
+        assert_eq!(bar.position(), size(folder), "the bar is at its end");
         Ok(bytes)
     }
 
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_comes_back_as_it_was() {
+    fn unpacked_folder_equals_the_packed_one() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("s");
         fs::create_dir_all(folder.join("d/empty")).unwrap();
@@ -214,12 +216,12 @@ mod tests {
         assert_eq!(fs::read(back.join("s/s")).unwrap(), b"of the same name");
         assert!(back.join("d/empty").is_dir());
         assert_ne!(fs::metadata(back.join("d/ü.sh")).unwrap().permissions().mode() & 0o100, 0);
-        assert!(unpack(file, &target).is_err(), "nothing is replaced");
-        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2, "nothing is left on its way");
+        assert!(unpack(file, &target).is_err(), "an existing target was replaced");
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2, "a temporary directory is left");
     }
 
     #[test]
-    fn a_link_is_refused_and_half_an_archive_is_no_archive() {
+    fn symbolic_link_fails_the_packed_stream() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("s");
         fs::create_dir(&folder).unwrap();
@@ -234,7 +236,7 @@ mod tests {
         for name in ["../x", "/x", "a/../../x", "s/../../x", "a\\..\\x", "..", "s/.."] {
             let target = home.path().join("t");
             assert!(unpack(archive_of(&["good", name]), &target).is_err(), "{name}");
-            assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "{name} left something");
+            assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "{name} left files behind");
         }
         let mut link = ZipWriter::new(tempfile::tempfile().unwrap());
         link.add_symlink("link", "/etc/passwd", SimpleFileOptions::default()).unwrap();

@@ -1,8 +1,7 @@
-//! `ringwall image import|list|rm|build-docker`: the root file systems on which boxes run.
+//! `ringwall image import|list|rm|build-docker`: manages the root file systems of boxes.
 //!
-//! This door shows progress, listens for Ctrl-C, and writes answers; what an archive may do is decided in
-//! `ringwall_executor::image` and nowhere here. A bar is drawn on a terminal only, on standard error; standard output carries
-//! the answer alone.
+//! Archives are checked and unpacked by `ringwall_executor::image`. The progress bar is on standard error
+//! and only on a terminal.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -24,27 +23,27 @@ use crate::cli::{image_docker, image_docker::BuildArguments};
 pub(crate) enum ImageCommand {
     /// Import a root file system from a tar archive (plain, gzip or zstd)
     Import {
-        /// A name for the image: lower-case letters, digits, `.`, `_`, `-`
+        /// Name of the image: lower-case letters, digits, `.`, `_`, `-`
         name: ImageName,
-        /// The archive, or `-` for standard input
+        /// Archive, or `-` for standard input
         archive: PathBuf,
     },
     /// List the imported images
     List {
-        /// Print an array of objects
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
     /// Remove an image
     Rm {
-        /// The image's name
+        /// Name of the image
         name: ImageName,
     },
     /// Build the docker backend's default image from packages of this machine's distribution
     BuildDocker(BuildArguments),
 }
 
-/// Does what was asked; the caller prints an error and its hint.
+/// Runs the subcommand and prints its result.
 pub(crate) fn run(command: ImageCommand, data: &Path) -> Result<(), Message> {
     let store = Store::open(data);
     let answer = match command {
@@ -80,7 +79,7 @@ fn import(store: &Store, name: &ImageName, path: &Path) -> Result<ImageInfo, Ima
     outcome
 }
 
-/// The archive, its size if it has one, and the name to remember it by.
+/// Opens the archive and returns it with its size, if known, and the file name to record.
 fn open(path: &Path) -> Result<(File, Option<u64>, String), ImageError> {
     let failed = |source: io::Error| ImageError::OpenArchive { path: path.to_owned(), source };
     if path == Path::new("-") {
@@ -115,10 +114,10 @@ fn progress_bar(size: Option<u64>) -> ProgressBar {
     }
 }
 
-/// Reads until a signal asks to stop; then the read fails, and the import cleans up after itself.
+/// A reader that fails after SIGINT or SIGTERM, so that the import removes its partial result.
 struct Interruptible {
     archive: File,
-    /// Its other end is closed by the signal.
+    /// The signal closes its other end.
     interrupt: PipeReader,
 }
 
@@ -139,7 +138,7 @@ impl Read for Interruptible {
     }
 }
 
-/// A pipe that hangs up at the first SIGINT or SIGTERM.
+/// Returns a pipe whose write end is closed at the first SIGINT or SIGTERM.
 fn watch_for_interrupt() -> io::Result<PipeReader> {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -149,7 +148,6 @@ fn watch_for_interrupt() -> io::Result<PipeReader> {
         let _inside = runtime.enter();
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
     };
-    // The thread waits for as long as the process lives.
     std::thread::Builder::new().name("interrupt".into()).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
@@ -166,13 +164,13 @@ fn summary(info: &ImageInfo) -> String {
     let mut text = format!("imported {}: {} files, {}\n", info.name, HumanCount(info.entries), size(info.bytes));
     let Skipped { devices, pipes, dev_content, unknown, special_bits } = info.skipped;
     for (count, what) in [
-        (dev_content, "beneath /dev (a box has its own)"),
+        (dev_content, "entries below /dev (a box has its own)"),
         (devices, "device nodes"),
         (pipes, "named pipes"),
         (unknown, "entries of an unknown type"),
     ] {
         if count > 0 {
-            let _ = writeln!(text, "  left out: {} {what}", HumanCount(count));
+            let _ = writeln!(text, "  skipped: {} {what}", HumanCount(count));
         }
     }
     if special_bits > 0 {
@@ -199,7 +197,7 @@ fn table(images: &[ImageInfo], now: u64) -> String {
     })
 }
 
-/// Decimal units, as disks are sold and `ls --si` prints.
+/// Formats a size in decimal units, as `ls --si` does.
 fn size(bytes: u64) -> String {
     DecimalBytes(bytes).to_string()
 }
@@ -219,7 +217,7 @@ fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// Prints to standard output. A reader that closes the pipe early, such as `head`, is not an error.
 fn print(answer: &str) -> Result<(), ImageError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(answer.as_bytes()).and_then(|()| stdout.flush()) {
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_aligned() {
+    fn table_is_aligned() {
         let now = 1_000_000;
         let images =
             [info("alpine", 7_300_000, 512, now - 30), info("debian-12", 345_000_000, 12_345, now - 2 * 86_400)];
@@ -257,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_says_what_was_left_out() {
+    fn summary_lists_skipped_entries() {
         let mut info = info("debian", 345_000_000, 12_345, 0);
         assert_eq!(summary(&info), "imported debian: 12,345 files, 345.00 MB\n");
         info.skipped.dev_content = 7;
@@ -265,13 +263,13 @@ mod tests {
         assert_eq!(
             summary(&info),
             "imported debian: 12,345 files, 345.00 MB\n  \
-             left out: 7 beneath /dev (a box has its own)\n  \
+             skipped: 7 entries below /dev (a box has its own)\n  \
              setuid, setgid or sticky bits removed from 1,200 files\n"
         );
     }
 
     #[test]
-    fn a_signal_ends_a_read_that_would_wait_for_ever() {
+    fn signal_fails_a_blocked_read() {
         let (silent, _open) = io::pipe().unwrap();
         let (interrupt, signal) = io::pipe().unwrap();
         drop(signal);

@@ -1,5 +1,5 @@
-//! A message with a text in it, made of the text as it is read: `{"file_path": …, "content": …}`. However long the text is, a
-//! piece of it is in memory.
+//! Converts text to a request body `{"file_path": …, "content": …}` while it is read, so that long files
+//! are not held in memory.
 
 use std::io::{self, Read};
 
@@ -7,13 +7,13 @@ use serde_json::json;
 
 const PIECE: usize = 64 * 1024;
 
-/// Gives the bytes of the message.
+/// A reader of the JSON object.
 pub(crate) struct JsonText<R> {
     source: R,
-    /// What is ready to be given, and how much of it was.
+    /// Encoded bytes; the first `given` of them were read.
     ready: Vec<u8>,
     given: usize,
-    /// The beginning of a character of which the rest is yet to come.
+    /// The first bytes of a character whose other bytes were not read yet.
     begun: Vec<u8>,
     part: Part,
     is_broken: bool,
@@ -31,12 +31,12 @@ impl<R: Read> JsonText<R> {
         Self { source, ready, given: 0, begun: Vec::new(), part: Part::Content, is_broken: false }
     }
 
-    /// How long the whole message is; everything is read for it.
+    /// Reads everything to compute the length of the JSON object.
     pub(crate) fn measure(file_path: &str, source: R) -> io::Result<u64> {
         io::copy(&mut Self::new(file_path, source), &mut io::sink())
     }
 
-    /// Whether what came was no text.
+    /// `true` after the source returned bytes that are not UTF-8.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
@@ -54,7 +54,7 @@ impl<R: Read> JsonText<R> {
             }
             Err(_) => {
                 self.is_broken = true;
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "this is not UTF-8 text"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the content is not UTF-8 text"));
             }
         };
         let quoted = json!(text).to_string();
@@ -83,7 +83,7 @@ impl<R: Read> Read for JsonText<R> {
 mod tests {
     use super::*;
 
-    /// Gives a few bytes at a time, as a pipe may.
+    /// Returns a few bytes per read, as a pipe may.
     struct Trickle<'a>(&'a [u8], usize);
 
     impl Read for Trickle<'_> {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_message_that_it_would_be_in_memory() {
+    fn streamed_object_equals_the_encoded_one() {
         let long = "é🦀\n\"\\\u{1}\t日本".repeat(20_000);
         for text in ["", "a", "é", "line\r\n\"quoted\"\\\u{0}", long.as_str()] {
             for step in [1, 7, PIECE, usize::MAX] {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_said() {
+    fn bytes_that_are_not_utf8_are_an_error() {
         for bytes in [&b"a\xff"[..], b"\xc3", b"ok\xf0\x9f\xa6", b"\xed\xa0\x80"] {
             let mut message = JsonText::new("x", bytes);
             let error = message.read_to_end(&mut Vec::new()).unwrap_err();

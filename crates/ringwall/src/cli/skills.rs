@@ -1,6 +1,4 @@
-//! `ringwall skills push|ls|rm|pull`: the skills of an agent, on a server.
-//!
-//! A folder is sent as an archive that is made on the way; a pulled one is unpacked as if it were hostile.
+//! `ringwall skills push|ls|rm|pull`: manages the skills of an agent on a server.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -15,19 +13,19 @@ use crate::cli::message::{Message, inert};
 use crate::cli::transfer;
 use crate::cli::{folder, folder::Packed};
 
-/// A longer description is cut in a table.
+/// Characters of a description that the table shows.
 const WIDEST: usize = 100;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillsCommand {
-    /// Upload a skill: a folder with a SKILL.md, or a zip of such folders
+    /// Upload a skill: a folder with a SKILL.md, or a ZIP file of such folders
     Push {
         #[command(flatten)]
         agent: AgentArguments,
-        /// Upload it for all users of the agent, whose own versions override it; for owners and operators
+        /// Upload it for all users of the agent; a user's own version overrides it; for owners and operators
         #[arg(long)]
         baseline: bool,
-        /// The folder, or the zip file
+        /// Folder or ZIP file
         source: PathBuf,
     },
     /// List the skills
@@ -39,16 +37,16 @@ pub(crate) enum SkillsCommand {
     Rm {
         #[command(flatten)]
         agent: AgentArguments,
-        /// The skill's name
+        /// Name of the skill
         name: String,
     },
-    /// Fetch a skill as a folder
+    /// Download a skill as a folder
     Pull {
         #[command(flatten)]
         agent: AgentArguments,
-        /// The skill's name
+        /// Name of the skill
         name: String,
-        /// The directory to create [default: the skill's name]
+        /// Directory to create [default: the name of the skill]
         target: Option<PathBuf>,
     },
 }
@@ -92,7 +90,7 @@ fn pull(agent: &Agent, name: &str, target: Option<&Path>) -> Result<(), Message>
     let answer = agent.client.answer(&agent.route("", "download", &[("path", &format!("skills/{name}"))]))?;
     if !answer.is_archive {
         return Err(Message::new(format!("skills/{name} is a file, not a skill"))
-            .with_hint("`ringwall skills ls` lists the skills, `ringwall files get` fetches files"));
+            .with_hint("`ringwall skills ls` lists the skills, `ringwall files get` downloads files"));
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let archive = transfer::keep(answer, name, parent)?;
@@ -125,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_aligned_and_inert() {
+    fn table_is_aligned_and_escaped() {
         let skills = json!([
             { "name": "天气", "description": "weather\u{1b}[2J\n" },
             { "name": "long-name", "description": "x".repeat(200), "warnings": ["its name is odd"] },

@@ -1,7 +1,8 @@
-//! `ringwall token create|list|revoke`: tokens, made where the database lies, also while a server runs.
+//! `ringwall token create|list|revoke`: manages tokens directly in the database, without a server or
+//! beside a running one.
 //!
-//! Whoever can open the server's database may; no token is asked for. The text of a new token is the only thing on
-//! standard output, and it is nowhere else.
+//! No token is needed: everyone who can open the database may manage its tokens. `create` prints the new
+//! token and nothing else; only its hash is stored.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::DirBuilderExt;
@@ -25,19 +26,19 @@ pub(crate) enum TokenCommand {
     Create {
         #[command(flatten)]
         database: DatabaseOverride,
-        /// What it allows; users and agents have their own workspaces only
+        /// Role of the token; users and agents can access only their own workspaces
         #[arg(long, value_enum)]
         role: Role,
-        /// The user it belongs to (roles user and agent)
+        /// User that the token belongs to (roles user and agent)
         #[arg(long, value_name = "USER")]
         user: Option<String>,
-        /// The agent it belongs to (role agent)
+        /// Agent that the token belongs to (role agent)
         #[arg(long, value_name = "AGENT")]
         agent: Option<String>,
-        /// A note that says what it is for
+        /// Note about the purpose of the token
         #[arg(long, value_name = "TEXT")]
         label: Option<String>,
-        /// How long it is valid, such as 90d, 12h or 30m [default: until it is revoked]
+        /// Validity, such as 90d, 12h or 30m [default: until it is revoked]
         #[arg(long, value_name = "TIME")]
         expires: Option<String>,
     },
@@ -45,7 +46,7 @@ pub(crate) enum TokenCommand {
     List {
         #[command(flatten)]
         database: DatabaseOverride,
-        /// Print an array of objects
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
@@ -53,7 +54,7 @@ pub(crate) enum TokenCommand {
     Revoke {
         #[command(flatten)]
         database: DatabaseOverride,
-        /// The token's id, as `token list` shows it
+        /// Id of the token, as `token list` shows it
         id: String,
     },
 }
@@ -97,9 +98,8 @@ pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Messag
                 Revocation::RevokedBefore(_) => print(&format!("{id} was already revoked\n"))?,
                 Revocation::LastOwner => return Err(ringwall_service::Error::LastOwner.into()),
                 Revocation::Unknown => {
-                    return Err(
-                        Message::new(format!("there is no token {id}")).with_hint("`ringwall token list` shows them")
-                    );
+                    return Err(Message::new(format!("no token has the id {id}"))
+                        .with_hint("`ringwall token list` lists the tokens with their ids"));
                 }
             }
             Ok(ExitCode::SUCCESS)
@@ -108,7 +108,7 @@ pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Messag
 }
 
 fn create(new: NewToken, database: &DatabaseOverride, data: &Path) -> Result<ExitCode, Message> {
-    // Tokens can be made before the first start; the directory then gets the mode that a server would give it.
+    // Before the first start of a server: create the directory with the mode that the server would use.
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -125,7 +125,7 @@ fn create(new: NewToken, database: &DatabaseOverride, data: &Path) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// A role with the names that it needs, and no others.
+/// Checks that the role has exactly the names that it needs.
 pub(crate) fn holder(role: Role, user: Option<&str>, agent: Option<&str>) -> Result<Holder, Message> {
     match (role, user, agent) {
         (Role::Owner, None, None) => Ok(Holder::Owner),
@@ -140,7 +140,7 @@ pub(crate) fn holder(role: Role, user: Option<&str>, agent: Option<&str>) -> Res
     }
 }
 
-/// A token as it is listed; nothing in it opens anything.
+/// A token in a list; it does not contain the secret.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TokenView {
     id: TokenId,
@@ -191,7 +191,7 @@ fn table(tokens: &[TokenInfo]) -> String {
             (None, false) => "expired",
         };
         let (id, role) = (token.id.as_str(), token.holder.role());
-        // A label may have been chosen to steer the reader's terminal.
+        // A label may contain control characters for the terminal.
         let label = crate::cli::message::inert(token.label.as_deref().unwrap_or_default());
         let _ = writeln!(text, "{id:<34}  {role:<8}  {:<24}  {state:<8}  {label}", crate::cli::message::inert(&whom));
     }
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_has_its_names_and_no_others() {
+    fn role_requires_exactly_its_names() {
         assert!(matches!(holder(Role::User, Some("u"), None), Ok(Holder::User(_))));
         assert!(matches!(holder(Role::Agent, Some("u"), Some("a")), Ok(Holder::Agent(..))));
         for (role, user, agent) in [
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_a_unit() {
+    fn validity_requires_a_unit() {
         let ahead =
             |text: &str| moment_after(text).map(|moment| (moment.milliseconds() - now().milliseconds() + 500) / 1000);
         assert_eq!(ahead("2d").unwrap(), 172_800);
