@@ -1,4 +1,4 @@
-//! What people are asked: opened, answered once, listed, and gone with their execs.
+//! Approvals: opened, answered once, listed, and removed with their execs.
 
 use futures::future::join_all;
 use ringwall_record::{
@@ -39,7 +39,7 @@ pub(crate) fn question(number: u64) -> NewApproval {
 
 pub(crate) fn answer(as_what: SettledAs, by: &str) -> Answer {
     let author = Author { by: by.to_owned(), from: from() };
-    Answer { as_what, at: at(50), author, reason: Some("so it is".to_owned()), remembered: Remembering::Nothing }
+    Answer { as_what, at: at(50), author, reason: Some("because".to_owned()), remembered: Remembering::Nothing }
 }
 
 fn from() -> Value {
@@ -50,7 +50,7 @@ async fn find(store: &Store, number: u64) -> Approval {
     store.approval(&approval_id(number), &Scope::All).await.unwrap().unwrap()
 }
 
-pub async fn one_answer_stands(place: Place) {
+pub async fn first_answer_stays(place: Place) {
     let store = place.open().await;
     store.open_approval(question(1), from()).await.unwrap();
     let answers = join_all((0..16).map(|number| {
@@ -71,12 +71,12 @@ pub async fn one_answer_stands(place: Place) {
     let actions: Vec<&str> = entries.iter().map(|entry| entry.action.as_str()).collect();
     assert_eq!(actions, [&format!("approval.{}", stands.status), "approval.opened"]);
     assert_eq!(Some(&entries[0].actor), stands.answered_by.as_ref());
-    assert!(entries.iter().all(|entry| entry.detail.contains("127.0.0.1:1")), "from where: {entries:?}");
+    assert!(entries.iter().all(|entry| entry.detail.contains("127.0.0.1:1")), "no origin: {entries:?}");
     assert!(entries[1].detail.contains("/home/é/a"), "{entries:?}");
     assert_intact(&store).await;
 }
 
-pub async fn everything_asked_is_read_back(place: Place) {
+pub async fn approval_round_trips(place: Place) {
     let store = place.open().await;
     let (path, sha256) = ("/workspace/é.sh".to_owned(), "00".repeat(32));
     let script = Some(ScriptText { text: "echo 'é'".to_owned(), is_whole: false });
@@ -95,14 +95,14 @@ pub async fn everything_asked_is_read_back(place: Place) {
         status: ApprovalStatus::Remembered,
         answered_at: Some(at(50)),
         answered_by: Some("bob".to_owned()),
-        reason: Some("so it is".to_owned()),
+        reason: Some("because".to_owned()),
         ..pending
     };
     store.close().await;
     assert_eq!(find(&place.open().await, 1).await, remembered);
 }
 
-pub async fn what_nobody_waits_for_expires(place: Place) {
+pub async fn pending_approvals_expire(place: Place) {
     let store = place.open().await;
     for number in 0..300 {
         store.open_approval(question(number), from()).await.unwrap();
@@ -118,7 +118,7 @@ pub async fn what_nobody_waits_for_expires(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn lists_hold_what_is_asked_for(place: Place) {
+pub async fn approval_lists_are_filtered(place: Place) {
     let store = place.open().await;
     for number in 0..12 {
         let (user, agent) = (["ann", "bob"][usize::from(number % 2 == 1)], ["x", "y"][usize::from(number % 4 > 1)]);
@@ -157,9 +157,9 @@ pub async fn lists_hold_what_is_asked_for(place: Place) {
     assert!(list(Scope::All, Some(ApprovalStatus::Expired)).await.is_empty());
     assert_eq!(list_of(Scope::All, None, Some(3)).await, [approval_id(3)]);
     assert_eq!(list_of(Scope::User(bob()), Some(ApprovalStatus::Denied), Some(3)).await, [approval_id(3)]);
-    assert!(list_of(Scope::User(bob()), None, Some(4)).await.is_empty(), "another's");
+    assert!(list_of(Scope::User(bob()), None, Some(4)).await.is_empty(), "of another user");
     assert!(list_of(Scope::All, Some(ApprovalStatus::Pending), Some(3)).await.is_empty(), "answered");
-    // Another's is not there.
+    // An approval of another user is missing.
     assert_eq!(store.approval(&approval_id(0), &Scope::User(bob())).await.unwrap(), None);
     let of_exec = AuditFilter { exec_id: Some(exec_id(3).to_string()), ..AuditFilter::everything(Scope::All) };
     let entries = store.audit(&of_exec, Limit::nearest(10), None).await.unwrap().items;
@@ -169,7 +169,7 @@ pub async fn lists_hold_what_is_asked_for(place: Place) {
     assert_eq!(store.audit(&by, Limit::nearest(10), None).await.unwrap().items.len(), 4);
 }
 
-pub async fn approvals_go_with_their_exec(place: Place) {
+pub async fn approvals_are_removed_with_exec(place: Place) {
     let store = place.open().await;
     for number in 1..=2 {
         store.intend(&running(number)).await.unwrap();
@@ -180,11 +180,11 @@ pub async fn approvals_go_with_their_exec(place: Place) {
     let removed = store.prune_execs(vec![exec_id(1), exec_id(2)], at(9999), at(9999), "retention").await.unwrap();
     assert_eq!(removed, 1);
     assert_eq!(store.approval(&approval_id(1), &Scope::All).await.unwrap(), None);
-    assert_eq!(find(&store, 2).await.status, ApprovalStatus::Denied, "its exec is still there");
+    assert_eq!(find(&store, 2).await.status, ApprovalStatus::Denied, "its exec was not removed");
     assert_intact(&store).await;
 }
 
-pub async fn half_an_answer_cannot_be_written(place: Place) {
+pub async fn incomplete_answer_is_refused(place: Place) {
     let store = place.open().await;
     store.open_approval(question(1), from()).await.unwrap();
     for change in ["status = 'approved'", "answered_at = 1", "status = 'allowed', answered_at = 1, answered_by = 'x'"] {
@@ -213,8 +213,8 @@ async fn listed(store: &Store) -> Vec<(String, Switch)> {
     store.paths().await.unwrap().into_iter().map(|entry| (entry.path, entry.enabled)).collect()
 }
 
-/// An answer and what it puts into the list are one step: whichever of them fails takes the other along.
-pub async fn an_answer_and_what_it_remembers_are_one(place: Place) {
+/// If adding a path fails, the answer is not recorded either.
+pub async fn answer_and_remembered_paths_are_one_transaction(place: Place) {
     let store = place.open().await;
     store.open_approval(question(1), from()).await.unwrap();
     let refuse = match place.database {
@@ -232,7 +232,7 @@ pub async fn an_answer_and_what_it_remembers_are_one(place: Place) {
     assert!(matches!(told.unwrap(), Settled::Recorded(_)));
     let both = vec![("/first".to_owned(), Switch::On), ("/third".to_owned(), Switch::On)];
     assert_eq!(listed(&store).await, both);
-    // Whoever comes second puts nothing there.
+    // A second answer adds no path.
     let second = store.settle_approval(&approval_id(1), remembered(&[("/fourth", &[])], "eve")).await.unwrap();
     assert!(matches!(second, Settled::Before(_)));
     assert_eq!(listed(&store).await, both);
@@ -240,7 +240,7 @@ pub async fn an_answer_and_what_it_remembers_are_one(place: Place) {
     let entries = store.audit(&filter, Limit::nearest(9), None).await.unwrap().items;
     assert_eq!(entries.len(), 2);
     assert!(entries.iter().all(|entry| entry.detail.contains(approval_id(1).as_str()) && entry.actor == "bob"));
-    // Whoever asks about the question is told of it, of its answer, and of what that put there; nothing of another.
+    // The filter by approval finds the question, its answer and the paths that the answer added.
     let about = async |number| {
         let filter = AuditFilter { request_id: Some(approval_id(number)), ..AuditFilter::everything(Scope::All) };
         let entries = store.audit(&filter, Limit::nearest(9), None).await.unwrap().items;
@@ -251,8 +251,9 @@ pub async fn an_answer_and_what_it_remembers_are_one(place: Place) {
     assert_intact(&store).await;
 }
 
-/// What is known and switched off is switched on, however it is spelt; and nobody else's is.
-pub async fn what_is_remembered_is_on(place: Place) {
+/// A disabled row of the same path is enabled, also in another spelling. A row of another scope is
+/// not.
+pub async fn remembered_paths_are_enabled(place: Place) {
     let store = place.open().await;
     let add = async |path: &str, scope| {
         let new = NewPath { path: path.to_owned(), description: String::new(), scope };

@@ -1,4 +1,4 @@
-//! The chain: what is in it, how it is read, and that it only grows.
+//! The audit chain: its entries, lists and exports, and that entries cannot be changed.
 
 use futures::TryStreamExt;
 use futures::future::join_all;
@@ -13,7 +13,7 @@ async fn actions(store: &Store) -> Vec<(String, String)> {
     page.items.into_iter().rev().map(|entry| (entry.action, entry.subject)).collect()
 }
 
-pub async fn every_fact_is_an_entry(place: Place) {
+pub async fn each_change_of_an_exec_appends_one_entry(place: Place) {
     let store = place.open().await;
     store.intend(&running(1)).await.unwrap();
     store.intend(&denied(2)).await.unwrap();
@@ -85,8 +85,8 @@ pub async fn entries_cannot_be_changed_or_removed(place: Place) {
     assert_intact(&store).await;
 }
 
-/// As two processes have them: each with a writer of its own on the same database.
-pub async fn two_writers_share_one_chain(place: Place) {
+/// Two stores with a writer each stand in for two processes.
+pub async fn concurrent_writers_share_one_chain(place: Place) {
     let (left, right) = (place.open().await, place.open().await);
     let writes = (0..200).map(|number| if number % 2 == 0 { &left } else { &right }.append(event(number)));
     let mut numbers: Vec<i64> = join_all(writes).await.into_iter().map(Result::unwrap).collect();

@@ -1,4 +1,4 @@
-//! A process that writes is killed in the middle; what it was told is on disk is there.
+//! Kills a process while it writes; every acknowledged intent and outcome must be in the database.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ pub fn place_of_child() -> Option<Database> {
     Some(if text.starts_with("postgres://") { Database::Postgres(text) } else { Database::Sqlite(PathBuf::from(text)) })
 }
 
-/// Records without end, many at once, and says a line for each acknowledgement: the number for an intent, the number and
-/// a full stop for an ending.
+/// Records execs without end, 32 at once, and prints a line for each acknowledgement: `7` for an
+/// intent, `7.` for an outcome.
 pub fn be_the_child(database: Database) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -40,14 +40,14 @@ pub fn be_the_child(database: Database) -> ExitCode {
     })
 }
 
-/// A line at once, whole or not at all.
+/// One write per line, so that a kill does not leave half of it.
 fn say(line: &str) {
     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
     std::io::stdout().flush().unwrap();
 }
 
 #[expect(clippy::disallowed_methods, reason = "the child to be killed is this program")]
-pub async fn what_was_acknowledged_survives_a_kill(place: Place) {
+pub async fn acknowledged_writes_survive_kill(place: Place) {
     let text = match &place.database {
         Database::Sqlite(path) => path.display().to_string(),
         Database::Postgres(url) => url.clone(),
@@ -68,15 +68,15 @@ pub async fn what_was_acknowledged_survives_a_kill(place: Place) {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // Whatever it managed to say before it died was acknowledged too; a half line was not said.
+        // Lines that are still in the pipe were acknowledged too. An incomplete line is ignored.
         acknowledged.extend(std::iter::from_fn(|| read_line(&mut output)));
 
         let store = place.open().await;
         for line in acknowledged {
             let number: u64 = line.trim_end_matches('.').parse().unwrap();
             let exec = store.exec(&exec_id(number), &Scope::All).await.unwrap();
-            let exec = exec.unwrap_or_else(|| panic!("exec {number} was acknowledged and is gone"));
-            assert!(!line.ends_with('.') || exec.summary.status.is_ended(), "the ending of {number} is gone");
+            let exec = exec.unwrap_or_else(|| panic!("exec {number} was acknowledged and is missing"));
+            assert!(!line.ends_with('.') || exec.summary.status.is_ended(), "the outcome of {number} is missing");
             intended += 1;
         }
         store.lose_unfinished(at(1)).await.unwrap();

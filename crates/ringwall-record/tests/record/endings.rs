@@ -1,4 +1,4 @@
-//! Exactly one ending for each exec.
+//! Outcomes: exactly one for each exec.
 
 use futures::future::join_all;
 use ringwall_record::{AuditFilter, EndedAs, Ending, Error, Finish, Intent, Kept, Limit, NewExec, Scope, Status};
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::place::{Place, assert_intact};
 use crate::samples::{at, denied, ended, exec_id, queued, reason, running};
 
-pub async fn one_ending_stands(place: Place) {
+pub async fn first_outcome_stays(place: Place) {
     let store = place.open().await;
     store.intend(&running(1)).await.unwrap();
     let endings = [EndedAs::Succeeded, EndedAs::Failed, EndedAs::Timeout, EndedAs::Cancelled].repeat(5);
@@ -26,7 +26,7 @@ pub async fn one_ending_stands(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn everything_ended_is_read_back(place: Place) {
+pub async fn outcome_round_trips(place: Place) {
     let store = place.open().await;
     store.intend(&running(1)).await.unwrap();
     let ending = Ending {
@@ -50,8 +50,8 @@ pub async fn everything_ended_is_read_back(place: Place) {
     assert_intact(&store).await;
 }
 
-/// More than one transaction's worth.
-pub async fn what_a_crash_left_is_lost(place: Place) {
+/// Enough execs for several transactions.
+pub async fn unfinished_execs_become_lost(place: Place) {
     let store = place.open().await;
     let intents = (0..300).map(|number| match number % 3 {
         0 => running(number),
@@ -78,15 +78,15 @@ pub async fn what_a_crash_left_is_lost(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn an_unknown_exec_has_no_ending(place: Place) {
+pub async fn outcome_of_unknown_exec_is_refused(place: Place) {
     let store = place.open().await;
     let outcome = store.finish(&running(1), &ended(EndedAs::Succeeded)).await;
     assert!(matches!(outcome, Err(Error::UnknownExec(id)) if id == exec_id(1)));
     assert_eq!(store.audit_head().await.unwrap().seq, 0, "nothing was written");
 }
 
-/// Each in turn knows an end of the chain that is not the end any more.
-pub async fn two_who_take_turns_share_one_chain(place: Place) {
+/// Each store last wrote a head that the other has replaced since.
+pub async fn alternating_stores_share_one_chain(place: Place) {
     let (left, right) = (place.open().await, place.open().await);
     for number in (0..20).step_by(2) {
         left.intend(&running(number)).await.unwrap();
@@ -95,14 +95,14 @@ pub async fn two_who_take_turns_share_one_chain(place: Place) {
         assert_eq!(left.finish(&running(number), &ended.clone()).await.unwrap(), Finish::Recorded);
         assert_eq!(left.finish(&running(number + 1), &ended.clone()).await.unwrap(), Finish::Recorded);
         let again = right.finish(&running(number + 1), &ended).await.unwrap();
-        assert_eq!(again, Finish::EndedBefore(Status::Succeeded), "by the other one");
+        assert_eq!(again, Finish::EndedBefore(Status::Succeeded), "recorded by the other store");
     }
     assert_intact(&left).await;
     assert_eq!(left.audit_head().await.unwrap().seq, 40);
 }
 
-/// What is unusual writes nothing, and is told as ever; what comes next is written as ever.
-pub async fn what_cannot_be_written_at_once_is_told(place: Place) {
+/// Refused operations return their error and write nothing, and the next operation succeeds.
+pub async fn refused_operations_write_nothing(place: Place) {
     let store = place.open().await;
     store.intend(&running(1)).await.unwrap();
     assert!(matches!(store.intend(&running(1)).await, Err(Error::ExecIdTaken(_))), "the id is used");
@@ -111,7 +111,7 @@ pub async fn what_cannot_be_written_at_once_is_told(place: Place) {
     let others = NewExec { agent_id: "other".parse().unwrap(), ..running(1) };
     for mistaken in [bobs, others] {
         let refused = store.finish(&mistaken, &ended(EndedAs::Failed)).await;
-        assert!(matches!(refused, Err(Error::UnknownExec(_))), "the record knows whose it is: {refused:?}");
+        assert!(matches!(refused, Err(Error::UnknownExec(_))), "wrong owner: {refused:?}");
     }
     assert_eq!(store.finish(&running(1), &ended(EndedAs::Failed)).await.unwrap(), Finish::Recorded);
     store.intend(&running(3)).await.unwrap();
@@ -120,5 +120,5 @@ pub async fn what_cannot_be_written_at_once_is_told(place: Place) {
     assert_intact(&store).await;
     let all = store.audit(&AuditFilter::everything(Scope::All), Limit::nearest(10), None).await.unwrap();
     let users: Vec<_> = all.items.iter().map(|entry| entry.user_id.as_deref()).collect();
-    assert_eq!(users, [Some("ann"); 4], "the record knows whose they are");
+    assert_eq!(users, [Some("ann"); 4], "owners of the entries");
 }

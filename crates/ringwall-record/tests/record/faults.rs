@@ -1,4 +1,4 @@
-//! What goes wrong with any database.
+//! Faults of either database: locks, foreign schemas, damaged rows.
 
 use futures::future::join_all;
 use ringwall_record::{Database, Error, Scope, Store};
@@ -8,8 +8,8 @@ use sqlx::{Connection as _, SqlSafeStr};
 use crate::place::{Place, assert_intact, key};
 use crate::samples::{event, exec_id, running};
 
-/// Somebody else has the lock for longer than anybody waits.
-pub async fn a_lock_held_too_long_is_busy(place: Place) {
+/// Another connection holds the write lock for longer than the writer waits (5 s).
+pub async fn lock_held_too_long_is_busy(place: Place) {
     let store = place.open().await;
     store.append(event(1)).await.unwrap();
     let outcomes = match &place.database {
@@ -33,11 +33,11 @@ pub async fn a_lock_held_too_long_is_busy(place: Place) {
         let error = outcome.unwrap_err();
         assert!(matches!(error, Error::Busy) && error.is_passing(), "{error:?}");
     }
-    assert_eq!(store.append(event(2)).await.unwrap(), 2, "nothing of it was written, and nothing is broken");
+    assert_eq!(store.append(event(2)).await.unwrap(), 2, "the failed operations wrote nothing");
     assert_intact(&store).await;
 }
 
-pub async fn a_newer_schema_is_refused(place: Place) {
+pub async fn newer_schema_is_refused(place: Place) {
     let store = place.open().await;
     store.append(event(1)).await.unwrap();
     store.close().await;
@@ -55,7 +55,7 @@ pub async fn a_newer_schema_is_refused(place: Place) {
     assert_eq!(place.open().await.audit_head().await.unwrap().seq, 1, "nothing was changed");
 }
 
-pub async fn an_altered_schema_is_refused(place: Place) {
+pub async fn altered_schema_is_refused(place: Place) {
     place.open().await.close().await;
     place
         .execute(&format!("UPDATE _sqlx_migrations SET checksum = {} WHERE version = 2", place.bytes(1)))
@@ -65,8 +65,8 @@ pub async fn an_altered_schema_is_refused(place: Place) {
     assert!(matches!(refused, Error::SchemaForeign { version: 2 }), "{refused:?}");
 }
 
-/// A database as the first version made it, with an entry in it.
-pub async fn an_old_schema_is_brought_up_to_date(place: Place) {
+/// A database with only the first migration applied.
+pub async fn old_schema_is_migrated(place: Place) {
     let first = |text: &'static str| {
         let migration = Migration::new(1, "first".into(), MigrationType::Simple, text.into_sql_str(), false);
         Migrator::with_migrations(vec![migration])
@@ -92,7 +92,7 @@ pub async fn an_old_schema_is_brought_up_to_date(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn a_corrupt_row_is_named(place: Place) {
+pub async fn corrupt_row_is_named(place: Place) {
     let store = place.open().await;
     for number in 1..=2 {
         store.intend(&running(number)).await.unwrap();
@@ -107,13 +107,13 @@ pub async fn a_corrupt_row_is_named(place: Place) {
         let refused = store.exec(&exec_id(1), &Scope::All).await.unwrap_err();
         let named = matches!(&refused, Error::CorruptRow { table: "sandbox_execs", key, column: found, .. } if *key == id && *found == column);
         assert!(named, "{refused:?}");
-        // Undone, so that the next column is the first bad one.
+        // Undo, so that the next column is the only bad one.
         place.execute(&format!("UPDATE sandbox_execs SET args = '[]', policy_snapshot = '{{}}', max_rss_bytes = NULL WHERE exec_id = '{id}'")).await.unwrap();
     }
     assert!(store.exec(&exec_id(2), &Scope::All).await.unwrap().is_some());
 }
 
-pub async fn two_open_a_new_database_at_once(place: Place) {
+pub async fn concurrent_opens_migrate_new_database(place: Place) {
     let stores = join_all((0..6).map(|_| Store::open(place.database.clone(), Some(key())))).await;
     let stores: Vec<Store> = stores.into_iter().map(Result::unwrap).collect();
     for (number, store) in (1..).zip(&stores) {

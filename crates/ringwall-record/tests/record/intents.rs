@@ -1,4 +1,4 @@
-//! What is recorded before anything runs.
+//! Intents, idempotency keys and the start of execs.
 
 use futures::future::join_all;
 use ringwall_record::{
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::place::{Place, assert_intact};
 use crate::samples::{at, denied, ended, exec_id, queued, reason, running};
 
-pub async fn everything_intended_is_read_back(place: Place) {
+pub async fn intent_round_trips(place: Place) {
     let store = place.open().await;
     let new = NewExec {
         idempotency: Some(Idempotency { key: "key".to_owned(), body_digest: Digest::of(b"body") }),
@@ -45,7 +45,7 @@ pub async fn everything_intended_is_read_back(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn a_denied_intent_is_ended(place: Place) {
+pub async fn denied_intent_has_outcome(place: Place) {
     let store = place.open().await;
     store.intend(&denied(1)).await.unwrap();
     let exec = store.exec(&exec_id(1), &Scope::All).await.unwrap().unwrap();
@@ -63,7 +63,7 @@ fn keyed(number: u64, caller: &str, key: &str) -> NewExec {
     NewExec { caller: caller.to_owned(), idempotency, ..running(number) }
 }
 
-pub async fn one_key_is_one_exec(place: Place) {
+pub async fn concurrent_intents_with_one_key_record_one_exec(place: Place) {
     let store = place.open().await;
     let intents = join_all((0..40).map(|number| store.intend(&keyed(number, "a", "key")))).await;
     let recorded: Vec<usize> = (0..40).filter(|number| matches!(intents[*number], Ok(Intent::Recorded))).collect();
@@ -74,7 +74,7 @@ pub async fn one_key_is_one_exec(place: Place) {
         let intent = intent.unwrap();
         assert!(intent == Intent::Recorded || intent == known, "{intent:?}");
     }
-    assert_eq!(store.intend(&keyed(100, "b", "key")).await.unwrap(), Intent::Recorded, "another caller's key");
+    assert_eq!(store.intend(&keyed(100, "b", "key")).await.unwrap(), Intent::Recorded, "the key of another caller");
     assert_eq!(store.intend(&keyed(101, "a", "other key")).await.unwrap(), Intent::Recorded);
     assert_eq!(store.intend(&running(102)).await.unwrap(), Intent::Recorded, "no key at all");
     assert_eq!(store.intend(&running(103)).await.unwrap(), Intent::Recorded);
@@ -83,7 +83,7 @@ pub async fn one_key_is_one_exec(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn a_key_outlives_the_store(place: Place) {
+pub async fn idempotency_key_survives_reopening(place: Place) {
     let store = place.open().await;
     store.intend(&keyed(1, "a", "key")).await.unwrap();
     store.close().await;
@@ -93,7 +93,7 @@ pub async fn a_key_outlives_the_store(place: Place) {
     assert!(store.exec(&exec_id(2), &Scope::All).await.unwrap().is_none());
 }
 
-pub async fn a_taken_id_is_refused(place: Place) {
+pub async fn taken_exec_id_is_refused(place: Place) {
     let store = place.open().await;
     store.intend(&running(1)).await.unwrap();
     assert!(matches!(store.intend(&running(1)).await, Err(Error::ExecIdTaken(id)) if id == exec_id(1)));
@@ -101,7 +101,7 @@ pub async fn a_taken_id_is_refused(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn only_what_waits_begins(place: Place) {
+pub async fn only_waiting_exec_can_begin(place: Place) {
     let store = place.open().await;
     store.intend(&queued(1)).await.unwrap();
     store.intend(&NewExec { start: Start::AwaitingApproval, ..running(2) }).await.unwrap();
@@ -118,7 +118,7 @@ pub async fn only_what_waits_begins(place: Place) {
         assert!(matches!(refused, Err(Error::NotWaiting { status: found, .. }) if found == status), "{number}");
     }
     assert!(matches!(store.begin(&exec_id(9), at(0)).await, Err(Error::UnknownExec(_))));
-    // What has begun may have to wait for a person once more, and what is over may not.
+    // Only a running exec can return to AWAITING_APPROVAL.
     store.wait_again(&exec_id(2)).await.unwrap();
     let waits = store.exec(&exec_id(2), &Scope::All).await.unwrap().unwrap();
     assert_eq!((waits.summary.status, waits.summary.started_at), (Status::AwaitingApproval, None));
@@ -129,8 +129,8 @@ pub async fn only_what_waits_begins(place: Place) {
     assert_intact(&store).await;
 }
 
-/// An intent stays what it was, and whoever asks is told what the exec ran under.
-pub async fn the_policy_that_was_applied_is_told(place: Place) {
+/// The intent's row does not change; reads return the applied policy instead.
+pub async fn applied_policy_replaces_policy_of_intent(place: Place) {
     let store = place.open().await;
     store.intend(&running(1)).await.unwrap();
     let applied = json!({ "version": "2", "path_control": "on", "paths": [{ "path": "/srv" }] });
@@ -146,10 +146,10 @@ pub async fn the_policy_that_was_applied_is_told(place: Place) {
     store.finish(&running(1), &ended(EndedAs::Succeeded)).await.unwrap();
     store.prune_execs(vec![exec_id(1)], at(99_999), at(99_999), "owner").await.unwrap();
     store.intend(&running(1)).await.unwrap();
-    assert_eq!(of().await, Some(running(1).policy_snapshot), "it went with its exec");
+    assert_eq!(of().await, Some(running(1).policy_snapshot), "removed with its exec");
 }
 
-pub async fn what_cannot_be_stored_is_refused(place: Place) {
+pub async fn unstorable_values_are_refused(place: Place) {
     let store = place.open().await;
     let long = "x".repeat(513);
     let refused = [
@@ -169,7 +169,7 @@ pub async fn what_cannot_be_stored_is_refused(place: Place) {
     let outcome =
         store.finish(&running(1), &ringwall_record::Ending { cpu_ms: Some(u64::MAX), ..ended(EndedAs::Failed) }).await;
     assert!(matches!(outcome, Err(Error::NumberTooLarge { column: "cpu_ms" })), "{outcome:?}");
-    // What is longest fits into every index of both.
+    // The maximum lengths fit into every index of both databases.
     let longest = "é".repeat(256);
     let name = "n".repeat(255);
     let new = NewExec {

@@ -1,4 +1,4 @@
-//! What holds whatever is done in whatever order.
+//! Properties that hold after any sequence of concurrent operations.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,7 +43,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What an act said: whether it recorded the intent, or the ending, of which exec.
+/// The execs whose intent or outcome an operation recorded.
 #[derive(Debug, Default)]
 struct Said {
     intended: Vec<u64>,
@@ -82,16 +82,16 @@ async fn perform(store: &Store, act: &Act) -> Result<Said, Error> {
             said.ended.extend((0..6).filter(|number| lost.contains(&exec_id(*number))));
         }
         Act::Append => drop(store.append(event(1)).await?),
-        // Nothing is old enough: a pruned exec could be intended anew, and would have two endings by right.
+        // Removes nothing: the id of a removed exec could be recorded again, with a second outcome.
         Act::PruneExecs => assert_eq!(store.prune_execs((0..6).map(exec_id).collect(), at(0), at(4), "law").await?, 0),
         Act::PruneAudit(count) => drop(store.prune_audit(Keep::Newest(100 + count), at(4), "law").await?),
     }
     Ok(said)
 }
 
-/// Groups of acts, those of a group at once: the chain verifies after each, and every exec has at most one intent and
-/// one ending, and exactly one entry for each.
-pub async fn any_interleaving_keeps_the_chain(place: Place) {
+/// Runs groups of concurrent operations. The chain verifies after each group, and every exec has at
+/// most one intent and one outcome, with exactly one entry for each.
+pub async fn any_interleaving_keeps_chain_intact(place: Place) {
     let cases = if place.is_sqlite() { 40 } else { 12 };
     let groups = proptest::collection::vec(proptest::collection::vec(act(), 1..12), 1..6);
     let config = Config { cases, failure_persistence: None, ..Config::default() };

@@ -1,4 +1,4 @@
-//! Pages, filters and scopes, against a list in memory.
+//! Pages, filters and scopes of exec lists, compared with a list in memory.
 
 use futures::future::join_all;
 use ringwall_record::{AgentId, EndedAs, Filter, Limit, NewExec, Scope, Status, Store, Summary, UserId};
@@ -51,7 +51,7 @@ fn scopes() -> [Scope; 4] {
     ]
 }
 
-pub async fn pages_are_what_a_model_says(place: Place) {
+pub async fn pages_match_model(place: Place) {
     let store = place.open().await;
     let all = fill(&store).await;
     for scope in scopes() {
@@ -86,14 +86,14 @@ async fn all_pages(store: &Store, filter: &Filter, limit: u64) -> Vec<Summary> {
         assert!(page.items.len() <= usize::try_from(limit).unwrap());
         items.extend(page.items);
         match page.next {
-            // A cursor survives being written and read.
+            // Through the text form, as clients pass it.
             Some(next) => cursor = Some(next.to_string().parse().unwrap()),
             None => return items,
         }
     }
 }
 
-pub async fn another_tenants_exec_is_not_there(place: Place) {
+pub async fn exec_outside_scope_is_missing(place: Place) {
     let store = place.open().await;
     let all = fill(&store).await;
     for scope in scopes() {

@@ -1,10 +1,11 @@
-//! One suite over both databases, and the faults of each.
+//! Tests of the record on SQLite and on PostgreSQL, and of the faults of each.
 //!
-//! Every trial gets a database of its own: a file in a fresh directory, or a new database in a PostgreSQL cluster that
-//! this program starts for itself and stops at the end, whatever the trials did. Called with a place to write to, the
-//! program is a child: the one that a crash trial kills, or the one that has a disk of its own to fill.
+//! Each test gets a new database: a file in a temporary directory, or a database in a PostgreSQL
+//! cluster that this program starts and stops. With one of two environment variables set, the
+//! program is a child process: the one that the crash test kills, or the one that fills a small
+//! disk.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed trial")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed test")]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -43,29 +44,29 @@ mod usage;
 
 type Run = fn(Place) -> Pin<Box<dyn Future<Output = ()>>>;
 
-/// A trial's name and its function, with the future boxed.
-macro_rules! trials {
+/// The name and the function of each test, with the future boxed.
+macro_rules! tests {
     ($($module:ident :: { $($name:ident),* $(,)? })*) => {
         &[$($((concat!(stringify!($module), "::", stringify!($name)), |place| Box::pin($module::$name(place))),)*)*]
     };
 }
 
-const ON_BOTH: &[(&str, Run)] = trials! {
+const ON_BOTH: &[(&str, Run)] = tests! {
     intents::{
-        everything_intended_is_read_back, a_denied_intent_is_ended, one_key_is_one_exec, a_key_outlives_the_store,
-        a_taken_id_is_refused, only_what_waits_begins, what_cannot_be_stored_is_refused,
-        the_policy_that_was_applied_is_told,
+        intent_round_trips, denied_intent_has_outcome, concurrent_intents_with_one_key_record_one_exec, idempotency_key_survives_reopening,
+        taken_exec_id_is_refused, only_waiting_exec_can_begin, unstorable_values_are_refused,
+        applied_policy_replaces_policy_of_intent,
     }
-    endings::{ one_ending_stands, everything_ended_is_read_back, what_a_crash_left_is_lost, an_unknown_exec_has_no_ending,
-        two_who_take_turns_share_one_chain, what_cannot_be_written_at_once_is_told }
-    lists::{ pages_are_what_a_model_says, another_tenants_exec_is_not_there }
+    endings::{ first_outcome_stays, outcome_round_trips, unfinished_execs_become_lost, outcome_of_unknown_exec_is_refused,
+        alternating_stores_share_one_chain, refused_operations_write_nothing }
+    lists::{ pages_match_model, exec_outside_scope_is_missing }
     audit::{
-        every_fact_is_an_entry, entries_are_listed_and_exported, entries_cannot_be_changed_or_removed,
-        two_writers_share_one_chain,
+        each_change_of_an_exec_appends_one_entry, entries_are_listed_and_exported, entries_cannot_be_changed_or_removed,
+        concurrent_writers_share_one_chain,
     }
     tampering::{
-        an_altered_column_is_named, a_removed_entry_is_named, a_removed_tail_is_named, swapped_entries_are_named,
-        a_rewritten_entry_breaks_its_link, an_altered_exec_is_named, a_planted_exec_is_named, a_wrong_head_is_named,
+        altered_entry_column_is_found, removed_entry_is_found, removed_tail_is_found, swapped_entries_are_found,
+        rewritten_entry_breaks_its_link, altered_exec_is_found, planted_exec_is_found, wrong_head_is_found,
     }
     tampered_heads::{
         cut_tail_is_found_with_the_key, cut_tail_is_not_found_without_the_key, removed_signature_is_found,
@@ -80,49 +81,49 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         token_with_other_hash_is_found, token_revocation_undone_is_found, removed_token_is_found,
         changed_settings_are_found, removed_settings_version_is_found, planted_session_rule_is_found,
         removed_session_rule_is_found, lifted_rule_of_deleted_session_is_found, row_set_back_is_not_restated_by_retention, planted_host_is_found, changed_host_uid_is_found,
-        ending_written_by_sql_is_found, path_written_by_hand_is_noted, path_switch_turned_by_hand_is_noted,
+        ending_written_by_sql_is_found, path_written_with_sql_is_noted, path_switch_changed_with_sql_is_noted,
         rows_stay_recorded_when_retention_removes_their_entries, altered_row_is_not_restated_by_retention,
     }
     paths::{
-        a_fresh_record_controls_nothing, paths_are_added_once, paths_are_changed_and_removed, rows_by_hand_are_seen,
-        every_change_of_paths_is_an_entry,
+        path_control_is_off_in_new_database, same_path_is_added_once, paths_are_changed_and_removed, paths_written_with_sql_are_read,
+        every_path_change_appends_entry,
     }
-    networks::{ what_comes_later_is_added_and_goes_with_its_exec, hosts_are_allowed_once_and_taken_back }
+    networks::{ later_connections_are_added_and_removed_with_exec, hosts_are_allowed_once_and_removed }
     sessions::{
-        words_are_read_back_and_audited,
-        user_write_leaves_operator_word,
-        operator_word_outlives_session,
-        loosening_word_ends_with_session,
-        row_of_older_version_counts_as_operator_word,
-        what_cannot_be_said_is_refused
+        rules_round_trip_and_are_audited,
+        user_write_keeps_operator_rules,
+        operator_rules_outlive_session,
+        loosening_rules_end_with_session,
+        row_of_older_version_counts_as_operator_rules,
+        invalid_rules_are_refused
     }
-    retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }
+    retention::{ newest_entries_are_kept, entries_since_a_time_are_kept, broken_chain_is_not_pruned, ended_execs_are_removed }
     rest::{
-        tokens_are_found_by_their_hash, tokens_are_listed_and_revoked, last_valid_owner_token_is_kept,
-        concurrent_revocations_leave_one_owner_token, settings_have_versions, identities_are_for_ever,
-        identities_run_out, a_closed_record_says_so,
+        token_is_found_by_hash, tokens_are_listed_and_revoked, last_valid_owner_token_is_kept,
+        concurrent_revocations_leave_one_owner_token, settings_based_on_stale_version_are_refused, host_uid_of_agent_is_permanent,
+        exhausted_uid_range_is_reported, closed_store_refuses_calls,
     }
     approvals::{
-        one_answer_stands, everything_asked_is_read_back, what_nobody_waits_for_expires,
-        lists_hold_what_is_asked_for, approvals_go_with_their_exec, half_an_answer_cannot_be_written,
-        an_answer_and_what_it_remembers_are_one, what_is_remembered_is_on,
+        first_answer_stays, approval_round_trips, pending_approvals_expire,
+        approval_lists_are_filtered, approvals_are_removed_with_exec, incomplete_answer_is_refused,
+        answer_and_remembered_paths_are_one_transaction, remembered_paths_are_enabled,
     }
-    faults::{ a_lock_held_too_long_is_busy, a_newer_schema_is_refused, an_altered_schema_is_refused,
-        an_old_schema_is_brought_up_to_date, a_corrupt_row_is_named, two_open_a_new_database_at_once }
-    crash::{ what_was_acknowledged_survives_a_kill }
+    faults::{ lock_held_too_long_is_busy, newer_schema_is_refused, altered_schema_is_refused,
+        old_schema_is_migrated, corrupt_row_is_named, concurrent_opens_migrate_new_database }
+    crash::{ acknowledged_writes_survive_kill }
     usage::{ large_commands_and_code_count_until_retention_removes_them, usage_of_an_older_database_is_counted }
-    laws::{ any_interleaving_keeps_the_chain }
+    laws::{ any_interleaving_keeps_chain_intact }
 };
 
-const ON_SQLITE: &[(&str, Run)] = trials! {
+const ON_SQLITE: &[(&str, Run)] = tests! {
     sqlite_faults::{
-        files_are_private, what_is_no_file_is_refused, a_damaged_file_is_refused, a_truncated_log_loses_no_consistency, a_log_of_whole_length_is_read_to_its_last_commit,
-        a_backup_is_whole_and_private, a_full_disk_is_said_and_survived,
+        files_are_private, non_regular_file_is_refused, damaged_file_is_refused, truncated_wal_leaves_consistent_database, extended_wal_is_read_to_last_commit,
+        backup_is_complete_and_private, full_disk_is_reported_and_survived,
     }
 };
 
-const ON_POSTGRES: &[(&str, Run)] = trials! {
-    postgres_faults::{ a_restart_is_survived, an_absent_server_is_said, a_backup_is_made_elsewhere }
+const ON_POSTGRES: &[(&str, Run)] = tests! {
+    postgres_faults::{ server_restart_is_survived, absent_server_is_reported, backup_is_refused }
 };
 
 fn main() -> ExitCode {
@@ -134,24 +135,24 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let cluster = Arc::new(if arguments.list { Err("only listed".to_owned()) } else { Cluster::start() });
-    let mut trials = Vec::new();
+    let mut tests = Vec::new();
     for (name, run) in ON_BOTH.iter().chain(ON_SQLITE) {
-        trials.push(trial(&format!("sqlite::{name}"), *run, || Ok(Place::sqlite())));
+        tests.push(test(&format!("sqlite::{name}"), *run, || Ok(Place::sqlite())));
     }
     for (name, run) in ON_BOTH.iter().chain(ON_POSTGRES) {
         let cluster = Arc::clone(&cluster);
-        trials.push(trial(&format!("postgres::{name}"), *run, move || match cluster.as_ref() {
+        tests.push(test(&format!("postgres::{name}"), *run, move || match cluster.as_ref() {
             Ok(cluster) => Ok(Place::postgres(cluster)),
             Err(reason) => Err(reason.clone()),
         }));
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    // The trials and their shares in the cluster are gone; this stops it.
+    let conclusion = libtest_mimic::run(&arguments, tests);
+    // The last owner: this stops the server.
     drop(cluster);
     conclusion.exit_code()
 }
 
-fn trial(name: &str, run: Run, place: impl FnOnce() -> Result<Place, String> + Send + 'static) -> Trial {
+fn test(name: &str, run: Run, place: impl FnOnce() -> Result<Place, String> + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let place = place().map_err(Failed::from)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -1,4 +1,4 @@
-//! What boxes asked of the network, and hosts that people have allowed.
+//! Recorded connections of execs, and permanently allowed hosts.
 
 use ringwall_record::{
     Answer, ApprovalKind, AuditFilter, EndedAs, ExecNetwork, Limit, NewApproval, Remembering, Scope, Settled,
@@ -14,7 +14,7 @@ fn network(host: &str) -> ExecNetwork {
     ExecNetwork { connections: json!([{ "host": host, "port": 443 }]), left_out: 3 }
 }
 
-pub async fn what_comes_later_is_added_and_goes_with_its_exec(place: Place) {
+pub async fn later_connections_are_added_and_removed_with_exec(place: Place) {
     let store = place.open().await;
     store.intend(&running(1)).await.unwrap();
     let owner = || ("ann".parse().unwrap(), "helper".parse().unwrap());
@@ -23,7 +23,7 @@ pub async fn what_comes_later_is_added_and_goes_with_its_exec(place: Place) {
     store.record_network(&exec_id(1), owner(), network("b.com"), at(6)).await.unwrap();
     let both = json!([{ "host": "a.com", "port": 443 }, { "host": "b.com", "port": 443 }]);
     let both = ExecNetwork { connections: both, left_out: 6 };
-    assert_eq!(store.network(&exec_id(1)).await.unwrap(), Some(both), "the first stands");
+    assert_eq!(store.network(&exec_id(1)).await.unwrap(), Some(both), "the first one was replaced");
     let told = AuditFilter { action: Some("exec.network".to_owned()), ..AuditFilter::everything(Scope::All) };
     let entries = store.audit(&told, Limit::nearest(10), None).await.unwrap().items;
     assert_eq!(entries.len(), 2);
@@ -38,7 +38,7 @@ pub async fn what_comes_later_is_added_and_goes_with_its_exec(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn hosts_are_allowed_once_and_taken_back(place: Place) {
+pub async fn hosts_are_allowed_once_and_removed(place: Place) {
     let store = place.open().await;
     let [ann, bob] = ["ann", "bob"].map(|user| user.parse::<UserId>().unwrap());
     for (number, user, by) in [(1, &ann, "t_1"), (2, &ann, "t_2"), (3, &bob, "t_1")] {

@@ -1,4 +1,4 @@
-//! The list of allowed paths, the switch, and what people write there by hand.
+//! Allowed paths, the switch of path control, and rows that operators write with SQL.
 
 use futures::future::join_all;
 use ringwall_record::{
@@ -25,7 +25,7 @@ async fn entries(store: &Store) -> Vec<PathEntry> {
     store.paths().await.unwrap()
 }
 
-pub async fn a_fresh_record_controls_nothing(place: Place) {
+pub async fn path_control_is_off_in_new_database(place: Place) {
     let store = place.open().await;
     assert_eq!((store.path_switch().await.unwrap(), entries(&store).await), (Switch::Off, Vec::new()));
     for switch in [Switch::On, Switch::On, Switch::Off, Switch::On] {
@@ -33,15 +33,15 @@ pub async fn a_fresh_record_controls_nothing(place: Place) {
         assert_eq!(store.path_switch().await.unwrap(), switch);
     }
     store.close().await;
-    assert_eq!(place.open().await.path_switch().await.unwrap(), Switch::On, "after a restart too");
+    assert_eq!(place.open().await.path_switch().await.unwrap(), Switch::On, "after reopening");
 }
 
-pub async fn paths_are_added_once(place: Place) {
+pub async fn same_path_is_added_once(place: Place) {
     let store = place.open().await;
     let both = join_all((0..8).map(|_| store.add_path(new("/home/u", PathScope::Global), at(5), by("owner")))).await;
     let recorded = both.iter().filter(|answer| matches!(answer, Ok(Added::Recorded { .. }))).count();
     assert_eq!(recorded, 1, "{both:?}");
-    // Another's entry of the same path is another entry.
+    // The same path in another scope is a row of its own.
     let own = store.add_path(new("/home/u", of_ann()), at(6), by("t_1")).await.unwrap();
     let Added::Recorded { id } = own else { panic!("{own:?}") };
     assert_eq!(store.add_path(new("/home/u", of_ann()), at(7), by("t_1")).await.unwrap(), Added::Known { id });
@@ -58,7 +58,7 @@ pub async fn paths_are_added_once(place: Place) {
 pub async fn paths_are_changed_and_removed(place: Place) {
     let store = place.open().await;
     let Added::Recorded { id } = store.add_path(new("/a", PathScope::Global), at(1), by("owner")).await.unwrap() else {
-        panic!("it is new")
+        panic!("the path is known")
     };
     let off = PathChange { enabled: Some(Switch::Off), description: None };
     let changed = store.change_path(id, off, at(2), by("owner")).await.unwrap().unwrap();
@@ -73,14 +73,14 @@ pub async fn paths_are_changed_and_removed(place: Place) {
     assert_eq!(store.remove_paths(&[id], at(5), by("owner")).await.unwrap(), 0);
     let Added::Recorded { id: next } = store.add_path(new("/a", PathScope::Global), at(6), by("owner")).await.unwrap()
     else {
-        panic!("it was gone")
+        panic!("the path was not removed")
     };
-    assert!(next > id, "no number is given twice");
+    assert!(next > id, "an id is never reused");
     assert_intact(&store).await;
 }
 
-/// The very statement that people are told to use, and the next question sees it.
-pub async fn rows_by_hand_are_seen(place: Place) {
+/// The documented INSERT, whose rows the next read returns.
+pub async fn paths_written_with_sql_are_read(place: Place) {
     let store = place.open().await;
     let by_hand = "INSERT INTO sandbox_paths (path, description, enabled) VALUES \
                    ('/home/user/projects', '项目目录', 1), ('/home/user/documents/', '文档目录', 0), \
@@ -106,12 +106,12 @@ pub async fn rows_by_hand_are_seen(place: Place) {
     assert_eq!(store.remove_paths(&ids, at(2), by("owner")).await.unwrap(), 4);
 }
 
-pub async fn every_change_of_paths_is_an_entry(place: Place) {
+pub async fn every_path_change_appends_entry(place: Place) {
     let store = place.open().await;
     store.switch_path_control(Switch::On, at(1), by("owner")).await.unwrap();
     store.switch_path_control(Switch::On, at(2), by("owner")).await.unwrap();
     let Added::Recorded { id } = store.add_path(new("/a", of_ann()), at(3), by("t_1")).await.unwrap() else {
-        panic!("it is new")
+        panic!("the path is known")
     };
     store.add_path(new("/a", of_ann()), at(3), by("t_1")).await.unwrap();
     let off = PathChange { enabled: Some(Switch::Off), description: None };
@@ -124,10 +124,10 @@ pub async fn every_change_of_paths_is_an_entry(place: Place) {
         page.items.into_iter().map(|entry| entry.action).rev().collect::<Vec<_>>()
     };
     let page = store.audit(&AuditFilter::everything(Scope::All), Limit::nearest(20), None).await.unwrap();
-    assert!(page.items.iter().all(|entry| entry.detail.contains("127.0.0.1:1")), "from where: {:?}", page.items);
+    assert!(page.items.iter().all(|entry| entry.detail.contains("127.0.0.1:1")), "no origin: {:?}", page.items);
     let own = ["sandbox.path.added", "sandbox.path.changed", "sandbox.path.removed"];
     let all = [&["sandbox.enabled"], &own[..], &["sandbox.disabled"]].concat();
-    assert_eq!(actions(Scope::All).await, all, "what changes nothing is no entry");
-    assert_eq!(actions(Scope::User("ann".parse().unwrap())).await, own, "one's own are one's own to see");
+    assert_eq!(actions(Scope::All).await, all, "an operation without effect appends no entry");
+    assert_eq!(actions(Scope::User("ann".parse().unwrap())).await, own, "entries about a user's own paths");
     assert_intact(&store).await;
 }

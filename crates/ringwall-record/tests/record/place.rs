@@ -1,4 +1,4 @@
-//! Where one trial's database is, and a way to it past the store.
+//! The database of one test, with access past the store.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 
 pub struct Place {
     pub database: Database,
-    /// Removed with the place.
+    /// Removed on drop. Absent for PostgreSQL and for further databases.
     directory: Option<TempDir>,
 }
 
@@ -23,11 +23,11 @@ impl Place {
 
     pub fn postgres(cluster: &Cluster) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("trial_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
         Self { database: Database::Postgres(cluster.create_database(&name)), directory: None }
     }
 
-    /// Another one of the same kind, beside this one.
+    /// A new database of the same kind. SQLite's file is in the same directory.
     pub async fn another(&self, number: u32) -> Self {
         let database = match &self.database {
             Database::Sqlite(path) => Database::Sqlite(path.with_file_name(format!("another_{number}.db"))),
@@ -61,7 +61,7 @@ impl Place {
         self.directory.as_ref().unwrap().path().to_owned()
     }
 
-    /// Any SQL at all, as somebody with access to the database has it. Returns how many rows were affected.
+    /// Executes any SQL on a connection of its own, and returns the number of affected rows.
     pub async fn execute(&self, text: &str) -> Result<u64, sqlx::Error> {
         let text = AssertSqlSafe(text.to_owned());
         match &self.database {
@@ -79,7 +79,8 @@ impl Place {
         }
     }
 
-    /// As [`Self::execute`], for somebody who first takes the protections of the audit table away.
+    /// Drops the triggers that protect the audit table and executes the SQL, which must change
+    /// rows.
     pub async fn tamper(&self, text: &str) {
         for trigger in ["audit_unchanged", "audit_kept"] {
             let on = if self.is_sqlite() { "" } else { " ON audit" };
@@ -88,7 +89,7 @@ impl Place {
         assert!(self.execute(text).await.unwrap() > 0, "{text} changed nothing");
     }
 
-    /// Bytes as the database writes them.
+    /// A SQL literal of 32 equal bytes.
     pub fn bytes(&self, byte: u8) -> String {
         let digits = format!("{byte:02x}").repeat(32);
         if self.is_sqlite() { format!("x'{digits}'") } else { format!("decode('{digits}', 'hex')") }
@@ -103,7 +104,7 @@ pub fn key() -> HeadKey {
 pub async fn verify(store: &Store) -> Verification {
     let mut seen = Progress { checked: 0, of: 0 };
     let verification = store.verify(|progress| seen = progress).await.unwrap();
-    assert_eq!(seen.checked, verification.checked, "the last report of progress is the whole");
+    assert_eq!(seen.checked, verification.checked, "the last progress report is complete");
     verification
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong with a server.
+//! Faults of a PostgreSQL server.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use crate::cluster::Cluster;
 use crate::place::{Place, assert_intact, key};
 use crate::samples::event;
 
-/// A cluster of its own, because the others' is used by the others.
-pub async fn a_restart_is_survived(_: Place) {
-    // On this thread, because the server is told to end with the thread that started it.
+/// Needs a cluster of its own, because other tests use the shared one.
+pub async fn server_restart_is_survived(_: Place) {
+    // On this thread, because the server ends with the thread that started it.
     let cluster = block_in_place(Cluster::start).unwrap();
     let url = block_in_place(|| cluster.create_database("restarted"));
     let store = Store::open(Database::Postgres(url), Some(key())).await.unwrap();
@@ -28,14 +28,14 @@ pub async fn a_restart_is_survived(_: Place) {
     block_in_place(|| cluster.launch());
     assert_eq!(store.append(event(2)).await.unwrap(), 2);
     store.health().await.unwrap();
-    // Between two operations, so that nobody sees it.
+    // A restart between two operations fails neither.
     block_in_place(|| cluster.halt());
     block_in_place(|| cluster.launch());
     assert_eq!(store.append(event(3)).await.unwrap(), 3);
     assert_intact(&store).await;
 }
 
-pub async fn an_absent_server_is_said(place: Place) {
+pub async fn absent_server_is_reported(place: Place) {
     let Database::Postgres(url) = &place.database else { panic!("not PostgreSQL") };
     let nowhere = url.replace("ringwall-pg-", "nowhere-");
     let refused = Store::open(Database::Postgres(nowhere), Some(key())).await.unwrap_err();
@@ -46,7 +46,7 @@ pub async fn an_absent_server_is_said(place: Place) {
     assert!(!format!("{secret:?}").contains("hunter2"));
 }
 
-pub async fn a_backup_is_made_elsewhere(place: Place) {
+pub async fn backup_is_refused(place: Place) {
     let refused = place.open().await.backup(Path::new("/nowhere")).await.unwrap_err();
     assert!(matches!(refused, Error::BackupElsewhere) && refused.hint() == Some("use pg_dump"));
 }

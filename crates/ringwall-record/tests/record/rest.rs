@@ -1,4 +1,4 @@
-//! Tokens, settings, identities, and the end of a store.
+//! Tokens, settings, host user ids, and a closed store.
 
 use futures::future::join_all;
 use ringwall_record::{AuditFilter, Digest, Error, Holder, Limit, NewToken, Revocation, Saved, Scope, TokenId};
@@ -23,7 +23,7 @@ pub(crate) fn token(number: u64, holder: Holder) -> NewToken {
     }
 }
 
-pub async fn tokens_are_found_by_their_hash(place: Place) {
+pub async fn token_is_found_by_hash(place: Place) {
     let store = place.open().await;
     let (ann, helper) = ("ann".parse::<ringwall_record::UserId>().unwrap(), "helper".parse().unwrap());
     let holders = [Holder::Owner, Holder::Operator, Holder::User(ann.clone()), Holder::Agent(ann, helper)];
@@ -40,7 +40,7 @@ pub async fn tokens_are_found_by_their_hash(place: Place) {
     assert!(matches!(store.create_token(same_hash).await, Err(Error::TokenTaken)));
     let same_id = NewToken { hash: Digest::of(b"new"), ..token(1, Holder::Owner) };
     assert!(matches!(store.create_token(same_id).await, Err(Error::TokenTaken)));
-    // A token that claims a role without its subject cannot even be written by hand.
+    // A constraint of the table refuses a role without its user or agent.
     let half = "UPDATE tokens SET role = 'agent' WHERE role = 'user'";
     assert!(place.execute(half).await.is_err());
     assert_intact(&store).await;
@@ -63,7 +63,7 @@ pub async fn tokens_are_listed_and_revoked(place: Place) {
     assert_eq!(store.revoke_token(&token_id(1), at(60), "owner").await.unwrap(), Revocation::RevokedBefore(at(50)));
     assert_eq!(store.revoke_token(&token_id(9), at(60), "owner").await.unwrap(), Revocation::Unknown);
     let revoked = store.token_by_hash(&Digest::of(&1_u64.to_be_bytes())).await.unwrap().unwrap();
-    assert!(!revoked.is_valid(at(0)), "whatever the clock says");
+    assert!(!revoked.is_valid(at(0)), "revoked at any time");
     let filter = AuditFilter { action: Some("token.revoked".to_owned()), ..AuditFilter::everything(Scope::All) };
     assert_eq!(store.audit(&filter, Limit::nearest(10), None).await.unwrap().items.len(), 1);
     assert_intact(&store).await;
@@ -88,7 +88,7 @@ pub async fn last_valid_owner_token_is_kept(place: Place) {
     assert_intact(&store).await;
 }
 
-/// Two stores, as of a server and a command line, each revoke the other's owner token.
+/// Two stores, like a server and a command, each revoke one of the two owner tokens.
 pub async fn concurrent_revocations_leave_one_owner_token(place: Place) {
     let (one, other) = (place.open().await, place.open().await);
     for round in 0..8 {
@@ -109,7 +109,7 @@ pub async fn concurrent_revocations_leave_one_owner_token(place: Place) {
     }
 }
 
-pub async fn settings_have_versions(place: Place) {
+pub async fn settings_based_on_stale_version_are_refused(place: Place) {
     let store = place.open().await;
     assert_eq!(store.settings().await.unwrap(), None);
     let first = json!({ "sandbox": { "limits": { "pids": 5 } } });
@@ -128,7 +128,7 @@ pub async fn settings_have_versions(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn identities_are_for_ever(place: Place) {
+pub async fn host_uid_of_agent_is_permanent(place: Place) {
     let store = place.open().await;
     let name = |number: usize| format!("agent {}", number % 10).parse().unwrap();
     let agents: Vec<ringwall_record::AgentId> = (0..40).map(name).collect();
@@ -141,19 +141,19 @@ pub async fn identities_are_for_ever(place: Place) {
     assert!(uids.chunks(10).all(|again| again == &uids[..10]), "{uids:?}");
     store.close().await;
     let store = place.open().await;
-    // Also when the range is another by now.
+    // The same id even with another range.
     assert_eq!(store.identity(&user, &agents[3], 5..=6, at(1)).await.unwrap(), uids[3]);
     assert_intact(&store).await;
 }
 
-pub async fn identities_run_out(place: Place) {
+pub async fn exhausted_uid_range_is_reported(place: Place) {
     let store = place.open().await;
     let user = "ann".parse().unwrap();
     let take = async |agent: &str, range| store.identity(&user, &agent.parse().unwrap(), range, at(1)).await;
     assert_eq!(take("a", 10..=10).await.unwrap(), 10);
     assert!(matches!(take("b", 10..=10).await, Err(Error::IdentitiesExhausted { first: 10, last: 10 })));
     assert_eq!(take("b", 12..=12).await.unwrap(), 12);
-    // The range has grown around what was given: its gaps are found.
+    // A larger range around the assigned ids: the gaps are used.
     let mut taken = Vec::new();
     for agent in ["c", "d"] {
         taken.push(take(agent, 9..=12).await.unwrap());
@@ -163,7 +163,7 @@ pub async fn identities_run_out(place: Place) {
     assert_eq!(take("e", 0..=u32::MAX).await.unwrap(), 13);
 }
 
-pub async fn a_closed_record_says_so(place: Place) {
+pub async fn closed_store_refuses_calls(place: Place) {
     let store = place.open().await;
     let clone = store.clone();
     clone.append(event(1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is old goes, and what stays still verifies.
+//! Retention: old rows are removed, and the rest still verifies.
 
 use futures::future::join_all;
 use ringwall_record::{AuditFilter, EndedAs, Error, Filter, Finding, Keep, Limit, Scope, Store};
@@ -14,14 +14,14 @@ async fn fill(place: &Place, count: i64) -> Store {
     store
 }
 
-/// More than one step's worth.
-pub async fn the_newest_entries_stay(place: Place) {
+/// Enough entries for several steps.
+pub async fn newest_entries_are_kept(place: Place) {
     let store = fill(&place, 4_500).await;
     assert_eq!(store.prune_audit(Keep::Newest(10_000), at(0), "owner").await.unwrap(), 0);
     assert_eq!(store.prune_audit(Keep::Newest(100), at(0), "owner").await.unwrap(), 4_400);
     let verification = verify(&store).await;
     assert!(verification.is_intact(), "{:?}", verification.findings);
-    // The hundred, and the entry about the removal.
+    // The 100 newest entries, and the entry about the removal.
     assert_eq!((verification.start.seq, verification.checked), (4_400, 101));
     let refused = place.execute("DELETE FROM audit WHERE seq = 4401").await.unwrap_err().to_string();
     assert!(refused.contains("retention alone"), "{refused}");
@@ -40,8 +40,8 @@ pub async fn the_newest_entries_stay(place: Place) {
     assert!(!verify(&store).await.is_intact());
 }
 
-/// Clocks jump: what counts is the first entry that is young enough, not every old one.
-pub async fn entries_since_a_moment_stay(place: Place) {
+/// Clocks jump, so entries after the first one that is young enough are kept, whatever their time.
+pub async fn entries_since_a_time_are_kept(place: Place) {
     let store = fill(&place, 0).await;
     for moment in [100, 200, 900, 300, 901] {
         store.append(event(moment)).await.unwrap();
@@ -53,7 +53,7 @@ pub async fn entries_since_a_moment_stay(place: Place) {
     assert_eq!((verification.start.seq, verification.checked), (2, 4));
 }
 
-pub async fn a_broken_chain_is_not_pruned(place: Place) {
+pub async fn broken_chain_is_not_pruned(place: Place) {
     let store = fill(&place, 10).await;
     place.tamper("DELETE FROM audit WHERE seq = 5").await;
     let outcome = store.prune_audit(Keep::Newest(5), at(0), "owner").await;
@@ -61,7 +61,7 @@ pub async fn a_broken_chain_is_not_pruned(place: Place) {
     assert_eq!(verify(&store).await.findings, [Finding::Removed { first: 5, last: 5 }]);
 }
 
-pub async fn ended_execs_go(place: Place) {
+pub async fn ended_execs_are_removed(place: Place) {
     let store = place.open().await;
     for number in 0..20 {
         store.intend(&running(number)).await.unwrap();
@@ -84,7 +84,7 @@ pub async fn ended_execs_go(place: Place) {
         }
     }
     assert_eq!(seen, (0..20).map(exec_id).collect::<Vec<_>>());
-    // Also when all are named: the young and the unfinished stay.
+    // All execs are named; those that ended later or not at all are kept.
     assert_eq!(store.prune_execs(seen.clone(), at(1_000), at(5_000), "owner").await.unwrap(), 5);
     assert_eq!(store.prune_execs(seen, at(1_000), at(5_000), "owner").await.unwrap(), 0);
     let left = store.list(&Filter::everything(Scope::All), Limit::nearest(100), None).await.unwrap().items;
@@ -92,7 +92,7 @@ pub async fn ended_execs_go(place: Place) {
     assert_eq!(left.into_iter().map(|one| one.exec_id).collect::<Vec<_>>(), numbers.collect::<Vec<_>>());
     let pruned = AuditFilter { action: Some("execs.pruned".to_owned()), ..AuditFilter::everything(Scope::All) };
     let entries = store.audit(&pruned, Limit::nearest(10), None).await.unwrap().items;
-    assert_eq!(entries.len(), 1, "nothing is said of a removal that removed nothing");
+    assert_eq!(entries.len(), 1, "no entry about a removal of nothing");
     assert!(entries[0].detail.contains("\"removed\":5"), "{}", entries[0].detail);
     assert_intact(&store).await;
 }

@@ -1,4 +1,4 @@
-//! Execs, endings and events to record.
+//! Sample execs, outcomes and events.
 
 use ringwall_record::{EndedAs, Ending, Event, ExecId, Kept, NewExec, Reason, Start, Timestamp};
 use serde_json::json;
@@ -45,7 +45,7 @@ pub fn denied(number: u64) -> NewExec {
 }
 
 pub fn reason(code: &str) -> Reason {
-    Reason { code: code.to_owned(), message: "said so".to_owned() }
+    Reason { code: code.to_owned(), message: "refused by a test".to_owned() }
 }
 
 pub fn ended(status: EndedAs) -> Ending {

@@ -1,4 +1,5 @@
-//! Words about sessions: each author's is stored apart, and what outlives the session's deletion.
+//! Session rules: the operator's and the user's are stored separately, and some outlive the
+//! session.
 
 use ringwall_record::{
     AuditFilter, Confirmation, Limit, RuledSession, Scope, SessionName, SessionRules, SessionWord, Store, UserWord,
@@ -25,7 +26,7 @@ async fn rule(store: &Store, name: &SessionName, author: WordAuthor, rules: &Ses
     store.rule_session(name.clone(), author, rules.clone(), at(1), "t_1").await.unwrap();
 }
 
-pub async fn words_are_read_back_and_audited(place: Place) {
+pub async fn rules_round_trip_and_are_audited(place: Place) {
     let store = place.open().await;
     let (own, other) = (session("ann", "s"), session("bob", "s"));
     assert_eq!(store.session_rules(&own).await.unwrap(), None);
@@ -58,8 +59,9 @@ pub async fn words_are_read_back_and_audited(place: Place) {
     assert_intact(&store).await;
 }
 
-/// The service reads, combines and writes. Two writes that read the same state must not undo each other's word.
-pub async fn user_write_leaves_operator_word(place: Place) {
+/// The service reads, combines and writes. Of two writes that read the same state, neither may undo
+/// the other author's rules.
+pub async fn user_write_keeps_operator_rules(place: Place) {
     let store = place.open().await;
     let own = session("ann", "s");
     let stale = said(SessionWord::default(), confirming(Confirmation::Websocket));
@@ -70,7 +72,7 @@ pub async fn user_write_leaves_operator_word(place: Place) {
     assert_eq!(store.session_rules(&own).await.unwrap(), Some(expected));
 }
 
-pub async fn operator_word_outlives_session(place: Place) {
+pub async fn operator_rules_outlive_session(place: Place) {
     let store = place.open().await;
     let own = session("ann", "s");
     let rules = said(confirming(Confirmation::AutoReject), confirming(Confirmation::AutoReject));
@@ -81,12 +83,12 @@ pub async fn operator_word_outlives_session(place: Place) {
     store.end_session(own.clone(), UserWord::Dropped, at(3), "t_1").await.unwrap();
     let operator_only = SessionRules { user: SessionWord::default(), has_ended: true, ..rules.clone() };
     assert_eq!(store.session_rules(&own).await.unwrap(), Some(operator_only));
-    // A word about the new session starts anew.
+    // Rules for a new session with this id clear the mark.
     rule(&store, &own, WordAuthor::Operator, &rules).await;
     assert_eq!(store.session_rules(&own).await.unwrap(), Some(rules));
 }
 
-pub async fn loosening_word_ends_with_session(place: Place) {
+pub async fn loosening_rules_end_with_session(place: Place) {
     let store = place.open().await;
     let own = session("ann", "s");
     let operator =
@@ -97,8 +99,8 @@ pub async fn loosening_word_ends_with_session(place: Place) {
     assert!(store.ruled_sessions().await.unwrap().is_empty());
 }
 
-/// Rows from before the words were kept apart have no user's word.
-pub async fn row_of_older_version_counts_as_operator_word(place: Place) {
+/// Rows of versions before migration 12 have no separate rules of the user.
+pub async fn row_of_older_version_counts_as_operator_rules(place: Place) {
     let store = place.open().await;
     let insert = "INSERT INTO sessions (user_id, agent_id, session_id, confirmation, changed_at, changed_by) \
                   VALUES ('ann', 'a', 's', 'auto-reject', 1, 't_1')";
@@ -107,7 +109,7 @@ pub async fn row_of_older_version_counts_as_operator_word(place: Place) {
     assert_eq!(store.session_rules(&session("ann", "s")).await.unwrap(), Some(expected));
 }
 
-pub async fn what_cannot_be_said_is_refused(place: Place) {
+pub async fn invalid_rules_are_refused(place: Place) {
     let store = place.open().await;
     let lax = SessionWord { security_mode: Some("lax".to_owned()), ..SessionWord::default() };
     let wrong = [

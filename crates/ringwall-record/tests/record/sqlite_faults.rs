@@ -1,4 +1,4 @@
-//! What goes wrong with files.
+//! Faults of SQLite's files.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub async fn files_are_private(place: Place) {
     let store = place.open().await;
     store.append(event(1)).await.unwrap();
     let names: Vec<_> = std::fs::read_dir(place.directory()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(names.len() >= 3, "the database, its log and its index: {names:?}");
+    assert!(names.len() >= 3, "the database, its WAL and its shared memory: {names:?}");
     for name in &names {
         assert_eq!(mode(name), 0o600, "{}", name.display());
     }
@@ -27,7 +27,7 @@ pub async fn files_are_private(place: Place) {
     assert_eq!(mode(&place.file()), 0o600);
 }
 
-pub async fn what_is_no_file_is_refused(place: Place) {
+pub async fn non_regular_file_is_refused(place: Place) {
     let open = async |path: &Path| Store::open(Database::Sqlite(path.to_owned()), Some(key())).await.unwrap_err();
     assert!(matches!(open(&place.directory()).await, Error::NotAFile(_)));
     let link = place.directory().join("link");
@@ -37,7 +37,7 @@ pub async fn what_is_no_file_is_refused(place: Place) {
     assert!(matches!(open(&place.directory().join("not/there")).await, Error::File { .. }));
 }
 
-pub async fn a_damaged_file_is_refused(place: Place) {
+pub async fn damaged_file_is_refused(place: Place) {
     std::fs::write(place.file(), "This is a letter and not a database. ".repeat(1_000)).unwrap();
     let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
@@ -49,8 +49,8 @@ pub async fn a_damaged_file_is_refused(place: Place) {
     }
     store.close().await;
     let whole = std::fs::read(place.file()).unwrap();
-    assert!(!place.file().with_extension("db-wal").exists(), "the log was closed");
-    // All pages but the header's are gone, or are other bytes.
+    assert!(!place.file().with_extension("db-wal").exists(), "the WAL was not removed");
+    // All pages but the first are missing, or contain other bytes.
     std::fs::write(place.file(), &whole[..4096]).unwrap();
     let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
@@ -59,20 +59,20 @@ pub async fn a_damaged_file_is_refused(place: Place) {
     std::fs::write(place.file(), scrambled).unwrap();
     let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
-    // A control: the same bytes as before are accepted.
+    // The control: the original bytes are accepted.
     std::fs::write(place.file(), whole).unwrap();
     assert_intact(&place.open().await).await;
 }
 
-/// The log is cut where no commit ends, as a dying disk may cut it. What is left is consistent; that commits are missing
-/// can only be known by a head that was kept elsewhere.
-pub async fn a_truncated_log_loses_no_consistency(place: Place) {
+/// The WAL is cut in the middle of a commit, as by a failing disk. The rest is consistent; that
+/// commits are missing is found only by comparison with a head that was stored elsewhere.
+pub async fn truncated_wal_leaves_consistent_database(place: Place) {
     let store = place.open().await;
     for number in 0..50 {
         store.append(event(number)).await.unwrap();
     }
     let kept = store.audit_head().await.unwrap();
-    // Copied while it is open, so that the log is still there.
+    // Copied while the store is open: closing it would remove the WAL.
     let log = std::fs::read(place.file().with_extension("db-wal")).unwrap();
     let written = log.iter().rposition(|byte| *byte != 0).unwrap();
     let copy = copy_with_log(&place, "cut", &log[..written - 3_000]).await;
@@ -91,9 +91,9 @@ async fn copy_with_log(place: &Place, name: &str, log: &[u8]) -> Store {
     Store::open(Database::Sqlite(copy), Some(key())).await.unwrap()
 }
 
-/// Whoever writes more than a little gives the log its whole length, in zeros. They mean nothing to whoever reads it after a
-/// crash, and what is written later lies over them.
-pub async fn a_log_of_whole_length_is_read_to_its_last_commit(place: Place) {
+/// After 16 transactions the writer extends the WAL with zeros. Recovery after a crash ignores
+/// them, and later commits overwrite them.
+pub async fn extended_wal_is_read_to_last_commit(place: Place) {
     let log = place.file().with_extension("db-wal");
     let length = || std::fs::metadata(&log).unwrap().len();
     let store = place.open().await;
@@ -110,7 +110,7 @@ pub async fn a_log_of_whole_length_is_read_to_its_last_commit(place: Place) {
     let (verification, head) = (verify(&copy).await, store.audit_head().await.unwrap());
     assert!(verification.is_intact(), "{:?}", verification.findings);
     assert_eq!((verification.checked, verification.head), (100, head));
-    // Until it begins anew at its front, and then some.
+    // More commits than fit, so that SQLite restarts the WAL at its front.
     for number in 100..600 {
         store.append(event(number)).await.unwrap();
     }
@@ -118,7 +118,7 @@ pub async fn a_log_of_whole_length_is_read_to_its_last_commit(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn a_backup_is_whole_and_private(place: Place) {
+pub async fn backup_is_complete_and_private(place: Place) {
     let store = place.open().await;
     for number in 0..20 {
         store.append(event(number)).await.unwrap();
@@ -145,9 +145,9 @@ pub async fn a_backup_is_whole_and_private(place: Place) {
 
 const DIRECTORY: &str = "RECORD_TEST_FULL";
 
-/// A small file system of its own, in a mount namespace of its own, that goes with the child.
+/// The child has a small tmpfs in a mount namespace of its own, which ends with it.
 #[expect(clippy::disallowed_methods, reason = "a mount needs a namespace, and a namespace a process")]
-pub async fn a_full_disk_is_said_and_survived(place: Place) {
+pub async fn full_disk_is_reported_and_survived(place: Place) {
     let directory = place.directory();
     let mut child = Command::new("unshare");
     child.arg("--mount");
@@ -164,7 +164,7 @@ pub fn directory_of_child() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
-/// Fills the disk with entries until it is said to be full, frees some of it, and goes on.
+/// Appends entries until the disk is full, frees some space, and appends again.
 pub fn be_the_child(directory: &Path) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {

@@ -1,4 +1,5 @@
-//! The head of the chain: cut tails, removed signatures and databases that were set back.
+//! Verification of the chain's head: cut tails, removed signatures and databases that were set
+//! back.
 
 use ringwall_record::{AuditFilter, Error, Finding, Limit, Link, Note, Scope, Signature, Store};
 
@@ -9,7 +10,7 @@ use crate::samples::{at, event};
 const CUT: &str = "DELETE FROM audit WHERE seq > 3";
 const SET_HEAD_BACK: &str = "UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)";
 
-/// Five entries.
+/// A store with five entries.
 async fn fill(place: &Place) -> Store {
     let store = place.open().await;
     for number in 1..=5 {
@@ -35,7 +36,7 @@ pub async fn cut_tail_is_found_with_the_key(place: Place) {
     assert_eq!((found.findings, found.signature), (vec![Finding::HeadForged], Signature::Invalid));
 }
 
-/// The control: without the key nothing tells the cut chain from a shorter one, and the result says so.
+/// The control: without the key a cut chain looks like a shorter one, and a note says so.
 pub async fn cut_tail_is_not_found_without_the_key(place: Place) {
     fill(&place).await.close().await;
     cut(&place).await;
@@ -52,14 +53,14 @@ pub async fn removed_signature_is_found(place: Place) {
     assert_eq!(verify(&store).await.findings, [Finding::HeadUnsigned]);
 }
 
-/// The next entry would sign the cut chain; it does not do so in silence.
+/// The next entry signs the cut chain, but an entry about that is appended too.
 pub async fn running_writer_records_a_cut_tail(place: Place) {
     let store = fill(&place).await;
     cut(&place).await;
     store.append(event(6)).await.unwrap();
     assert_eq!(verify(&store).await.findings, [replaced(5, "foreign")]);
     store.append(event(7)).await.unwrap();
-    assert_eq!(verify(&store).await.findings, [replaced(5, "foreign")], "it is said once and stays");
+    assert_eq!(verify(&store).await.findings, [replaced(5, "foreign")], "reported once, permanently");
 }
 
 pub async fn restarted_writer_records_a_cut_tail(place: Place) {
@@ -70,7 +71,8 @@ pub async fn restarted_writer_records_a_cut_tail(place: Place) {
     assert_eq!(verify(&store).await.findings, [replaced(4, "foreign")]);
 }
 
-/// Puts the whole database back to its state after three entries, with the signature of that moment.
+/// Puts the whole database back to its state after three entries, with the signature of that
+/// moment.
 async fn set_back(place: &Place) -> Store {
     let store = place.open().await;
     for number in 1..=3 {
@@ -92,7 +94,7 @@ pub async fn running_writer_records_an_older_head(place: Place) {
     assert_eq!(verify(&store).await.findings, [replaced(5, "older")]);
 }
 
-/// The old signature is valid, so only a head that was stored elsewhere tells.
+/// The old signature is valid, so only comparison with a head that was stored elsewhere finds this.
 pub async fn database_set_back_is_found_by_a_kept_head(place: Place) {
     let other = place.another(0).await;
     let kept = fill(&other).await.audit_head().await.unwrap();
@@ -130,7 +132,7 @@ pub async fn cut_start_is_found(place: Place) {
     assert_eq!(verify(&store).await.findings, [Finding::StartRemoved { through: 2 }]);
 }
 
-/// Lists look for entries without `filed` only behind a number.
+/// Lists search entries with `filed = 0` only after `filed_through`.
 pub async fn hidden_entry_is_found(place: Place) {
     let store = fill(&place).await;
     let listed = async || {
@@ -140,11 +142,12 @@ pub async fn hidden_entry_is_found(place: Place) {
     assert_eq!(listed().await, 1);
     place.tamper("UPDATE audit_head SET filed_through = 2").await;
     assert_eq!(listed().await, 0);
-    // The first entry was put into the indexes of lists at once.
+    // The first entry is not hidden: the writer filed it right after it was appended.
     assert_eq!(verify(&store).await.findings, [Finding::Hidden { seq: 2 }]);
 }
 
-/// A database of a version without signatures: the head has none, and entries have no digests of rows.
+/// A database of a version without signatures: the head has none, and entries have no digests of
+/// rows.
 pub async fn first_signature_of_an_older_database_is_noted(place: Place) {
     let store = place.open().await;
     store.create_token(token(1, ringwall_record::Holder::Owner)).await.unwrap();
@@ -160,7 +163,7 @@ pub async fn first_signature_of_an_older_database_is_noted(place: Place) {
     assert_eq!(store.audit(&filter, Limit::nearest(10), None).await.unwrap().items.len(), 1);
 }
 
-/// A change does not become an accepted one by removing the signature before the next start.
+/// Removing the signature before the next start does not make the server accept a change.
 pub async fn restarted_writer_records_a_removed_signature(place: Place) {
     let store = fill(&place).await;
     store.create_token(token(1, ringwall_record::Holder::Operator)).await.unwrap();
@@ -184,7 +187,7 @@ pub async fn head_of_another_key_is_refused(place: Place) {
     let store = place.open().await;
     store.require_own_head().await.unwrap();
     assert_intact(&store).await;
-    // The control: an entry that was written all the same stays a finding.
+    // The control: an entry that is written in spite of this is a permanent finding.
     other.append(event(6)).await.unwrap();
     store.append(event(7)).await.unwrap();
     let found = verify(&store).await.findings;

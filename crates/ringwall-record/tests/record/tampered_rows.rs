@@ -1,4 +1,5 @@
-//! Rows that somebody writes past the record: each is intact before, and found after the change.
+//! Verification finds rows that were changed past the store. Each record is intact before the
+//! change.
 
 use ringwall_record::{
     Author, EndedAs, Finding, Holder, Keep, NewPath, Note, PathScope, Remembering, SessionName, SessionRules,
@@ -11,7 +12,7 @@ use crate::place::{Place, assert_intact, verify};
 use crate::rest::{token, token_id};
 use crate::samples::{at, event, exec_id, queued};
 
-/// The findings after a change of a record that was intact before it.
+/// Checks that the record is intact, executes the change, and returns the findings.
 async fn findings_after(place: &Place, store: &Store, change: &str) -> Vec<Finding> {
     assert_intact(store).await;
     place.tamper(change).await;
@@ -120,7 +121,7 @@ pub async fn changed_settings_are_found(place: Place) {
     assert_eq!(found, [altered("settings", "2", 2)]);
 }
 
-/// Removing the newest version puts the one before it in force.
+/// An attack: without its newest version, an older version of the settings is in force.
 pub async fn removed_settings_version_is_found(place: Place) {
     let store = with_settings(&place).await;
     let found = findings_after(&place, &store, "DELETE FROM settings WHERE version = 2").await;
@@ -136,7 +137,7 @@ fn operator_mode(security_mode: &str) -> SessionRules {
     SessionRules { operator, ..SessionRules::default() }
 }
 
-/// A session with a rule, and a deleted one whose row is gone because its rule only loosened.
+/// A session with a rule, and a deleted one whose row was removed because its rule only loosened.
 async fn with_session_rules(place: &Place) -> Store {
     let store = place.open().await;
     for (name, mode) in [("s", "strict"), ("gone", "permissive")] {
@@ -198,8 +199,8 @@ pub async fn ending_written_by_sql_is_found(place: Place) {
     assert_eq!(found, [Finding::EndingUnrecorded { exec_id: exec_id(1).to_string() }]);
 }
 
-/// Rows of this table may be written by hand, as the guide shows.
-pub async fn path_written_by_hand_is_noted(place: Place) {
+/// Operators may edit this table with SQL, as the guide shows.
+pub async fn path_written_with_sql_is_noted(place: Place) {
     let store = place.open().await;
     let new = NewPath { path: "/srv".to_owned(), description: String::new(), scope: PathScope::Global };
     store.add_path(new, at(1), Author::new("ann")).await.unwrap();
@@ -209,7 +210,7 @@ pub async fn path_written_by_hand_is_noted(place: Place) {
     assert_eq!((found.findings, found.notes), (vec![], vec![Note::PathByHand { id: "2".to_owned() }]));
 }
 
-pub async fn path_switch_turned_by_hand_is_noted(place: Place) {
+pub async fn path_switch_changed_with_sql_is_noted(place: Place) {
     let store = place.open().await;
     store.switch_path_control(Switch::On, at(1), Author::new("ann")).await.unwrap();
     assert_eq!(verify(&store).await.notes, []);
@@ -218,7 +219,7 @@ pub async fn path_switch_turned_by_hand_is_noted(place: Place) {
     assert_eq!((found.findings, found.notes), (vec![], vec![Note::SwitchByHand]));
 }
 
-/// A token, settings and a session rule, and then retention removes the entries about them, twice.
+/// Retention removes the entries about a token, settings and a session rule, twice.
 pub async fn rows_stay_recorded_when_retention_removes_their_entries(place: Place) {
     let store = with_token(&place).await;
     store.save_settings(&json!({}), 0, at(1), "ann").await.unwrap();
@@ -237,7 +238,7 @@ pub async fn rows_stay_recorded_when_retention_removes_their_entries(place: Plac
     assert_eq!(found, [unrecorded("tokens", "t_00000000000000ff")]);
 }
 
-/// The row is what its first entry recorded, and retention removes that entry only.
+/// The row is set back to what its first entry recorded, and retention removes only that entry.
 pub async fn row_set_back_is_not_restated_by_retention(place: Place) {
     let store = with_token(&place).await;
     store.append(event(2)).await.unwrap();

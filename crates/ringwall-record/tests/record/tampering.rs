@@ -1,11 +1,11 @@
-//! What somebody with access to the database changes is named.
+//! Verification finds entries and execs that were changed with SQL.
 
 use ringwall_record::{EndedAs, Finding, Store};
 
 use crate::place::{Place, assert_intact, verify};
 use crate::samples::{denied, ended, event, exec_id, running};
 
-/// Five entries: 1 intent, 2 denied, 3 outcome, 4 and 5 events.
+/// A store with five entries: 1 intent, 2 denied, 3 outcome, 4 and 5 events.
 async fn fill(place: &Place) -> Store {
     let store = place.open().await;
     store.intend(&running(1)).await.unwrap();
@@ -21,7 +21,7 @@ async fn findings(store: &Store) -> Vec<Finding> {
     verify(store).await.findings
 }
 
-pub async fn an_altered_column_is_named(place: Place) {
+pub async fn altered_entry_column_is_found(place: Place) {
     let other = place.bytes(7);
     let changes = [
         "at = at + 1".to_owned(),
@@ -48,14 +48,14 @@ pub async fn an_altered_column_is_named(place: Place) {
         }
         store.close().await;
     }
-    // A column that does not even hold its type.
+    // A hash of one byte cannot be decoded.
     let store = fill(&place).await;
     let bytes = if place.is_sqlite() { "x'00'" } else { "decode('00', 'hex')" };
     place.tamper(&format!("UPDATE audit SET hash = {bytes} WHERE seq = 4")).await;
     assert_eq!(findings(&store).await, [Finding::Unreadable { seq: 4 }]);
 }
 
-pub async fn a_removed_entry_is_named(place: Place) {
+pub async fn removed_entry_is_found(place: Place) {
     let store = fill(&place).await;
     place.tamper("DELETE FROM audit WHERE seq IN (3, 4)").await;
     let outcome = || Finding::EndingUnrecorded { exec_id: exec_id(1).to_string() };
@@ -66,11 +66,11 @@ pub async fn a_removed_entry_is_named(place: Place) {
     assert_eq!(findings(&store).await, [removed(1, 1), removed(3, 4), unrecorded, outcome()]);
 }
 
-pub async fn a_removed_tail_is_named(place: Place) {
+pub async fn removed_tail_is_found(place: Place) {
     let store = fill(&place).await;
     place.tamper("DELETE FROM audit WHERE seq >= 4").await;
     assert_eq!(findings(&store).await, [Finding::TailRemoved { first: 4, last: 5 }]);
-    // What is appended then does not close the gap.
+    // Later entries do not close the gap.
     store.append(event(6)).await.unwrap();
     assert_eq!(findings(&store).await, [Finding::Removed { first: 4, last: 5 }]);
     place.tamper("DELETE FROM audit").await;
@@ -78,7 +78,7 @@ pub async fn a_removed_tail_is_named(place: Place) {
     assert_eq!(all[0], Finding::TailRemoved { first: 1, last: 6 }, "{all:?}");
 }
 
-pub async fn swapped_entries_are_named(place: Place) {
+pub async fn swapped_entries_are_found(place: Place) {
     let store = fill(&place).await;
     for change in ["seq = -4 WHERE seq = 4", "seq = 4 WHERE seq = 5", "seq = 5 WHERE seq = -4"] {
         place.tamper(&format!("UPDATE audit SET {change}")).await;
@@ -87,8 +87,9 @@ pub async fn swapped_entries_are_named(place: Place) {
     assert_eq!(found[..2], [Finding::Moved { seq: 4, from: 5 }, Finding::Moved { seq: 5, from: 4 }], "{found:?}");
 }
 
-/// Somebody who knows how entries are hashed writes one anew, hash and all. It is whole, and the next one tells.
-pub async fn a_rewritten_entry_breaks_its_link(place: Place) {
+/// The attacker rewrites an entry with a correct hash, so only the link of the next entry is
+/// broken.
+pub async fn rewritten_entry_breaks_its_link(place: Place) {
     let other = place.another(0).await;
     let (store, source) = (fill(&place).await, other.open().await);
     source.intend(&running(1)).await.unwrap();
@@ -101,7 +102,7 @@ pub async fn a_rewritten_entry_breaks_its_link(place: Place) {
     assert_eq!(findings(&store).await, [Finding::Unlinked { seq: 5 }]);
 }
 
-pub async fn an_altered_exec_is_named(place: Place) {
+pub async fn altered_exec_is_found(place: Place) {
     let changes = [
         ("cmd = 'true'", 1, 1),
         ("args = '[]'", 1, 1),
@@ -123,7 +124,7 @@ pub async fn an_altered_exec_is_named(place: Place) {
     }
 }
 
-pub async fn a_planted_exec_is_named(place: Place) {
+pub async fn planted_exec_is_found(place: Place) {
     let store = fill(&place).await;
     let planted = exec_id(99).to_string();
     place
@@ -137,7 +138,7 @@ pub async fn a_planted_exec_is_named(place: Place) {
     assert_eq!(findings(&store).await, [Finding::ExecUnrecorded { exec_id: planted }]);
 }
 
-pub async fn a_wrong_head_is_named(place: Place) {
+pub async fn wrong_head_is_found(place: Place) {
     let store = fill(&place).await;
     place.tamper(&format!("UPDATE audit_head SET hash = {}", place.bytes(1))).await;
     assert_eq!(findings(&store).await, [Finding::HeadWrong { seq: 5 }, Finding::HeadForged]);

@@ -1,4 +1,4 @@
-//! Bytes of large commands on record, per workspace.
+//! Recorded bytes of large commands, per workspace.
 
 use ringwall_record::{EndedAs, NewApproval, NewExec, Settled, SettledAs, Store};
 use serde_json::json;
@@ -24,7 +24,7 @@ pub async fn large_commands_and_code_count_until_retention_removes_them(place: P
     assert_eq!(recorded(&store).await, 0, "small commands do not count");
     store.intend(&large(2)).await.unwrap();
     assert!(store.intend(&large(2)).await.is_err(), "the id is taken");
-    // As JSON, with brackets and quotes.
+    // Stored as JSON: two brackets and two quotes more.
     assert_eq!(recorded(&store).await, LARGE + 4);
     let asked = NewApproval { code: Some("y".repeat(LARGE)), ..question(2) };
     store.open_approval(asked, json!({})).await.unwrap();
@@ -41,7 +41,7 @@ pub async fn large_commands_and_code_count_until_retention_removes_them(place: P
     assert_intact(&store).await;
 }
 
-/// The migration counts what is there. Taking it back and applying it again stands for an upgrade.
+/// The migration counts existing rows. Undoing it and applying it again stands in for an upgrade.
 pub async fn usage_of_an_older_database_is_counted(place: Place) {
     let store = place.open().await;
     store.intend(&large(1)).await.unwrap();
