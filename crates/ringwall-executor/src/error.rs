@@ -129,6 +129,8 @@ pub enum Error {
     CommandNotFound { command: String },
     #[error("{command}: cannot be executed in the box: {}", std::io::Error::from_raw_os_error(*errno))]
     CommandNotExecutable { command: String, errno: i32 },
+    #[error("all {limit} user ids for boxes without a workspace are in use; retry when one of these boxes has ended")]
+    NoFreeUid { limit: u32 },
     #[error("a box that was made ahead cannot serve: {0}")]
     SpareUnfit(&'static str),
     #[error("containers cannot be made ahead with this docker daemon: {0}")]

@@ -14,7 +14,7 @@ use crate::docker::find_in_path;
 use crate::error::Error;
 use crate::host::Host;
 use crate::image::Store;
-use crate::native::prepare::{Early, Prepared};
+use crate::native::prepare::{Early, OWN_UIDS, Prepared, SPARE_UIDS, box_uid, spare_uid};
 use crate::native::sources;
 use crate::native::spawner::Spawner;
 use crate::native::warm::{Leases, Mappings};
@@ -35,6 +35,8 @@ pub struct Executor {
     pub(crate) undertaker: OnceLock<Undertaker>,
     /// Who boxes that are made ahead are on the host, and what shows them files of others as their own.
     pub(crate) leases: Arc<Leases>,
+    /// Uids of boxes without a workspace.
+    pub(crate) own_uids: Arc<Leases>,
     pub(crate) mappings: Mappings,
     /// gVisor's program, where there is one.
     pub(crate) runsc: Option<PathBuf>,
@@ -77,7 +79,8 @@ impl Executor {
             shelf: None,
             own_child: None,
             undertaker: OnceLock::new(),
-            leases: Arc::default(),
+            leases: Arc::new(Leases::new(SPARE_UIDS, spare_uid)),
+            own_uids: Arc::new(Leases::new(OWN_UIDS, box_uid)),
             mappings: Mappings::default(),
             runsc: None,
         }

@@ -12,14 +12,15 @@ use crate::error::{Error, talk};
 use crate::executor::Executor;
 use crate::host;
 use crate::native::spawner::{Parent, Spawner};
+use crate::native::warm::Lease;
 use crate::plan::lower::Birthplace;
 use crate::{cgroup::layout, plan::etc};
 
 /// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
 
-/// A process has so many for its boxes, and so many more for boxes that it makes ahead.
-const OWN_UIDS: u32 = 30;
+/// Each process has so many for boxes without a workspace, and so many more for boxes that it makes ahead.
+pub(crate) const OWN_UIDS: u32 = 30;
 pub(crate) const SPARE_UIDS: u32 = 30;
 
 /// The one box of a program that makes one, begun before the program knows anything else: its namespaces get ready while
@@ -36,18 +37,20 @@ impl Early {
     pub fn begin() -> Result<Self, Error> {
         ringwall_jail::restrict::allow_core_limit();
         let (number, privilege) = (0, host::privilege());
-        let host = host::ids(privilege, box_uid(number));
+        let host = host::ids(privilege, box_uid(0));
         // On version 2 it is born into its cgroup, later. Without Landlock a box could reach the program that its PID 1
         // runs from, and only a spawner runs from a copy.
         if layout::is_version_2() || ringwall_jail::landlock_version().is_err() {
             let (control, theirs) = wire::pair().map_err(talk)?;
             let birth = Born::NotYet(theirs);
-            let prepared = Prepared { control, number, host, network: NetworkSource::New, birth, parent: None };
+            let network = NetworkSource::New;
+            let prepared = Prepared { control, number, host, network, birth, parent: None, lease: None };
             return Ok(Early { prepared, privilege, init: None });
         }
         let (control, init) = ringwall_jail::bear_alone(&identity(privilege, host)).map_err(Error::Setup)?;
         let birth = Born::In(Birthplace::Host);
-        let prepared = Prepared { control, number, host, network: NetworkSource::New, birth, parent: None };
+        let network = NetworkSource::New;
+        let prepared = Prepared { control, number, host, network, birth, parent: None, lease: None };
         Ok(Early { prepared, privilege, init: Some(init) })
     }
 }
@@ -63,6 +66,8 @@ pub struct Prepared {
     pub(crate) birth: Born,
     /// Whoever bears it, where that is the spawner and it was asked already.
     pub(crate) parent: Option<Parent>,
+    /// The uid of a box without a workspace; the next box may have it after this one has ended.
+    pub(crate) lease: Option<Lease>,
 }
 
 /// Whether PID 1 is there already.
@@ -78,14 +83,18 @@ impl Executor {
     /// said. Dropping them ends them.
     pub(crate) fn prepare_as(&self, owner: Option<Owner>, network: NetworkSource) -> Result<Prepared, Error> {
         let number = self.next_number();
-        let own = host::ids(self.host.privilege, box_uid(number));
-        // Boxes of one workspace (a user and agent) share its uid and may share a network namespace. A box without a
-        // workspace has a uid that no other living box has.
-        let (host, network) = match (self.host.privilege, owner) {
-            (Privilege::Root, Some(owner)) => (owner, network),
-            (Privilege::Root, None) | (Privilege::Rootless, _) => (own, NetworkSource::New),
-        };
-        self.begin(number, host, network)
+        match (self.host.privilege, owner) {
+            // Boxes of one workspace (a user and agent) share its uid and may share a network namespace.
+            (Privilege::Root, Some(owner)) => self.begin(number, owner, network),
+            // A box without a workspace has a uid that no other living box has.
+            (Privilege::Root, None) => {
+                let lease = self.own_uids.take(OWN_UIDS).ok_or(Error::NoFreeUid { limit: OWN_UIDS })?;
+                let mut prepared = self.begin(number, lease.owner(), NetworkSource::New)?;
+                prepared.lease = Some(lease);
+                Ok(prepared)
+            }
+            (Privilege::Rootless, _) => self.begin(number, host::ids(Privilege::Rootless, 0), NetworkSource::New),
+        }
     }
 
     /// The same of a user who has one box after another, of strangers to each other: they have nothing in common.
@@ -101,7 +110,7 @@ impl Executor {
     fn begin(&self, number: u64, host: Owner, network: NetworkSource) -> Result<Prepared, Error> {
         let (control, theirs) = wire::pair().map_err(talk)?;
         let birth = Born::NotYet(theirs);
-        let mut prepared = Prepared { control, number, host, network, birth, parent: None };
+        let mut prepared = Prepared { control, number, host, network, birth, parent: None, lease: None };
         match &self.host.cgroups {
             // When its cgroup is there, directly into it.
             Ok(layout) if layout.version == CgroupVersion::V2 => {}
@@ -150,10 +159,9 @@ fn identity(privilege: Privilege, host: Owner) -> Identity {
     Identity { privilege, inside_uid: etc::UID, inside_gid: etc::GID, host_uid: host.uid, host_gid: host.gid }
 }
 
-/// A user id that no other living box has: process ids are unique while they live, and a process goes through
-/// 30 ids of its own before it comes back to the first.
-fn box_uid(number: u64) -> u32 {
-    uid(number as u32 % OWN_UIDS)
+/// Process ids are unique among living processes, so no other process of Ringwall gives this uid to a box.
+pub(crate) fn box_uid(slot: u32) -> u32 {
+    uid(slot % OWN_UIDS)
 }
 
 /// One of those that go to boxes made ahead, which keep theirs for as long as they live.

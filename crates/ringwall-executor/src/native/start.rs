@@ -177,11 +177,15 @@ impl Executor {
         let Belongings { groups, steps, parent, .. } = belongings;
         let groups = ShelvedGroups::new(groups, self.shelf.clone());
         // Ours alone from here on, so that its end is seen.
-        let Prepared { control, birth, .. } = prepared;
+        let Prepared { control, birth, lease, .. } = prepared;
         drop(birth);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let (control, groups) = follow(control, groups, |control| UnixStream::from_std(control.into())).await?;
         let mut running = Running::new(control, time_limit, groups, steps, parent);
+        if let Some(mut lease) = lease {
+            lease.bind(running.init());
+            running.lease = Some(lease);
+        }
         if self.host.privilege == Privilege::Rootless {
             let max_passed = self.host.counter_caps.passed(open_files);
             running.watched = Some(self.guard.watch(running.init(), max_passed));

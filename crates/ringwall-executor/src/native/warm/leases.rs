@@ -1,4 +1,5 @@
-//! Who spares are on the host: one user id each for as long as a box of it lives, and then another one's.
+//! Host uids of boxes that belong to no workspace and of warm boxes. A uid goes to one box at a time and is free
+//! again after the last process of that box has ended.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -8,13 +9,15 @@ use ringwall_jail::plan::Owner;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::Timespec;
 
-use crate::native::prepare::{SPARE_UIDS, spare_uid};
-
 /// A handle to PID 1 of a box, once there is one.
 pub(crate) type Init = Arc<OnceLock<OwnedFd>>;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Leases {
+    /// How many ids there are.
+    size: u32,
+    /// The id of a slot.
+    uid: fn(u32) -> u32,
     state: Mutex<State>,
 }
 
@@ -35,17 +38,21 @@ pub(crate) struct Lease {
 }
 
 impl Leases {
+    pub(crate) fn new(size: u32, uid: fn(u32) -> u32) -> Self {
+        Leases { size, uid, state: Mutex::default() }
+    }
+
     /// A user that no living box is; `None` while there are `most` of them or more.
     pub(crate) fn take(self: &Arc<Self>, most: u32) -> Option<Lease> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let over = state.left.iter().filter(|(_, init)| is_over(init)).count();
-        if (state.begun as usize).saturating_sub(over) >= most.min(SPARE_UIDS) as usize {
+        if (state.begun as usize).saturating_sub(over) >= most.min(self.size) as usize {
             return None;
         }
         let free = state.left.iter().position(|(_, init)| is_over(init));
         let slot = match free.and_then(|free| state.left.remove(free)) {
             Some((slot, _)) => slot,
-            None if state.begun < SPARE_UIDS => {
+            None if state.begun < self.size => {
                 state.begun += 1;
                 state.begun - 1
             }
@@ -57,7 +64,7 @@ impl Leases {
 
 impl Lease {
     pub(crate) fn owner(&self) -> Owner {
-        let uid = spare_uid(self.slot);
+        let uid = (self.leases.uid)(self.slot);
         Owner { uid, gid: uid }
     }
 
@@ -85,10 +92,11 @@ pub(crate) fn is_over(init: &Init) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::prepare::{SPARE_UIDS, spare_uid};
 
     #[test]
     fn nobody_gets_the_user_of_a_living_box() {
-        let leases = Arc::new(Leases::default());
+        let leases = Arc::new(Leases::new(SPARE_UIDS, spare_uid));
         assert!(leases.take(0).is_none(), "as few as are said");
         let held: Vec<Lease> = (0..SPARE_UIDS).map(|_| leases.take(SPARE_UIDS).expect("one is free")).collect();
         let mut users: Vec<u32> = held.iter().map(|lease| lease.owner().uid).collect();
