@@ -41,40 +41,26 @@ pub(super) enum Tables {
 /// A look at a box with more descriptors than [`MAX_DESCRIPTORS`], which takes several calls of [`held`].
 #[derive(Debug, Default)]
 pub(super) struct Look {
-    /// The process to go on with, by its number in the box; 0 at the beginning.
-    next: u32,
+    /// The process and thread whose table is read next, by their numbers in the box; 0 at the beginning.
+    next: (u32, u32),
     /// What the calls before have counted.
     held: Held,
 }
 
-/// Counts until `enough` watches were seen. `init` is the box's PID 1, by its number on the host. A call that stops at
-/// [`MAX_DESCRIPTORS`] stores in `look` where the next one goes on and returns what both have counted.
+/// Counts until `enough` watches were seen. `init` is the box's PID 1, by its number on the host. A call that would read
+/// more than [`MAX_DESCRIPTORS`] stops before the next descriptor table, stores in `look` where the next call goes on, and
+/// returns what all of them have counted.
 pub(super) fn held(init: u32, tables: Tables, enough: u64, look: &mut Look) -> Held {
     let Look { next, held } = std::mem::take(look);
-    let mut count = Count { held, descriptors: 0, enough };
+    let mut count = Count { held, descriptors: 0, limit: MAX_DESCRIPTORS, enough };
     let processes = match processes(init) {
         Processes::Seen(processes) => processes,
         Processes::None => return count.held,
         Processes::Closed => return Held { is_incomplete: true, ..count.held },
     };
-    // In ascending order, as the kernel lists them.
-    for pid in names(&processes) {
-        let number = number(&pid);
-        if number == PID_1 || number < next {
-            continue;
-        }
-        // The table of a process is empty when its first thread has ended; its other threads still have it.
-        let is_counted = tables == Tables::OfProcesses && count.table(processes.as_fd(), &pid);
-        if !is_counted && let Ok(threads) = open_directory(processes.as_fd(), &join(&pid, b"task")) {
-            for thread in names(&threads) {
-                count.table(threads.as_fd(), &thread);
-            }
-        }
-        if count.is_over() {
-            count.held.is_incomplete |= count.descriptors >= MAX_DESCRIPTORS;
-            *look = Look { next: number.saturating_add(1), held: count.held };
-            break;
-        }
+    if let Some(next) = count.processes(&processes, tables, next) {
+        count.held.is_incomplete = true;
+        *look = Look { next, held: count.held };
     }
     count.held
 }
@@ -119,37 +105,80 @@ fn path(text: &str) -> Option<CString> {
 struct Count {
     held: Held,
     descriptors: u32,
+    /// Descriptors read by one call.
+    limit: u32,
     enough: u64,
 }
 
+/// What became of one descriptor table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Table {
+    /// It holds no descriptor.
+    Empty,
+    Counted,
+    /// It is not read by this call, which has read enough descriptors.
+    Left,
+}
+
 impl Count {
-    fn is_over(&self) -> bool {
-        self.descriptors >= MAX_DESCRIPTORS || self.held.watches > self.enough
+    /// Returns the process and thread to go on with if a table was left.
+    fn processes(&mut self, processes: &OwnedFd, tables: Tables, next: (u32, u32)) -> Option<(u32, u32)> {
+        for pid in names(processes) {
+            let process = number(&pid);
+            if process == PID_1 || process < next.0 {
+                continue;
+            }
+            let first_thread = if process == next.0 { next.1 } else { 0 };
+            if tables == Tables::OfProcesses && first_thread == 0 {
+                match self.table(processes.as_fd(), &pid) {
+                    Table::Counted => continue,
+                    Table::Left => return Some((process, 0)),
+                    // The table of a process is empty when its first thread has ended; its other threads still have it.
+                    Table::Empty => {}
+                }
+            }
+            let Ok(threads) = open_directory(processes.as_fd(), &join(&pid, b"task")) else { continue };
+            for thread in names(&threads) {
+                let id = number(&thread);
+                if id >= first_thread && self.table(threads.as_fd(), &thread) == Table::Left {
+                    return Some((process, id));
+                }
+            }
+        }
+        None
     }
 
-    /// Adds what one descriptor table holds. False if it holds no descriptor.
-    fn table(&mut self, parent: BorrowedFd<'_>, task: &CStr) -> bool {
+    /// Adds what one descriptor table holds.
+    fn table(&mut self, parent: BorrowedFd<'_>, task: &CStr) -> Table {
+        if self.held.watches > self.enough {
+            return Table::Counted;
+        }
         let directory = match open_directory(parent, &join(task, b"fdinfo")) {
             Ok(directory) => directory,
             // It has ended.
-            Err(Errno::NOENT | Errno::SRCH) => return true,
+            Err(Errno::NOENT | Errno::SRCH) => return Table::Counted,
             Err(_) => {
                 self.held.is_incomplete = true;
-                return true;
+                return Table::Counted;
             }
         };
         let names = names(&directory);
-        for name in &names {
-            if self.is_over() {
-                self.held.is_incomplete |= self.descriptors >= MAX_DESCRIPTORS;
-                return true;
+        let length = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        if self.descriptors > 0 && self.descriptors.saturating_add(length) > self.limit {
+            return Table::Left;
+        }
+        // One table alone can have more only where RLIMIT_NOFILE of a box is above its 4,096.
+        self.held.is_incomplete |= length > self.limit;
+        for name in names.iter().take(self.limit as usize) {
+            if self.held.watches > self.enough {
+                break;
             }
             self.descriptors += 1;
             // Closed meanwhile, or its process has ended.
             let Ok(text) = read(directory.as_fd(), name) else { continue };
             self.held.add(&text);
         }
-        !names.is_empty()
+        if names.is_empty() { Table::Empty } else { Table::Counted }
     }
 }
 
@@ -166,11 +195,13 @@ impl Held {
     }
 }
 
-/// Entries whose names are numbers.
+/// Entries whose names are numbers, in ascending order.
 fn names(directory: &OwnedFd) -> Vec<CString> {
     let Ok(entries) = Dir::read_from(directory) else { return Vec::new() };
     let names = entries.flatten().map(|entry| entry.file_name().to_owned());
-    names.filter(|name| name.as_bytes().first().is_some_and(u8::is_ascii_digit)).collect()
+    let mut names: Vec<_> = names.filter(|name| name.as_bytes().first().is_some_and(u8::is_ascii_digit)).collect();
+    names.sort_by_key(|name| number(name));
+    names
 }
 
 fn number(name: &CStr) -> u32 {
@@ -214,5 +245,33 @@ mod tests {
         held.add(b"pos:\t0\nflags:\t02\nscm_fds: 7\n");
         held.add(b"pos:\t0\neventfd-count: 3\n");
         assert_eq!(held, Held { watches: 2, passed: 7, is_incomplete: false });
+    }
+
+    #[test]
+    fn descriptors_beyond_the_limit_are_counted_by_the_next_calls() {
+        let proc = tempfile::tempdir().unwrap();
+        // The first thread of process 7 has ended; its other threads have tables of their own.
+        for (task, descriptors) in [("2", 3), ("5", 3), ("7", 0), ("7/task/7", 0), ("7/task/8", 2), ("7/task/9", 2)] {
+            let fdinfo = proc.path().join(task).join("fdinfo");
+            std::fs::create_dir_all(&fdinfo).unwrap();
+            for descriptor in 0..descriptors {
+                std::fs::write(fdinfo.join(descriptor.to_string()), "pos:\t0\ntfd: 5\n").unwrap();
+            }
+        }
+        let processes = OwnedFd::from(std::fs::File::open(proc.path()).unwrap());
+        for limit in 3..12 {
+            let (mut next, mut held, mut calls) = ((0, 0), Held::default(), 0);
+            loop {
+                calls += 1;
+                let mut count = Count { held, descriptors: 0, limit, enough: 100 };
+                let left = count.processes(&processes, Tables::OfProcesses, next);
+                held = count.held;
+                match left {
+                    Some(left) if calls < 20 => next = left,
+                    _ => break,
+                }
+            }
+            assert_eq!(held.watches, 10, "limit {limit}, {calls} calls");
+        }
     }
 }
