@@ -73,11 +73,20 @@ pub fn resolve(path: &Path) -> PathBuf {
         let Some(next) = missing.next() else { return found };
         let name = found.join(next);
         match std::fs::read_link(&name) {
-            Ok(target) => path = plain(&found.join(target).join(missing.as_path())),
-            Err(_) => return plain(&name.join(missing.as_path())),
+            // A `..` in the target may follow another link, so the kernel resolves it in the next round.
+            Ok(target) => path = found.join(target).join(missing.as_path()),
+            Err(_) => {
+                path = name.join(missing.as_path());
+                let without_dots = plain(&path);
+                if without_dots == path {
+                    return path;
+                }
+                // What `..` leads back to may exist, and may be a link.
+                path = without_dots;
+            }
         }
     }
-    path
+    plain(&path)
 }
 
 /// The longest part of a path that is there, by its real name, and the rest.
@@ -118,6 +127,10 @@ mod tests {
         symlink(top.join("a"), top.join("link")).unwrap();
         symlink("a/none", top.join("dangling")).unwrap();
         symlink("loop", top.join("loop")).unwrap();
+        // `far` leads two directories down, so its parent is `b/c` and not `top`.
+        std::fs::create_dir_all(top.join("b/c")).unwrap();
+        symlink("b/c", top.join("far")).unwrap();
+        symlink("far/../none", top.join("up")).unwrap();
         for (given, real) in [
             ("a", "a"),
             ("link", "a"),
@@ -127,6 +140,8 @@ mod tests {
             ("dangling", "a/none"),
             ("dangling/x", "a/none/x"),
             ("none/x", "none/x"),
+            ("none/../link/x", "a/x"),
+            ("up/x", "b/none/x"),
         ] {
             assert_eq!(resolve(&top.join(given)), top.join(real), "{given}");
         }
