@@ -189,6 +189,9 @@ fn complete(protections: &mut Vec<Protection>) {
         }
     }
     protections.extend(protection::OF_EVERY_MAKER.map(Protection::enforced));
+    protections.retain(|known| known.name != ProtectionName::CgroupNamespace);
+    let why = "gVisor's own kernel shows the box no cgroups; its process on the host has no such namespace";
+    protections.push(Protection::partial(ProtectionName::CgroupNamespace, why));
     protections.push(Protection::partial(
         ProtectionName::UserNamespace,
         "gVisor's kernel runs as nobody; to it the box is its workspace's owner",
