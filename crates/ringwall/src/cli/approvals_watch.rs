@@ -33,19 +33,19 @@ enum Wish {
 
 pub(crate) fn watch(client: &Client, is_json: bool) -> Result<(), Message> {
     let mut shown: BTreeMap<String, Value> = BTreeMap::new();
-    let mut failures = 0;
+    let (mut failures, mut has_connected) = (0, false);
     loop {
         let pending = match pending(client) {
             Ok(pending) => pending,
-            // Fails at once if the first poll fails. Later failures may be a restart of the server.
-            Err(message) if shown.is_empty() && failures == 0 || failures >= MAX_FAILURES => return Err(message),
+            // A wrong address or token is reported at once. A server that answered before may be restarting.
+            Err(message) if !has_connected || failures >= MAX_FAILURES => return Err(message),
             Err(_) => {
                 failures += 1;
                 std::thread::sleep(PERIOD);
                 continue;
             }
         };
-        failures = 0;
+        (failures, has_connected) = (0, true);
         let gone: Vec<String> = shown.keys().filter(|id| !pending.contains_key(*id)).cloned().collect();
         for id in gone {
             shown.remove(&id);
