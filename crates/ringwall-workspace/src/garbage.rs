@@ -41,7 +41,7 @@ pub struct Garbage<R> {
     pub is_running: R,
 }
 
-/// What a run removed or, with [`Doing::Looking`], would remove.
+/// Result of a run: what it removed or, with [`Doing::Looking`], would remove.
 #[derive(Debug, Default)]
 pub struct Found {
     pub sessions: u64,

@@ -32,10 +32,10 @@ pub struct Swept {
     pub first_failure: Option<Error>,
 }
 
-/// Whether an exec is in the record.
+/// The entry of an exec in the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded {
-    /// Yes, in this project.
+    /// It belongs to this project.
     In(ProjectId),
     Nowhere,
     /// Unknown, because the record could not be read. Output is kept.
@@ -179,7 +179,7 @@ impl Swept {
     }
 }
 
-/// Whether a name in `.staging` belongs to an exec that is not running, or to an interrupted write
+/// True if a name in `.staging` belongs to an exec that is not running, or to an interrupted write
 /// or deletion.
 pub(crate) fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> bool {
     // Output is kept until the record says that its exec does not exist.

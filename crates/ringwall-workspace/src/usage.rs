@@ -61,14 +61,14 @@ impl Usage {
         Self { bytes: self.bytes.max(other.bytes), files: self.files.max(other.files) }
     }
 
-    /// Whether `more` can be added within `most`. A dimension in which `more` is 0 may already
+    /// True if `more` can be added within `most`. A dimension in which `more` is 0 may already
     /// exceed `most`.
     pub fn has_room(self, more: Self, most: Self) -> bool {
         let Self { bytes, files } = self.plus(more);
         (more.bytes == 0 || bytes <= most.bytes) && (more.files == 0 || files <= most.files)
     }
 
-    /// Whether both dimensions are at most those of `most`.
+    /// True if both dimensions are at most those of `most`.
     pub fn fits(self, most: Self) -> bool {
         self.bytes <= most.bytes && self.files <= most.files
     }

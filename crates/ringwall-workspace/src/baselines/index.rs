@@ -1,8 +1,8 @@
 //! The index of a workspace: which paths in `skills/` come from baselines, with which content.
 //!
 //! It is a file of the server outside of `skills/`, written as a whole before a sync changes
-//! anything and again at its end. So an interrupted sync can be told from a file that the user
-//! deleted.
+//! anything and again at its end. So a path that an interrupted sync did not create yet is not
+//! taken for a file that the user deleted.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -37,7 +37,7 @@ pub(crate) struct IndexedSkill {
     pub(crate) files: BTreeMap<RelativePath, IndexedFile>,
 }
 
-/// Whether the user wants a skill.
+/// Records a deletion of the skill by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Presence {

@@ -1,7 +1,7 @@
 //! Determines the layer of each skill in a workspace, and whether an update is pending.
 //!
 //! The layer follows from the content: a skill that equals its baseline is a baseline skill,
-//! whoever wrote it last. All files of the skill are read for this.
+//! even if a user wrote it last. All files of the skill are read for this.
 
 use serde::Serialize;
 use utoipa::ToSchema;

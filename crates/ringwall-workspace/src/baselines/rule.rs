@@ -3,7 +3,7 @@
 //! A file that the user changed stays, and one that the user deleted stays deleted. Everything else
 //! follows the baseline.
 
-/// What the index says about a path.
+/// The entry of a path in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The baseline never had this path here.
@@ -26,7 +26,7 @@ pub(crate) enum Here {
     Own,
 }
 
-/// Whether the new version contains the path.
+/// The path in the new version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     File,

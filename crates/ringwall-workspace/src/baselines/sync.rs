@@ -128,7 +128,7 @@ fn plan(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> std::io::Result<
     Ok(steps)
 }
 
-/// What has the name of a skill.
+/// The entry with the name of a skill.
 enum Place {
     Directory(OwnedFd),
     Absent,
@@ -183,7 +183,7 @@ fn look(directory: &OwnedFd, path: &str, known: &[Blob], target: Option<&Baselin
     })
 }
 
-/// Whether the file at a path equals a recorded copy.
+/// True if the file at a path equals a recorded copy.
 pub(crate) fn is_as_copied(directory: &OwnedFd, path: &str, known: &[Blob]) -> bool {
     look(directory, path, known, None).is_ok_and(|here| here == Here::Copy)
 }

@@ -124,7 +124,7 @@ fn look(directory: &OwnedFd) -> io::Result<Vec<ArtifactFile>> {
     Ok(files)
 }
 
-/// Whether the file is `meta.json` or `manifest.json` and empty: created before the exec ran and
+/// True if the file is `meta.json` or `manifest.json` and empty: created before the exec ran and
 /// not written yet, or emptied by a power cut.
 fn is_unwritten<S: Default + PartialEq>(path: &RelativePath, size: S) -> bool {
     size == S::default() && [META, MANIFEST].contains(&path.as_str())

@@ -36,7 +36,7 @@ pub struct ExecFiles {
     pub(crate) stay: Stay,
 }
 
-/// Where the files of the exec lie.
+/// The location of an exec's files.
 #[derive(Debug)]
 pub(crate) enum Place {
     /// The box has an artifacts directory in `.staging`; the `Stat` is from its creation. The

@@ -30,7 +30,7 @@ use crate::relative_path::RelativePath;
 /// Limit for the sum of all paths, so that a list of files cannot be larger than the files.
 const MAX_PATHS_BYTES: usize = 4 * 1024 * 1024;
 
-/// Whether a limit was exceeded. If several were, the greatest value is reported.
+/// The exceeded limit. If both were exceeded, the greater value is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Extent {
     #[default]
@@ -41,7 +41,7 @@ pub enum Extent {
     BytesExceeded,
 }
 
-/// Whether processes of the box may still run when its files are collected.
+/// State of the box's processes when its files are collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processes {
     /// No process is left, or none was started.

@@ -65,7 +65,7 @@ impl OutputFile {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Appends `bytes`. After an error the length counts what was written before it.
+    /// Appends `bytes`. After an error the length counts the bytes written before it.
     pub fn append(&self, bytes: &[u8]) -> io::Result<()> {
         let mut hash = self.shared.hash.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rest = bytes;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::exec_files::collect::Processes;
 
-/// Whether another box of the workspace ran at the same time.
+/// Tells if another box of the workspace ran at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
     Alone,

@@ -21,7 +21,7 @@ use crate::workspaces::Owner;
 
 const SPARE: &str = "spare";
 
-/// Whether a directory was kept for the next exec.
+/// Result of [`keep`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Kept,
@@ -104,7 +104,7 @@ fn has_no_directories(status: &Stat) -> bool {
     FileType::from_raw_mode(status.st_mode) == FileType::Directory && matches!(status.st_nlink, 1 | 2)
 }
 
-/// Whether the directory has no entries and no extended attributes, which include access control
+/// True if the directory has no entries and no extended attributes, which include access control
 /// lists.
 fn is_bare(directory: &OwnedFd) -> Result<bool> {
     match rustix::fs::flistxattr_query(directory) {

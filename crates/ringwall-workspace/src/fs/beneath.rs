@@ -119,7 +119,7 @@ fn reopen_file(located: &OwnedFd) -> Result<File> {
     rustix::fs::open(entry_of(located), flags, Mode::empty()).map(File::from)
 }
 
-/// Opens a directory that a box may have created, whatever its owner and mode are. Makes the server
+/// Opens a directory that a box may have created, with any owner and mode. Makes the server
 /// its owner, with mode 0700: a box that received a descriptor of the directory cannot add entries
 /// any more, unless it runs as the server's user.
 pub(crate) fn seize_directory(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {

@@ -42,7 +42,7 @@ struct Portion {
     names: usize,
 }
 
-/// What is not counted.
+/// Entries that are not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Skip {
     Nothing,
@@ -111,7 +111,7 @@ impl Meter {
         self.usage
     }
 
-    /// Whether more than `files_most` names were found.
+    /// True if more than `files_most` names were found.
     pub(crate) fn is_over(&self) -> bool {
         self.usage.files > self.files_most
     }

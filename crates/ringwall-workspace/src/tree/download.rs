@@ -24,10 +24,10 @@ const FAST: i64 = 1;
 /// Files of this size need ZIP64.
 const LARGE: u64 = u32::MAX as u64;
 
-/// Directories get this mode, whatever theirs is, so that the unpacked tree is accessible.
+/// Directories get this mode instead of their own, so that the unpacked tree is accessible.
 const DIRECTORY: u32 = 0o755;
 
-/// What is at a path.
+/// A file or directory to download.
 #[derive(Debug)]
 pub enum Download {
     File { file: File, size: u64 },
@@ -92,7 +92,7 @@ impl Archive {
     }
 }
 
-/// Whether the entry disappeared or may not be downloaded.
+/// True if the entry disappeared or may not be downloaded.
 fn is_gone(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Missing(_) | Refusal::Irregular(_) | Refusal::IsDirectory(_) | Refusal::OutOfScope(_))
 }

@@ -26,7 +26,7 @@ use super::walk::{Found, Step, walk};
 /// Links beyond this number of names are not searched; the file then counts as linked elsewhere.
 const NAMES_LOOKED_AT: u64 = 1_000_000;
 
-/// Whether symlinks in a path may be followed within the tree.
+/// Treatment of symlinks that stay within the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
     Followed,
@@ -118,7 +118,7 @@ impl Tree {
         status.st_uid == self.workspace().owner().uid || status.st_uid == Owner::server().uid
     }
 
-    /// Whether the file belongs to the workspace and all its hard links are in the tree.
+    /// True if the file belongs to the workspace and all its hard links are in the tree.
     fn is_own(&self, path: &AgentPath, status: &Stat) -> Result<bool, Error> {
         let (mut missing, mut seen) = (status.st_nlink, 0);
         if missing <= 1 || !self.is_owners(status) {
@@ -158,7 +158,7 @@ impl Tree {
         Ok(counted)
     }
 
-    /// Whether a directory in the path is a symlink. For such a path the kernel may return only
+    /// True if a directory in the path is a symlink. For such a path the kernel may return only
     /// ENOTDIR.
     pub(super) fn meets_link(&self, path: &AgentPath) -> bool {
         let Some((Some(parent), _)) = path.inner().map(RelativePath::split) else { return false };

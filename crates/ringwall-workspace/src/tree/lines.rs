@@ -43,7 +43,7 @@ pub(super) struct LineFinder<'a, F> {
     keeping: Keeping,
 }
 
-/// Whether the counts may be kept. A file that changed within the last tick may change again
+/// Controls whether the counts are cached. A file that changed within the last tick may change again
 /// without a new time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeping {

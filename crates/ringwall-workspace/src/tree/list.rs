@@ -60,7 +60,7 @@ impl Tree {
         Ok(Listing { prefix: path.plain(), paths })
     }
 
-    /// Whether there is a directory at a path.
+    /// True if there is a directory at a path.
     pub fn has_directory(&self, path: &AgentPath) -> Result<bool, Error> {
         match self.locate(path, Links::Followed) {
             Ok((_, status)) => Ok(kind_of(&status) == FileType::Directory),

@@ -101,7 +101,7 @@ impl Names {
         &self.files
     }
 
-    /// Whether all of `wanted` are known to be directories at the top.
+    /// True if all of `wanted` are known to be directories at the top.
     pub(crate) fn have_directories(&self, wanted: &[&str]) -> bool {
         let Some(directories) = &self.marks.directories else { return false };
         wanted.iter().all(|wanted| directories.iter().any(|(name, _)| name.to_bytes() == wanted.as_bytes()))
@@ -136,7 +136,7 @@ impl Marks {
         self.directories.as_ref()?.first().map(|(_, mark)| *mark)
     }
 
-    /// Whether every directory is unchanged.
+    /// True if every directory is unchanged.
     fn hold(&self, top: &Directory) -> bool {
         let Some(directories) = &self.directories else { return false };
         directories.iter().all(|(name, before)| {

@@ -43,7 +43,7 @@ pub struct AgentPath {
     ending: Ending,
 }
 
-/// Whether the path can name a file.
+/// A path with a trailing slash cannot name a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Name,
@@ -154,7 +154,7 @@ impl AgentPath {
     }
 }
 
-/// Whether a name equals `SKILL.md`, ignoring case.
+/// True if a name equals `SKILL.md`, ignoring case.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.to_lowercase() == SKILL_FILE.to_lowercase()
 }

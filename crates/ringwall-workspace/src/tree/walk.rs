@@ -30,7 +30,7 @@ pub(super) struct Found<'a> {
     pub(super) inode: u64,
 }
 
-/// Whether to continue.
+/// Returned by the visitor to continue or end the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     On,

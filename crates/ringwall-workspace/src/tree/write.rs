@@ -49,7 +49,7 @@ impl Workspace {
 }
 
 impl StagedFile {
-    /// For reading what was written.
+    /// The file, for reading the content back.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -136,7 +136,7 @@ impl Tree {
     }
 }
 
-/// Whether a file may be written at this path.
+/// Checks that a file may be written at this path.
 pub(super) fn check_target(path: &AgentPath) -> Result<(), Refusal> {
     path.check_writable()?;
     path.file().map(drop)

@@ -1,4 +1,4 @@
-//! What a box may leave instead of files, and descriptors that outlive it.
+//! Collection of hostile files, and descriptors that outlive their box.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
