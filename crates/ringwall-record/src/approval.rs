@@ -17,7 +17,7 @@ use crate::page::Scope;
 use crate::paths::RememberedPath;
 use crate::timestamp::Timestamp;
 
-macro_rules! words {
+macro_rules! text_enum {
     ($(#[$doc:meta])* $type:ident, $what:literal, $($(#[$of:meta])* $variant:ident = $word:literal),+ $(,)?) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, utoipa::ToSchema)]
@@ -53,15 +53,15 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// What the approval is about: a path, risky code or a network host
+text_enum! {
+    /// The subject of the approval: a path, risky code or a network host
     ApprovalKind, "a kind of approval: path, risk or network",
     Path = "path",
     Risk = "risk",
     Network = "network",
 }
 
-words! {
+text_enum! {
     ApprovalStatus, "an approval's status: pending, approved, remembered, denied, expired or cancelled",
     Pending = "pending",
     Approved = "approved",
@@ -71,7 +71,7 @@ words! {
     Cancelled = "cancelled",
 }
 
-words! {
+text_enum! {
     /// From the lowest to the highest level
     RiskLevel, "a risk level: safe, low, medium, high or critical",
     Safe = "safe",
@@ -224,7 +224,7 @@ pub struct Approval {
     pub reason: Option<String>,
 }
 
-/// What ends a pending approval.
+/// An answer, an expiry or a cancellation of an approval.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub as_what: SettledAs,
@@ -234,7 +234,7 @@ pub struct Answer {
     pub remembered: Remembering,
 }
 
-/// What an answer adds to the allowed paths or hosts, in the transaction that records the answer.
+/// The paths or hosts that an answer adds, in the transaction that records the answer.
 #[derive(Debug, Clone, Default)]
 pub enum Remembering {
     #[default]

@@ -15,7 +15,7 @@ use crate::exec::{columns, columns::name};
 use crate::id::ApprovalId;
 use crate::networks::allow_host;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
-use crate::paths::{Hand, check_new, remember};
+use crate::paths::{ChangeContext, check_new, remember};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
@@ -25,12 +25,12 @@ const COLUMNS: &str = "seq, id, kind, status, exec_id, user_id, agent_id, sessio
                        blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at, answered_at, \
                        answered_by, reason, files";
 /// Number of approvals that one transaction expires; other operations can run in between.
-const AT_ONCE: i64 = 256;
+const MAX_APPROVALS: i64 = 256;
 /// The digest of the approval's row, in the details of its entries. Their `digest` is that of the
 /// action.
 pub(crate) const ROW_DIGEST: &str = "row_sha256";
 /// Maximum bytes of a command in the audit entry, which may outlive the approval.
-const SHOWN: usize = 1000;
+const MAX_COMMAND_BYTES: usize = 1000;
 
 impl Store {
     /// Opens an approval. A used id is a database error, because ids are random. `from` is the
@@ -78,11 +78,11 @@ impl Store {
     }
 
     pub async fn approval(&self, id: &ApprovalId, scope: &Scope) -> Result<Option<Approval>, Error> {
-        let mut question = Statement::new("read an approval", "");
-        let mut conditions = vec![format!("id = {}", question.place(id.as_str()))];
-        scope.restrict(&mut conditions, &mut question);
-        question.text = format!("SELECT {COLUMNS} FROM approvals{}", where_all(&conditions)).into();
-        let row = self.readers().row(question).await?;
+        let mut query = Statement::new("read an approval", "");
+        let mut conditions = vec![format!("id = {}", query.placeholder(id.as_str()))];
+        scope.restrict(&mut conditions, &mut query);
+        query.text = format!("SELECT {COLUMNS} FROM approvals{}", where_all(&conditions)).into();
+        let row = self.readers().row(query).await?;
         row.map(|row| read(&row).map(|(_, approval)| approval)).transpose()
     }
 
@@ -93,34 +93,34 @@ impl Store {
         limit: Limit,
         cursor: Option<Cursor>,
     ) -> Result<Page<Approval>, Error> {
-        let rows = self.readers().rows(question(filter, limit, cursor)).await?;
+        let rows = self.readers().rows(query(filter, limit, cursor)).await?;
         Ok(Page::cut(rows.iter().map(read).collect::<Result<_, Error>>()?, limit))
     }
 }
 
-fn question(filter: &ApprovalFilter, limit: Limit, cursor: Option<Cursor>) -> Statement {
-    let mut question = Statement::new("list approvals", "");
+fn query(filter: &ApprovalFilter, limit: Limit, cursor: Option<Cursor>) -> Statement {
+    let mut query = Statement::new("list approvals", "");
     let mut conditions = Vec::new();
-    filter.scope.restrict(&mut conditions, &mut question);
+    filter.scope.restrict(&mut conditions, &mut query);
     if let Some(status) = filter.status {
-        conditions.push(format!("status = {}", question.place(status.as_str())));
+        conditions.push(format!("status = {}", query.placeholder(status.as_str())));
     }
     // The list of all approvals, and the few of one exec, are read in the order of `seq` itself;
     // other lists use an index in the order of `-seq`.
     let order = if conditions.is_empty() || filter.exec_id.is_some() { "seq DESC" } else { "-seq" };
     if let Some(exec_id) = &filter.exec_id {
-        conditions.push(format!("exec_id = {}", question.place(exec_id.as_str())));
+        conditions.push(format!("exec_id = {}", query.placeholder(exec_id.as_str())));
     }
     if let Some(Cursor(seq)) = cursor {
         conditions.push(match order {
-            "-seq" => format!("-seq > {}", question.place(-seq)),
-            _ => format!("seq < {}", question.place(seq)),
+            "-seq" => format!("-seq > {}", query.placeholder(-seq)),
+            _ => format!("seq < {}", query.placeholder(seq)),
         });
     }
-    let at_most = question.place(limit.and_one());
+    let at_most = query.placeholder(limit.and_one());
     let wanted = where_all(&conditions);
-    question.text = format!("SELECT {COLUMNS} FROM approvals{wanted} ORDER BY {order} LIMIT {at_most}").into();
-    question
+    query.text = format!("SELECT {COLUMNS} FROM approvals{wanted} ORDER BY {order} LIMIT {at_most}").into();
+    query
 }
 
 struct Open {
@@ -199,17 +199,17 @@ impl Operation for Settle {
 
 impl Settle {
     async fn remember(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let hand = Hand { at: self.answer.at, author: &self.answer.author, answer_to: Some(&self.id) };
+        let context = ChangeContext { at: self.answer.at, author: &self.answer.author, answer_to: Some(&self.id) };
         match &self.answer.remembered {
             Remembering::Nothing => {}
             Remembering::Paths(paths) => {
                 for path in paths {
-                    remember(ledger, path, hand).await?;
+                    remember(ledger, path, context).await?;
                 }
             }
             Remembering::Hosts { user, entries } => {
                 for entry in entries {
-                    allow_host(ledger, user, entry, hand).await?;
+                    allow_host(ledger, user, entry, context).await?;
                 }
             }
         }
@@ -224,7 +224,7 @@ impl Operation for ExpireSome {
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<usize, Error> {
         let text = "SELECT id FROM approvals WHERE status = 'pending' ORDER BY -seq LIMIT $1";
-        let rows = ledger.rows(Statement::new("look for pending approvals", text).bind(AT_ONCE)).await?;
+        let rows = ledger.rows(Statement::new("look for pending approvals", text).bind(MAX_APPROVALS)).await?;
         for row in &rows {
             let id = row.read("approvals", "id", |row| name(row, "id"))?;
             settle(ledger, &id, &self.0).await?;
@@ -275,7 +275,7 @@ fn append(ledger: &mut Ledger<'_>, asked: &NewApproval, verb: &str, at: Timestam
 }
 
 fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(SHOWN)]
+    &text[..text.floor_char_boundary(MAX_COMMAND_BYTES)]
 }
 
 fn read(row: &Row) -> Result<(i64, Approval), Error> {
@@ -346,7 +346,7 @@ mod tests {
 
     /// The query, and the only step of its plan.
     async fn plan(pool: &sqlx::SqlitePool, filter: &ApprovalFilter, cursor: Option<Cursor>) -> (String, String) {
-        let text = question(filter, Limit::nearest(50), cursor).text.into_owned();
+        let text = query(filter, Limit::nearest(50), cursor).text.into_owned();
         let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
         let plan = sqlx::query(explain).fetch_all(pool).await.unwrap();
         let [step] = plan.as_slice() else { panic!("{text}: more than a range") };

@@ -25,7 +25,7 @@ use crate::writer::writer::Operation;
 const COLUMNS: &str = "id, user_id, agent_id, session_id, kind, action, detail, actor, status, error, url, connections, \
                        started_at, ended_at";
 /// Number of actions that one transaction marks as lost; other operations can run in between.
-const AT_ONCE: i64 = 256;
+const MAX_ACTIONS: i64 = 256;
 const LOST: &str = "the server ended before this action; it is unknown whether it was done";
 
 /// A browser action to record before it is done.
@@ -130,7 +130,7 @@ impl Store {
     pub async fn lose_browser_actions(&self, at: Timestamp) -> Result<usize, Error> {
         let mut lost = 0;
         loop {
-            match self.submit(LoseSome(at)).await? {
+            match self.submit(MarkLost(at)).await? {
                 0 => return Ok(lost),
                 some => lost += some,
             }
@@ -147,7 +147,7 @@ impl Store {
         at: Timestamp,
     ) -> Result<(), Error> {
         check_text("connections", &connections.to_string())?;
-        self.submit(Gone { session, kind: kind.to_owned(), why: why.to_owned(), connections, at }).await
+        self.submit(RecordBrowserEnd { session, kind: kind.to_owned(), why: why.to_owned(), connections, at }).await
     }
 
     /// The actions of one session, newest first.
@@ -156,12 +156,12 @@ impl Store {
             "SELECT {COLUMNS} FROM browser_actions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3 \
              ORDER BY -seq LIMIT $4"
         );
-        let question = Statement::new("list browser actions", text)
+        let query = Statement::new("list browser actions", text)
             .bind(session.user_id.as_str())
             .bind(session.agent_id.as_str())
             .bind(session.session_id.as_str())
             .bind(limit.and_one() - 1);
-        self.readers().rows(question).await?.iter().map(read).collect()
+        self.readers().rows(query).await?.iter().map(read).collect()
     }
 
     /// Removes the actions that ended before this time, with their approvals, and returns their
@@ -197,12 +197,20 @@ impl Operation for Intend {
             .bind(new.actor.as_str())
             .bind(new.started_at);
         ledger.execute(insertion).await?;
-        let said = json!({
-            "session_id": new.session.session_id, "kind": new.kind, "action": new.action,
-            "detail_sha256": Digest::of(detail.as_bytes()).to_string(), "from": self.from,
-        });
         let digest = Digest::of(detail.as_bytes());
-        append(ledger, "intent", new.id.as_str(), &new.session, (new.started_at, &new.actor), said, Some(digest));
+        let event_detail = json!({
+            "session_id": new.session.session_id, "kind": new.kind, "action": new.action,
+            "detail_sha256": digest.to_string(), "from": self.from,
+        });
+        append(
+            ledger,
+            "intent",
+            new.id.as_str(),
+            &new.session,
+            (new.started_at, &new.actor),
+            event_detail,
+            Some(digest),
+        );
         Ok(())
     }
 }
@@ -220,14 +228,14 @@ impl Operation for Finish {
     }
 }
 
-struct LoseSome(Timestamp);
+struct MarkLost(Timestamp);
 
-impl Operation for LoseSome {
+impl Operation for MarkLost {
     type Answer = usize;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<usize, Error> {
         let text = "SELECT id FROM browser_actions WHERE ended_at IS NULL ORDER BY seq LIMIT $1";
-        let rows = ledger.rows(Statement::new("look for unfinished browser actions", text).bind(AT_ONCE)).await?;
+        let rows = ledger.rows(Statement::new("look for unfinished browser actions", text).bind(MAX_ACTIONS)).await?;
         let ending = BrowserEnding {
             status: BrowserStatus::Lost,
             error: Some(LOST.to_owned()),
@@ -258,17 +266,17 @@ async fn finish(ledger: &mut Ledger<'_>, id: &ExecId, ending: &BrowserEnding) ->
         .bind(id.as_str());
     let Some(row) = ledger.row(update).await? else { return Ok(false) };
     let asked = read(&row)?.asked;
-    let said = json!({
+    let detail = json!({
         "session_id": asked.session.session_id, "action": asked.action, "status": ending.status,
         "connections": ending.connections.as_array().map_or(0, Vec::len),
         "connections_sha256": Digest::of(connections.as_bytes()).to_string(),
         "url_sha256": ending.url.as_ref().map(|url| Digest::of(url.as_bytes()).to_string()),
     });
-    append(ledger, "outcome", id.as_str(), &asked.session, (ending.at, &asked.actor), said, None);
+    append(ledger, "outcome", id.as_str(), &asked.session, (ending.at, &asked.actor), detail, None);
     Ok(true)
 }
 
-struct Gone {
+struct RecordBrowserEnd {
     session: SessionName,
     kind: String,
     why: String,
@@ -276,13 +284,13 @@ struct Gone {
     at: Timestamp,
 }
 
-impl Operation for Gone {
+impl Operation for RecordBrowserEnd {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let said = json!({ "kind": self.kind, "why": self.why, "connections": self.connections });
+        let detail = json!({ "kind": self.kind, "why": self.why, "connections": self.connections });
         let subject = self.session.session_id.clone();
-        append(ledger, "closed", &subject, &self.session, (self.at, "ringwall"), said, None);
+        append(ledger, "closed", &subject, &self.session, (self.at, "ringwall"), detail, None);
         Ok(())
     }
 }

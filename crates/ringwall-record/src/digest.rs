@@ -68,8 +68,8 @@ impl std::str::FromStr for Digest {
         if text.len() != 2 * bytes.len() || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(malformed);
         }
-        for (byte, place) in bytes.iter_mut().zip((0..text.len()).step_by(2)) {
-            *byte = u8::from_str_radix(&text[place..place + 2], 16).map_err(|_| malformed.clone())?;
+        for (byte, start) in bytes.iter_mut().zip((0..text.len()).step_by(2)) {
+            *byte = u8::from_str_radix(&text[start..start + 2], 16).map_err(|_| malformed.clone())?;
         }
         Ok(Self(bytes))
     }

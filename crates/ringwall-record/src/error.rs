@@ -103,13 +103,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same call may succeed later without any change. HTTP answers such an error with
+    /// True if the same call may succeed later without any change. HTTP answers such an error with
     /// 503.
     pub fn is_passing(&self) -> bool {
         matches!(self, Error::Busy | Error::DiskFull(_) | Error::Unreachable(_) | Error::Unconfirmed(_))
     }
 
-    /// Whether the error is caused by the values to record, so that the same call can never
+    /// True if the error is caused by the values to record, so that the same call can never
     /// succeed.
     pub fn is_about_content(&self) -> bool {
         matches!(
@@ -125,7 +125,7 @@ impl Error {
         )
     }
 
-    /// What the operator can do about it.
+    /// Advice for the operator.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Error::BackupExists(_) => "name a file that does not exist yet, or move this one away",
@@ -153,21 +153,21 @@ impl Error {
     }
 
     /// Converts an error of either driver.
-    pub(crate) fn from_database(purpose: &'static str, error: impl Spoken) -> Self {
-        let meaning = error.meaning();
+    pub(crate) fn from_database(purpose: &'static str, error: impl DriverError) -> Self {
+        let class = error.class();
         let source: Source = Arc::new(error);
-        match meaning {
-            Meaning::Busy => Error::Busy,
-            Meaning::DiskFull => Error::DiskFull(source),
-            Meaning::Corrupt => Error::Corrupt(source),
-            Meaning::Lost => Error::Unreachable(source),
-            Meaning::Closed => Error::Closed,
-            Meaning::Unclear => Error::Database { purpose, source },
+        match class {
+            ErrorClass::Busy => Error::Busy,
+            ErrorClass::DiskFull => Error::DiskFull(source),
+            ErrorClass::Corrupt => Error::Corrupt(source),
+            ErrorClass::ConnectionLost => Error::Unreachable(source),
+            ErrorClass::Closed => Error::Closed,
+            ErrorClass::Other => Error::Database { purpose, source },
         }
     }
 
     /// Converts an error of `COMMIT`: if the connection was lost, the commit may have happened.
-    pub(crate) fn from_commit(error: impl Spoken) -> Self {
+    pub(crate) fn from_commit(error: impl DriverError) -> Self {
         match Self::from_database("commit", error) {
             Error::Unreachable(source) => Error::Unconfirmed(source),
             other => other,
@@ -190,75 +190,75 @@ impl Error {
 }
 
 /// An error of a database driver.
-pub(crate) trait Spoken: std::error::Error + Send + Sync + 'static {
-    fn meaning(&self) -> Meaning;
+pub(crate) trait DriverError: std::error::Error + Send + Sync + 'static {
+    fn class(&self) -> ErrorClass;
 }
 
-pub(crate) enum Meaning {
+pub(crate) enum ErrorClass {
     Busy,
     DiskFull,
     Corrupt,
-    Lost,
+    ConnectionLost,
     Closed,
-    Unclear,
+    Other,
 }
 
-impl Spoken for sqlx::Error {
-    fn meaning(&self) -> Meaning {
+impl DriverError for sqlx::Error {
+    fn class(&self) -> ErrorClass {
         match self {
-            sqlx::Error::PoolTimedOut => Meaning::Busy,
-            sqlx::Error::PoolClosed => Meaning::Closed,
+            sqlx::Error::PoolTimedOut => ErrorClass::Busy,
+            sqlx::Error::PoolClosed => ErrorClass::Closed,
             sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
-                Meaning::Lost
+                ErrorClass::ConnectionLost
             }
             sqlx::Error::Database(refusal) => match refusal.code() {
                 // PostgreSQL's codes have five characters, SQLite's are numbers with at most four
                 // digits.
-                Some(code) if code.len() == 5 => meaning_of_postgres(&code),
-                Some(code) => code.parse().map_or(Meaning::Unclear, meaning_of_sqlite),
-                None => Meaning::Unclear,
+                Some(code) if code.len() == 5 => class_of_postgres(&code),
+                Some(code) => code.parse().map_or(ErrorClass::Other, class_of_sqlite),
+                None => ErrorClass::Other,
             },
-            _ => Meaning::Unclear,
+            _ => ErrorClass::Other,
         }
     }
 }
 
-impl Spoken for rusqlite::Error {
-    fn meaning(&self) -> Meaning {
+impl DriverError for rusqlite::Error {
+    fn class(&self) -> ErrorClass {
         match self {
-            rusqlite::Error::SqliteFailure(failure, _) => meaning_of_sqlite(failure.extended_code),
-            _ => Meaning::Unclear,
+            rusqlite::Error::SqliteFailure(failure, _) => class_of_sqlite(failure.extended_code),
+            _ => ErrorClass::Other,
         }
     }
 }
 
-fn meaning_of_postgres(code: &str) -> Meaning {
+fn class_of_postgres(code: &str) -> ErrorClass {
     match code {
         // lock_not_available, deadlock_detected, query_canceled (by a timeout of ours),
         // too_many_connections
-        "55P03" | "40P01" | "57014" | "53300" => Meaning::Busy,
+        "55P03" | "40P01" | "57014" | "53300" => ErrorClass::Busy,
         // disk_full
-        "53100" => Meaning::DiskFull,
+        "53100" => ErrorClass::DiskFull,
         // data_corrupted, index_corrupted
-        "XX001" | "XX002" => Meaning::Corrupt,
+        "XX001" | "XX002" => ErrorClass::Corrupt,
         // admin_shutdown, crash_shutdown, cannot_connect_now, idle_in_transaction_session_timeout
-        "57P01" | "57P02" | "57P03" | "25P03" => Meaning::Lost,
-        _ if code.starts_with("08") => Meaning::Lost,
-        _ => Meaning::Unclear,
+        "57P01" | "57P02" | "57P03" | "25P03" => ErrorClass::ConnectionLost,
+        _ if code.starts_with("08") => ErrorClass::ConnectionLost,
+        _ => ErrorClass::Other,
     }
 }
 
 /// The primary code is in the low byte.
-fn meaning_of_sqlite(code: i32) -> Meaning {
+fn class_of_sqlite(code: i32) -> ErrorClass {
     const BUSY: i32 = 5;
     const LOCKED: i32 = 6;
     const CORRUPT: i32 = 11;
     const FULL: i32 = 13;
     const NOT_A_DATABASE: i32 = 26;
     match code & 0xff {
-        BUSY | LOCKED => Meaning::Busy,
-        FULL => Meaning::DiskFull,
-        CORRUPT | NOT_A_DATABASE => Meaning::Corrupt,
-        _ => Meaning::Unclear,
+        BUSY | LOCKED => ErrorClass::Busy,
+        FULL => ErrorClass::DiskFull,
+        CORRUPT | NOT_A_DATABASE => ErrorClass::Corrupt,
+        _ => ErrorClass::Other,
     }
 }

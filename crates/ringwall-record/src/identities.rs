@@ -27,7 +27,7 @@ impl Store {
         range: RangeInclusive<u32>,
         at: Timestamp,
     ) -> Result<u32, Error> {
-        if let Some(row) = self.readers().row(question(user_id, agent_id)).await? {
+        if let Some(row) = self.readers().row(query(user_id, agent_id)).await? {
             return read(&row);
         }
         let (first, last) = (*range.start(), *range.end());
@@ -49,7 +49,7 @@ impl Operation for Allocate {
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<u32>, Error> {
         // A concurrent call may have assigned one.
-        if let Some(row) = ledger.row(question(&self.user_id, &self.agent_id)).await? {
+        if let Some(row) = ledger.row(query(&self.user_id, &self.agent_id)).await? {
             return read(&row).map(Some);
         }
         let Some(uid) = self.find_free(ledger).await? else { return Ok(None) };
@@ -93,7 +93,7 @@ impl Allocate {
     }
 }
 
-fn question(user_id: &UserId, agent_id: &AgentId) -> Statement {
+fn query(user_id: &UserId, agent_id: &AgentId) -> Statement {
     let text = "SELECT uid FROM identities WHERE user_id = $1 AND agent_id = $2";
     Statement::new("read a host user id", text).bind(user_id.as_str()).bind(agent_id.as_str())
 }

@@ -19,6 +19,7 @@ mod digest;
 mod error;
 mod exec;
 mod id;
+mod lock;
 mod timestamp;
 mod writer;
 
@@ -34,7 +35,7 @@ mod browser;
 mod identities;
 mod networks;
 mod paths;
-mod remembered;
+mod read_cache;
 mod sessions;
 mod settings;
 mod tokens;

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::exec::columns::name;
 use crate::id::{AgentId, ExecId, UserId};
 use crate::page::Scope;
-use crate::paths::Hand;
+use crate::paths::ChangeContext;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
@@ -54,27 +54,27 @@ impl Store {
     ) -> Result<(), Error> {
         check_text("connections", &network.connections.to_string())?;
         check_number("left_out", network.left_out)?;
-        self.submit(Keep { exec_id: exec_id.clone(), owner, network, at }).await
+        self.submit(RecordConnections { exec_id: exec_id.clone(), owner, network, at }).await
     }
 
     /// `None` if no connections were recorded for the exec.
     pub async fn network(&self, exec_id: &ExecId) -> Result<Option<ExecNetwork>, Error> {
         let text = "SELECT connections, left_out FROM exec_networks WHERE exec_id = $1";
-        let question = Statement::new("read the connections of an exec", text).bind(exec_id.as_str());
-        let row = self.readers().row(question).await?;
+        let query = Statement::new("read the connections of an exec", text).bind(exec_id.as_str());
+        let row = self.readers().row(query).await?;
         row.map(|row| row.read("exec_networks", "exec_id", read_network)).transpose()
     }
 
     /// The hosts in this scope, oldest first. An agent's scope gives those of its user.
     pub async fn allowed_hosts(&self, scope: &Scope) -> Result<Vec<NetHostEntry>, Error> {
-        let question = match scope {
+        let query = match scope {
             Scope::All => Statement::new("list the allowed hosts", format!("{SELECT} ORDER BY id")),
             Scope::User(user) | Scope::Agent(user, _) => {
                 let text = format!("{SELECT} WHERE user_id = $1 ORDER BY id");
                 Statement::new("list the allowed hosts", text).bind(user.as_str())
             }
         };
-        self.readers().rows(question).await?.iter().map(read).collect()
+        self.readers().rows(query).await?.iter().map(read).collect()
     }
 
     /// Removes a host and returns it, or `None` if there is none with this id.
@@ -84,20 +84,20 @@ impl Store {
     }
 }
 
-struct Keep {
+struct RecordConnections {
     exec_id: ExecId,
     owner: (UserId, AgentId),
     network: ExecNetwork,
     at: Timestamp,
 }
 
-impl Operation for Keep {
+impl Operation for RecordConnections {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
         let text = "SELECT connections, left_out FROM exec_networks WHERE exec_id = $1";
-        let question = Statement::new("read the connections of an exec", text);
-        let before = ledger.row(question.bind(self.exec_id.as_str())).await?;
+        let query = Statement::new("read the connections of an exec", text);
+        let before = ledger.row(query.bind(self.exec_id.as_str())).await?;
         let before = before.map(|row| row.read("exec_networks", "exec_id", read_network)).transpose()?;
         let network = before.map_or_else(|| self.network.clone(), |before| before.and(&self.network));
         let (text, count) = (network.connections.to_string(), network.connections.as_array().map_or(0, Vec::len));
@@ -148,20 +148,20 @@ pub(crate) async fn allow_host(
     ledger: &mut Ledger<'_>,
     user: &UserId,
     entry: &str,
-    hand: Hand<'_>,
+    context: ChangeContext<'_>,
 ) -> Result<(), Error> {
     let text = "INSERT INTO net_hosts (user_id, entry, created_at, created_by) VALUES ($1, $2, $3, $4) \
                 ON CONFLICT (user_id, entry) DO NOTHING RETURNING id";
     let insertion = Statement::new("allow a host", text)
         .bind(user.as_str())
         .bind(entry)
-        .bind(hand.at)
-        .bind(hand.author.by.as_str());
+        .bind(context.at)
+        .bind(context.author.by.as_str());
     if let Some(row) = ledger.row(insertion).await? {
         let id: i64 = row.read("net_hosts", "id", |row| row.get("id"))?;
-        let mut draft = draft("net.host.allowed", id, user, entry, hand.at, &hand.author.by);
-        draft.event.detail["from"] = hand.author.from.clone();
-        draft.event.detail["request_id"] = json!(hand.answer_to);
+        let mut draft = draft("net.host.allowed", id, user, entry, context.at, &context.author.by);
+        draft.event.detail["from"] = context.author.from.clone();
+        draft.event.detail["request_id"] = json!(context.answer_to);
         draft.digest = NET_HOSTS.digest(ledger, [Value::from(id)]).await?;
         ledger.append(draft);
     }
@@ -178,8 +178,8 @@ impl Operation for Forget {
     type Answer = Option<NetHostEntry>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<NetHostEntry>, Error> {
-        let question = Statement::new("read an allowed host", format!("{SELECT} WHERE id = $1")).bind(self.id);
-        let Some(found) = ledger.row(question).await?.as_ref().map(read).transpose()? else { return Ok(None) };
+        let query = Statement::new("read an allowed host", format!("{SELECT} WHERE id = $1")).bind(self.id);
+        let Some(found) = ledger.row(query).await?.as_ref().map(read).transpose()? else { return Ok(None) };
         let deletion = Statement::new("remove an allowed host", "DELETE FROM net_hosts WHERE id = $1");
         ledger.execute(deletion.bind(self.id)).await?;
         ledger.append(draft("net.host.forgotten", self.id, &found.user_id, &found.entry, self.at, &self.by));

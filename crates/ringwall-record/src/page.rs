@@ -24,10 +24,10 @@ impl Scope {
     pub(crate) fn restrict(&self, conditions: &mut Vec<String>, statement: &mut Statement) {
         match self {
             Scope::All => {}
-            Scope::User(user) => conditions.push(format!("user_id = {}", statement.place(user.as_str()))),
+            Scope::User(user) => conditions.push(format!("user_id = {}", statement.placeholder(user.as_str()))),
             Scope::Agent(user, agent) => {
-                conditions.push(format!("user_id = {}", statement.place(user.as_str())));
-                conditions.push(format!("agent_id = {}", statement.place(agent.as_str())));
+                conditions.push(format!("user_id = {}", statement.placeholder(user.as_str())));
+                conditions.push(format!("agent_id = {}", statement.placeholder(agent.as_str())));
             }
         }
     }

@@ -145,18 +145,18 @@ impl Store {
     /// The allowed paths that apply to one user, global ones included, oldest first.
     pub async fn paths_for(&self, user: &UserId) -> Result<Vec<PathEntry>, Error> {
         let text = format!("{SELECT} WHERE scope IN ($1, $2) ORDER BY id");
-        let question = Statement::new("list a user's allowed paths", text);
+        let query = Statement::new("list a user's allowed paths", text);
         let own = PathScope::User(user.clone()).text();
-        self.list_paths(question.bind(PathScope::Global.text()).bind(own)).await
+        self.list_paths(query.bind(PathScope::Global.text()).bind(own)).await
     }
 
-    async fn list_paths(&self, question: Statement) -> Result<Vec<PathEntry>, Error> {
-        self.readers().rows(question).await?.iter().map(read).collect()
+    async fn list_paths(&self, query: Statement) -> Result<Vec<PathEntry>, Error> {
+        self.readers().rows(query).await?.iter().map(read).collect()
     }
 
     pub async fn switch_path_control(&self, switch: Switch, at: Timestamp, author: Author) -> Result<(), Error> {
         check_text("actor", &author.by)?;
-        self.submit(Turn { switch, at, author }).await
+        self.submit(SwitchPathControl { switch, at, author }).await
     }
 
     pub async fn add_path(&self, path: NewPath, at: Timestamp, author: Author) -> Result<Added, Error> {
@@ -190,13 +190,13 @@ pub(crate) fn check_new(path: &NewPath) -> Result<(), Error> {
     check_indexed("description", &path.description)
 }
 
-struct Turn {
+struct SwitchPathControl {
     switch: Switch,
     at: Timestamp,
     author: Author,
 }
 
-impl Operation for Turn {
+impl Operation for SwitchPathControl {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
@@ -236,7 +236,7 @@ impl Operation for Add {
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Added, Error> {
         match find_same(ledger, &self.path).await? {
             Some(known) => Ok(Added::Known { id: known.id }),
-            None => insert(ledger, &self.path, Hand { at: self.at, author: &self.author, answer_to: None })
+            None => insert(ledger, &self.path, ChangeContext { at: self.at, author: &self.author, answer_to: None })
                 .await
                 .map(|id| Added::Recorded { id }),
         }
@@ -256,8 +256,8 @@ impl Operation for Change {
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<PathEntry>, Error> {
         match find(ledger, self.id).await? {
             Some(before) => {
-                let hand = Hand { at: self.at, author: &self.author, answer_to: None };
-                change(ledger, before, &self.change, hand).await.map(Some)
+                let context = ChangeContext { at: self.at, author: &self.author, answer_to: None };
+                change(ledger, before, &self.change, context).await.map(Some)
             }
             None => Ok(None),
         }
@@ -266,14 +266,18 @@ impl Operation for Change {
 
 /// Author and time of a change, and the approval whose answer caused it, if any.
 #[derive(Clone, Copy)]
-pub(crate) struct Hand<'a> {
+pub(crate) struct ChangeContext<'a> {
     pub(crate) at: Timestamp,
     pub(crate) author: &'a Author,
     pub(crate) answer_to: Option<&'a ApprovalId>,
 }
 
 /// Ensures that the path is in the table and enabled.
-pub(crate) async fn remember(ledger: &mut Ledger<'_>, path: &RememberedPath, hand: Hand<'_>) -> Result<(), Error> {
+pub(crate) async fn remember(
+    ledger: &mut Ledger<'_>,
+    path: &RememberedPath,
+    context: ChangeContext<'_>,
+) -> Result<(), Error> {
     let mut known = Vec::new();
     for id in &path.known {
         known.extend(find(ledger, *id).await?.filter(|entry| entry.scope == path.new.scope));
@@ -282,15 +286,15 @@ pub(crate) async fn remember(ledger: &mut Ledger<'_>, path: &RememberedPath, han
         known.extend(find_same(ledger, &path.new).await?);
     }
     if known.is_empty() {
-        return insert(ledger, &path.new, hand).await.map(drop);
+        return insert(ledger, &path.new, context).await.map(drop);
     }
     for entry in known {
-        change(ledger, entry, &PathChange { enabled: Some(Switch::On), description: None }, hand).await?;
+        change(ledger, entry, &PathChange { enabled: Some(Switch::On), description: None }, context).await?;
     }
     Ok(())
 }
 
-async fn insert(ledger: &mut Ledger<'_>, new: &NewPath, hand: Hand<'_>) -> Result<i64, Error> {
+async fn insert(ledger: &mut Ledger<'_>, new: &NewPath, context: ChangeContext<'_>) -> Result<i64, Error> {
     let NewPath { path, description, scope } = new;
     let text = "INSERT INTO sandbox_paths (path, description, enabled, scope, created_at, created_by) \
                 VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
@@ -299,13 +303,13 @@ async fn insert(ledger: &mut Ledger<'_>, new: &NewPath, hand: Hand<'_>) -> Resul
         .bind(description.as_str())
         .bind(Switch::On.number())
         .bind(scope.text())
-        .bind(hand.at)
-        .bind(hand.author.by.as_str());
+        .bind(context.at)
+        .bind(context.author.by.as_str());
     let row = ledger.row(insertion).await?;
     let id = row.map_or(Ok(0), |row| row.read("sandbox_paths", "id", |row| row.get("id")))?;
     let detail = json!({ "path": path, "description": description, "scope": scope.text() });
     let digest = SANDBOX_PATHS.digest(ledger, [id.into()]).await?;
-    ledger.append(Draft { digest, ..draft("sandbox.path.added", id, scope, detail, hand) });
+    ledger.append(Draft { digest, ..draft("sandbox.path.added", id, scope, detail, context) });
     Ok(id)
 }
 
@@ -314,7 +318,7 @@ async fn change(
     ledger: &mut Ledger<'_>,
     before: PathEntry,
     change: &PathChange,
-    hand: Hand<'_>,
+    context: ChangeContext<'_>,
 ) -> Result<PathEntry, Error> {
     let mut after = before.clone();
     after.enabled = change.enabled.unwrap_or(before.enabled);
@@ -330,7 +334,7 @@ async fn change(
     ledger.execute(update).await?;
     let detail = json!({ "path": after.path, "enabled": after.enabled.is_on(), "description": after.description });
     let digest = SANDBOX_PATHS.digest(ledger, [after.id.into()]).await?;
-    ledger.append(Draft { digest, ..draft("sandbox.path.changed", after.id, &after.scope, detail, hand) });
+    ledger.append(Draft { digest, ..draft("sandbox.path.changed", after.id, &after.scope, detail, context) });
     Ok(after)
 }
 
@@ -350,8 +354,8 @@ impl Operation for Remove {
             let deletion = Statement::new("remove an allowed path", "DELETE FROM sandbox_paths WHERE id = $1");
             ledger.execute(deletion.bind(*id)).await?;
             let detail = json!({ "path": entry.path, "scope": entry.scope.text() });
-            let hand = Hand { at: self.at, author: &self.author, answer_to: None };
-            ledger.append(draft("sandbox.path.removed", *id, &entry.scope, detail, hand));
+            let context = ChangeContext { at: self.at, author: &self.author, answer_to: None };
+            ledger.append(draft("sandbox.path.removed", *id, &entry.scope, detail, context));
             removed += 1;
         }
         Ok(removed)
@@ -359,25 +363,25 @@ impl Operation for Remove {
 }
 
 async fn find(ledger: &mut Ledger<'_>, id: i64) -> Result<Option<PathEntry>, Error> {
-    let question = Statement::new("read an allowed path", format!("{SELECT} WHERE id = $1")).bind(id);
-    ledger.row(question).await?.as_ref().map(read).transpose()
+    let query = Statement::new("read an allowed path", format!("{SELECT} WHERE id = $1")).bind(id);
+    ledger.row(query).await?.as_ref().map(read).transpose()
 }
 
 /// The oldest row of the same scope with exactly this path.
 async fn find_same(ledger: &mut Ledger<'_>, path: &NewPath) -> Result<Option<PathEntry>, Error> {
     let text = format!("{SELECT} WHERE path = $1 AND scope = $2 ORDER BY id LIMIT 1");
-    let question = Statement::new("read an allowed path", text).bind(path.path.as_str()).bind(path.scope.text());
-    ledger.row(question).await?.as_ref().map(read).transpose()
+    let query = Statement::new("read an allowed path", text).bind(path.path.as_str()).bind(path.scope.text());
+    ledger.row(query).await?.as_ref().map(read).transpose()
 }
 
-fn draft(action: &str, id: i64, scope: &PathScope, mut detail: Json, hand: Hand<'_>) -> Draft {
-    detail["from"] = hand.author.from.clone();
-    if let Some(answer_to) = hand.answer_to {
+fn draft(action: &str, id: i64, scope: &PathScope, mut detail: Json, context: ChangeContext<'_>) -> Draft {
+    detail["from"] = context.author.from.clone();
+    if let Some(answer_to) = context.answer_to {
         detail["request_id"] = json!(answer_to);
     }
     let event = Event {
-        at: hand.at,
-        actor: hand.author.by.clone(),
+        at: context.at,
+        actor: context.author.by.clone(),
         action: action.to_owned(),
         subject: id.to_string(),
         user_id: scope.user().cloned(),

@@ -18,7 +18,7 @@ use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
 /// Maximum number of entries that one transaction removes.
-const STEP: i64 = 2000;
+const MAX_REMOVED_ENTRIES: i64 = 2000;
 
 /// Which audit entries are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,13 +117,13 @@ impl Operation for RemoveEntries {
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Removal, Error> {
         let checkpoint = checkpoint(ledger).await?;
-        let last = self.through.min(checkpoint.seq + STEP);
+        let last = self.through.min(checkpoint.seq + MAX_REMOVED_ENTRIES);
         if last <= checkpoint.seq {
             return Ok(Removal::Nothing);
         }
         ledger.write_entries().await?;
-        let question = Statement::new("read an audit entry", "SELECT seq, hash FROM audit WHERE seq = $1").bind(last);
-        let Some(row) = ledger.row(question).await? else { return Ok(Removal::Broken { seq: last }) };
+        let query = Statement::new("read an audit entry", "SELECT seq, hash FROM audit WHERE seq = $1").bind(last);
+        let Some(row) = ledger.row(query).await? else { return Ok(Removal::Broken { seq: last }) };
         let link = Link::read(Some(&row), "audit")?;
         rows::restate_removed(ledger, checkpoint.seq, last, self.at).await?;
         // The checkpoint first: a trigger refuses to delete entries after it.

@@ -125,15 +125,15 @@ const COLUMNS: &str = "confirmation, callback_url, security_mode, user_confirmat
 impl Store {
     /// `None` for a session without rules.
     pub async fn session_rules(&self, session: &SessionName) -> Result<Option<SessionRules>, Error> {
-        let stamp = self.remembered().stamp();
-        if let Some(rules) = self.remembered().find_rules(session, stamp) {
+        let stamp = self.read_cache().stamp();
+        if let Some(rules) = self.read_cache().get_rules(session, stamp) {
             return Ok(rules);
         }
         let text = format!("SELECT {COLUMNS} FROM sessions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3");
-        let question = session.bind(Statement::new("read the rules of a session", text));
-        let row = self.readers().row(question).await?;
+        let query = session.bind(Statement::new("read the rules of a session", text));
+        let row = self.readers().row(query).await?;
         let rules = row.map(|row| row.read("sessions", "session_id", read)).transpose()?;
-        self.remembered().keep_rules(session.clone(), rules.clone(), stamp);
+        self.read_cache().insert_rules(session.clone(), rules.clone(), stamp);
         Ok(rules)
     }
 
@@ -145,18 +145,18 @@ impl Store {
         if sessions.is_empty() {
             return Ok(HashMap::new());
         }
-        let mut question = Statement::new("read the rules of sessions", "");
-        let mut places = Vec::with_capacity(sessions.len());
+        let mut query = Statement::new("read the rules of sessions", "");
+        let mut placeholders = Vec::with_capacity(sessions.len());
         for SessionName { user_id, agent_id, session_id } in sessions {
-            let words = [user_id.as_str(), agent_id.as_str(), session_id.as_str()];
-            places.push(format!("({})", words.map(|word| question.place(word)).join(", ")));
+            let key = [user_id.as_str(), agent_id.as_str(), session_id.as_str()];
+            placeholders.push(format!("({})", key.map(|part| query.placeholder(part)).join(", ")));
         }
-        question.text = format!(
+        query.text = format!(
             "SELECT user_id, agent_id, session_id, {COLUMNS} FROM sessions WHERE (user_id, agent_id, session_id) IN (VALUES {})",
-            places.join(", ")
+            placeholders.join(", ")
         )
         .into();
-        let rows = self.readers().rows(question).await?;
+        let rows = self.readers().rows(query).await?;
         rows.iter().map(|row| row.read("sessions", "session_id", |row| Ok((whose(row)?, read(row)?)))).collect()
     }
 
@@ -180,7 +180,7 @@ impl Store {
         check_indexed("session_id", &session.session_id)?;
         check_text("changed_by", by)?;
         rules.operator.callback_url.as_ref().map_or(Ok(()), |url| check_text("callback_url", url))?;
-        self.submit_change(Rule { session, author, rules, at, by: by.to_owned() }).await
+        self.submit_change(SetRules { session, author, rules, at, by: by.to_owned() }).await
     }
 
     /// Records that a session is deleted. The operator's rules stay; `user_word` says whether the
@@ -193,7 +193,7 @@ impl Store {
         by: &str,
     ) -> Result<(), Error> {
         check_text("changed_by", by)?;
-        self.submit_change(End { session, user_word, at, by: by.to_owned() }).await
+        self.submit_change(EndSession { session, user_word, at, by: by.to_owned() }).await
     }
 }
 
@@ -253,7 +253,7 @@ fn read(row: &Row) -> Result<SessionRules, BadColumn> {
     })
 }
 
-struct Rule {
+struct SetRules {
     session: SessionName,
     author: WordAuthor,
     rules: SessionRules,
@@ -261,7 +261,7 @@ struct Rule {
     by: String,
 }
 
-impl Operation for Rule {
+impl Operation for SetRules {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
@@ -305,7 +305,7 @@ impl Operation for Rule {
     }
 }
 
-impl Rule {
+impl SetRules {
     /// Binds $1 to $7, which both statements share.
     fn bind_user_word(&self, text: &'static str) -> Statement {
         let user = &self.rules.user;
@@ -318,7 +318,7 @@ impl Rule {
     }
 }
 
-/// Whether the user's rules survive the deletion of the session.
+/// Decides if the user's rules survive the deletion of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserWord {
     /// The user or an operator deletes the session.
@@ -327,14 +327,14 @@ pub enum UserWord {
     Kept,
 }
 
-struct End {
+struct EndSession {
     session: SessionName,
     user_word: UserWord,
     at: Timestamp,
     by: String,
 }
 
-impl Operation for End {
+impl Operation for EndSession {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {

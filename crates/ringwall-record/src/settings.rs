@@ -74,9 +74,9 @@ impl Operation for Save {
     type Answer = Saved;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Saved, Error> {
-        let question =
+        let query =
             Statement::new("read the settings' version", "SELECT coalesce(max(version), 0) AS version FROM settings");
-        let row = ledger.row(question).await?;
+        let row = ledger.row(query).await?;
         let current = row.map_or(Ok(0), |row| row.read("settings", "version", |row| row.get("version")))?;
         if current != self.expected {
             return Ok(Saved::Conflict { current });

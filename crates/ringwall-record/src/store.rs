@@ -11,21 +11,21 @@ use crate::db::database::{Connector, Database};
 use crate::db::driver::Pool;
 use crate::db::statement::Statement;
 use crate::error::Error;
-use crate::remembered::Remembered;
+use crate::read_cache::ReadCache;
 use crate::writer::writer::{Operation, Queue};
 
 #[derive(Debug, Clone)]
 pub struct Store {
-    inside: Arc<Inside>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct Shared {
     database: Database,
     readers: Pool,
     queue: Queue,
     key: Option<HeadKey>,
-    remembered: Remembered,
+    read_cache: ReadCache,
 }
 
 impl Store {
@@ -37,9 +37,9 @@ impl Store {
         let connector = Connector::new(&database)?;
         connector.migrate().await?;
         let readers = connector.readers();
-        let remembered = Remembered::beside(&database);
+        let read_cache = ReadCache::new(&database);
         let queue = Queue::start(connector, key.clone())?;
-        let store = Self { inside: Arc::new(Inside { database, readers, queue, key, remembered }) };
+        let store = Self { shared: Arc::new(Shared { database, readers, queue, key, read_cache }) };
         // The first read detects damage that the migration did not touch.
         store.health().await?;
         Ok(store)
@@ -53,8 +53,8 @@ impl Store {
     /// The end of the audit chain. Stored elsewhere, it proves later that nothing before it was
     /// rewritten ([`Store::verify_with`]).
     pub async fn audit_head(&self) -> Result<Link, Error> {
-        let question = Statement::new("read the head of the audit chain", "SELECT seq, hash FROM audit_head");
-        Link::read(self.readers().row(question).await?.as_ref(), "audit_head")
+        let query = Statement::new("read the head of the audit chain", "SELECT seq, hash FROM audit_head");
+        Link::read(self.readers().row(query).await?.as_ref(), "audit_head")
     }
 
     /// Writes the queued operations and closes all connections. Later calls, also of clones, fail
@@ -62,27 +62,27 @@ impl Store {
     pub async fn close(&self) {
         // The writer last: SQLite checkpoints the WAL when the last connection closes, if it can
         // write.
-        self.inside.readers.close().await;
-        self.inside.queue.close().await;
+        self.shared.readers.close().await;
+        self.shared.queue.close().await;
     }
 
     pub(crate) fn database(&self) -> &Database {
-        &self.inside.database
+        &self.shared.database
     }
 
     pub(crate) fn key(&self) -> Option<&HeadKey> {
-        self.inside.key.as_ref()
+        self.shared.key.as_ref()
     }
 
     pub(crate) fn readers(&self) -> &Pool {
-        &self.inside.readers
+        &self.shared.readers
     }
 
-    pub(crate) fn remembered(&self) -> &Remembered {
-        &self.inside.remembered
+    pub(crate) fn read_cache(&self) -> &ReadCache {
+        &self.shared.read_cache
     }
 
-    /// Submits an operation on rows that [`Remembered`] caches, and then invalidates the caches of
+    /// Submits an operation on rows that [`ReadCache`] caches, and then invalidates the caches of
     /// all processes. Runs in a task of its own, so that the invalidation happens even if the
     /// caller drops the future.
     pub(crate) async fn submit_change<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
@@ -90,7 +90,7 @@ impl Store {
         let changing = tokio::spawn(async move {
             let changed = store.submit(operation).await;
             // After an error too: an unconfirmed commit may have changed the row.
-            store.remembered().change();
+            store.read_cache().invalidate();
             changed
         });
         changing.await.unwrap_or(Err(Error::Closed))
@@ -100,6 +100,6 @@ impl Store {
         &self,
         operation: O,
     ) -> impl Future<Output = Result<O::Answer, Error>> + Send + use<O> {
-        self.inside.queue.submit(operation)
+        self.shared.queue.submit(operation)
     }
 }

@@ -74,7 +74,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether the token is accepted at this time. A revoked one never is, whatever the time.
+    /// True if the token is accepted at this time. A revoked token is never accepted.
     pub fn is_valid(&self, at: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|expires_at| at < expires_at)
     }
@@ -105,23 +105,23 @@ impl Store {
 
     /// Also finds revoked and expired tokens: the caller checks [`Token::is_valid`].
     pub async fn token_by_hash(&self, hash: &Digest) -> Result<Option<Token>, Error> {
-        let stamp = self.remembered().stamp();
-        if let Some(token) = self.remembered().find_token(hash, stamp) {
+        let stamp = self.read_cache().stamp();
+        if let Some(token) = self.read_cache().get_token(hash, stamp) {
             return Ok(Some(token));
         }
-        let question = Statement::new("read a token", format!("{SELECT} WHERE hash = $1")).bind(*hash);
-        let row = self.readers().row(question).await?;
+        let query = Statement::new("read a token", format!("{SELECT} WHERE hash = $1")).bind(*hash);
+        let row = self.readers().row(query).await?;
         let token = row.map(|row| read(&row).map(|(_, token)| token)).transpose()?;
         if let Some(token) = &token {
-            self.remembered().keep_token(*hash, token.clone(), stamp);
+            self.read_cache().insert_token(*hash, token.clone(), stamp);
         }
         Ok(token)
     }
 
     /// Also finds revoked and expired tokens.
     pub async fn token(&self, id: &TokenId) -> Result<Option<Token>, Error> {
-        let question = Statement::new("read a token", format!("{SELECT} WHERE id = $1")).bind(id.as_str());
-        let row = self.readers().row(question).await?;
+        let query = Statement::new("read a token", format!("{SELECT} WHERE id = $1")).bind(id.as_str());
+        let row = self.readers().row(query).await?;
         row.map(|row| read(&row).map(|(_, token)| token)).transpose()
     }
 
@@ -196,8 +196,8 @@ impl Operation for Revoke {
     type Answer = Revocation;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Revocation, Error> {
-        let question = Statement::new("read a token", format!("{SELECT} WHERE id = $1")).bind(self.id.as_str());
-        let Some(row) = ledger.row(question).await? else { return Ok(Revocation::Unknown) };
+        let query = Statement::new("read a token", format!("{SELECT} WHERE id = $1")).bind(self.id.as_str());
+        let Some(row) = ledger.row(query).await? else { return Ok(Revocation::Unknown) };
         let (_, token) = read(&row)?;
         if let Some(before) = token.revoked_at {
             return Ok(Revocation::RevokedBefore(before));
@@ -227,8 +227,8 @@ impl Revoke {
     async fn leaves_an_owner(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {
         let text = "SELECT id FROM tokens WHERE role = 'owner' AND id <> $1 AND revoked_at IS NULL \
                     AND (expires_at IS NULL OR expires_at > $2) LIMIT 1";
-        let question = Statement::new("look for another owner token", text).bind(self.id.as_str()).bind(self.at);
-        Ok(ledger.row(question).await?.is_some())
+        let query = Statement::new("look for another owner token", text).bind(self.id.as_str()).bind(self.at);
+        Ok(ledger.row(query).await?.is_some())
     }
 }
 

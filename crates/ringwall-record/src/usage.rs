@@ -16,8 +16,8 @@ impl Store {
 
     pub async fn recorded_bytes(&self, user: &UserId, agent: &AgentId) -> Result<u64, Error> {
         let text = "SELECT bytes FROM record_usage WHERE user_id = $1 AND agent_id = $2";
-        let question = Statement::new("read the recorded bytes of a workspace", text);
-        let row = self.readers().row(question.bind(user.as_str()).bind(agent.as_str())).await?;
+        let query = Statement::new("read the recorded bytes of a workspace", text);
+        let row = self.readers().row(query.bind(user.as_str()).bind(agent.as_str())).await?;
         let bytes: i64 = row.map_or(Ok(0), |row| row.read("record_usage", "bytes", |row| row.get("bytes")))?;
         Ok(u64::try_from(bytes).unwrap_or_default())
     }

@@ -16,7 +16,7 @@ use crate::writer::ledger::Ledger;
 use crate::writer::writer::Operation;
 
 /// Entries per page of an export.
-const AT_ONCE: i64 = 256;
+const EXPORT_PAGE: i64 = 256;
 
 /// Actions of entries that an answer to an approval can cause. Their details contain its id.
 const REMEMBERED: &str = "'sandbox.path.added', 'sandbox.path.changed', 'net.host.allowed'";
@@ -54,8 +54,8 @@ impl Store {
         limit: Limit,
         cursor: Option<Cursor>,
     ) -> Result<Page<Entry>, Error> {
-        let question = question(filter, limit, cursor)?;
-        let rows = self.readers().rows(question).await?;
+        let query = query(filter, limit, cursor)?;
+        let rows = self.readers().rows(query).await?;
         let entries = rows.iter().map(|row| Entry::read(row).map(|entry| (entry.seq, entry)));
         Ok(Page::cut(entries.collect::<Result<_, Error>>()?, limit))
     }
@@ -65,8 +65,8 @@ impl Store {
     pub fn export(&self, from: i64) -> impl Stream<Item = Result<String, Error>> + Send + use<> {
         let pages = stream::try_unfold((self.clone(), from), |(store, from)| async move {
             let text = format!("SELECT {COLUMNS} FROM audit WHERE seq >= $1 ORDER BY seq LIMIT $2");
-            let question = Statement::new("export audit entries", text).bind(from).bind(AT_ONCE);
-            let rows = store.readers().rows(question).await?;
+            let query = Statement::new("export audit entries", text).bind(from).bind(EXPORT_PAGE);
+            let rows = store.readers().rows(query).await?;
             let entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, Error>>()?;
             let next = entries.last().map(|last| last.seq + 1);
             Ok::<_, Error>(next.map(|next| (entries, (store, next))))
@@ -77,45 +77,46 @@ impl Store {
 
 /// Placeholder in a query for each of the two conditions: the entry is in the list indexes, or it
 /// is new and not in them yet.
-const PLACE: &str = "PLACE";
-const PLACES: [&str; 2] = ["filed = 1", "(filed = 0 AND seq > (SELECT filed_through FROM audit_head))"];
+const FILED_CONDITION: &str = "FILED_CONDITION";
+const FILED_CONDITIONS: [&str; 2] = ["filed = 1", "(filed = 0 AND seq > (SELECT filed_through FROM audit_head))"];
 
-fn question(filter: &AuditFilter, limit: Limit, cursor: Option<Cursor>) -> Result<Statement, Error> {
-    let mut question = Statement::new("list audit entries", "");
+fn query(filter: &AuditFilter, limit: Limit, cursor: Option<Cursor>) -> Result<Statement, Error> {
+    let mut query = Statement::new("list audit entries", "");
     let mut conditions = Vec::new();
-    filter.scope.restrict(&mut conditions, &mut question);
+    filter.scope.restrict(&mut conditions, &mut query);
     for (column, wanted) in [("actor", &filter.actor), ("action", &filter.action), ("subject", &filter.subject)] {
         if let Some(wanted) = wanted {
             check_text(column, wanted)?;
-            conditions.push(format!("{column} = {}", question.place(wanted.as_str())));
+            conditions.push(format!("{column} = {}", query.placeholder(wanted.as_str())));
         }
     }
     if let Some(exec_id) = &filter.exec_id {
         check_text("exec_id", exec_id)?;
-        let exec = question.place(exec_id.as_str());
+        let exec = query.placeholder(exec_id.as_str());
         let asked = format!("SELECT id FROM approvals WHERE exec_id = {exec}");
         conditions.push(format!("subject IN (SELECT CAST({exec} AS TEXT) UNION ALL {asked})"));
     }
     if let Some(request) = &filter.request_id {
         // Few entries have these actions, so that a search in their details is cheap.
-        let (id, named) = (question.place(request.as_str()), format!("%\"request_id\":\"{request}\"%"));
-        let remembered = format!("action IN ({REMEMBERED}) AND detail LIKE {}", question.place(named));
+        let (id, named) = (query.placeholder(request.as_str()), format!("%\"request_id\":\"{request}\"%"));
+        let remembered = format!("action IN ({REMEMBERED}) AND detail LIKE {}", query.placeholder(named));
         // Repeated in each half, so that the planner can use a partial index for each.
-        conditions.push(format!("({PLACE} AND subject = {id} OR {PLACE} AND {remembered})"));
+        conditions.push(format!("({FILED_CONDITION} AND subject = {id} OR {FILED_CONDITION} AND {remembered})"));
     }
     // The list of all entries is in the order of the primary key.
     let is_all = conditions.is_empty();
-    conditions.extend(cursor.map(|Cursor(seq)| format!("seq < {}", question.place(seq))));
-    conditions.extend((!is_all).then(|| PLACE.to_owned()));
-    let at_most = question.place(limit.and_one());
+    conditions.extend(cursor.map(|Cursor(seq)| format!("seq < {}", query.placeholder(seq))));
+    conditions.extend((!is_all).then(|| FILED_CONDITION.to_owned()));
+    let at_most = query.placeholder(limit.and_one());
     let list = format!("SELECT {COLUMNS} FROM audit{} ORDER BY seq DESC LIMIT {at_most}", where_all(&conditions));
-    question.text = if is_all {
+    query.text = if is_all {
         list.into()
     } else {
-        let parts = PLACES.map(|place| format!("SELECT * FROM ({}) AS part", list.replace(PLACE, place)));
+        let parts = FILED_CONDITIONS
+            .map(|condition| format!("SELECT * FROM ({}) AS part", list.replace(FILED_CONDITION, condition)));
         format!("{} ORDER BY seq DESC LIMIT {at_most}", parts.join(" UNION ALL ")).into()
     };
-    Ok(question)
+    Ok(query)
 }
 
 struct Append(Event);
@@ -157,22 +158,22 @@ mod tests {
         ];
         for filter in filters {
             for cursor in [None, Some(Cursor(7))] {
-                let question = question(&filter, Limit::nearest(50), cursor).unwrap();
-                let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", question.text));
+                let query = query(&filter, Limit::nearest(50), cursor).unwrap();
+                let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", query.text));
                 let plan = sqlx::query(explain).fetch_all(&pool).await.unwrap();
                 let steps: Vec<String> = plan.iter().map(|step| step.get("detail")).collect();
                 let of_table = || steps.iter().filter(|step| step.contains(" audit ") || step.ends_with(" audit"));
-                let unfiled = "SEARCH audit USING INTEGER PRIMARY KEY (rowid>?";
-                assert!(of_table().any(|step| step.contains(unfiled)), "{}: {steps:?}", question.text);
+                let unindexed = "SEARCH audit USING INTEGER PRIMARY KEY (rowid>?";
+                assert!(of_table().any(|step| step.contains(unindexed)), "{}: {steps:?}", query.text);
                 let is_searched = |step: &&String| {
                     let by = ["action", "actor", "subject", "user"]
                         .map(|name| format!("SEARCH audit USING INDEX audit_{name}"));
-                    step.contains(unfiled) || by.iter().any(|by| step.contains(by.as_str()))
+                    step.contains(unindexed) || by.iter().any(|by| step.contains(by.as_str()))
                 };
                 assert!(
                     of_table().all(|step| is_searched(&step)) && of_table().count() > 1,
                     "{}: {steps:?}",
-                    question.text
+                    query.text
                 );
             }
         }

@@ -139,8 +139,8 @@ impl Entry {
         let mut rows = Vec::new();
         for entry in entries {
             let values = entry.fields().into_iter().chain([entry.hash.into()]);
-            let places: Vec<String> = values.map(|value| statement.place(value)).collect();
-            rows.push(format!("({}, 0)", places.join(", ")));
+            let placeholders: Vec<String> = values.map(|value| statement.placeholder(value)).collect();
+            rows.push(format!("({}, 0)", placeholders.join(", ")));
         }
         statement.text = format!("INSERT INTO audit ({COLUMNS}, filed) VALUES {}", rows.join(", ")).into();
         statement

@@ -98,7 +98,7 @@ impl StoredHead {
     }
 }
 
-/// What a writer finds at the head of the chain.
+/// The state of the head that a writer finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeadState {
     /// Signed with our key, or the head of an empty chain.
@@ -191,8 +191,8 @@ impl Store {
     /// before it writes.
     pub async fn require_own_head(&self) -> Result<(), Error> {
         let key = self.key().ok_or(Error::NoKey)?;
-        let question = Statement::new("read the head of the audit chain", SELECT_HEAD);
-        let head = StoredHead::read(self.readers().row(question).await?.as_ref())?;
+        let query = Statement::new("read the head of the audit chain", SELECT_HEAD);
+        let head = StoredHead::read(self.readers().row(query).await?.as_ref())?;
         match Signer::new(key.clone()).judge(&head) {
             HeadState::Signed | HeadState::Unsigned => Ok(()),
             HeadState::Removed | HeadState::Foreign | HeadState::Older => {

@@ -161,7 +161,7 @@ const ACTIONS: &str = "'token.created', 'token.revoked', 'token.restated', 'sett
 /// The values of a table's key columns.
 pub(crate) type Key = Vec<Value>;
 
-/// Whether the row exists after the entry.
+/// The existence of the row after the entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     Present,
@@ -222,7 +222,7 @@ impl Table {
         ledger: &mut Ledger<'_>,
         key: impl IntoIterator<Item = Value>,
     ) -> Result<Option<Digest>, Error> {
-        let conditions: Vec<String> = (1..).zip(self.key).map(|(place, name)| format!("{name} = ${place}")).collect();
+        let conditions: Vec<String> = (1..).zip(self.key).map(|(index, name)| format!("{name} = ${index}")).collect();
         let text = format!("SELECT {} FROM {} WHERE {}", self.names(), self.name, conditions.join(" AND "));
         let row = ledger.row(Statement::new("read a row for its audit entry", text).bind_all(key)).await?;
         row.map(|row| self.read(&row).map(|row| row.digest)).transpose()
@@ -233,10 +233,10 @@ impl Table {
         let mut statement = Statement::new("read rows to compare with the audit chain", "");
         let keys = self.key.join(", ");
         let after = after.map_or(String::new(), |key| {
-            let places: Vec<String> = key.iter().map(|value| statement.place(value.clone())).collect();
-            format!(" WHERE ({keys}) > ({})", places.join(", "))
+            let placeholders: Vec<String> = key.iter().map(|value| statement.placeholder(value.clone())).collect();
+            format!(" WHERE ({keys}) > ({})", placeholders.join(", "))
         });
-        let limit = statement.place(PAGE);
+        let limit = statement.placeholder(PAGE);
         statement.text =
             format!("SELECT {} FROM {}{after} ORDER BY {keys} LIMIT {limit}", self.names(), self.name).into();
         statement
@@ -249,7 +249,7 @@ impl Table {
                 values.push(kind.read(row, name)?);
             }
             let position = |key: &&str| self.columns.iter().position(|(name, _)| name == key);
-            let key = self.key.iter().filter_map(position).map(|place| values[place].clone()).collect();
+            let key = self.key.iter().filter_map(position).map(|index| values[index].clone()).collect();
             let domain = format!("ringwall row of {} 1", self.name);
             Ok(StoredRow { key, digest: Digest::of_fields(&domain, &values) })
         })
@@ -260,7 +260,7 @@ impl Table {
     }
 
     fn restatement(&self, key: &Key, digest: Digest, at: Timestamp) -> Option<Draft> {
-        let text = |place: usize| match key.get(place)? {
+        let text = |index: usize| match key.get(index)? {
             Value::Text(text) => text.clone(),
             Value::Integer(number) => number.map(|number| number.to_string()),
             Value::Bytes(_) => None,
@@ -314,9 +314,9 @@ pub(crate) async fn restate_removed(
 ) -> Result<(), Error> {
     let text =
         format!("SELECT {COLUMNS} FROM audit WHERE seq > $1 AND seq <= $2 AND action IN ({ACTIONS}) ORDER BY seq");
-    let question = Statement::new("look for rows whose entries are to be removed", text).bind(first).bind(last);
+    let query = Statement::new("look for rows whose entries are to be removed", text).bind(first).bind(last);
     let mut newest: HashMap<(&'static str, Key), (i64, &'static Table, Option<Digest>)> = HashMap::new();
-    for row in ledger.rows(question).await? {
+    for row in ledger.rows(query).await? {
         let entry = Entry::read(&row)?;
         if let Some(RowRef { table, key, presence }) = RowRef::of(&entry) {
             let digest = entry.digest.filter(|_| presence == Presence::Present);
@@ -389,27 +389,27 @@ impl Expected {
                 let StoredRow { key, digest } = table.read(row)?;
                 match self.0.remove(&(table.name, key.clone())) {
                     Some((_, recorded)) if recorded == Some(digest) => {}
-                    Some((seq, _)) => report(in_words(&key), Difference::Altered { seq }),
-                    None => report(in_words(&key), Difference::Unrecorded),
+                    Some((seq, _)) => report(key_text(&key), Difference::Altered { seq }),
+                    None => report(key_text(&key), Difference::Unrecorded),
                 }
                 after = Some(key);
             }
         }
         let left = self.0.extract_if(|(name, _), _| *name == table.name);
-        let mut left: Vec<_> = left.map(|((_, key), (seq, _))| (seq, in_words(&key))).collect();
+        let mut left: Vec<_> = left.map(|((_, key), (seq, _))| (seq, key_text(&key))).collect();
         left.sort();
         left.into_iter().for_each(|(seq, key)| report(key, Difference::Removed { seq }));
         Ok(())
     }
 }
 
-fn in_words(key: &Key) -> String {
-    let words = key.iter().map(|value| match value {
+fn key_text(key: &Key) -> String {
+    let parts = key.iter().map(|value| match value {
         Value::Integer(number) => number.unwrap_or_default().to_string(),
         Value::Text(text) => text.clone().unwrap_or_default(),
         Value::Bytes(_) => String::new(),
     });
-    words.collect::<Vec<_>>().join("/")
+    parts.collect::<Vec<_>>().join("/")
 }
 
 #[cfg(test)]

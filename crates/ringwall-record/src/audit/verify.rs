@@ -27,12 +27,12 @@ use crate::exec::columns;
 use crate::store::Store;
 
 /// Entries per page. Each may be joined with a whole exec.
-const AT_ONCE: i64 = 64;
+const PAGE: i64 = 64;
 /// Maximum number of reported findings; further ones are counted.
-const FINDINGS: usize = 100;
+const MAX_FINDINGS: usize = 100;
 /// For this many altered entries all numbers of the chain are tried, to tell a moved entry from a
 /// changed one.
-const ORIGINS: usize = 8;
+const MAX_ORIGIN_SEARCHES: usize = 8;
 
 /// The number of checked entries, and of all entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Progress {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verification {
-    /// Where the chain starts: the newest entry that retention removed, or number zero.
+    /// The start of the chain: the newest entry that retention removed, or number 0.
     pub start: Link,
     /// The stored head.
     pub head: Link,
@@ -62,13 +62,13 @@ impl Verification {
     }
 
     pub(crate) fn note(&mut self, note: Note) {
-        if self.notes.len() < FINDINGS {
+        if self.notes.len() < MAX_FINDINGS {
             self.notes.push(note);
         }
     }
 
     pub(crate) fn find(&mut self, finding: Finding) {
-        if self.findings.len() < FINDINGS {
+        if self.findings.len() < MAX_FINDINGS {
             self.findings.push(finding);
         } else {
             self.further += 1;
@@ -159,14 +159,14 @@ fn page_after(seq: i64) -> Statement {
          WHERE entry.seq > $1 ORDER BY entry.seq LIMIT $2",
         *columns::JOINED
     );
-    Statement::new("read the audit chain", text).bind(seq).bind(AT_ONCE)
+    Statement::new("read the audit chain", text).bind(seq).bind(PAGE)
 }
 
 async fn planted(snapshot: &mut Snapshot, start: i64) -> Result<Vec<i64>, Error> {
     let text = "SELECT seq FROM audit WHERE seq <= $1 ORDER BY seq LIMIT $2";
-    let question =
-        Statement::new("look for entries before the audit chain's start", text).bind(start).bind(FINDINGS as i64);
-    let rows = snapshot.rows(question).await?;
+    let query =
+        Statement::new("look for entries before the audit chain's start", text).bind(start).bind(MAX_FINDINGS as i64);
+    let rows = snapshot.rows(query).await?;
     rows.iter().map(|row| row.read("audit", "seq", |row| row.get("seq"))).collect()
 }
 
@@ -175,8 +175,8 @@ async fn unrecorded(snapshot: &mut Snapshot, start: i64) -> Result<Vec<String>, 
                 LEFT JOIN audit AS entry ON entry.seq = exec.seq \
                 WHERE exec.seq > $1 AND (entry.seq IS NULL OR entry.subject <> exec.exec_id) \
                 ORDER BY exec.seq LIMIT $2";
-    let question = Statement::new("look for execs without an intent", text).bind(start).bind(FINDINGS as i64);
-    let rows = snapshot.rows(question).await?;
+    let query = Statement::new("look for execs without an intent", text).bind(start).bind(MAX_FINDINGS as i64);
+    let rows = snapshot.rows(query).await?;
     rows.iter().map(|row| row.read("sandbox_execs", "exec_id", |row| row.get("exec_id"))).collect()
 }
 
@@ -241,7 +241,7 @@ impl Walk {
 
     /// The number with which the entry's hash matches. Trying a million numbers takes a second.
     fn origin(&mut self, entry: &Entry) -> Option<i64> {
-        if self.origins == ORIGINS {
+        if self.origins == MAX_ORIGIN_SEARCHES {
             return None;
         }
         self.origins += 1;

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::paths::{SWITCH, read_switch};
 
 /// Maximum number of findings per query.
-const FINDINGS: i64 = 100;
+const MAX_FINDINGS: i64 = 100;
 
 const OPENED: &str = "approval.opened";
 
@@ -41,11 +41,11 @@ pub(crate) async fn compare_approvals(
     if entries.is_empty() {
         return Ok(());
     }
-    let mut question = Statement::new("read approvals", "");
-    let places: Vec<String> = entries.iter().map(|entry| question.place(entry.subject.as_str())).collect();
-    question.text = format!("SELECT * FROM approvals WHERE id IN ({})", places.join(", ")).into();
+    let mut query = Statement::new("read approvals", "");
+    let placeholders: Vec<String> = entries.iter().map(|entry| query.placeholder(entry.subject.as_str())).collect();
+    query.text = format!("SELECT * FROM approvals WHERE id IN ({})", placeholders.join(", ")).into();
     let mut rows = HashMap::new();
-    for row in snapshot.rows(question).await? {
+    for row in snapshot.rows(query).await? {
         rows.insert(row.read("approvals", "id", |row| row.get::<String>("id"))?, row);
     }
     for entry in entries {
@@ -97,8 +97,8 @@ pub(crate) async fn find_unrecorded_approvals(
          WHERE approval.seq > $1 AND (entry.seq IS NULL OR entry.subject <> approval.id OR entry.action <> '{OPENED}' \
          OR (approval.status <> 'pending' AND NOT {answered})) ORDER BY approval.seq LIMIT $2"
     );
-    let question = Statement::new("look for approvals without an entry", text).bind(start).bind(FINDINGS);
-    for row in snapshot.rows(question).await? {
+    let query = Statement::new("look for approvals without an entry", text).bind(start).bind(MAX_FINDINGS);
+    for row in snapshot.rows(query).await? {
         let id = row.read("approvals", "id", |row| row.get("id"))?;
         verification.find(Finding::ApprovalUnrecorded { id });
     }
@@ -122,8 +122,8 @@ pub(crate) async fn find_unrecorded_endings(
         "SELECT exec.exec_id AS exec_id FROM sandbox_execs AS exec \
          WHERE exec.seq > $1 AND exec.ended_at IS NOT NULL AND NOT {ended} ORDER BY exec.seq LIMIT $2"
     );
-    let question = Statement::new("look for execs without an outcome", text).bind(start).bind(FINDINGS);
-    for row in snapshot.rows(question).await? {
+    let query = Statement::new("look for execs without an outcome", text).bind(start).bind(MAX_FINDINGS);
+    for row in snapshot.rows(query).await? {
         let exec_id = row.read("sandbox_execs", "exec_id", |row| row.get("exec_id"))?;
         verification.find(Finding::EndingUnrecorded { exec_id });
     }
@@ -148,13 +148,13 @@ pub(crate) async fn note_not_compared(
     Ok(())
 }
 
-/// Whether path control is on, as stored.
+/// The stored switch of path control.
 pub(crate) async fn path_control(snapshot: &mut Snapshot) -> Result<bool, Error> {
     let row = snapshot.row(Statement::new("read whether paths are controlled", SWITCH)).await?;
     Ok(read_switch(row.as_ref())?.is_on())
 }
 
-async fn count(snapshot: &mut Snapshot, question: Statement) -> Result<i64, Error> {
-    let row = snapshot.row(question).await?;
+async fn count(snapshot: &mut Snapshot, query: Statement) -> Result<i64, Error> {
+    let row = snapshot.row(query).await?;
     row.map_or(Ok(0), |row| row.read("audit", "count", |row| row.get("count")))
 }

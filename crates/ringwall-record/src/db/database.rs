@@ -29,16 +29,16 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT: &str = "connect to the database";
 
 /// Between two attempts to migrate a locked SQLite database.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// PostgreSQL's `statement_timeout` and `idle_in_transaction_session_timeout`.
-const STATEMENT: Duration = Duration::from_secs(60);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// A PostgreSQL server that sends no answer for this long counts as unreachable. Longer than
-/// [`STATEMENT`], so that the server reports its own timeout first.
-pub(crate) const SILENCE: Duration = Duration::from_secs(65);
+/// [`STATEMENT_TIMEOUT`], so that the server reports its own timeout first.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// Connections for reads. Reads are short, and more of them would wait for the same disk.
-const READERS: u32 = 4;
+const MAX_READERS: u32 = 4;
 
 /// Set on every SQLite connection.
 const PRAGMAS: [(&str, &str); 6] = [
@@ -141,10 +141,10 @@ impl Connector {
                     .application_name("ringwall")
                     .options([
                         ("lock_timeout", milliseconds(TIMEOUT)),
-                        ("statement_timeout", milliseconds(STATEMENT)),
+                        ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
                         // Without it a client whose machine died in a transaction would block all
                         // writers.
-                        ("idle_in_transaction_session_timeout", milliseconds(STATEMENT)),
+                        ("idle_in_transaction_session_timeout", milliseconds(STATEMENT_TIMEOUT)),
                         ("synchronous_commit", "on".to_owned()),
                     ])
                     .disable_statement_logging();
@@ -155,11 +155,11 @@ impl Connector {
 
     /// SQLite's WAL file. It may be opened and closed at any time: SQLite's locks are on other
     /// files.
-    pub(crate) fn log(&self) -> Option<PathBuf> {
+    pub(crate) fn wal_path(&self) -> Option<PathBuf> {
         let Connector::Sqlite(options) = self else { return None };
-        let mut log = options.get_filename().as_os_str().to_owned();
-        log.push("-wal");
-        Some(log.into())
+        let mut path = options.get_filename().as_os_str().to_owned();
+        path.push("-wal");
+        Some(path.into())
     }
 
     /// Opens the writer's connection. For SQLite this blocks the thread, for up to [`TIMEOUT`] per
@@ -171,7 +171,9 @@ impl Connector {
                 Ok(connection) => Ok(Connection::Sqlite(Box::new(connection))),
                 Err(error) => Err(Error::from_database(CONNECT, error)),
             },
-            Connector::Postgres(options) => Ok(Connection::Postgres(Box::new(patiently(options.connect()).await?))),
+            Connector::Postgres(options) => {
+                Ok(Connection::Postgres(Box::new(with_connect_timeout(options.connect()).await?)))
+            }
         }
     }
 
@@ -182,7 +184,7 @@ impl Connector {
         let begun = Instant::now();
         loop {
             match self.migrate_once().await {
-                Err(Error::Busy) if begun.elapsed() < TIMEOUT => tokio::time::sleep(PAUSE).await,
+                Err(Error::Busy) if begun.elapsed() < TIMEOUT => tokio::time::sleep(RETRY_PAUSE).await,
                 outcome => return outcome,
             }
         }
@@ -191,13 +193,13 @@ impl Connector {
     async fn migrate_once(&self) -> Result<(), Error> {
         match self {
             Connector::Sqlite(options) => {
-                let mut connection = patiently(options.connect()).await?;
+                let mut connection = with_connect_timeout(options.connect()).await?;
                 schema::migrate_sqlite(&mut connection).await?;
                 // After a failed close the next connection recovers the WAL.
                 let _ = connection.close().await;
             }
             Connector::Postgres(options) => {
-                let mut connection = patiently(options.connect()).await?;
+                let mut connection = with_connect_timeout(options.connect()).await?;
                 schema::migrate_postgres(&mut connection).await?;
                 let _ = connection.close().await;
             }
@@ -209,12 +211,12 @@ impl Connector {
     pub(crate) fn readers(&self) -> Pool {
         match self {
             Connector::Sqlite(options) => {
-                let pool = SqlitePoolOptions::new().max_connections(READERS).acquire_timeout(TIMEOUT);
+                let pool = SqlitePoolOptions::new().max_connections(MAX_READERS).acquire_timeout(TIMEOUT);
                 let options = options.as_ref().clone().read_only(true);
                 Pool::Sqlite(pool.test_before_acquire(false).connect_lazy_with(options))
             }
             Connector::Postgres(options) => {
-                let pool = PgPoolOptions::new().max_connections(READERS).acquire_timeout(TIMEOUT);
+                let pool = PgPoolOptions::new().max_connections(MAX_READERS).acquire_timeout(TIMEOUT);
                 let options = options.as_ref().clone().options([
                     ("default_transaction_read_only", "on"),
                     // Every query has an index in the order of its result. If the planner expects
@@ -230,7 +232,7 @@ impl Connector {
 
 /// Limits connecting to twice [`TIMEOUT`]: opening SQLite can wait for several locks, each for up
 /// to [`TIMEOUT`].
-async fn patiently<C>(connecting: impl Future<Output = Result<C, sqlx::Error>>) -> Result<C, Error> {
+async fn with_connect_timeout<C>(connecting: impl Future<Output = Result<C, sqlx::Error>>) -> Result<C, Error> {
     match tokio::time::timeout(TIMEOUT * 2, connecting).await {
         Ok(connected) => connected.map_err(|error| Error::from_database(CONNECT, error)),
         Err(_) => Err(Error::Busy),

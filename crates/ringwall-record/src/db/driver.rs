@@ -12,8 +12,8 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Connection as _, Postgres, Row as _, Sqlite};
 use tokio::time::timeout;
 
-use crate::db::database::SILENCE;
-use crate::db::sqlite::HeldRow;
+use crate::db::database::ANSWER_TIMEOUT;
+use crate::db::sqlite::OwnedRow;
 use crate::db::statement::{Statement, Value};
 use crate::error::Error;
 
@@ -39,7 +39,7 @@ pub(crate) enum Snapshot {
 pub(crate) enum Row {
     Sqlite(SqliteRow),
     /// From the writer's SQLite connection.
-    Held(HeldRow),
+    Rusqlite(OwnedRow),
     Postgres(PgRow),
 }
 
@@ -52,9 +52,11 @@ impl Pool {
                 .fetch_all(pool)
                 .await
                 .map(|rows| rows.into_iter().map(Row::Sqlite).collect()),
-            Pool::Postgres(pool) => bounded(sqlx::query_with(text, for_postgres(statement.values)?).fetch_all(pool))
-                .await
-                .map(|rows| rows.into_iter().map(Row::Postgres).collect()),
+            Pool::Postgres(pool) => {
+                with_answer_timeout(sqlx::query_with(text, for_postgres(statement.values)?).fetch_all(pool))
+                    .await
+                    .map(|rows| rows.into_iter().map(Row::Postgres).collect())
+            }
         };
         rows.map_err(|error| Error::from_database(purpose, error))
     }
@@ -68,7 +70,7 @@ impl Pool {
             Pool::Sqlite(pool) => pool.begin().await.map(Snapshot::Sqlite),
             Pool::Postgres(pool) => {
                 let text = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                bounded(pool.begin_with(text)).await.map(Snapshot::Postgres)
+                with_answer_timeout(pool.begin_with(text)).await.map(Snapshot::Postgres)
             }
         };
         begun.map_err(|error| Error::from_database("begin a read transaction", error))
@@ -87,7 +89,7 @@ impl Connection {
         // A failed close loses no committed data.
         match self {
             Connection::Sqlite(connection) => drop(connection.close()),
-            Connection::Postgres(connection) => drop(bounded(connection.close()).await),
+            Connection::Postgres(connection) => drop(with_answer_timeout(connection.close()).await),
         }
     }
 }
@@ -113,7 +115,7 @@ impl Snapshot {
     pub(crate) async fn rollback(self) -> Result<(), sqlx::Error> {
         match self {
             Snapshot::Sqlite(transaction) => transaction.rollback().await,
-            Snapshot::Postgres(transaction) => bounded(transaction.rollback()).await,
+            Snapshot::Postgres(transaction) => with_answer_timeout(transaction.rollback()).await,
         }
     }
 }
@@ -124,7 +126,8 @@ pub(crate) async fn rows_of_postgres(
 ) -> Result<Vec<Row>, Error> {
     let (purpose, text) = (statement.purpose, AssertSqlSafe(statement.text));
     let query = sqlx::query_with(text, for_postgres(statement.values)?);
-    let rows = bounded(query.fetch_all(connection)).await.map_err(|error| Error::from_database(purpose, error))?;
+    let rows =
+        with_answer_timeout(query.fetch_all(connection)).await.map_err(|error| Error::from_database(purpose, error))?;
     Ok(rows.into_iter().map(Row::Postgres).collect())
 }
 
@@ -150,7 +153,7 @@ impl Row {
     {
         let value = match self {
             Row::Sqlite(row) => row.try_get(column),
-            Row::Held(row) => match row.value(column) {
+            Row::Rusqlite(row) => match row.value(column) {
                 Some(value) => T::column_result(value).map_err(|error| sqlx::Error::Decode(Box::new(error))),
                 None => Err(sqlx::Error::ColumnNotFound(column.to_owned())),
             },
@@ -175,11 +178,13 @@ impl Row {
     }
 }
 
-/// Waits for PostgreSQL for at most [`SILENCE`]; then the server counts as unreachable. Not needed
-/// for SQLite, which has no peer that could vanish.
-pub(crate) async fn bounded<T>(answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+/// Waits for PostgreSQL for at most [`ANSWER_TIMEOUT`]; then the server counts as unreachable. Not
+/// needed for SQLite, which has no peer that could vanish.
+pub(crate) async fn with_answer_timeout<T>(
+    answer: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
     let silence = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
-    timeout(SILENCE, answer).await.unwrap_or_else(silence)
+    timeout(ANSWER_TIMEOUT, answer).await.unwrap_or_else(silence)
 }
 
 fn for_sqlite(values: Vec<Value>) -> Result<SqliteArguments, Error> {

@@ -95,8 +95,8 @@ mod tests {
         for (filed, through) in [(vec![], 0), (vec![1, 1], 2), (vec![1, 0, 0], 1), (vec![0], 0)] {
             let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
             migrator(&SQLITE[..10]).run_direct(None, &mut connection, false).await.unwrap();
-            for (place, is_filed) in filed.iter().enumerate() {
-                let seq = place + 1;
+            for (index, is_filed) in filed.iter().enumerate() {
+                let seq = index + 1;
                 let text = format!(
                     "INSERT INTO audit (seq, at, actor, action, subject, detail, previous, hash, filed) \
                      VALUES ({seq}, 0, 'a', 'a', 's', '{{}}', x'', x'', {is_filed}); UPDATE audit_head SET seq = {seq}"
@@ -104,8 +104,8 @@ mod tests {
                 sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut connection).await.unwrap();
             }
             migrate_sqlite(&mut connection).await.unwrap();
-            let question = sqlx::query_scalar::<_, i64>("SELECT filed_through FROM audit_head");
-            assert_eq!(question.fetch_one(&mut connection).await.unwrap(), through, "{filed:?}");
+            let query = sqlx::query_scalar::<_, i64>("SELECT filed_through FROM audit_head");
+            assert_eq!(query.fetch_one(&mut connection).await.unwrap(), through, "{filed:?}");
         }
     }
 }

@@ -16,23 +16,23 @@ use crate::db::database::TIMEOUT;
 use crate::db::statement::{Statement, Value};
 
 /// More than the number of different statements that the writer uses.
-const PREPARED: usize = 128;
+const STATEMENT_CACHE_CAPACITY: usize = 128;
 
 /// 1,200 WAL frames of a 24-byte header and a 4 KiB page. SQLite restarts the WAL after 1,000
 /// frames (`wal_autocheckpoint`); the last transaction before that can exceed them.
-const LOG_LENGTH: u64 = 1200 * (4096 + 24);
+const WAL_LENGTH: u64 = 1200 * (4096 + 24);
 
 /// The result of a statement.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) rows: Vec<HeldRow>,
+pub(crate) struct StatementResult {
+    pub(crate) rows: Vec<OwnedRow>,
     /// The number of changed rows. Meaningless for a statement that only reads.
     pub(crate) affected: u64,
 }
 
 /// Extending the WAL failed. Harmless: later commits are slower.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LengthenError {
+pub(crate) enum ExtendWalError {
     #[error(transparent)]
     Database(#[from] rusqlite::Error),
     #[error(transparent)]
@@ -41,15 +41,15 @@ pub(crate) enum LengthenError {
 
 /// A row that was copied out of its statement.
 #[derive(Debug)]
-pub(crate) struct HeldRow {
+pub(crate) struct OwnedRow {
     columns: Arc<[String]>,
     values: Vec<Stored>,
 }
 
-impl HeldRow {
+impl OwnedRow {
     pub(crate) fn value(&self, column: &str) -> Option<ValueRef<'_>> {
-        let place = self.columns.iter().position(|name| name == column)?;
-        self.values.get(place).map(ValueRef::from)
+        let index = self.columns.iter().position(|name| name == column)?;
+        self.values.get(index).map(ValueRef::from)
     }
 }
 
@@ -62,15 +62,15 @@ pub(crate) fn open<'p>(
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(PREPARED);
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_CAPACITY);
     for (name, value) in pragmas {
         connection.pragma_update(None, name, value)?;
     }
     let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     if mode != "wal" {
-        let words = "its file system does not support a write-ahead log; keep the database on a local disk";
+        let message = "its file system does not support a write-ahead log; keep the database on a local disk";
         let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
-        return Err(rusqlite::Error::SqliteFailure(failure, Some(words.to_owned())));
+        return Err(rusqlite::Error::SqliteFailure(failure, Some(message.to_owned())));
     }
     Ok(connection)
 }
@@ -79,32 +79,32 @@ pub(crate) fn open<'p>(
 /// to sync file system metadata and takes twice as long as one that overwrites existing blocks.
 ///
 /// Holds SQLite's write lock, so that no connection appends to the WAL meanwhile.
-pub(crate) fn lengthen(connection: &mut Connection, log: &Path) -> Result<(), LengthenError> {
+pub(crate) fn extend_wal(connection: &mut Connection, wal: &Path) -> Result<(), ExtendWalError> {
     let turn = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut log = OpenOptions::new().write(true).open(log)?;
-    let end = log.seek(SeekFrom::End(0))?;
-    io::copy(&mut io::repeat(0).take(LOG_LENGTH.saturating_sub(end)), &mut log)?;
+    let mut wal = OpenOptions::new().write(true).open(wal)?;
+    let end = wal.seek(SeekFrom::End(0))?;
+    io::copy(&mut io::repeat(0).take(WAL_LENGTH.saturating_sub(end)), &mut wal)?;
     Ok(turn.rollback()?)
 }
 
 /// Runs one statement and collects all its rows.
-pub(crate) fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<Answer> {
+pub(crate) fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<StatementResult> {
     let mut prepared = connection.prepare_cached(&statement.text)?;
     let columns: Arc<[String]> = prepared.column_names().into_iter().map(str::to_owned).collect();
     // To SQLite `$1` is a name, and it numbers names in the order of their first use.
-    for place in 1..=prepared.parameter_count() {
-        let named = prepared.parameter_name(place).and_then(|name| name.trim_start_matches('$').parse::<usize>().ok());
+    for index in 1..=prepared.parameter_count() {
+        let named = prepared.parameter_name(index).and_then(|name| name.trim_start_matches('$').parse::<usize>().ok());
         let value = named.and_then(|named| statement.values.get(named.checked_sub(1)?));
-        let value = value.ok_or(rusqlite::Error::InvalidParameterCount(statement.values.len(), place))?;
-        prepared.raw_bind_parameter(place, value)?;
+        let value = value.ok_or(rusqlite::Error::InvalidParameterCount(statement.values.len(), index))?;
+        prepared.raw_bind_parameter(index, value)?;
     }
     let mut rows = Vec::new();
     let mut found = prepared.raw_query();
     while let Some(row) = found.next()? {
-        let values = (0..columns.len()).map(|place| row.get(place)).collect::<rusqlite::Result<_>>()?;
-        rows.push(HeldRow { columns: Arc::clone(&columns), values });
+        let values = (0..columns.len()).map(|index| row.get(index)).collect::<rusqlite::Result<_>>()?;
+        rows.push(OwnedRow { columns: Arc::clone(&columns), values });
     }
-    Ok(Answer { rows, affected: connection.changes() })
+    Ok(StatementResult { rows, affected: connection.changes() })
 }
 
 impl ToSql for Value {

@@ -114,7 +114,7 @@ impl Statement {
     }
 
     /// Binds a value and returns its placeholder `$n`, for SQL that is assembled from parts.
-    pub(crate) fn place(&mut self, value: impl Into<Value>) -> String {
+    pub(crate) fn placeholder(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("${}", self.values.len())
     }

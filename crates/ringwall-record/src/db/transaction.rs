@@ -2,9 +2,9 @@
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Postgres};
 
-use crate::db::driver::{Connection, Row, bounded, for_postgres, rows_of_postgres};
+use crate::db::driver::{Connection, Row, for_postgres, rows_of_postgres, with_answer_timeout};
 use crate::db::statement::Statement;
-use crate::db::{sqlite, sqlite::Answer};
+use crate::db::{sqlite, sqlite::StatementResult};
 use crate::error::Error;
 
 const BEGIN: &str = "begin a write transaction";
@@ -34,10 +34,12 @@ impl<'c> Transaction<'c> {
             Connection::Sqlite(connection) => {
                 run(connection, &Statement::new(BEGIN, "BEGIN IMMEDIATE"))?;
                 let answer = run(connection, &turn)?;
-                Ok((Transaction::Sqlite(connection), answer.rows.into_iter().next().map(Row::Held)))
+                Ok((Transaction::Sqlite(connection), answer.rows.into_iter().next().map(Row::Rusqlite)))
             }
             Connection::Postgres(connection) => {
-                let begun = bounded(connection.begin()).await.map_err(|error| Error::from_database(BEGIN, error))?;
+                let begun = with_answer_timeout(connection.begin())
+                    .await
+                    .map_err(|error| Error::from_database(BEGIN, error))?;
                 let mut transaction = Transaction::Postgres(begun);
                 let text = format!("{} FOR UPDATE", turn.text);
                 let row = transaction.row(Statement { text: text.into(), ..turn }).await?;
@@ -49,7 +51,7 @@ impl<'c> Transaction<'c> {
     pub(crate) async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, Error> {
         match self {
             Transaction::Sqlite(connection) => {
-                run(connection, &statement).map(|answer| answer.rows.into_iter().map(Row::Held).collect())
+                run(connection, &statement).map(|answer| answer.rows.into_iter().map(Row::Rusqlite).collect())
             }
             Transaction::Postgres(transaction) => rows_of_postgres(transaction, statement).await,
         }
@@ -77,7 +79,9 @@ impl<'c> Transaction<'c> {
                 let commit = Statement::new("commit", "COMMIT");
                 sqlite::run(connection, &commit).map(drop).map_err(Error::from_commit)
             }
-            Transaction::Postgres(transaction) => bounded(transaction.commit()).await.map_err(Error::from_commit),
+            Transaction::Postgres(transaction) => {
+                with_answer_timeout(transaction.commit()).await.map_err(Error::from_commit)
+            }
         };
         committed.map_err(Uncommitted::Commit)
     }
@@ -86,20 +90,21 @@ impl<'c> Transaction<'c> {
         let undo = Statement::new("roll back", "ROLLBACK");
         match self {
             Transaction::Sqlite(connection) => run(connection, &undo).map(drop),
-            Transaction::Postgres(transaction) => {
-                bounded(transaction.rollback()).await.map_err(|error| Error::from_database(undo.purpose, error))
-            }
+            Transaction::Postgres(transaction) => with_answer_timeout(transaction.rollback())
+                .await
+                .map_err(|error| Error::from_database(undo.purpose, error)),
         }
     }
 }
 
-fn run(connection: &rusqlite::Connection, statement: &Statement) -> Result<Answer, Error> {
+fn run(connection: &rusqlite::Connection, statement: &Statement) -> Result<StatementResult, Error> {
     sqlite::run(connection, statement).map_err(|error| Error::from_database(statement.purpose, error))
 }
 
 async fn execute_on_postgres(connection: &mut PgConnection, statement: Statement) -> Result<u64, Error> {
     let purpose = statement.purpose;
     let query = sqlx::query_with(AssertSqlSafe(statement.text), for_postgres(statement.values)?);
-    let done = bounded(query.execute(connection)).await.map_err(|error| Error::from_database(purpose, error))?;
+    let done =
+        with_answer_timeout(query.execute(connection)).await.map_err(|error| Error::from_database(purpose, error))?;
     Ok(done.rows_affected())
 }

@@ -97,15 +97,15 @@ pub(crate) static JOINED: LazyLock<String> = LazyLock::new(|| {
 /// `ON CONFLICT` has no target: the idempotency key may be used already, or the id.
 pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
     let columns = [&["seq", "started_at"], names(&INTENT).as_slice(), names(&ENDING).as_slice()].concat();
-    let places: Vec<String> = (1..=columns.len()).map(|place| format!("${place}")).collect();
-    let (columns, places) = (columns.join(", "), places.join(", "));
-    format!("INSERT INTO sandbox_execs ({columns}, filed) VALUES ({places}, 0) ON CONFLICT DO NOTHING")
+    let placeholders: Vec<String> = (1..=columns.len()).map(|number| format!("${number}")).collect();
+    let (columns, placeholders) = (columns.join(", "), placeholders.join(", "));
+    format!("INSERT INTO sandbox_execs ({columns}, filed) VALUES ({placeholders}, 0) ON CONFLICT DO NOTHING")
 });
 
 /// Parameters: the values of the outcome, then exec id, user id and agent id.
 pub(crate) static END: LazyLock<String> = LazyLock::new(|| {
-    let columns: Vec<String> = (1..).zip(names(&ENDING)).map(|(place, name)| format!("{name} = ${place}")).collect();
-    let [id, user, agent] = [1, 2, 3].map(|place| columns.len() + place);
+    let columns: Vec<String> = (1..).zip(names(&ENDING)).map(|(number, name)| format!("{name} = ${number}")).collect();
+    let [id, user, agent] = [1, 2, 3].map(|number| columns.len() + number);
     let whose = format!("exec_id = ${id} AND user_id = ${user} AND agent_id = ${agent}");
     format!("UPDATE sandbox_execs SET {} WHERE {whose} AND ended_at IS NULL", columns.join(", "))
 });

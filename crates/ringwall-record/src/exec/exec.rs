@@ -75,7 +75,7 @@ pub struct Reason {
     pub message: String,
 }
 
-/// Whether the stored output stream is complete.
+/// How much of an output stream is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     Whole,

@@ -16,21 +16,21 @@ use crate::page::{Cursor, Filter, Limit, Page, Scope, where_all};
 use crate::store::Store;
 
 /// Maximum number of ids per statement.
-const AT_ONCE: usize = 250;
+const MAX_IDS: usize = 250;
 
 impl Store {
     pub async fn exec(&self, exec_id: &ExecId, scope: &Scope) -> Result<Option<Exec>, Error> {
-        let mut question = Statement::new("read an exec", "");
-        let mut conditions = vec![format!("exec_id = {}", question.place(exec_id.as_str()))];
-        scope.restrict(&mut conditions, &mut question);
-        question.text = format!("{}{}", *columns::SELECT_EXEC, where_all(&conditions)).into();
-        self.readers().row(question).await?.map(|row| columns::read_exec(&row)).transpose()
+        let mut query = Statement::new("read an exec", "");
+        let mut conditions = vec![format!("exec_id = {}", query.placeholder(exec_id.as_str()))];
+        scope.restrict(&mut conditions, &mut query);
+        query.text = format!("{}{}", *columns::SELECT_EXEC, where_all(&conditions)).into();
+        self.readers().row(query).await?.map(|row| columns::read_exec(&row)).transpose()
     }
 
     /// Newest first.
     pub async fn list(&self, filter: &Filter, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Summary>, Error> {
-        let question = question(filter, limit, cursor)?;
-        let rows = self.readers().rows(question).await?;
+        let query = query(filter, limit, cursor)?;
+        let rows = self.readers().rows(query).await?;
         let rows = rows.iter().map(columns::read_summary).collect::<Result<_, Error>>()?;
         Ok(Page::cut(rows, limit))
     }
@@ -38,12 +38,12 @@ impl Store {
     /// The commands of these execs: long columns that [`Summary`] omits. Not limited to a scope.
     pub async fn commands(&self, execs: &[ExecId]) -> Result<Vec<Command>, Error> {
         let mut found = Vec::new();
-        for some in execs.chunks(AT_ONCE) {
-            let mut question = Statement::new("read commands", "");
-            let places: Vec<String> = some.iter().map(|exec_id| question.place(exec_id.as_str())).collect();
+        for some in execs.chunks(MAX_IDS) {
+            let mut query = Statement::new("read commands", "");
+            let placeholders: Vec<String> = some.iter().map(|exec_id| query.placeholder(exec_id.as_str())).collect();
             let text = "SELECT seq, exec_id, user_id, args, cwd, policy_snapshot FROM sandbox_execs WHERE exec_id IN";
-            question.text = format!("{text} ({}) ORDER BY seq DESC", places.join(", ")).into();
-            for row in self.readers().rows(question).await? {
+            query.text = format!("{text} ({}) ORDER BY seq DESC", placeholders.join(", ")).into();
+            for row in self.readers().rows(query).await? {
                 found.push(row.read("sandbox_execs", "exec_id", |row| {
                     Ok(Command {
                         user_id: columns::name(row, "user_id")?,
@@ -61,82 +61,77 @@ impl Store {
     pub async fn oldest(&self, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Summary>, Error> {
         let text = format!("{} WHERE seq > $1 ORDER BY seq LIMIT $2", *columns::SELECT_SUMMARY);
         let after = cursor.map_or(0, |Cursor(seq)| seq);
-        let question = Statement::new("list the oldest execs", text).bind(after).bind(limit.and_one());
-        let rows = self.readers().rows(question).await?;
+        let query = Statement::new("list the oldest execs", text).bind(after).bind(limit.and_one());
+        let rows = self.readers().rows(query).await?;
         let rows = rows.iter().map(columns::read_summary).collect::<Result<_, Error>>()?;
         Ok(Page::cut(rows, limit))
     }
 }
 
 /// A query that both databases answer with at most a page of rows from each range.
-fn question(filter: &Filter, limit: Limit, cursor: Option<Cursor>) -> Result<Statement, Error> {
-    let mut question = Statement::new("list execs", "");
-    let ranges = ranges(filter, limit, cursor, &mut question)?;
+fn query(filter: &Filter, limit: Limit, cursor: Option<Cursor>) -> Result<Statement, Error> {
+    let mut query = Statement::new("list execs", "");
+    let ranges = ranges(filter, limit, cursor, &mut query)?;
     let merged = if ranges.is_empty() {
         // The list of all execs is in the order of the primary key.
-        let after = cursor.map(|Cursor(seq)| format!(" WHERE seq < {}", question.place(seq)));
+        let after = cursor.map(|Cursor(seq)| format!(" WHERE seq < {}", query.placeholder(seq)));
         format!("{}{}", *columns::SELECT_SUMMARY, after.unwrap_or_default())
     } else {
         let parts = ranges.iter().map(|range| format!("SELECT * FROM ({range}) AS part"));
         parts.collect::<Vec<_>>().join(" UNION ALL ")
     };
-    let at_most = question.place(limit.and_one());
-    question.text = format!("{merged} ORDER BY seq DESC LIMIT {at_most}").into();
-    Ok(question)
+    let at_most = query.placeholder(limit.and_one());
+    query.text = format!("{merged} ORDER BY seq DESC LIMIT {at_most}").into();
+    Ok(query)
 }
 
 /// The queries whose union is the list, each limited to a page. Empty for the list of all execs.
-fn ranges(
-    filter: &Filter,
-    limit: Limit,
-    cursor: Option<Cursor>,
-    question: &mut Statement,
-) -> Result<Vec<String>, Error> {
+fn ranges(filter: &Filter, limit: Limit, cursor: Option<Cursor>, query: &mut Statement) -> Result<Vec<String>, Error> {
     let mut conditions = Vec::new();
-    filter.scope.restrict(&mut conditions, question);
+    filter.scope.restrict(&mut conditions, query);
     for (column, wanted) in [("task_id", &filter.task_id), ("project_id", &filter.project_id)] {
         let Some(wanted) = wanted else { continue };
         check_text(column, wanted)?;
-        conditions.push(format!("{column} = {}", question.place(wanted.as_str())));
+        conditions.push(format!("{column} = {}", query.placeholder(wanted.as_str())));
     }
-    let states: Vec<State> = match filter.status {
+    let ranges: Vec<ExecRange> = match filter.status {
         None if conditions.is_empty() => return Ok(Vec::new()),
         None => {
-            let ended = Status::ALL.into_iter().filter(|status| status.is_ended()).map(State::Filed);
-            ended.chain([State::Unfiled(None), State::Unfinished(None)]).collect()
+            let ended = Status::ALL.into_iter().filter(|status| status.is_ended()).map(ExecRange::Indexed);
+            ended.chain([ExecRange::NotIndexed(None), ExecRange::Unfinished(None)]).collect()
         }
-        Some(status) if status.is_ended() => vec![State::Filed(status), State::Unfiled(Some(status))],
-        Some(status) => vec![State::Unfinished(Some(status))],
+        Some(status) if status.is_ended() => vec![ExecRange::Indexed(status), ExecRange::NotIndexed(Some(status))],
+        Some(status) => vec![ExecRange::Unfinished(Some(status))],
     };
-    let at_most = question.place(limit.and_one());
-    Ok(states.into_iter().map(|state| state.range(&conditions, cursor, &at_most, question)).collect())
+    let at_most = query.placeholder(limit.and_one());
+    Ok(ranges.into_iter().map(|range| range.query(&conditions, cursor, &at_most, query)).collect())
 }
 
 /// The execs of one range.
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum ExecRange {
     /// Ended, and in the list indexes.
-    Filed(Status),
+    Indexed(Status),
     /// Ended lately and not in the list indexes yet. There are few.
-    Unfiled(Option<Status>),
+    NotIndexed(Option<Status>),
     Unfinished(Option<Status>),
 }
 
-impl State {
-    fn range(self, asked: &[String], cursor: Option<Cursor>, at_most: &str, question: &mut Statement) -> String {
+impl ExecRange {
+    fn query(self, filters: &[String], cursor: Option<Cursor>, at_most: &str, query: &mut Statement) -> String {
         let downwards = ("-seq", cursor.map(|Cursor(seq)| ("-seq >", -seq)));
-        let (place, status, (order, after)) = match self {
-            State::Filed(status) => ("filed = 1", Some(status), downwards),
-            State::Unfiled(status) => ("filed = 0 AND ended_at IS NOT NULL", status, downwards),
-            State::Unfinished(status) => {
+        let (condition, status, (order, after)) = match self {
+            ExecRange::Indexed(status) => ("filed = 1", Some(status), downwards),
+            ExecRange::NotIndexed(status) => ("filed = 0 AND ended_at IS NOT NULL", status, downwards),
+            ExecRange::Unfinished(status) => {
                 let after = cursor.map(|Cursor(seq)| ("seq <", seq));
                 ("filed = 0 AND ended_at IS NULL", status, ("seq DESC", after))
             }
         };
-        let mut conditions = vec![place.to_owned()];
-        conditions.extend(status.map(|status| format!("status = {}", question.place(status.as_str()))));
-        conditions.extend_from_slice(asked);
-        conditions.extend(after.map(|(comparison, seq)| format!("{comparison} {}", question.place(seq))));
+        let mut conditions = vec![condition.to_owned()];
+        conditions.extend(status.map(|status| format!("status = {}", query.placeholder(status.as_str()))));
+        conditions.extend_from_slice(filters);
+        conditions.extend(after.map(|(comparison, seq)| format!("{comparison} {}", query.placeholder(seq))));
         format!("{}{} ORDER BY {order} LIMIT {at_most}", *columns::SELECT_SUMMARY, where_all(&conditions))
     }
 }
@@ -182,8 +177,8 @@ mod tests {
         let mut explained = 0;
         for filter in filters() {
             for cursor in [None, Some(Cursor(7))] {
-                let mut question = Statement::new("", "");
-                for range in ranges(&filter, Limit::nearest(50), cursor, &mut question).unwrap() {
+                let mut query = Statement::new("", "");
+                for range in ranges(&filter, Limit::nearest(50), cursor, &mut query).unwrap() {
                     let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {range}"));
                     let plan = sqlx::query(explain).fetch_all(&pool).await.unwrap();
                     let steps: Vec<String> = plan.iter().map(|step| step.get("detail")).collect();

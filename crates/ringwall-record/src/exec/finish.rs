@@ -21,7 +21,7 @@ use crate::writer::ledger::Ledger;
 use crate::writer::writer::{Durability, Operation};
 
 /// Number of execs that one transaction marks as lost; other operations can run in between.
-const AT_ONCE: i64 = 256;
+const MAX_EXECS: i64 = 256;
 
 impl Store {
     /// Records the outcome of an exec. The operation is queued when this returns, before the future
@@ -37,7 +37,7 @@ impl Store {
         let exec_id = whose.exec_id.clone();
         let ending = columns::ending_values(ending).map(|values| {
             let draft = draft(&whose, ending, &values, columns::OUTCOME_ACTION);
-            self.submit(End { whose, values, draft })
+            self.submit(RecordOutcome { whose, values, draft })
         });
         async move { ending?.await?.ok_or(Error::UnknownExec(exec_id)) }
     }
@@ -48,7 +48,7 @@ impl Store {
         let mut lost = Vec::new();
         let mut through = None;
         loop {
-            let some = self.submit(Lose { at, through }).await?;
+            let some = self.submit(MarkLost { at, through }).await?;
             through = Some(some.through);
             if some.lost.is_empty() {
                 return Ok(lost);
@@ -72,18 +72,18 @@ impl From<&NewExec> for Whose {
     }
 }
 
-struct End {
+struct RecordOutcome {
     whose: Whose,
     values: Vec<Value>,
     draft: Draft,
 }
 
-impl Operation for End {
+impl Operation for RecordOutcome {
     /// `None` if this user and agent have no such exec.
     type Answer = Option<Finish>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
-        if end(ledger, &self.whose, &self.values, || self.draft.clone()).await? == Ended::Now {
+        if end(ledger, &self.whose, &self.values, || self.draft.clone()).await? == Update::Done {
             return Ok(Some(Finish::Recorded));
         }
         // An exec without an outcome was not matched because it belongs to another user or agent.
@@ -96,26 +96,26 @@ impl Operation for End {
     }
 }
 
-struct Lose {
+struct MarkLost {
     at: Timestamp,
     /// The newest entry when the first of these operations ran; later execs are not lost.
     through: Option<i64>,
 }
 
-struct SomeLost {
+struct LostExecs {
     lost: Vec<ExecId>,
     through: i64,
 }
 
-impl Operation for Lose {
-    type Answer = SomeLost;
+impl Operation for MarkLost {
+    type Answer = LostExecs;
 
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<SomeLost, Error> {
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<LostExecs, Error> {
         let through = self.through.unwrap_or(ledger.head().seq);
         let text = "SELECT exec_id, user_id, agent_id FROM sandbox_execs \
                     WHERE filed = 0 AND ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
-        let question = Statement::new("list unfinished execs", text);
-        let rows = ledger.rows(question.bind(through).bind(AT_ONCE)).await?;
+        let query = Statement::new("list unfinished execs", text);
+        let rows = ledger.rows(query.bind(through).bind(MAX_EXECS)).await?;
         let read = |row: &Row| -> Result<Whose, BadColumn> {
             let (user_id, agent_id) = (name(row, "user_id")?, name(row, "agent_id")?);
             Ok(Whose { exec_id: name(row, "exec_id")?, user_id, agent_id })
@@ -127,7 +127,7 @@ impl Operation for Lose {
         for whose in &unfinished {
             end(ledger, whose, &values, || draft(whose, &ending, &values, columns::LOST_ACTION)).await?;
         }
-        Ok(SomeLost { lost: unfinished.into_iter().map(|whose| whose.exec_id).collect(), through })
+        Ok(LostExecs { lost: unfinished.into_iter().map(|whose| whose.exec_id).collect(), through })
     }
 }
 
@@ -148,10 +148,10 @@ fn lost(at: Timestamp) -> Ending {
 }
 
 #[derive(PartialEq, Eq)]
-enum Ended {
-    Now,
+enum Update {
+    Done,
     /// It has an outcome already, or does not exist for this owner.
-    Not,
+    NoMatch,
 }
 
 async fn end(
@@ -159,16 +159,16 @@ async fn end(
     whose: &Whose,
     values: &[Value],
     draft: impl FnOnce() -> Draft,
-) -> Result<Ended, Error> {
+) -> Result<Update, Error> {
     let update = Statement::new("record an outcome", columns::END.as_str());
     let Whose { exec_id, user_id, agent_id } = whose;
     let update = update.bind_all(values.iter().cloned());
     let update = update.bind(exec_id.as_str()).bind(user_id.as_str()).bind(agent_id.as_str());
     if ledger.execute(update).await? == 0 {
-        return Ok(Ended::Not);
+        return Ok(Update::NoMatch);
     }
     ledger.append(draft());
-    Ok(Ended::Now)
+    Ok(Update::Done)
 }
 
 fn draft(whose: &Whose, ending: &Ending, values: &[Value], action: &str) -> Draft {

@@ -177,7 +177,7 @@ impl Operation for Begin {
 struct WaitAgain(ExecId);
 
 impl Operation for WaitAgain {
-    /// Whether the exec exists and was running.
+    /// `false` if the exec does not exist or was not running.
     type Answer = bool;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {

@@ -30,11 +30,11 @@ impl Store {
             "digest": Digest::of(text.as_bytes()).to_string(),
         });
         let owner = (exec.user_id.clone(), exec.agent_id.clone());
-        self.submit(Keep { exec_id: exec.exec_id.clone(), owner, text, detail, at }).await
+        self.submit(RecordPolicy { exec_id: exec.exec_id.clone(), owner, text, detail, at }).await
     }
 }
 
-struct Keep {
+struct RecordPolicy {
     exec_id: ExecId,
     owner: (UserId, AgentId),
     text: String,
@@ -42,7 +42,7 @@ struct Keep {
     at: Timestamp,
 }
 
-impl Operation for Keep {
+impl Operation for RecordPolicy {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {

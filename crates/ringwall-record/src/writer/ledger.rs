@@ -16,7 +16,7 @@ use crate::timestamp::Timestamp;
 
 /// Maximum number of entries per INSERT. Each INSERT has a power of two of rows, so that any number
 /// of entries needs only five different statements, which stay prepared.
-const AT_ONCE: usize = 16;
+const MAX_INSERT_ROWS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Ledger<'c> {
@@ -35,7 +35,7 @@ pub(crate) struct Ledger<'c> {
 /// The effect of a commit on the chain.
 pub(crate) struct Committed {
     /// The number of appended entries.
-    pub(crate) grown: u64,
+    pub(crate) appended: u64,
     /// Absent if no entry was appended.
     pub(crate) head: Option<StoredHead>,
 }
@@ -50,8 +50,8 @@ pub(crate) enum Failure {
 
 impl<'c> Ledger<'c> {
     pub(crate) async fn begin(connection: &'c mut Connection, signer: &'c Signer) -> Result<Self, Error> {
-        let question = Statement::new("read the head of the audit chain", SELECT_HEAD);
-        let (transaction, row) = Transaction::begin(connection, question).await?;
+        let query = Statement::new("read the head of the audit chain", SELECT_HEAD);
+        let (transaction, row) = Transaction::begin(connection, query).await?;
         let stored = StoredHead::read(row.as_ref())?;
         let (state, head) = (signer.judge(&stored), stored.link);
         Ok(Self { transaction, signer, found: head, state, head, at: None, waiting: Vec::new() })
@@ -114,25 +114,26 @@ impl<'c> Ledger<'c> {
             }
         }
         let entries = last.len();
-        let grown = self.head.seq.abs_diff(self.found.seq);
+        let appended = self.head.seq.abs_diff(self.found.seq);
         let mut head = None;
-        if grown > 0 {
+        if appended > 0 {
             let mac = self.signer.key.sign(self.head);
             let text = "UPDATE audit_head SET seq = $1, hash = $2, mac = $3";
             let update = Statement::new("store the end of the audit chain", text);
             last.push(update.bind(self.head.seq).bind(self.head.hash).bind(mac.clone()));
             head = Some(StoredHead { link: self.head, mac: Some(mac) });
         }
-        self.transaction.commit(last).await.map(|()| Committed { grown, head }).map_err(|uncommitted| match uncommitted
-        {
-            Uncommitted::Statement(number, error) if number < entries => Failure::One(error),
-            Uncommitted::Statement(_, error) | Uncommitted::Commit(error) => Failure::Whole(error),
+        self.transaction.commit(last).await.map(|()| Committed { appended, head }).map_err(|uncommitted| {
+            match uncommitted {
+                Uncommitted::Statement(number, error) if number < entries => Failure::One(error),
+                Uncommitted::Statement(_, error) | Uncommitted::Commit(error) => Failure::Whole(error),
+            }
         })
     }
 
-    /// Before a head without our signature is replaced by a signed one, appends an entry that
-    /// records what was found. The first signature of an older database also records the digests of
-    /// all rows that give rights or set rules, because their own entries have none.
+    /// Before a head without our signature is replaced by a signed one, appends an entry about its
+    /// state. The first signature of an older database also records the digests of all rows that
+    /// give rights or set rules, because their own entries have none.
     async fn account_for_found_head(&mut self) -> Result<(), Error> {
         let Some(at) = self.at else { return Ok(()) };
         match self.state {
@@ -150,7 +151,7 @@ impl<'c> Ledger<'c> {
 
     /// Takes the waiting entries for the next INSERT.
     fn next_insertion(&mut self) -> Option<Statement> {
-        let whole = self.waiting.len().min(AT_ONCE);
+        let whole = self.waiting.len().min(MAX_INSERT_ROWS);
         let count = 1 << whole.checked_ilog2()?;
         let entries: Vec<Entry> = self.waiting.drain(..count).collect();
         Some(Entry::insertion(&entries))

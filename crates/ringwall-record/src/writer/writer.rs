@@ -30,25 +30,25 @@ use crate::writer::ledger::{Committed, Failure, Ledger};
 
 /// Maximum number of operations per transaction. Each takes one or two statements, so a full
 /// transaction takes some tens of milliseconds.
-const BATCH: usize = 256;
+const MAX_BATCH: usize = 256;
 /// Capacity of the queue. When it is full, callers wait for up to [`TIMEOUT`].
-const QUEUE: usize = 4 * BATCH;
+const QUEUE_CAPACITY: usize = 4 * MAX_BATCH;
 /// Entries are added to the list indexes (`filed = 1`) in batches of this size. List queries scan
 /// the entries that are not indexed yet, so there must be few.
-const FILED: u64 = 128;
+const INDEX_BATCH: u64 = 128;
 /// The WAL is extended after this many transactions: a process that wrote so many will write more.
-const SOME: u64 = 16;
+const EXTEND_WAL_AFTER: u64 = 16;
 /// The WAL is synced for [`Durability::Soon`] when no operation arrived for this long.
-const SOON: Duration = Duration::from_millis(10);
+const SYNC_DELAY: Duration = Duration::from_millis(10);
 
 /// When a commit has to be on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// Before it is acknowledged.
     Now,
-    /// With the next sync: that of a `Now` commit, or after [`SOON`] without operations. Until then
-    /// the commit survives the end of this process, but not a power cut. PostgreSQL treats it as
-    /// `Now`.
+    /// With the next sync: that of a `Now` commit, or after [`SYNC_DELAY`] without operations.
+    /// Until then the commit survives the end of this process, but not a power cut. PostgreSQL
+    /// treats it as `Now`.
     Soon,
 }
 
@@ -76,9 +76,9 @@ enum Message {
 
 /// Aborts the process if the writer thread panics. Without a writer the server would reject every
 /// request until it is restarted.
-struct Vital;
+struct AbortOnPanic;
 
-impl Drop for Vital {
+impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             std::process::abort();
@@ -90,22 +90,22 @@ impl Queue {
     /// Starts the writer thread. It ends after [`Queue::close`], or when all clones of the queue
     /// are dropped. Without a key it rejects every operation.
     pub(crate) fn start(connector: Connector, key: Option<HeadKey>) -> Result<Self, Error> {
-        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         let no_writer = |source| Error::NoWriter(Arc::new(source));
         let writer = Writer {
             connector,
             signer: key.map(Signer::new),
             connection: None,
-            log: None,
-            debt: Debt::None,
+            wal: None,
+            sync_state: SyncState::Synced,
             failed: None,
-            unfiled: FILED,
+            unindexed: INDEX_BATCH,
             written: 0,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_writer)?;
         let thread = std::thread::Builder::new().name("record-writer".to_owned());
         let started = thread.spawn(move || {
-            let _vital = Vital;
+            let _vital = AbortOnPanic;
             runtime.block_on(writer.run(receiver));
         });
         started.map(|_| Self(sender)).map_err(no_writer)
@@ -122,7 +122,7 @@ impl Queue {
         operation: O,
     ) -> impl Future<Output = Result<O::Answer, Error>> + Send + use<O> {
         let (reply, answer) = oneshot::channel();
-        let job = Message::Write(Box::new(Waiting { operation, answer: None, reply }));
+        let job = Message::Write(Box::new(QueuedOperation { operation, answer: None, reply }));
         let sent = self.0.try_send(job);
         let queue = self.0.clone();
         async move {
@@ -157,14 +157,14 @@ trait Job: Send {
     fn answer(self: Box<Self>, outcome: Result<(), Error>);
 }
 
-struct Waiting<O: Operation> {
+struct QueuedOperation<O: Operation> {
     operation: O,
     /// The answer of the last attempt. Valid only after the commit.
     answer: Option<O::Answer>,
     reply: oneshot::Sender<Result<O::Answer, Error>>,
 }
 
-impl<O: Operation> Job for Waiting<O> {
+impl<O: Operation> Job for QueuedOperation<O> {
     fn apply<'j>(&'j mut self, ledger: &'j mut Ledger<'_>) -> BoxFuture<'j, Result<(), Error>> {
         Box::pin(async move {
             self.answer = Some(self.operation.apply(ledger).await?);
@@ -190,54 +190,54 @@ struct Writer {
     connection: Option<Connection>,
     /// SQLite's WAL, open as long as the connection: a descriptor opened later would not report a
     /// write that failed before.
-    log: Option<File>,
-    debt: Debt,
+    wal: Option<File>,
+    sync_state: SyncState,
     /// The error of a failed sync of the WAL; the writer then rejects every operation. The kernel
     /// reports a failed write once, so a later successful sync would prove nothing, and after a
     /// power cut SQLite ignores all WAL frames behind a lost one. A restart first checkpoints the
     /// WAL into the database file.
     failed: Option<Error>,
     /// Entries that are not in the list indexes yet.
-    unfiled: u64,
+    unindexed: u64,
     /// Committed transactions.
     written: u64,
 }
 
-/// Whether a commit is not synced to disk yet.
+/// `Pending` while a commit is not synced to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Debt {
-    None,
-    Owed,
+enum SyncState {
+    Synced,
+    Pending,
 }
 
 impl Writer {
     async fn run(mut self, mut receiver: mpsc::Receiver<Message>) {
-        let mut messages = Vec::with_capacity(BATCH);
+        let mut messages = Vec::with_capacity(MAX_BATCH);
         let mut closed = Vec::new();
         while self.next(&mut receiver, &mut messages).await > 0 {
-            let jobs = sort(messages.drain(..), &mut closed);
-            if let Err((mut jobs, error)) = self.settle(jobs).await {
+            let jobs = separate(messages.drain(..), &mut closed);
+            if let Err((mut jobs, error)) = self.write_and_answer(jobs).await {
                 if matches!(error, Error::Busy | Error::Unreachable(_)) {
                     // Operations that arrived during this wait fail too, instead of waiting one
                     // after the other. They are taken before the first answer is sent: an operation
                     // submitted after an answer is tried again.
                     let waiting = std::iter::from_fn(|| receiver.try_recv().ok());
-                    jobs.extend(sort(waiting, &mut closed));
+                    jobs.extend(separate(waiting, &mut closed));
                 }
                 answer_all(jobs, &Err(error));
             }
             // After the answers, so that no caller waits for it.
-            if self.unfiled >= FILED {
-                self.file().await;
+            if self.unindexed >= INDEX_BATCH {
+                self.update_list_indexes().await;
             }
-            if self.written == SOME {
-                self.lengthen_log();
+            if self.written == EXTEND_WAL_AFTER {
+                self.extend_wal();
             }
             if !closed.is_empty() {
                 receiver.close();
             }
         }
-        let _ = self.pay();
+        let _ = self.sync();
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
@@ -248,24 +248,24 @@ impl Writer {
     }
 
     /// Waits for messages and returns their number. If a commit is not synced yet, syncs it after
-    /// [`SOON`] without messages.
+    /// [`SYNC_DELAY`] without messages.
     async fn next(&mut self, receiver: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>) -> usize {
-        if self.debt == Debt::Owed {
-            match timeout(SOON, receiver.recv_many(messages, BATCH)).await {
+        if self.sync_state == SyncState::Pending {
+            match timeout(SYNC_DELAY, receiver.recv_many(messages, MAX_BATCH)).await {
                 Ok(count) => return count,
                 // The error is kept in `failed`, and the next operation gets it.
-                Err(_) => drop(self.pay()),
+                Err(_) => drop(self.sync()),
             }
         }
-        receiver.recv_many(messages, BATCH).await
+        receiver.recv_many(messages, MAX_BATCH).await
     }
 
     /// Syncs all earlier commits to disk.
-    fn pay(&mut self) -> Result<(), Error> {
-        let (Debt::Owed, Some(path)) = (self.debt, self.connector.log()) else { return Ok(()) };
-        match force(&mut self.log, &path) {
+    fn sync(&mut self) -> Result<(), Error> {
+        let (SyncState::Pending, Some(path)) = (self.sync_state, self.connector.wal_path()) else { return Ok(()) };
+        match sync_wal(&mut self.wal, &path) {
             Ok(()) => {
-                self.debt = Debt::None;
+                self.sync_state = SyncState::Synced;
                 Ok(())
             }
             Err(source) => Err(self.failed.insert(Error::LogFailed(Arc::new(source))).clone()),
@@ -274,39 +274,39 @@ impl Writer {
 
     /// Adds new entries and ended execs to the list indexes. After an error the next batch includes
     /// them; list queries are correct in both cases.
-    async fn file(&mut self) {
+    async fn update_list_indexes(&mut self) {
         if self.failed.is_some() {
             return;
         }
         let Some(mut connection) = self.connection.take() else { return };
         let Some(signer) = &self.signer else { return };
-        if file_all(&mut connection, signer).await.is_ok() {
-            (self.connection, self.unfiled) = (Some(connection), 0);
+        if index_new_rows(&mut connection, signer).await.is_ok() {
+            (self.connection, self.unindexed) = (Some(connection), 0);
         } else {
             connection.close().await;
         }
     }
 
     /// Ignores errors: without it the next commits are only slower.
-    fn lengthen_log(&mut self) {
-        if let (Some(Connection::Sqlite(connection)), Some(log)) = (&mut self.connection, self.connector.log()) {
-            let _ = sqlite::lengthen(connection, &log);
+    fn extend_wal(&mut self) {
+        if let (Some(Connection::Sqlite(connection)), Some(wal)) = (&mut self.connection, self.connector.wal_path()) {
+            let _ = sqlite::extend_wal(connection, &wal);
         }
     }
 
     /// Writes the operations and answers them. On an error that other operations would meet too,
     /// returns those that are not answered yet.
-    async fn settle(&mut self, mut jobs: Vec<Box<dyn Job>>) -> Result<(), (Vec<Box<dyn Job>>, Error)> {
+    async fn write_and_answer(&mut self, mut jobs: Vec<Box<dyn Job>>) -> Result<(), (Vec<Box<dyn Job>>, Error)> {
         match self.write(&mut jobs).await {
             Ok(()) => answer_all(jobs, &Ok(())),
             Err(Failure::One(error)) if jobs.len() == 1 => answer_all(jobs, &Err(error)),
-            Err(Failure::One(_)) => return self.settle_singly(jobs).await,
+            Err(Failure::One(_)) => return self.write_one_by_one(jobs).await,
             Err(Failure::Whole(error)) => return Err((jobs, error)),
         }
         Ok(())
     }
 
-    async fn settle_singly(&mut self, jobs: Vec<Box<dyn Job>>) -> Result<(), (Vec<Box<dyn Job>>, Error)> {
+    async fn write_one_by_one(&mut self, jobs: Vec<Box<dyn Job>>) -> Result<(), (Vec<Box<dyn Job>>, Error)> {
         let mut jobs = jobs.into_iter();
         while let Some(job) = jobs.next() {
             let mut alone = vec![job];
@@ -340,7 +340,7 @@ impl Writer {
         let connection = self.connector.connect().await.map_err(Failure::Whole)?;
         // A WAL that does not exist yet is opened at the first sync: no write to it can have
         // failed.
-        self.log = self.connector.log().and_then(|path| File::open(path).ok());
+        self.wal = self.connector.wal_path().and_then(|path| File::open(path).ok());
         self.write_on(connection, jobs).await
     }
 
@@ -354,16 +354,16 @@ impl Writer {
         let before = changes(&connection);
         let Some(signer) = &mut self.signer else { return Err(Failure::Whole(Error::NoKey)) };
         match write_in_one_transaction(&mut connection, jobs, signer).await {
-            Ok(Committed { grown, head }) => {
+            Ok(Committed { appended, head }) => {
                 head.into_iter().for_each(|head| signer.committed(head));
                 if changes(&connection) != before {
-                    self.debt = Debt::Owed;
+                    self.sync_state = SyncState::Pending;
                 }
                 self.connection = Some(connection);
-                self.unfiled = self.unfiled.saturating_add(grown);
+                self.unindexed = self.unindexed.saturating_add(appended);
                 self.written = self.written.saturating_add(1);
                 match jobs.iter().any(|job| job.durability() == Durability::Now) {
-                    true => self.pay().map_err(Failure::Whole),
+                    true => self.sync().map_err(Failure::Whole),
                     false => Ok(()),
                 }
             }
@@ -393,15 +393,15 @@ async fn write_in_one_transaction(
     ledger.commit().await
 }
 
-fn force(log: &mut Option<File>, path: &Path) -> io::Result<()> {
-    let open = match log.take() {
+fn sync_wal(wal: &mut Option<File>, path: &Path) -> io::Result<()> {
+    let open = match wal.take() {
         Some(open) => open,
         None => File::open(path)?,
     };
-    log.insert(open).sync_data()
+    wal.insert(open).sync_data()
 }
 
-async fn file_all(connection: &mut Connection, signer: &Signer) -> Result<(), Failure> {
+async fn index_new_rows(connection: &mut Connection, signer: &Signer) -> Result<(), Failure> {
     let mut ledger = Ledger::begin(connection, signer).await.map_err(Failure::Whole)?;
     for text in [
         "UPDATE sandbox_execs SET filed = 1 WHERE filed = 0 AND ended_at IS NOT NULL",
@@ -414,7 +414,7 @@ async fn file_all(connection: &mut Connection, signer: &Signer) -> Result<(), Fa
 }
 
 /// Separates operations from requests to close.
-fn sort(messages: impl Iterator<Item = Message>, closed: &mut Vec<oneshot::Sender<()>>) -> Vec<Box<dyn Job>> {
+fn separate(messages: impl Iterator<Item = Message>, closed: &mut Vec<oneshot::Sender<()>>) -> Vec<Box<dyn Job>> {
     let mut jobs = Vec::new();
     for message in messages {
         match message {

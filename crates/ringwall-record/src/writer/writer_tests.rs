@@ -144,15 +144,17 @@ async fn failed_insert_of_entries_fails_one_operation_and_failed_commit_all() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     let mut writer = writer(&store);
-    let (first, one) = job(Sooner(Durability::Now));
+    let (first, one) = job(AppendOne(Durability::Now));
     let (bad, two) = job(WITHOUT_ENTRIES);
-    let (second, three) = job(Sooner(Durability::Now));
-    assert!(writer.settle(vec![first, bad, second]).await.is_ok());
+    let (second, three) = job(AppendOne(Durability::Now));
+    assert!(writer.write_and_answer(vec![first, bad, second]).await.is_ok());
     assert_eq!((one.await.unwrap().unwrap(), three.await.unwrap().unwrap()), (1, 2));
     assert_eq!(purpose(two.await.unwrap()), "append to the audit chain");
     for (bad, stage) in [(WITHOUT_HEAD, "store the end of the audit chain"), (WITHOUT_PARENT, "commit")] {
-        let ((good, _), (bad, _)) = (job(Sooner(Durability::Now)), job(bad));
-        let Err((unanswered, error)) = writer.settle(vec![good, bad]).await else { panic!("the write succeeded") };
+        let ((good, _), (bad, _)) = (job(AppendOne(Durability::Now)), job(bad));
+        let Err((unanswered, error)) = writer.write_and_answer(vec![good, bad]).await else {
+            panic!("the write succeeded")
+        };
         assert_eq!((unanswered.len(), purpose::<()>(Err(error))), (2, stage));
     }
     assert_eq!(store.append(event(3)).await.unwrap(), 3);
@@ -160,9 +162,9 @@ async fn failed_insert_of_entries_fails_one_operation_and_failed_commit_all() {
 }
 
 /// Appends one entry with the given durability.
-struct Sooner(Durability);
+struct AppendOne(Durability);
 
-impl Operation for Sooner {
+impl Operation for AppendOne {
     type Answer = i64;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
@@ -175,9 +177,9 @@ impl Operation for Sooner {
 }
 
 /// The same operation with [`Durability::Soon`].
-struct Later<O>(O);
+struct Deferred<O>(O);
 
-impl<O: Operation> Operation for Later<O> {
+impl<O: Operation> Operation for Deferred<O> {
     type Answer = O::Answer;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<O::Answer, Error> {
@@ -193,14 +195,23 @@ type Answered<O> = oneshot::Receiver<Result<<O as Operation>::Answer, Error>>;
 
 fn job<O: Operation>(operation: O) -> (Box<dyn Job>, Answered<O>) {
     let (reply, answer) = oneshot::channel();
-    (Box::new(Waiting { operation, answer: None, reply }), answer)
+    (Box::new(QueuedOperation { operation, answer: None, reply }), answer)
 }
 
 /// A second writer of the same database, in this thread.
 fn writer(store: &Store) -> Writer {
     let connector = Connector::new(store.database()).unwrap();
     let signer = Some(Signer::new(test_key()));
-    Writer { connector, signer, connection: None, log: None, debt: Debt::None, failed: None, unfiled: 0, written: 0 }
+    Writer {
+        connector,
+        signer,
+        connection: None,
+        wal: None,
+        sync_state: SyncState::Synced,
+        failed: None,
+        unindexed: 0,
+        written: 0,
+    }
 }
 
 #[tokio::test]
@@ -208,26 +219,26 @@ async fn unsynced_commit_is_synced_alone_or_with_the_next_one() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     let mut writer = writer(&store);
-    let log = writer.connector.log().unwrap();
-    let one = |durability| job(Sooner(durability)).0;
+    let wal = writer.connector.wal_path().unwrap();
+    let one = |durability| job(AppendOne(durability)).0;
     for payment in ["forced", "at once", "together"] {
         assert!(writer.write(&mut [one(Durability::Soon)]).await.is_ok());
-        assert_eq!(writer.debt, Debt::Owed, "{payment}");
+        assert_eq!(writer.sync_state, SyncState::Pending, "{payment}");
         match payment {
-            "forced" => writer.pay().unwrap(),
+            "forced" => writer.sync().unwrap(),
             "at once" => assert!(writer.write(&mut [one(Durability::Now)]).await.is_ok()),
             _ => assert!(writer.write(&mut [one(Durability::Soon), one(Durability::Now)]).await.is_ok()),
         }
-        assert_eq!(writer.debt, Debt::None, "{payment}");
+        assert_eq!(writer.sync_state, SyncState::Synced, "{payment}");
     }
-    assert!(log.exists(), "there is a WAL to sync");
+    assert!(wal.exists(), "there is a WAL to sync");
     // A change without an entry must be synced too; a query need not.
     let (asks, _) = job(Raw("SELECT 1"));
     assert!(writer.write(&mut [asks]).await.is_ok());
-    assert_eq!((writer.debt, writer.log.is_some()), (Debt::None, true));
-    let (changes, _) = job(Later(Raw("UPDATE audit_head SET seq = seq")));
+    assert_eq!((writer.sync_state, writer.wal.is_some()), (SyncState::Synced, true));
+    let (changes, _) = job(Deferred(Raw("UPDATE audit_head SET seq = seq")));
     assert!(writer.write(&mut [changes]).await.is_ok());
-    assert_eq!(writer.debt, Debt::Owed);
+    assert_eq!(writer.sync_state, SyncState::Pending);
     assert_intact(&store, 6).await;
 }
 
@@ -238,28 +249,28 @@ async fn failed_wal_sync_stops_the_writer() {
         let directory = tempfile::tempdir().unwrap();
         let store = open(&directory).await;
         let mut writer = writer(&store);
-        let log = writer.connector.log().unwrap();
-        let length = || std::fs::metadata(&log).map_or(0, |log| log.len());
-        let one = |durability| job(Sooner(durability)).0;
-        assert!(writer.write(&mut [one(Durability::Now)]).await.is_ok() && writer.log.is_some());
+        let wal = writer.connector.wal_path().unwrap();
+        let length = || std::fs::metadata(&wal).map_or(0, |wal| wal.len());
+        let one = |durability| job(AppendOne(durability)).0;
+        assert!(writer.write(&mut [one(Durability::Now)]).await.is_ok() && writer.wal.is_some());
         // `fdatasync` of a pipe fails.
         let (end, _other) = std::io::pipe().unwrap();
-        writer.log = Some(File::from(std::os::fd::OwnedFd::from(end)));
+        writer.wal = Some(File::from(std::os::fd::OwnedFd::from(end)));
         match (writer.write(&mut [one(durability)]).await, durability) {
             (Err(Failure::Whole(Error::LogFailed(_))), Durability::Now) => {}
-            (Ok(()), Durability::Soon) => assert!(matches!(writer.pay(), Err(Error::LogFailed(_)))),
+            (Ok(()), Durability::Soon) => assert!(matches!(writer.sync(), Err(Error::LogFailed(_)))),
             _ => panic!("{durability:?}"),
         }
         // Still rejected with a new descriptor, for which the kernel reports no error.
-        writer.log = None;
+        writer.wal = None;
         let before = length();
         for durability in [Durability::Now, Durability::Soon] {
             let refused = writer.write(&mut [one(durability)]).await;
             assert!(matches!(refused, Err(Failure::Whole(Error::LogFailed(_)))));
         }
-        writer.unfiled = FILED;
-        writer.file().await;
-        assert_eq!((writer.unfiled, length()), (FILED, before));
+        writer.unindexed = INDEX_BATCH;
+        writer.update_list_indexes().await;
+        assert_eq!((writer.unindexed, length()), (INDEX_BATCH, before));
         assert_intact(&store, 2).await;
         // After a restart.
         drop(writer);
@@ -286,21 +297,21 @@ async fn lists_show_each_entry_once_before_and_after_it_is_filed() {
         row.unwrap().get::<i64>("count").unwrap()
     };
     for number in 1..=3 {
-        assert!(writer.write(&mut [job(Sooner(Durability::Now)).0]).await.is_ok());
-        assert_eq!((writer.unfiled, left().await, count().await), (1, 1, number));
-        writer.file().await;
-        assert_eq!((writer.unfiled, left().await, count().await), (0, 0, number));
+        assert!(writer.write(&mut [job(AppendOne(Durability::Now)).0]).await.is_ok());
+        assert_eq!((writer.unindexed, left().await, count().await), (1, 1, number));
+        writer.update_list_indexes().await;
+        assert_eq!((writer.unindexed, left().await, count().await), (0, 0, number));
     }
     // The store's own writer files its entries.
-    for number in 0..i64::try_from(FILED).unwrap() {
+    for number in 0..i64::try_from(INDEX_BATCH).unwrap() {
         store.append(event(number)).await.unwrap();
     }
     store.close().await;
     let store = open(&directory).await;
     let all = store.audit(&filter(), Limit::nearest(1000), None).await.unwrap().items.len();
-    assert_eq!(all, 3 + usize::try_from(FILED).unwrap());
+    assert_eq!(all, 3 + usize::try_from(INDEX_BATCH).unwrap());
     let text = "SELECT count(*) AS count FROM audit WHERE filed = 0";
     let row = store.readers().row(Statement::new("count", text)).await.unwrap().unwrap();
-    assert!(row.get::<i64>("count").unwrap() < i64::try_from(FILED).unwrap());
-    assert_intact(&store, 3 + FILED).await;
+    assert!(row.get::<i64>("count").unwrap() < i64::try_from(INDEX_BATCH).unwrap());
+    assert_intact(&store, 3 + INDEX_BATCH).await;
 }

@@ -40,7 +40,7 @@ pub async fn newest_entries_are_kept(place: Place) {
     assert!(!verify(&store).await.is_intact());
 }
 
-/// Clocks jump, so entries after the first one that is young enough are kept, whatever their time.
+/// Clocks jump: entries after the first one that is young enough are kept, even with an older time.
 pub async fn entries_since_a_time_are_kept(place: Place) {
     let store = fill(&place, 0).await;
     for moment in [100, 200, 900, 300, 901] {

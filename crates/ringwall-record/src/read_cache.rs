@@ -13,7 +13,7 @@ use std::fs::File;
 use std::hash::Hash;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
@@ -21,45 +21,47 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::db::database::Database;
 use crate::digest::Digest;
+use crate::lock::Lock;
 use crate::sessions::{SessionName, SessionRules};
 use crate::tokens::Token;
 
-const MOMENT: Duration = Duration::from_secs(1);
+const MAX_AGE: Duration = Duration::from_secs(1);
 /// Maximum number of values per kind; a full cache is cleared.
 const MAX_COUNT: usize = 4096;
 
 pub(crate) type Stamp = [u8; 8];
 
 #[derive(Debug)]
-pub(crate) struct Remembered {
-    file: Option<File>,
-    held: Mutex<Held>,
+pub(crate) struct ReadCache {
+    stamp_file: Option<File>,
+    values: Lock<CachedValues>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    under: Option<Stamp>,
-    tokens: Kind<Digest, Token>,
+struct CachedValues {
+    /// The stamp under which the values were read.
+    stamp: Option<Stamp>,
+    tokens: TimedMap<Digest, Token>,
     /// `None` for a session without rules.
-    rules: Kind<SessionName, Option<SessionRules>>,
+    rules: TimedMap<SessionName, Option<SessionRules>>,
 }
 
 #[derive(Debug)]
-struct Kind<K, V>(HashMap<K, (V, Instant)>);
+struct TimedMap<K, V>(HashMap<K, (V, Instant)>);
 
-impl<K, V> Default for Kind<K, V> {
+impl<K, V> Default for TimedMap<K, V> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<K: Eq + Hash, V: Clone> Kind<K, V> {
-    fn find(&self, key: &K) -> Option<V> {
+impl<K: Eq + Hash, V: Clone> TimedMap<K, V> {
+    fn get(&self, key: &K) -> Option<V> {
         let (value, read) = self.0.get(key)?;
-        (read.elapsed() < MOMENT).then(|| value.clone())
+        (read.elapsed() < MAX_AGE).then(|| value.clone())
     }
 
-    fn keep(&mut self, key: K, value: V) {
+    fn insert(&mut self, key: K, value: V) {
         if self.0.len() >= MAX_COUNT {
             self.0.clear();
         }
@@ -67,75 +69,71 @@ impl<K: Eq + Hash, V: Clone> Kind<K, V> {
     }
 }
 
-impl Remembered {
+impl ReadCache {
     /// Without the stamp file nothing is cached.
-    pub(crate) fn beside(database: &Database) -> Self {
-        let file = match database {
-            Database::Sqlite(path) => open(path),
+    pub(crate) fn new(database: &Database) -> Self {
+        let stamp_file = match database {
+            Database::Sqlite(path) => open_stamp_file(path),
             Database::Postgres(_) => None,
         };
-        Self { file, held: Mutex::default() }
+        Self { stamp_file, values: Lock::default() }
     }
 
     /// The current stamp. Read it before the database. `None` if nothing is cached.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         let mut stamp = Stamp::default();
         // A new file is empty; its stamp is all zeros.
-        self.file.as_ref()?.read_at(&mut stamp, 0).ok()?;
+        self.stamp_file.as_ref()?.read_at(&mut stamp, 0).ok()?;
         Some(stamp)
     }
 
-    pub(crate) fn find_token(&self, hash: &Digest, stamp: Option<Stamp>) -> Option<Token> {
-        self.under(stamp?).tokens.find(hash)
+    pub(crate) fn get_token(&self, hash: &Digest, stamp: Option<Stamp>) -> Option<Token> {
+        self.values_for(stamp?).tokens.get(hash)
     }
 
-    pub(crate) fn find_rules(&self, session: &SessionName, stamp: Option<Stamp>) -> Option<Option<SessionRules>> {
-        self.under(stamp?).rules.find(session)
+    pub(crate) fn get_rules(&self, session: &SessionName, stamp: Option<Stamp>) -> Option<Option<SessionRules>> {
+        self.values_for(stamp?).rules.get(session)
     }
 
-    pub(crate) fn keep_token(&self, hash: Digest, token: Token, stamp: Option<Stamp>) {
-        self.keep(stamp, |held| held.tokens.keep(hash, token));
+    pub(crate) fn insert_token(&self, hash: Digest, token: Token, stamp: Option<Stamp>) {
+        self.insert(stamp, |values| values.tokens.insert(hash, token));
     }
 
-    pub(crate) fn keep_rules(&self, session: SessionName, rules: Option<SessionRules>, stamp: Option<Stamp>) {
-        self.keep(stamp, |held| held.rules.keep(session, rules));
+    pub(crate) fn insert_rules(&self, session: SessionName, rules: Option<SessionRules>, stamp: Option<Stamp>) {
+        self.insert(stamp, |values| values.rules.insert(session, rules));
     }
 
-    /// Does nothing if the stamp has changed since the value was read.
-    fn keep(&self, stamp: Option<Stamp>, keep: impl FnOnce(&mut Held)) {
-        let mut held = self.lock();
-        if stamp.is_some() && held.under == stamp {
-            keep(&mut held);
+    /// Does nothing if the cache belongs to another stamp than the value.
+    fn insert(&self, stamp: Option<Stamp>, insert: impl FnOnce(&mut CachedValues)) {
+        let mut values = self.values.lock();
+        if stamp.is_some() && values.stamp == stamp {
+            insert(&mut values);
         }
     }
 
     /// Invalidates the caches of all processes after a change.
-    pub(crate) fn change(&self) {
+    pub(crate) fn invalidate(&self) {
         let mut stamp = Stamp::default();
-        if let Some(file) = &self.file
+        if let Some(file) = &self.stamp_file
             && getrandom(&mut stamp, GetRandomFlags::empty()).is_ok()
         {
             // If this fails, other processes see the change within a second.
             let _ = file.write_all_at(&stamp, 0);
         }
-        *self.lock() = Held::default();
+        *self.values.lock() = CachedValues::default();
     }
 
     /// Locks the cache, cleared if it belongs to another stamp.
-    fn under(&self, stamp: Stamp) -> MutexGuard<'_, Held> {
-        let mut held = self.lock();
-        if held.under != Some(stamp) {
-            *held = Held { under: Some(stamp), ..Held::default() };
+    fn values_for(&self, stamp: Stamp) -> MutexGuard<'_, CachedValues> {
+        let mut values = self.values.lock();
+        if values.stamp != Some(stamp) {
+            *values = CachedValues { stamp: Some(stamp), ..CachedValues::default() };
         }
-        held
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        values
     }
 }
 
-fn open(database: &Path) -> Option<File> {
+fn open_stamp_file(database: &Path) -> Option<File> {
     let mut path = OsString::from(database);
     path.push("-tokens");
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -164,26 +162,26 @@ mod tests {
     fn cached_token_is_dropped_after_a_change_by_any_process() {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::Sqlite(directory.path().join("r.db"));
-        let (ours, another) = (Remembered::beside(&database), Remembered::beside(&database));
+        let (ours, another) = (ReadCache::new(&database), ReadCache::new(&database));
         let hash = Digest::of(b"x");
         let stamp = ours.stamp();
-        assert_eq!(ours.find_token(&hash, stamp), None);
-        ours.keep_token(hash, token(), stamp);
-        assert_eq!(ours.find_token(&hash, ours.stamp()), Some(token()));
-        another.change();
-        assert_eq!(ours.find_token(&hash, ours.stamp()), None, "another process revoked something");
-        ours.keep_token(hash, token(), stamp);
-        assert_eq!(ours.find_token(&hash, ours.stamp()), None, "it was read before that");
+        assert_eq!(ours.get_token(&hash, stamp), None);
+        ours.insert_token(hash, token(), stamp);
+        assert_eq!(ours.get_token(&hash, ours.stamp()), Some(token()));
+        another.invalidate();
+        assert_eq!(ours.get_token(&hash, ours.stamp()), None, "another process revoked something");
+        ours.insert_token(hash, token(), stamp);
+        assert_eq!(ours.get_token(&hash, ours.stamp()), None, "it was read before that");
         let stamp = ours.stamp();
-        ours.keep_token(hash, token(), stamp);
-        ours.change();
-        assert_eq!(ours.find_token(&hash, stamp), None, "also by whoever asked before");
+        ours.insert_token(hash, token(), stamp);
+        ours.invalidate();
+        assert_eq!(ours.get_token(&hash, stamp), None, "also by whoever asked before");
     }
 
     #[test]
     fn nothing_is_cached_without_a_stamp_file() {
-        let remembered = Remembered::beside(&Database::Postgres("postgres://nowhere".to_owned()));
-        remembered.keep_token(Digest::of(b"x"), token(), remembered.stamp());
-        assert_eq!(remembered.find_token(&Digest::of(b"x"), remembered.stamp()), None);
+        let read_cache = ReadCache::new(&Database::Postgres("postgres://nowhere".to_owned()));
+        read_cache.insert_token(Digest::of(b"x"), token(), read_cache.stamp());
+        assert_eq!(read_cache.get_token(&Digest::of(b"x"), read_cache.stamp()), None);
     }
 }
