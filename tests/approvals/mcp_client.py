@@ -363,7 +363,7 @@ async def hosts_are_asked_about(client, person, port):
     ran = good(await client.call_tool("run_command", {"command": both}))
     assert ran["stdout"] == "hello\nhello\n" and len(person.asked) == 2, (ran, person.asked)
     for host in ["localhost", "127.0.0.1"]:
-        words = [asked for asked in person.asked if f"connect to a host that nobody has allowed: {host}:{port}" in asked]
+        words = [asked for asked in person.asked if f"connect to a host that is not allowed: {host}:{port}" in asked]
         assert len(words) == 1 and "path" not in words[0], person.asked
     person.says = {"answer": "deny"}
     denied = good(await client.call_tool("run_command", {"command": f"unset no_proxy NO_PROXY; {get % 'localhost'} -f"}))

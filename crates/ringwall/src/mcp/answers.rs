@@ -1,6 +1,8 @@
-//! What tools answer: as an object whose schema is published, and as text for those who read only that.
+//! Results of tools: an object with a published schema, and the same as text for clients that read
+//! only text.
 //!
-//! A command that failed is an answer; an error is what kept it from running to an end of its own.
+//! A command that exits with another code than 0 is a normal result. A result is marked as an error
+//! if the command did not run or was ended from outside.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,17 +14,18 @@ use serde_json::Value;
 
 use super::arguments::schema;
 
-/// The status of something that waits for a person.
+/// The status of an exec or browser action that waits for an approval.
 pub(super) const PENDING: &str = "approval_pending";
 
 const PICTURE: &str = "image/png";
-/// So much JSON of what code gave becomes values here, which take up to a hundred times that room.
+/// Limit of the JSON in results of code. Parsed, it takes up to a hundred times as much memory.
 const MAX_JSON: usize = 128 * 1024;
 
-/// One value in several forms, by their MIME types.
+/// The forms of one value, by MIME type.
 pub(super) type Forms = std::collections::BTreeMap<String, Value>;
 
-/// What code gave, as values. Text takes no more room than it had; of the rest as much as there is room for.
+/// Parses the results of code. JSON strings are always kept, because they take no more memory
+/// parsed; other forms are left out beyond [`MAX_JSON`].
 pub(super) fn forms(results: &[Bundle]) -> Vec<Forms> {
     let mut room = MAX_JSON;
     let mut value = |form: &str| {
@@ -36,41 +39,47 @@ pub(super) fn forms(results: &[Bundle]) -> Vec<Forms> {
     results.iter().map(&mut told).collect()
 }
 
-/// The schema of the answer that most tools give.
+/// The output schema of the tools that run something.
 pub(super) static RAN: LazyLock<Arc<JsonObject>> = LazyLock::new(schema::<Ran>);
 
-/// What became of something that was to run.
+/// Result of code, a command or a skill.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub(super) struct Ran {
-    /// SUCCEEDED, FAILED, TIMEOUT, POLICY_DENIED, CANCELLED, LOST; `approval_pending` while a person is asked
+    /// SUCCEEDED, FAILED, TIMEOUT, POLICY_DENIED, CANCELLED or LOST; `approval_pending` while it
+    /// waits for a person
     pub(super) status: String,
     pub(super) exec_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit_code: Option<i32>,
     pub(super) stdout: String,
     pub(super) stderr: String,
-    /// Whether more was printed than is shown here; the resource ringwall://execs/{exec_id}/stdout has the rest
+    /// True if stdout is longer than shown here; the resource ringwall://execs/{exec_id}/stdout has
+    /// all that was kept
     pub(super) stdout_truncated: bool,
+    /// True if stderr is longer than shown here; the resource ringwall://execs/{exec_id}/stderr has
+    /// all that was kept
     pub(super) stderr_truncated: bool,
-    /// What kept it from running, or ended it
+    /// Why it did not run or was ended
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Failure>,
-    /// Resources that it left
+    /// URIs of the files that it left, as resources
     pub(super) artifacts: Vec<String>,
-    /// Files that code made, relative to the session's workspace
+    /// Files that the code created, relative to the session's workspace
     pub(super) files_created: Vec<String>,
-    /// `false` where there are too many to say
+    /// `false` if the created files are unknown, because the session has more than 20,000 files or
+    /// could not be read
     pub(super) files_created_complete: bool,
-    /// What code in a context gave, by MIME type. Pictures are blocks of the answer's content; long JSON is left out
+    /// With context_id: the displayed values, each by MIME type. Images are separate content
+    /// blocks; JSON beyond 128 KiB is left out
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) results: Option<Vec<Forms>>,
-    /// What code could do, by its text alone
+    /// Static analysis of the code
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) risk: Option<Risk>,
-    /// Who made its box: native, docker, gvisor or aio
+    /// Backend of the box: native, docker, gvisor or aio
     pub(super) sandbox_type: String,
     pub(super) execution_time_ms: u64,
-    /// What a person is asked
+    /// The approval that it waits for
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) approval: Option<Asked>,
 }
@@ -96,7 +105,7 @@ pub(super) struct Noticed {
     pub(super) message: String,
 }
 
-/// A question to a person.
+/// An approval.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(super) struct Asked {
     pub(super) approval_id: String,
@@ -105,19 +114,21 @@ pub(super) struct Asked {
     /// path, risk or network
     pub(super) kind: String,
     pub(super) risk_level: String,
-    /// The paths, or the host, that nobody has allowed
+    /// The paths, or the host, that are not allowed yet
     pub(super) blocked_paths: Vec<String>,
+    /// Findings of the static analysis
     pub(super) patterns: Vec<String>,
     pub(super) expires_at: String,
+    /// Reason that the person gave with the answer
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
 }
 
-/// Where a question stands, and what became of what it was about.
+/// An approval and the state of its exec.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Standing {
     pub(super) approval: Asked,
-    /// What waits for the answer, or ran with it
+    /// The exec or browser action that waits for the approval, or that ran with it
     pub(super) exec: Ran,
 }
 
@@ -153,7 +164,7 @@ impl Asked {
 }
 
 impl Ran {
-    /// It waits for a person, and the caller is told how to learn what they say.
+    /// The result while a person is asked.
     pub(super) fn pending(view: &ApprovalView) -> Self {
         Self {
             status: PENDING.to_owned(),
@@ -163,7 +174,7 @@ impl Ran {
         }
     }
 
-    /// Whether it ended, or goes on, in a way of its own.
+    /// True if the command exited by itself, with any code, or has no error.
     fn is_its_own(&self) -> bool {
         let ended = [Status::Succeeded, Status::Failed].map(|status| status.to_string());
         self.exit_code.is_some() && ended.contains(&self.status) || self.error.is_none()
@@ -175,12 +186,12 @@ impl Ran {
             && self.status == PENDING
         {
             let what = match asked.kind == ApprovalKind::Network.to_string() {
-                true => "this, which runs, may connect to a host",
+                true => "this running command may connect to a host",
                 false => "this may run",
             };
             text = format!(
-                "{PENDING}: a person is asked whether {what} (approval {}, until {}). Call approval_status with this \
-                 approval_id to learn what became of it; do not run it again.\n",
+                "{PENDING}: a person is asked whether {what} (approval {}, until {}). Poll approval_status with this \
+                 approval_id for the result; do not run it again.\n",
                 asked.approval_id, asked.expires_at
             );
             for path in &asked.blocked_paths {
@@ -200,7 +211,7 @@ impl Ran {
         }
         if self.stdout_truncated || self.stderr_truncated {
             let rest = format!("ringwall://execs/{}/stdout and …/stderr", self.exec_id);
-            text.push_str(&format!("{}[cut off; the rest is in {rest}]\n", line_end(&text)));
+            text.push_str(&format!("{}[truncated; read {rest}]\n", line_end(&text)));
         }
         match self.exit_code {
             Some(code) if code != 0 => text.push_str(&format!("{}[exit code {code}]\n", line_end(&text))),
@@ -220,7 +231,7 @@ impl Ran {
     }
 }
 
-/// A picture is shown, and not told as text a second time.
+/// Removes the image from a result: it becomes a content block of its own.
 fn take_picture(bundle: &mut Forms) -> Option<ContentBlock> {
     match bundle.remove(PICTURE) {
         Some(Value::String(picture)) => Some(ContentBlock::image(picture, PICTURE)),
@@ -232,7 +243,7 @@ fn line_end(text: &str) -> &'static str {
     if text.is_empty() || text.ends_with('\n') { "" } else { "\n" }
 }
 
-/// An answer in both forms.
+/// A result as text and as an object.
 pub(super) fn answer(text: impl Into<String>, object: &impl Serialize) -> CallToolResult {
     told(vec![ContentBlock::text(text)], object, false)
 }
@@ -244,7 +255,7 @@ fn told(content: Vec<ContentBlock>, object: &impl Serialize, is_error: bool) -> 
     result
 }
 
-/// What a tool could not do, in words that help whoever asked.
+/// The result for an error of the service, with code and hint.
 pub(super) fn failed(error: &ringwall_service::Error) -> CallToolResult {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
     refused(format!("{error} ({}){hint}", error.code()))

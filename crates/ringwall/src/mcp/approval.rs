@@ -1,10 +1,12 @@
-//! A question to a person, put to the one behind the client where that is possible, and told as pending otherwise.
+//! Asks the user of an MCP client for an approval (elicitation), if the client supports it and the
+//! principal may answer. Otherwise the tool's result is `approval_pending`; with an agent's token
+//! it always is.
 //!
-//! Only a client that says it can ask is asked, and only for somebody who may answer; what it brings back is an answer like
-//! any other, judged and recorded by the service. In the protocol without sessions the question is a result, and the answer
-//! comes with the repeated request; the state that travels along names the exec and the question. It opens nothing, because
-//! both are looked up for whoever repeats the request, and it is sealed, so that an answer goes to what was asked and to
-//! nothing else. An agent is always told that somebody else is asked.
+//! The service judges and records the answer like any other. Since protocol version 2026-07-28,
+//! which has no sessions, the question is a result, and the client repeats its request with the
+//! answer and the request state. The state names the exec and the approval. It grants nothing,
+//! because the service checks both for the principal of the repeated request. It is sealed for that
+//! principal and tool, so an answer cannot be used for another request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,26 +23,27 @@ use serde_json::{Value, json};
 use super::who::Who;
 use crate::cli::message::inert;
 
-/// The name of the question among a result's.
+/// The key of the question in `inputRequests` and of the answer in `inputResponses`.
 const QUESTION: &str = "approval";
-/// A little longer than any question is open.
+/// How long a client may wait for its user. The approval usually expires earlier
+/// (`approvals.timeout_s`).
 const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// How the person behind a client can be reached.
+/// How the client's user can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// By a request of ours, while theirs waits.
+    /// By an elicitation request while the tool call waits.
     Request,
-    /// By a result that says what is missing.
+    /// By a result that asks for input; the client repeats its request.
     Result,
-    /// Not at all: others are asked.
+    /// Not through this client; the result is `approval_pending`.
     Elsewhere,
 }
 
 impl Reach {
     pub(super) fn of(who: &Who, context: &RequestContext<RoleServer>) -> Self {
         let asks = context.client_capabilities().and_then(|can| can.elicitation);
-        // A client that says nothing more precise means forms.
+        // An empty elicitation capability means forms.
         let has_forms = asks.is_some_and(|can| can.form.is_some() || can.url.is_none());
         if !has_forms || !who.may_answer() {
             return Self::Elsewhere;
@@ -53,13 +56,13 @@ impl Reach {
     }
 }
 
-/// What came back from a person.
+/// The answer of the client's user.
 #[derive(Debug)]
 pub(super) enum Said {
     Answer(Answer),
-    /// They looked away; the question stays open.
+    /// The user closed the question without an answer; the approval stays open.
     Nothing,
-    /// Nobody was asked: the request was repeated without an answer.
+    /// The request was repeated without an answer.
     Unasked,
 }
 
@@ -70,7 +73,7 @@ fn said(result: &ElicitResult) -> Said {
         (ElicitationAction::Accept, Some("once")) => Verdict::Once,
         (ElicitationAction::Accept, Some("remember")) => Verdict::Remember,
         (ElicitationAction::Accept, Some("deny")) | (ElicitationAction::Decline, _) => Verdict::Deny,
-        // What is no answer allows nothing.
+        // Also a malformed answer: it must allow nothing.
         _ => return Said::Nothing,
     };
     let reason = text("reason").filter(|reason| !reason.trim().is_empty()).map(str::to_owned);
@@ -79,14 +82,14 @@ fn said(result: &ElicitResult) -> Said {
 
 fn question(view: &ApprovalView) -> ElicitRequestParams {
     let (asks, blocked, title) = match view.kind {
-        ApprovalKind::Path => ("asks to run", "It names a path that nobody has allowed", "May it run?"),
-        ApprovalKind::Risk => ("asks to run", "It would reach", "May it run?"),
+        ApprovalKind::Path => ("wants to run", "It names a path that is not allowed", "Allow it to run?"),
+        ApprovalKind::Risk => ("wants to run", "It would access", "Allow it to run?"),
         ApprovalKind::Network => {
-            ("runs", "It waits to connect to a host that nobody has allowed", "May it connect to this host?")
+            ("is running", "It wants to connect to a host that is not allowed", "Allow it to connect to this host?")
         }
     };
     let (agent, session) = (inert(view.agent.as_str()), inert(&view.session_id));
-    let mut words = format!("The agent {agent} {asks}, in session {session}:\n");
+    let mut words = format!("The agent {agent} {asks} in session {session}:\n");
     for line in view.code.as_deref().unwrap_or(&view.command).lines() {
         words.push_str(&format!("    {}\n", inert(line)));
     }
@@ -94,28 +97,28 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
         words.push_str(&format!("{blocked}: {}\n", inert(path)));
     }
     for pattern in &view.patterns {
-        words.push_str(&format!("It was noticed: {}\n", inert(pattern)));
+        words.push_str(&format!("Finding: {}\n", inert(pattern)));
     }
     for file in &view.covered_files {
         let (path, kept) = (inert(&file.path), if file.pinned { "pinned" } else { "checked, not pinned" });
-        words.push_str(&format!("Covered: {path}, {} bytes, sha256 {}, {kept}\n", file.size, inert(&file.sha256)));
+        words.push_str(&format!("Covered file: {path}, {} bytes, sha256 {}, {kept}\n", file.size, inert(&file.sha256)));
         if let Some(script) = &file.script {
             for line in script.text.lines() {
                 words.push_str(&format!("    {}\n", inert(line)));
             }
             if !script.is_whole {
-                words.push_str("    (cut here; the rest is covered and not shown)\n");
+                words.push_str("    (truncated; the rest is covered but not shown)\n");
             }
         }
     }
     for file in &view.not_covered {
-        words.push_str(&format!("Not covered: {}: {}\n", inert(&file.path), file.why.message()));
+        words.push_str(&format!("Not covered file: {}: {}\n", inert(&file.path), file.why.message()));
     }
     words.push_str(&format!("Risk: {}.", view.risk_level));
     let mut answers = vec!["once"];
     if !view.requested_paths.is_empty() {
         let paths: Vec<String> = view.requested_paths.iter().map(|path| inert(path)).collect();
-        words.push_str(&format!(" `remember` allows from now on: {}.", paths.join(", ")));
+        words.push_str(&format!(" `remember` also allows in the future: {}.", paths.join(", ")));
         answers.push("remember");
     }
     answers.push("deny");
@@ -123,7 +126,7 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
         "type": "object",
         "properties": {
             "answer": { "type": "string", "title": title, "enum": answers },
-            "reason": { "type": "string", "title": "Why (optional)", "maxLength": 2000 },
+            "reason": { "type": "string", "title": "Reason (optional)", "maxLength": 2000 },
         },
         "required": ["answer"],
     });
@@ -131,7 +134,8 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
     ElicitRequestParams::FormElicitationParams { meta: None, message: words, requested_schema }
 }
 
-/// Asks while the request waits. Nothing where the client cannot be asked after all.
+/// Sends an elicitation request while the tool call waits. Returns [`Said::Nothing`] if the client
+/// fails.
 pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalView) -> Said {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(question(view)));
     let sent = context.peer.send_request_with_option(request, PeerRequestOptions::with_timeout(TIMEOUT)).await;
@@ -143,13 +147,13 @@ pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalVie
         Ok(ClientResult::ElicitResult(result)) => said(&result),
         Ok(_) => Said::Nothing,
         Err(error) => {
-            tracing::debug!(approval = %view.id, %error, "an MCP client did not ask its person");
+            tracing::debug!(approval = %view.id, %error, "an MCP client did not ask its user");
             Said::Nothing
         }
     }
 }
 
-/// What makes a state known again: by whom it was given, to whom, for which tool.
+/// Seals request states with a key of the server, bound to the principal and the tool.
 #[derive(Debug, Clone)]
 pub(super) struct Seal(RequestStateCodec);
 
@@ -162,7 +166,7 @@ impl Seal {
         format!("{}\n{tool}", who.principal.caller()).into_bytes()
     }
 
-    /// The question as a result: whoever repeats the request with an answer goes on where this stopped.
+    /// The question as a result. The repeated request with the answer resumes the exec.
     pub(super) fn result(&self, who: &Who, tool: &str, view: &ApprovalView) -> InputRequiredResult {
         let request = InputRequest::Elicitation(ElicitRequest::new(question(view)));
         let (named, bound) = (format!("{}/{}", view.exec_id, view.id), Self::bound(who, tool));
@@ -170,8 +174,8 @@ impl Seal {
         InputRequiredResult::new(Some(BTreeMap::from([(QUESTION.to_owned(), request)])), Some(state))
     }
 
-    /// Which exec a repeated request goes on with, and which question was asked. Nothing where this was never given, or to
-    /// somebody else, or for something else.
+    /// Opens the state of a repeated request: the exec and the approval. `None` if it is not
+    /// genuine, or was given to another principal or for another tool.
     pub(super) fn open(&self, who: &Who, tool: &str, state: &str) -> Option<(ExecId, String)> {
         let named = self.0.open_with(state, &Self::bound(who, tool)).ok()?;
         let (exec_id, approval_id) = std::str::from_utf8(&named).ok()?.split_once('/')?;
@@ -179,14 +183,15 @@ impl Seal {
     }
 }
 
-/// What a repeated request brings.
+/// The answer in a repeated request.
 pub(super) fn brought(responses: Option<&BTreeMap<String, Value>>) -> Said {
     let response = responses.and_then(|responses| responses.get(QUESTION)).cloned();
     let result = response.and_then(|response| serde_json::from_value::<ElicitResult>(response).ok());
     result.map_or(Said::Unasked, |result| said(&result))
 }
 
-/// Gives the answer to the service. Somebody else's may have come first, which is no failure.
+/// Passes the answer to the service. It is no error if the approval was answered elsewhere first or
+/// has expired.
 pub(super) async fn give(service: &Service, who: &Who, approval_id: &str, answer: Answer) -> Result<(), Error> {
     match service.answer_approval(&who.principal, approval_id, answer).await {
         Ok(_) | Err(Error::Conflict { .. } | Error::ApprovalExpired) => Ok(()),
@@ -238,24 +243,24 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_asked_about_in_its_own_words() {
+    fn question_depends_on_the_kind_of_approval() {
         let (path, form) = words(&asked("path", &["/srv/x"]));
-        assert!(path.contains("It names a path that nobody has allowed: /srv/x"), "{path}");
-        assert_eq!(form["properties"]["answer"]["title"], "May it run?");
+        assert!(path.contains("It names a path that is not allowed: /srv/x"), "{path}");
+        assert_eq!(form["properties"]["answer"]["title"], "Allow it to run?");
         let (network, form) = words(&asked("network", &["pypi.org:443"]));
-        assert!(network.contains("connect to a host that nobody has allowed: pypi.org:443"), "{network}");
+        assert!(network.contains("connect to a host that is not allowed: pypi.org:443"), "{network}");
         assert!(
-            !network.contains("path") && network.contains("`remember` allows from now on: pypi.org:443"),
+            !network.contains("path") && network.contains("`remember` also allows in the future: pypi.org:443"),
             "{network}"
         );
-        assert_eq!(form["properties"]["answer"]["title"], "May it connect to this host?");
+        assert_eq!(form["properties"]["answer"]["title"], "Allow it to connect to this host?");
         assert_eq!(form["properties"]["answer"]["enum"], json!(["once", "remember", "deny"]));
         let (_, form) = words(&asked("risk", &[]));
         assert_eq!(form["properties"]["answer"]["enum"], json!(["once", "deny"]));
     }
 
     #[test]
-    fn only_an_answer_is_one() {
+    fn malformed_answer_allows_nothing() {
         let brought = |response: Value| brought(Some(&BTreeMap::from([(QUESTION.to_owned(), response)])));
         let once = brought(json!({ "action": "accept", "content": { "answer": "once" } }));
         assert!(matches!(once, Said::Answer(Answer { verdict: Verdict::Once, .. })), "{once:?}");

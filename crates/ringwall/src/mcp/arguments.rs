@@ -1,5 +1,5 @@
-//! What each tool takes. A tool's published schema is made of the very type that its arguments are read into, so that what is
-//! published is what holds; a key that nobody knows is refused.
+//! Arguments of the tools. The published schema is derived from the type that the arguments are
+//! deserialized into; unknown keys are rejected.
 
 use std::sync::Arc;
 
@@ -13,25 +13,27 @@ use serde_json::Value;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CodeArguments {
-    /// At most 1 MiB
+    /// Source code, at most 1 MiB
     #[schemars(extend("examples" = ["print(6 * 7)"]))]
     pub(super) code: String,
     #[schemars(schema_with = "languages")]
     pub(super) language: Language,
-    /// How long it may take, in seconds; 30 unless said
+    /// Timeout in seconds; default 30
     #[schemars(range(min = 1, max = 300))]
     pub(super) timeout: Option<u64>,
-    /// native, docker, gvisor or aio: a stronger box than is demanded, never a weaker one
+    /// native, docker, gvisor or aio. It may be stronger than the policy demands, not weaker
     pub(super) backend: Option<String>,
-    /// 512 unless said
+    /// Memory limit in MiB; default 512
     #[schemars(range(min = 1))]
     pub(super) max_memory_mb: Option<u64>,
-    /// Written to the session's workspace before it runs
+    /// Files to write into the session's workspace before the run
     #[serde(default)]
     pub(super) files: Vec<NewFile>,
-    /// Whose files it works on; commands and code of one session share them
+    /// Session whose files the code uses; default the connection's session. Code and commands of
+    /// one session share its files
     pub(super) session_id: Option<String>,
-    /// Python and JavaScript: an interpreter of the session that keeps its variables from call to call; a new name makes one
+    /// Python and JavaScript: runs the code in an interpreter of the session that keeps its
+    /// variables between calls with the same id; a new id creates one
     pub(super) context_id: Option<String>,
 }
 
@@ -42,7 +44,7 @@ fn languages(_: &mut SchemaGenerator) -> Schema {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewFile {
-    /// Relative to the session's workspace
+    /// Path relative to the session's workspace
     pub(super) path: String,
     pub(super) content: String,
 }
@@ -50,28 +52,30 @@ pub(super) struct NewFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CommandArguments {
-    /// A line of bash
+    /// Command line for bash
     #[schemars(extend("examples" = ["wc -l data/*.csv > output/lines.txt"]))]
     pub(super) command: String,
-    /// Where it starts: /workspace unless said, or a directory of the host that is allowed
+    /// Working directory: /workspace (default) or below, or an allowed directory of the host
     pub(super) cwd: Option<String>,
-    /// How long it may take, in milliseconds
+    /// Timeout in milliseconds
     #[schemars(range(min = 1))]
     pub(super) timeout_ms: Option<u64>,
-    /// Whose files it works on; commands and code of one session share them
+    /// Session whose files the command uses; default the connection's session. Code and commands of
+    /// one session share its files
     pub(super) session_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SkillArguments {
-    /// The skill, by the name of its directory in skills/
+    /// Directory name of the skill in skills/
     #[schemars(extend("examples" = ["report"]))]
     pub(super) skill: String,
-    /// The program, by its name: python3, bash, ls and others that the operator allows
+    /// Name of the program: python3, bash, ls or another one that the operator allows
     #[schemars(extend("examples" = ["python3"]))]
     pub(super) command: String,
-    /// Its arguments, each as it is; paths are relative to the skill
+    /// Arguments of the program, passed without a shell. Paths are relative to the skill's
+    /// directory
     #[serde(default)]
     #[schemars(extend("examples" = [["main.py", "--year", "2026"]]))]
     pub(super) args: Vec<String>,
@@ -80,78 +84,80 @@ pub(super) struct SkillArguments {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadArguments {
-    /// Relative to the session's workspace; files/… and skills/… are the agent's own
+    /// Path relative to the session's workspace; files/… and skills/… are the agent's own files
     #[schemars(extend("examples" = ["output/lines.txt", "skills/report/SKILL.md"]))]
     pub(super) path: String,
-    /// The first line, counted from 1
+    /// First line to return, counted from 1; default 1
     #[schemars(range(min = 1))]
     pub(super) offset: Option<u64>,
-    /// How many lines
+    /// Number of lines to return at most; default all
     #[schemars(range(min = 1))]
     pub(super) limit: Option<u64>,
-    /// Whose workspace, where the path is relative to one
+    /// Session that a relative path belongs to; default the connection's session
     pub(super) session_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteArguments {
-    /// Relative to the session's workspace; files/… and skills/… are the agent's own
+    /// Path relative to the session's workspace; files/… and skills/… are the agent's own files
     pub(super) path: String,
-    /// The whole content
+    /// The whole content of the file
     pub(super) content: String,
-    /// Whose workspace, where the path is relative to one
+    /// Session that a relative path belongs to; default the connection's session
     pub(super) session_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EditArguments {
-    /// Relative to the session's workspace; files/… and skills/… are the agent's own
+    /// Path relative to the session's workspace; files/… and skills/… are the agent's own files
     pub(super) path: String,
-    /// What is there, exactly
+    /// Exact text to replace
     pub(super) old_string: String,
-    /// What is to be there instead
+    /// Replacement text
     pub(super) new_string: String,
-    /// How often it is there: 1 unless said. Any other count changes nothing
+    /// Number of occurrences of old_string in the file; default 1. If the file has another number,
+    /// nothing is changed
     #[schemars(range(min = 1))]
     pub(super) expected_replacements: Option<u64>,
-    /// Whose workspace, where the path is relative to one
+    /// Session that a relative path belongs to; default the connection's session
     pub(super) session_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListArguments {
-    /// A directory: the session's workspace unless said; files and skills are the agent's own
+    /// Directory to list; default the session's workspace. files and skills are the agent's own
+    /// directories
     pub(super) path: Option<String>,
-    /// Whose workspace, where the path is relative to one
+    /// Session that a relative path belongs to; default the connection's session
     pub(super) session_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteArguments {
-    /// A file, or a directory with everything in it
+    /// File or directory to delete; a directory is deleted with its content
     pub(super) path: String,
-    /// Whose workspace, where the path is relative to one
+    /// Session that a relative path belongs to; default the connection's session
     pub(super) session_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatusArguments {
-    /// The id that an `approval_pending` result has given
+    /// approval_id of an approval_pending result
     pub(super) approval_id: String,
 }
 
-/// What was sent, as a tool takes it; otherwise what is wrong with it, for whoever sent it to put right.
+/// Deserializes a tool's arguments. The error is a message for the client.
 pub(super) fn read<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<T, String> {
     let arguments = Value::Object(arguments.unwrap_or_default());
     serde_json::from_value(arguments).map_err(|error| format!("arguments: {error}"))
 }
 
-/// The schema of a type, without what only other programs of Rust could read.
+/// The JSON schema of a type, without keywords that only serve Rust programs.
 pub(super) fn schema<T: JsonSchema>() -> Arc<JsonObject> {
     let settings =
         schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -169,7 +175,8 @@ pub(super) fn schema<T: JsonSchema>() -> Arc<JsonObject> {
     }
 }
 
-/// What may be left out is left out and not `null`; how wide a number is in here concerns nobody.
+/// Removes `null` from the types of optional fields, which clients leave out, and integer formats
+/// such as `uint64`.
 fn plain(value: &mut Value) {
     match value {
         Value::Object(object) => {
@@ -197,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_says_what_is_read() {
+    fn schema_matches_accepted_arguments() {
         let schema = Value::Object(schema::<CommandArguments>().as_ref().clone());
         assert_eq!(schema["type"], "object");
         assert_eq!(schema["required"], json!(["command"]));

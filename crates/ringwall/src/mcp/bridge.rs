@@ -1,9 +1,10 @@
-//! Carrying messages between standard streams and a server's `/mcp`, and nothing else: no message is read further than to know
-//! where it goes.
+//! Forwards messages between standard streams and `/mcp` of another server, and reads only the
+//! parts that decide where a message goes.
 //!
-//! Each message of the client's is a request of its own, and whatever answers it is passed on as it comes. Where there are
-//! sessions, the server's messages that answer nothing come over one more request. Without them, taking a request back
-//! means to hang up. A client that says no more is still told what it asked before, for a while.
+//! Each message of the client is one HTTP request, and its responses are passed on as they arrive.
+//! With a session, notifications of the server come over an additional GET request. Without one,
+//! cancelling a request means closing its connection. After the client's end of input, responses to
+//! earlier requests are still written for [`LAST_ANSWERS`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,21 +32,22 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// Where a request without a session says its version.
+/// The key in `_meta` with the protocol version of a request without a session.
 const OWN_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const BEFORE_LISTENING_AGAIN: Duration = Duration::from_secs(1);
 const INTERNAL: i64 = -32603;
-/// A request that is answered for as long as it is there.
+/// A request whose response is a stream that lasts until it is cancelled.
 const LISTEN: &str = "subscriptions/listen";
 
-/// The other end, and who carries to it. What was said and not written yet is in the channel, which ends with the last one.
+/// The remote server, and the channel of messages to standard output. The channel closes when the
+/// last clone is dropped.
 #[derive(Debug, Clone)]
 struct Bridge {
     far: Arc<Far>,
     output: mpsc::Sender<String>,
 }
 
-/// What is known of the other end.
+/// The remote server and the state of the session with it.
 #[derive(Debug)]
 struct Far {
     server: Server,
@@ -58,18 +60,18 @@ struct Far {
 struct Session {
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
-    /// What waits for an answer without a session, by its id.
+    /// Sessionless requests that wait for a response, by request id.
     waiting: HashMap<String, AbortHandle>,
-    /// What only listens.
+    /// Streams that end when the client has closed its output.
     listening: Vec<AbortHandle>,
 }
 
-/// Carries until the client hangs up.
+/// Forwards messages until standard input ends.
 pub(super) async fn carry(url: &str, token: Option<&str>, scope: &Scope) -> Result<(), Message> {
     let (output, mut messages) = mpsc::channel::<String>(64);
     let far = Arc::new(Far::new(url, token, scope)?);
     let bridge = Bridge { far: far.clone(), output };
-    // Whoever is not there, or does not let us in, is told to a person at once.
+    // Reports a wrong address or token at once, as an error of the command.
     far.knock().await?;
     let mut written = tokio::spawn(async move {
         let mut out = tokio::io::stdout();
@@ -95,7 +97,7 @@ pub(super) async fn carry(url: &str, token: Option<&str>, scope: &Scope) -> Resu
         }
     }
     far.stop_listening();
-    // Whoever carries an answer has a hand on the channel; the last one ends the writing.
+    // The tasks that still wait for responses have clones; the writer ends with the last one.
     drop(bridge);
     let _ = tokio::time::timeout(LAST_ANSWERS, &mut written).await;
     far.leave().await;
@@ -103,11 +105,12 @@ pub(super) async fn carry(url: &str, token: Option<&str>, scope: &Scope) -> Resu
 }
 
 impl Bridge {
-    /// Sends one message on. What begins a conversation is waited for, because the rest needs its answer.
+    /// Forwards one message. `initialize` and notifications are awaited, because later messages
+    /// depend on them; other requests run concurrently.
     async fn pass(&self, line: &[u8]) {
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
             if !line.trim_ascii().is_empty() {
-                let error = json!({ "code": -32700, "message": "that is no JSON, or too much of it" });
+                let error = json!({ "code": -32700, "message": "the message is not JSON, or too long" });
                 self.tell(&json!({ "jsonrpc": "2.0", "id": null, "error": error })).await;
             }
             return;
@@ -141,7 +144,7 @@ impl Bridge {
         }
     }
 
-    /// One message, and whatever answers it.
+    /// Sends one message and passes on its responses.
     async fn exchange(&self, message: Value, version: Option<&str>) {
         let id = message["id"].clone();
         let headers = self.far.headers(&message, version);
@@ -162,7 +165,8 @@ impl Bridge {
         }
     }
 
-    /// Passes on what an answer holds: one message, or several as they come.
+    /// Passes on a response: one message, or a stream of them. The error is a message for the
+    /// client.
     async fn read(&self, answer: Response<Incoming>, is_beginning: bool) -> Result<(), String> {
         let status = answer.status();
         let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -173,18 +177,20 @@ impl Bridge {
             let mut pieces = body.into_data_stream();
             while let Some(piece) = pieces.next().await {
                 let piece =
-                    piece.map_err(|error| format!("the connection broke during the server's answer: {error}"))?;
-                let whole = events.take(&piece).map_err(|TooLong| "the server said too much at once".to_owned())?;
+                    piece.map_err(|error| format!("the connection broke during the server's response: {error}"))?;
+                let whole =
+                    events.take(&piece).map_err(|TooLong| "the server sent a message that is too long".to_owned())?;
                 for event in whole.into_iter().filter(|event| !event.data.is_empty()) {
                     self.note(&event.data, is_beginning);
-                    // A message is one line where it goes; in JSON a blank is as good.
+                    // On standard output a message is one line. In JSON a line break outside of
+                    // strings equals a space.
                     self.say(event.data.replace('\n', " ")).await;
                 }
             }
             return Ok(());
         }
         let bytes = axum::body::to_bytes(body, MAX_MESSAGE_LEN).await;
-        let bytes = bytes.map_err(|error| format!("the connection broke during the server's answer: {error}"))?;
+        let bytes = bytes.map_err(|error| format!("the connection broke during the server's response: {error}"))?;
         let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         if told["jsonrpc"] == "2.0" {
             self.note(&told.to_string(), is_beginning);
@@ -195,10 +201,10 @@ impl Bridge {
             return Ok(());
         }
         let words = told["error"]["message"].as_str().map(str::to_owned);
-        Err(words.unwrap_or_else(|| format!("the server answered with status {status}")))
+        Err(words.unwrap_or_else(|| format!("the server responded with status {status}")))
     }
 
-    /// Which version was agreed on.
+    /// Remembers the protocol version of the response to `initialize`.
     fn note(&self, data: &str, is_beginning: bool) {
         if is_beginning && let Ok(message) = serde_json::from_str::<Value>(data) {
             let version = message["result"]["protocolVersion"].as_str();
@@ -207,15 +213,15 @@ impl Bridge {
         }
     }
 
-    /// What the server says of itself, for as long as the session is there.
+    /// Passes on the server's notifications, as long as the session exists.
     async fn listen(self) {
         loop {
             let headers = self.far.headers(&Value::Null, None);
             match self.far.talk(Method::GET, headers, Body::empty()).await {
                 Ok(answer) if answer.status().is_success() => drop(self.read(answer, false).await),
-                // There is nothing to listen to, or not any more.
+                // The server has no such stream, or the session has ended.
                 Ok(_) => return,
-                Err(error) => tracing::debug!(error, "could not listen"),
+                Err(error) => tracing::debug!(error, "could not open the stream of notifications"),
             }
             tokio::time::sleep(BEFORE_LISTENING_AGAIN).await;
         }
@@ -226,7 +232,7 @@ impl Bridge {
     }
 
     async fn say(&self, message: String) {
-        // Nobody reads any more where this fails, and that ends everything soon.
+        // Fails if standard output was closed; then `carry` ends.
         let _ = self.output.send(message).await;
     }
 }
@@ -239,7 +245,7 @@ impl Far {
         let target = if query.is_empty() { "/mcp".to_owned() } else { format!("/mcp?{query}") };
         let authorization = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim()))).transpose();
         let authorization = authorization
-            .map_err(|_| Message::new("--token: not a token; it has characters that no header can carry"))?;
+            .map_err(|_| Message::new("--token: not a token; it has characters that are not allowed in a header"))?;
         Ok(Self { server: Server::new(url)?, target, authorization, session: Mutex::default() })
     }
 
@@ -248,17 +254,18 @@ impl Far {
         let url = self.server.url();
         match answer {
             Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
-                let message = format!("{url} does not know this token");
+                let message = format!("{url} rejected the token");
                 Err(Message::remote_words(401, "UNAUTHENTICATED", message)
-                    .with_hint("give a token with --token or RINGWALL_TOKEN"))
+                    .with_hint("pass a valid token with --token or RINGWALL_TOKEN"))
             }
             Ok(_) => Ok(()),
             Err(error) => Err(Message::failed(UNREACHABLE, format!("could not reach {url}: {error}"))
-                .with_hint("start a server with `ringwall serve`, or leave --url out")),
+                .with_hint("start a server with `ringwall serve`, or omit --url")),
         }
     }
 
-    /// Takes back what waits under this id, if that is how it is taken back.
+    /// Cancels a sessionless request by closing its connection. Returns false if there is none with
+    /// this id.
     fn hang_up(&self, id: &Value) -> bool {
         let waiting = self.lock().waiting.remove(&id.to_string());
         waiting.map(|task| task.abort()).is_some()
@@ -300,7 +307,7 @@ impl Far {
         listening.iter().for_each(AbortHandle::abort);
     }
 
-    /// Takes back whatever still waits, and ends the session.
+    /// Cancels the requests that still wait, and ends the session.
     async fn leave(&self) {
         let tasks: Vec<AbortHandle> = self.lock().waiting.drain().map(|(_, task)| task).collect();
         tasks.iter().for_each(AbortHandle::abort);
@@ -318,7 +325,7 @@ impl Far {
     fn request(&self, method: Method, target: &str, headers: HeaderMap, body: Body) -> Request<Body> {
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        // Everything in it is encoded, so that it always is one.
+        // Always a valid URI: user, agent and session are percent-encoded.
         *request.uri_mut() = target.parse().unwrap_or_default();
         *request.headers_mut() = headers;
         let fixed = request.headers_mut();
@@ -334,7 +341,7 @@ impl Far {
     }
 }
 
-/// A value as a header can have it: what is no plain text is encoded, and says so.
+/// A header value: text that is not printable ASCII becomes `=?base64?…?=`.
 fn legible(value: &str) -> String {
     let is_plain = value.bytes().all(|byte| (0x20..0x7f).contains(&byte)) && value.trim() == value;
     if is_plain && !value.starts_with("=?base64?") {
@@ -348,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_header_cannot_have_is_encoded() {
+    fn header_value_that_is_not_ascii_is_encoded() {
         assert_eq!(legible("run_code"), "run_code");
         assert_eq!(legible("ringwall://files/ü"), format!("=?base64?{}?=", STANDARD.encode("ringwall://files/ü")));
         assert_eq!(legible(" a"), format!("=?base64?{}?=", STANDARD.encode(" a")));

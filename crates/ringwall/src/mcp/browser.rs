@@ -1,6 +1,7 @@
-//! What a session's browser is asked by a tool, followed to its end or to a question that somebody else answers.
+//! Browser tools: starts an action and waits for its end or for an approval that the client's user
+//! cannot give.
 //!
-//! Whoever takes a request back ends what it started, as everywhere here. A picture is told as a picture.
+//! Cancelling the request cancels the action.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -42,7 +43,7 @@ impl Call<'_> {
         self.conduct_browser(begun).await
     }
 
-    /// Follows it until there is something to answer.
+    /// Waits until the action has ended or needs an approval from elsewhere.
     pub(super) async fn conduct_browser(&self, begun: BrowserBegun) -> Result<CallToolResponse, Error> {
         let watched = || Watched::Exec(begun.action_id.clone());
         let mut following = Some(self.service.follow_approvals(&self.who.principal, watched())?);
@@ -63,7 +64,7 @@ impl Call<'_> {
                 news = news => match news {
                     Ok(Announcement::Opened(view)) => view,
                     Ok(Announcement::Resolved(_)) => continue,
-                    // What is open then is told first.
+                    // A new subscription begins with the approvals that are open.
                     Err(Gone::Behind) => {
                         following = Some(self.service.follow_approvals(&self.who.principal, watched())?);
                         continue;
@@ -102,7 +103,8 @@ impl Call<'_> {
         }
     }
 
-    /// Somebody else is asked; if an answer was not taken, why.
+    /// The result while the approval is open. `why` is the reason if the client's own answer was
+    /// rejected.
     pub(super) fn browser_pending(
         &self,
         begun: BrowserBegun,
@@ -120,7 +122,7 @@ impl Call<'_> {
         result(vec![ContentBlock::text(Ran::pending(view).text())], &browsed, why.is_some())
     }
 
-    /// How an action stands that a person was asked about, in the words of what runs.
+    /// The state of an action for `approval_status`, in the form of an exec's result.
     pub(super) async fn browser_standing(&self, begun: &BrowserBegun, view: &ApprovalView) -> Result<Ran, Error> {
         if !begun.is_over() {
             return Ok(Ran::pending(view));
@@ -159,7 +161,7 @@ fn tell(answer: BrowserAnswer) -> CallToolResult {
     result(content, &browsed, !success)
 }
 
-/// A page's content as it is, and whatever else there is as an object.
+/// The text of a result: the page's content after its address, or the whole object as JSON.
 fn words(data: &JsonObject) -> String {
     match data.get("content").and_then(Value::as_str) {
         Some(content) => {

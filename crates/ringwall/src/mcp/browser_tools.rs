@@ -1,4 +1,4 @@
-//! The tools of a session's browser: their names, what they take, and what they say of themselves.
+//! The browser tools: names, descriptions and argument schemas.
 
 use rmcp::model::{JsonObject, Tool};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use super::answers::{Asked, Failure};
 use super::arguments::{read, schema};
 use super::tools::{Effect, World, annotations};
 
-/// What a tool asks of the browser.
+/// The browser tools, one for each action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BrowserTool {
     Navigate,
@@ -29,37 +29,37 @@ pub(super) enum BrowserTool {
     Pdf,
 }
 
-/// What became of it.
+/// Result of a browser action.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(super) struct Browsed {
-    /// SUCCEEDED or FAILED; `approval_pending` while a person is asked
+    /// SUCCEEDED or FAILED; `approval_pending` while it waits for a person
     pub(super) status: String,
-    /// Under which it is on record
+    /// Id of the action in the record
     pub(super) action_id: String,
-    /// What the action gives, with `url` and `title` of the page
+    /// Result of the action, with `url` and `title` of the page
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) data: Option<JsonObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Failure>,
-    /// What a person is asked
+    /// The approval that it waits for
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) approval: Option<Asked>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "read for its form; what is passed on is what was sent")]
+#[expect(dead_code, reason = "only validates; the original JSON is passed on")]
 struct NavigateArguments {
-    /// http or https, or about:blank; file:///workspace/… in the sandbox browser
+    /// Address to open: http, https or about:blank; in the sandbox browser also file:///workspace/…
     url: String,
-    /// How long it may take, in seconds; 30 unless said
+    /// Timeout in seconds; default 30
     #[schemars(range(min = 1, max = 120))]
     timeout: Option<u64>,
-    /// true for the sandbox browser, which is in the session's own box, sees its files and has its network
+    /// true: use the sandbox browser, which runs in the session's box with its files and network
     needs_file_access: Option<bool>,
-    /// true for the sandbox browser too
+    /// true: use the sandbox browser
     is_research: Option<bool>,
-    /// Whose browser it is; the client's own session unless said
+    /// Session whose browser to use; default the connection's session
     session_id: Option<String>,
 }
 
@@ -68,111 +68,114 @@ macro_rules! arguments {
         $(#[$meta])*
         #[derive(Debug, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
-        #[expect(dead_code, reason = "read for its form; what is passed on is what was sent")]
+        #[expect(dead_code, reason = "only validates; the original JSON is passed on")]
         struct $name {
             $($(#[$field_meta])* $field: $type,)*
-            /// Whose browser it is; the client's own session unless said
+            /// Session whose browser to use; default the connection's session
             session_id: Option<String>,
         }
     };
 }
 
 arguments!(
-    /// One of them names the element.
+    /// Exactly one of selector, ref and text names the element.
     ElementArguments {
-        /// A CSS selector
+        /// CSS selector of the element
         selector: Option<String>,
-        /// A reference like e12 from browser_content with format outline
+        /// Reference of the element, such as e12, from browser_content with format outline
         #[serde(rename = "ref")]
         reference: Option<String>,
-        /// A text that the element shows
+        /// Text that the element shows
         text: Option<String>,
     }
 );
 arguments!(FillArguments {
-    /// A CSS selector
+    /// CSS selector of the field
     selector: Option<String>,
-    /// A reference like e12 from browser_content with format outline
+    /// Reference of the field, such as e12, from browser_content with format outline
     #[serde(rename = "ref")]
     reference: Option<String>,
-    /// What the field is to hold
+    /// Text to put into the field in place of its content
     value: String,
 });
 arguments!(ScreenshotArguments {
-    /// The whole page instead of what is in view
+    /// true: the whole page instead of the visible part
     full_page: Option<bool>,
-    /// A CSS selector, for one element
+    /// CSS selector, to capture one element
     selector: Option<String>,
-    /// A reference like e12, for one element
+    /// Reference such as e12, to capture one element
     #[serde(rename = "ref")]
     reference: Option<String>,
 });
 arguments!(ContentArguments {
-    /// text unless said; outline lists what can be acted on, with references
+    /// text (default), html, or outline: a list of the elements that can be acted on, with
+    /// references
     format: Option<ContentFormat>,
 });
 arguments!(WaitArguments {
-    /// A CSS selector
+    /// CSS selector of an element to wait for
     selector: Option<String>,
-    /// A reference like e12
+    /// Reference of an element to wait for, such as e12
     #[serde(rename = "ref")]
     reference: Option<String>,
-    /// A text anywhere in the page; without any of these, until the page is loaded
+    /// Text to wait for, anywhere in the page. Without selector, ref and text: waits until the page
+    /// is loaded
     text: Option<String>,
-    /// In seconds; 30 unless said
+    /// Timeout in seconds; default 30
     #[schemars(range(min = 1, max = 120))]
     timeout: Option<u64>,
 });
 arguments!(PressArguments {
-    /// A key by its name, like Enter or a, or with others, like Control+A
+    /// Key or combination of keys, such as Enter, a or Control+A
     key: String,
 });
 arguments!(SelectArguments {
-    /// A CSS selector
+    /// CSS selector of the list
     selector: Option<String>,
-    /// A reference like e12
+    /// Reference of the list, such as e12
     #[serde(rename = "ref")]
     reference: Option<String>,
-    /// Options by their value or their text
+    /// Values or texts of the options to select
     values: Vec<String>,
 });
 arguments!(ScrollArguments {
-    /// A CSS selector of an element to be seen
+    /// CSS selector of an element to scroll into view
     selector: Option<String>,
-    /// A reference like e12
+    /// Reference of an element to scroll into view, such as e12
     #[serde(rename = "ref")]
     reference: Option<String>,
-    /// A text that is to be seen
+    /// Text to scroll into view
     text: Option<String>,
-    /// Or by so many pixels
+    /// Pixels to scroll to the right, instead of to an element
     x: Option<i32>,
+    /// Pixels to scroll down, instead of to an element
     y: Option<i32>,
 });
 arguments!(EvaluateArguments {
-    /// An expression of JavaScript; a person is asked first
+    /// JavaScript expression. It runs only after a person has approved it
     script: String,
 });
 arguments!(DownloadArguments {
-    /// An address
+    /// Address to download
     url: Option<String>,
-    /// Or an element to click: a CSS selector
+    /// Instead of url: CSS selector of an element to click
     selector: Option<String>,
-    /// A reference like e12
+    /// Instead of url: reference of an element to click, such as e12
     #[serde(rename = "ref")]
     reference: Option<String>,
-    /// A text that the element shows
+    /// Instead of url: text of an element to click
     text: Option<String>,
-    /// In seconds; 30 unless said
+    /// Timeout in seconds; default 30
     #[schemars(range(min = 1, max = 120))]
     timeout: Option<u64>,
 });
 arguments!(UploadArguments {
-    /// A CSS selector of a file field
+    /// CSS selector of the file field
     selector: Option<String>,
-    /// A reference like e12
+    /// Reference of the file field, such as e12
     #[serde(rename = "ref")]
     reference: Option<String>,
-    /// Paths relative to the session's workspace
+    /// Paths of the files, relative to the session's workspace
     files: Vec<String>,
 });
 arguments!(NoArguments {});
@@ -204,15 +207,16 @@ impl BrowserTool {
         Self::Pdf,
     ];
 
-    /// Its name, the action that it stands for, and how it introduces itself.
+    /// Name, action of the browser API, title, description and effect.
     const fn told(self) -> (&'static str, &'static str, &'static str, &'static str, Effect) {
         match self {
             Self::Navigate => (
                 "browser_navigate",
                 "navigate",
                 "Open a page",
-                "Opens a page in the session's browser and waits until it is loaded. The external browser reaches the \
-                 public internet; the sandbox one (needs_file_access) is in the session's box.",
+                "Opens a page in the session's browser and waits until it is loaded. The external browser (default) \
+                 reaches the public internet; the sandbox browser (needs_file_access) runs in the session's box, with \
+                 its files and network.",
                 Effect::Moves,
             ),
             Self::Click => ("browser_click", "click", "Click", "Clicks an element of the page.", Effect::Changes),
@@ -220,18 +224,23 @@ impl BrowserTool {
                 "browser_fill",
                 "fill",
                 "Fill in a field",
-                "Types into a field of the page, in place of what is there. For a password or a payment a person is asked \
-                 first.",
+                "Types a text into a field of the page, in place of its content. Fields for passwords and payments need \
+                 a person's approval.",
                 Effect::Changes,
             ),
-            Self::Screenshot => {
-                ("browser_screenshot", "screenshot", "Take a picture", "Takes a picture of the page.", Effect::Reads)
-            }
+            Self::Screenshot => (
+                "browser_screenshot",
+                "screenshot",
+                "Take a screenshot",
+                "Takes a screenshot of the page or of one element.",
+                Effect::Reads,
+            ),
             Self::Content => (
                 "browser_content",
                 "get_content",
                 "Read the page",
-                "Reads the page as text, as HTML, or as an outline of what can be acted on.",
+                "Reads the page as text, as HTML, or as an outline of the elements that can be acted on, with references \
+                 for the other tools.",
                 Effect::Reads,
             ),
             Self::Close => {
@@ -241,24 +250,28 @@ impl BrowserTool {
                 "browser_wait_for",
                 "wait_for",
                 "Wait",
-                "Waits for an element or a text, or until the page is loaded.",
+                "Waits until an element or a text is there, or until the page is loaded.",
                 Effect::Reads,
             ),
             Self::Press => {
-                ("browser_press", "press", "Press a key", "Sends a key to what has the focus.", Effect::Changes)
+                ("browser_press", "press", "Press a key", "Sends a key to the focused element.", Effect::Changes)
             }
             Self::Select => {
-                ("browser_select", "select", "Choose options", "Chooses options of a list.", Effect::Changes)
+                ("browser_select", "select", "Select options", "Selects options of a list.", Effect::Changes)
             }
-            Self::Scroll => {
-                ("browser_scroll", "scroll", "Scroll", "Scrolls to an element, or by some pixels.", Effect::Moves)
-            }
-            Self::Back => ("browser_back", "back", "Go back", "Goes back to the page before.", Effect::Moves),
+            Self::Scroll => (
+                "browser_scroll",
+                "scroll",
+                "Scroll",
+                "Scrolls to an element, or by a number of pixels.",
+                Effect::Moves,
+            ),
+            Self::Back => ("browser_back", "back", "Go back", "Goes back to the previous page.", Effect::Moves),
             Self::Evaluate => (
                 "browser_evaluate",
                 "evaluate",
                 "Run a script",
-                "Runs JavaScript in the page and gives its value. A person is asked first.",
+                "Runs JavaScript in the page and returns its value. It needs a person's approval.",
                 Effect::Changes,
             ),
             Self::Download => (
@@ -272,14 +285,14 @@ impl BrowserTool {
                 "browser_upload",
                 "upload",
                 "Upload files",
-                "Gives files of the session's workspace to a file field of the page.",
+                "Puts files of the session's workspace into a file field of the page.",
                 Effect::Changes,
             ),
             Self::Pdf => (
                 "browser_pdf",
                 "pdf",
                 "Print the page",
-                "Prints the page as a PDF into data/ of the session's workspace.",
+                "Saves the page as a PDF in data/ of the session's workspace.",
                 Effect::Moves,
             ),
         }
@@ -293,7 +306,7 @@ impl BrowserTool {
         self.told().1
     }
 
-    /// What was sent, if this tool takes it.
+    /// Validates the arguments and returns them unchanged.
     pub(super) fn check(self, arguments: Option<JsonObject>) -> Result<JsonObject, String> {
         fn has_form<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<JsonObject, String> {
             read::<T>(arguments.clone())?;

@@ -1,7 +1,7 @@
-//! One call of a tool: which it is, what it is called with, and what becomes of it.
+//! One tool call: finds the tool, starts it, and waits for its end or for an approval that the
+//! client's user cannot give.
 //!
-//! What runs is followed to its end, or to a question that the person behind the client is not the one to answer. A request
-//! that comes back with an answer goes on with what the first one started, and starts nothing.
+//! A repeated request with an answer resumes the exec of the first request and starts nothing.
 
 use ringwall_service::{
     ApprovalStatus, ApprovalView, CodeBegun, Error, ExecId, ExecView, Execution, Limit, Service, SessionCommand,
@@ -19,27 +19,27 @@ use super::tools::BuiltIn;
 use super::who::Who;
 use super::{files, skills};
 
-/// What whoever takes a request back is told, if anything.
-pub(super) const TAKEN_BACK: &str = "it was taken back";
+/// The result of a cancelled request, if the client still reads it.
+pub(super) const TAKEN_BACK: &str = "the request was cancelled";
 
-/// One call, and everything that it is made with.
+/// A tool call and its context.
 pub(super) struct Call<'a> {
     pub(super) service: &'a Service,
     pub(super) who: &'a Who,
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) held: &'a Held,
     pub(super) seal: &'a Seal,
-    /// The name that was called.
+    /// The name of the tool as the client sent it.
     pub(super) tool: &'a str,
 }
 
-/// Which tool a name means.
+/// The tool that a name stands for.
 enum Means {
     BuiltIn(BuiltIn),
     Skill(String),
 }
 
-/// What was begun, and how its end is told.
+/// A started exec, by the form of its result.
 enum Begun {
     Code(CodeBegun),
     Command(ExecId),
@@ -69,7 +69,10 @@ impl Call<'_> {
         let made = match (request.request_state, means) {
             (Some(state), means) => {
                 let Some((exec_id, approval_id)) = self.seal.open(self.who, name, &state) else {
-                    return Err(ErrorData::invalid_params("requestState: it was not given to you, for this", None));
+                    return Err(ErrorData::invalid_params(
+                        "requestState: not issued to this caller for this tool",
+                        None,
+                    ));
                 };
                 let said = approval::brought(request.input_responses.as_ref());
                 self.resume(&means, exec_id, &approval_id, said).await
@@ -83,7 +86,7 @@ impl Call<'_> {
         Ok(made.unwrap_or_else(|error| failed(&error).into()))
     }
 
-    /// The outer error is what is wrong with the arguments.
+    /// The outer error is a message about invalid arguments.
     async fn call_built_in(
         &self,
         tool: BuiltIn,
@@ -135,7 +138,7 @@ impl Call<'_> {
         self.conduct(Begun::Skill(exec_id)).await
     }
 
-    /// Goes on with what an earlier request started, with what a person has said since.
+    /// Resumes the exec of an earlier request with the answer of the client's user.
     async fn resume(
         &self,
         means: &Means,
@@ -143,7 +146,7 @@ impl Call<'_> {
         approval_id: &str,
         said: Said,
     ) -> Result<CallToolResponse, Error> {
-        let forgotten = || Error::NotFound { what: "request under way that this goes on with".to_owned() };
+        let forgotten = || Error::NotFound { what: "pending request for this requestState".to_owned() };
         let view = self.service.approval(&self.who.principal, approval_id).await?;
         if let Means::BuiltIn(BuiltIn::Browser(_)) = means {
             let begun = self.held.find_browser(&exec_id).ok_or_else(forgotten)?;
@@ -168,18 +171,18 @@ impl Call<'_> {
                 Err(error) => Ok(self.pending(begun, &view, Some(&error)).into()),
             },
             Said::Nothing => Ok(self.pending(begun, &view, None).into()),
-            // What is still open is asked again.
+            // Asks again if the approval is still open.
             Said::Unasked => self.conduct(begun).await,
         }
     }
 
-    /// Follows what runs until there is something to answer.
+    /// Waits until the exec has ended or needs an approval from elsewhere.
     async fn conduct(&self, begun: Begun) -> Result<CallToolResponse, Error> {
         let mut follower = Follower::new(self.service, self.who, self.context, begun.exec_id()).await?;
         loop {
             let view = match follower.follow().await? {
                 Followed::Ended(_) if begun.exec_id() != follower.exec_id => {
-                    // A person has changed it, and that goes on as another one.
+                    // An approver changed the code, which runs as another exec.
                     follower = Follower::new(self.service, self.who, self.context, begun.exec_id()).await?;
                     continue;
                 }
@@ -225,7 +228,8 @@ impl Call<'_> {
         }
     }
 
-    /// Somebody else is asked; if an answer was not taken, why.
+    /// The result while the approval is open. `why` is the reason if the client's own answer was
+    /// rejected.
     fn pending(&self, begun: Begun, view: &ApprovalView, why: Option<&Error>) -> CallToolResult {
         self.hold(begun);
         let mut ran = Ran::pending(view);
@@ -256,8 +260,8 @@ impl Call<'_> {
         Ok(told_standing(&view, ran))
     }
 
-    /// How an exec stands, with the question that it waits for: changed code may be asked about again, and what runs may ask
-    /// for another host.
+    /// The state of an exec with the approval that it waits for now, which may be a later one than
+    /// the client knows: for changed code, or for another host.
     async fn standing(&self, exec: &ExecView) -> Result<Ran, Error> {
         let mut ran = tell(self.service, exec).await?;
         if !exec.summary.status.is_ended() {

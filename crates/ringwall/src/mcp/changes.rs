@@ -1,7 +1,7 @@
-//! Noticing that the list of tools is another one, for clients that want to be told.
+//! Detects changes of the tool list and notifies clients (`notifications/tools/list_changed`).
 //!
-//! A look at the skills cannot miss anything, so there is no watcher of files: one task looks once a second for everybody who
-//! waits, however many they are, and none while nobody does. What each client was given is its own.
+//! One task reads the skills once a second while any client waits, instead of watching files, which
+//! can miss changes. The last list sent is remembered per client.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,11 @@ use super::skills;
 use super::tools::World;
 
 const LOOK: Duration = Duration::from_secs(1);
-/// Between two questions whether whoever waits is still there, and still may.
+/// Between two checks that a client is still connected and its token still valid.
 const PULSE: Duration = Duration::from_secs(30);
 
-/// A digest of a list of tools. Of the built-in tools only the words about the network and the host's files differ.
+/// A digest of the tool list. Of the built-in tools only the descriptions about the network and the
+/// host's files change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen(u64);
 
@@ -36,10 +37,10 @@ impl Seen {
     }
 }
 
-/// A list that cannot be read just now is none that has changed.
+/// Returns `None` if the list cannot be read now, which does not count as a change.
 type Look = dyn Fn() -> BoxFuture<'static, Option<Seen>> + Send + Sync;
 
-/// The list as it was last seen, for everybody who waits for another one.
+/// The latest digest, and the task that updates it.
 pub(super) struct Changes {
     look: Box<Look>,
     latest: watch::Sender<Option<Seen>>,
@@ -68,7 +69,7 @@ impl Changes {
         Arc::new(Self { look: Box::new(look), latest: watch::Sender::new(None), is_looking: Mutex::default() })
     }
 
-    /// Somebody has seen this.
+    /// Updates the digest.
     pub(super) fn note(&self, seen: Seen) {
         self.latest.send_if_modified(|latest| latest.replace(seen) != Some(seen));
     }
@@ -79,7 +80,7 @@ impl Changes {
         }
     }
 
-    /// From now on it is looked for this one too.
+    /// Subscribes to changes and starts the task if it does not run.
     fn follow(self: &Arc<Self>) -> watch::Receiver<Option<Seen>> {
         let mut is_looking = self.is_looking.lock().unwrap_or_else(PoisonError::into_inner);
         let following = self.latest.subscribe();
@@ -96,7 +97,7 @@ impl Changes {
         }
     }
 
-    /// Under the lock, so that whoever comes now either is counted or finds nobody looking.
+    /// Decides under the lock: a new subscriber is either counted here or starts the task again.
     fn is_wanted(&self) -> bool {
         let mut is_looking = self.is_looking.lock().unwrap_or_else(PoisonError::into_inner);
         *is_looking = self.latest.receiver_count() > 0;
@@ -104,7 +105,7 @@ impl Changes {
     }
 }
 
-/// The list that one client has, or has been told of.
+/// The digest of the list that one client has, or was notified of.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Given(Arc<Mutex<Option<Seen>>>);
 
@@ -113,13 +114,13 @@ impl Given {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
     }
 
-    /// It has what is there, unless it was given something before.
+    /// Sets the digest unless the client was already sent a list.
     fn begin_with(&self, seen: Option<Seen>) {
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *given = given.or(seen);
     }
 
-    /// Whether the client has another one. It is told of this one then.
+    /// Returns true if the client has another list, and records this one as sent.
     fn is_news(&self, latest: Option<Seen>) -> bool {
         let Some(latest) = latest else { return false };
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,10 +128,11 @@ impl Given {
     }
 }
 
-/// Tells a client with a session, for as long as it is there.
+/// Notifies a client with a session until it disconnects.
 pub(super) async fn tell(changes: Arc<Changes>, given: Given, peer: Peer<RoleServer>) {
     let mut following = changes.follow();
-    // In this order: a list that is given out while we look is older than what we see.
+    // Reads the list before `begin_with`: a list that is sent meanwhile may be older than the one
+    // read here.
     changes.look_now().await;
     given.begin_with(*following.borrow());
     while !peer.is_transport_closed() {
@@ -142,8 +144,8 @@ pub(super) async fn tell(changes: Arc<Changes>, given: Given, peer: Peer<RoleSer
     }
 }
 
-/// Tells one that listens, until it stops or may not any more. One of which nothing is known, because every request of its
-/// stands for itself, is told at once: what it has may be older than what is there.
+/// Notifies a sessionless client that listens, until it stops or its token is invalid. It is
+/// notified at once, because the server does not know which list it has.
 pub(super) async fn tell_listener(
     changes: &Arc<Changes>,
     service: &Service,
@@ -177,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks that count themselves, at a list that is as often another one as the other number says.
+    /// A list whose digest is the second number. The first number counts the reads.
     fn counted() -> (Arc<Changes>, Arc<AtomicU64>, Arc<AtomicU64>) {
         let (looks, list) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (counter, shown) = (looks.clone(), list.clone());
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_look_serves_everybody_and_nobody_is_looked_for_in_vain() {
+    async fn list_is_read_once_a_second_for_all_subscribers_and_not_without_any() {
         let (changes, looks, list) = counted();
         let mut following: Vec<_> = (0..1000).map(|_| changes.follow()).collect();
         tokio::time::sleep(LOOK * 10).await;
@@ -199,36 +201,36 @@ mod tests {
         following.iter_mut().for_each(|one| drop(one.borrow_and_update()));
         list.store(1, Ordering::Relaxed);
         for one in &mut following {
-            one.changed().await.expect("it is still looked");
+            one.changed().await.expect("the task runs");
             assert_eq!(*one.borrow(), Some(Seen(1)));
         }
         drop(following);
         tokio::time::sleep(LOOK * 2).await;
         let before = looks.load(Ordering::Relaxed);
         tokio::time::sleep(LOOK * 10).await;
-        assert_eq!(looks.load(Ordering::Relaxed), before, "nobody waits, so nobody looks");
+        assert_eq!(looks.load(Ordering::Relaxed), before, "the list is read without subscribers");
         let _again = changes.follow();
         tokio::time::sleep(LOOK * 3).await;
-        assert!(looks.load(Ordering::Relaxed) > before, "whoever comes later is looked for");
+        assert!(looks.load(Ordering::Relaxed) > before, "a later subscriber starts the task again");
     }
 
     #[test]
-    fn what_one_client_was_given_is_no_news_to_it_alone() {
+    fn client_is_notified_once_of_a_list_that_it_does_not_have() {
         let (one, other) = (Given::default(), Given::default());
         one.note(Seen(1));
         other.note(Seen(2));
-        assert!(one.is_news(Some(Seen(2))), "another one's look changes nothing");
-        assert!(!one.is_news(Some(Seen(2))), "it is told once");
+        assert!(one.is_news(Some(Seen(2))), "another client's list does not count");
+        assert!(!one.is_news(Some(Seen(2))), "the same change is reported once");
         assert!(!other.is_news(Some(Seen(2))) && !other.is_news(None));
         let unknown = Given::default();
-        assert!(unknown.is_news(Some(Seen(2))), "whoever may have anything is told");
+        assert!(unknown.is_news(Some(Seen(2))), "a client with an unknown list is notified");
         let begun = Given::default();
         begun.begin_with(Some(Seen(2)));
         assert!(!begun.is_news(Some(Seen(2))));
     }
 
     #[test]
-    fn changed_network_or_path_control_makes_it_another_list() {
+    fn changed_network_or_path_control_changes_the_digest() {
         let off = PathControl::Off { view: ringwall_policy::HostView::ReadOnly, is_writable: false };
         let seen = |world, paths| Seen::of(&[], world, paths);
         assert_ne!(seen(World::Closed, off), seen(World::Open, off));

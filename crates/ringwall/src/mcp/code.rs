@@ -1,7 +1,9 @@
-//! Running code: what a call asks for, what it is told, and what is kept of it while a person is asked.
+//! Tool `run_code`: starts code, converts its result, and keeps running code while an approval is
+//! open.
 //!
-//! The record has everything but which files it made and how it was assessed; a call that ends while somebody is asked leaves
-//! that here for whoever comes back. How much is kept is bounded; what is not there any more is told from the record alone.
+//! The record does not contain the created files and the assessment. If a call returns
+//! `approval_pending`, they are kept here for `approval_status` and for the repeated request, for
+//! the last [`MAX_COUNT`] calls; after that the result has only what the record has.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,10 +16,10 @@ use super::arguments::CodeArguments;
 use super::run::SHOWN;
 use super::who::Who;
 
-/// As many questions may be open at once without anything being forgotten.
+/// Calls that wait for an approval, of all clients of this server.
 const MAX_COUNT: usize = 1024;
 
-/// Code whose callers have gone to wait for a person.
+/// Code and browser actions whose calls returned while an approval is open.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     begun: Mutex<VecDeque<CodeBegun>>,
@@ -36,13 +38,13 @@ impl Held {
         held.push_back(begun.set_aside());
     }
 
-    /// What belongs to this exec, or to the one that it became.
+    /// Finds code by its exec id, or by the id of the exec with code that an approver changed.
     pub(super) fn find(&self, exec_id: &ExecId) -> Option<CodeBegun> {
         let held = self.lock();
         held.iter().find(|begun| begun.exec_id == *exec_id || begun.latest() == *exec_id).cloned()
     }
 
-    /// The same for a browser's action.
+    /// Keeps a browser action.
     pub(super) fn keep_browser(&self, begun: BrowserBegun) {
         let mut held = self.browsers.lock().unwrap_or_else(PoisonError::into_inner);
         if held.iter().any(|known| known.action_id == begun.action_id) {
@@ -82,7 +84,7 @@ pub(super) async fn begin(service: &Service, who: &Who, asked: CodeArguments) ->
     service.begin_code(&who.principal, request).await
 }
 
-/// What became of it. It has ended.
+/// The result of code that has ended.
 pub(super) async fn tell(service: &Service, who: &Who, view: &ExecView, begun: CodeBegun) -> Result<Ran, Error> {
     let ran = service.finish_code(&who.principal, begun, Locale::English).await?;
     Ok(told(view, ran))
@@ -125,7 +127,7 @@ fn risk(assessment: &Assessment) -> Risk {
     }
 }
 
-/// As much as is shown, and whether there is more.
+/// Cuts a text to [`SHOWN`] bytes. Returns true if it was longer.
 fn cut(mut text: String) -> (String, bool) {
     let most = usize::try_from(SHOWN).unwrap_or(usize::MAX);
     if text.len() <= most {

@@ -1,7 +1,8 @@
-//! The tools for files: a session's, which its commands and code work on, and the agent's own, which outlast sessions.
+//! The file tools, for files of a session and for the agent's own files, which outlast sessions.
 //!
-//! A path that begins with `files/` or `skills/` is the agent's; every other one is relative to the session's workspace, and
-//! so is what begins with `/workspace`, where a box finds it. How a path may be spelt is the service's rule.
+//! A path beneath `files/` or `skills/` is the agent's. Every other path is relative to the
+//! session's workspace; a leading `/workspace`, its mount point in boxes, is removed. The service
+//! checks the path itself.
 
 use std::io::Read as _;
 
@@ -12,12 +13,12 @@ use super::answers::{Content, Done, Paths, answer};
 use super::arguments::{DeleteArguments, EditArguments, ListArguments, ReadArguments, WriteArguments};
 use super::who::Who;
 
-/// Where boxes have their session's files.
+/// The mount point of the session's workspace in boxes.
 const MOUNTED: &str = "/workspace";
-/// Of a resource that is read whole.
+/// Limit of a resource, which is sent in one message.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Whose file a path means.
+/// A path of the agent or of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Agent(AgentPath),
@@ -76,7 +77,7 @@ pub(super) async fn list(service: &Service, who: &Who, asked: ListArguments) -> 
         Place::Session(path) => {
             let address = who.session_address(asked.session_id);
             match service.list_session_files(&who.principal, &address, path).await {
-                // A session that nobody has used yet has no files.
+                // A session is created with its first use; before that it has no files.
                 Err(Error::NotFound { .. }) => Vec::new(),
                 listed => listed?,
             }
@@ -99,25 +100,25 @@ fn done(message: String) -> CallToolResult {
     answer(message.clone(), &Done { message })
 }
 
-/// The bytes of something that is to be a resource.
+/// Reads a file as a resource.
 pub(super) async fn whole(download: Download, what: &str) -> Result<Vec<u8>, Error> {
     match download {
         Download::File { file, size } => read_whole(file, size, what).await,
         Download::Directory(_) => {
-            Err(Error::InvalidArgument { message: format!("{what} is a directory; list_files shows what is in it") })
+            Err(Error::InvalidArgument { message: format!("{what} is a directory; list_files lists its files") })
         }
     }
 }
 
 pub(super) async fn read_whole(file: std::fs::File, size: u64, what: &str) -> Result<Vec<u8>, Error> {
     let too_large = || Error::InvalidArgument {
-        message: format!("{what} has more than {MAX_BYTES} bytes; read it over HTTP, or a part of it with read_file"),
+        message: format!("{what} has more than {MAX_BYTES} bytes; read it over HTTP, or parts of it with read_file"),
     };
     if size > MAX_BYTES {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    // It may have grown since.
+    // The file may have grown since its size was read.
     let read = tokio::task::block_in_place(|| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
     match read {
         Ok(count) if count as u64 > MAX_BYTES => Err(too_large()),
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_the_agents_or_the_sessions() {
+    fn path_beneath_files_or_skills_is_the_agents() {
         let place = |path: &str| Place::read(path).map_err(|error| error.code());
         for agents in ["files/a", "skills/x/SKILL.md", "files", "skills"] {
             assert!(matches!(place(agents), Ok(Place::Agent(_))), "{agents}");

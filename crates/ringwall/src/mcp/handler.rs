@@ -1,4 +1,4 @@
-//! What the protocol asks of a server, for whoever asks: tools, resources, and news of the tools.
+//! The MCP server: implements the protocol's methods for tools, resources and tool list changes.
 
 use std::sync::Arc;
 
@@ -21,29 +21,30 @@ use super::tools::World;
 use super::who::Who;
 use super::{changes, resources, skills, tools};
 
-const INSTRUCTIONS: &str = "Ringwall runs code and commands in isolated boxes, under a policy, and on record. Code and commands of one \
-    session share the files at /workspace; paths of the file tools are relative to it, while files/ and skills/ are the \
-    agent's own and outlast sessions. A result with the status approval_pending waits for a person: poll approval_status \
-    with its approval_id, and do not run the same again. skill.* tools are commands that the operator vouches for. The \
-    agent's own skills are run by run_skill; each one's SKILL.md, a resource, says how.";
+const INSTRUCTIONS: &str = "Ringwall runs code and commands in isolated boxes, under a policy, and records every run. Code and commands \
+    of one session share the files at /workspace. Paths of the file tools are relative to it; paths beneath files/ and \
+    skills/ are the agent's own files and outlast sessions. A result with status approval_pending waits for a person: \
+    poll approval_status with its approval_id, and do not run the same again. Tools whose names begin with skill are \
+    commands that the operator has installed. Run the agent's own skills with run_skill; the SKILL.md of each skill, \
+    which is a resource, describes its use.";
 
-/// Serves one connection, or many requests of one server. Cheap to clone.
+/// The server of one connection, or of all sessionless requests. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Mcp {
     service: Service,
-    /// Everybody is somebody else where there is none.
+    /// The caller on standard streams. Over HTTP each request has its own.
     local: Option<Arc<Who>>,
-    /// What waits for a person.
+    /// Code and browser actions that wait for an approval.
     held: Arc<Held>,
     seal: Seal,
     changes: Arc<Changes>,
-    /// The list of tools that this client has; one that is nobody's for requests that stand for themselves.
+    /// The tool list that the client of this connection has.
     given: Given,
-    /// How many calls are being answered.
+    /// Number of calls in progress.
     calls: watch::Sender<usize>,
 }
 
-/// One call that is being answered.
+/// A call in progress.
 struct Answering(watch::Sender<usize>);
 
 impl Drop for Answering {
@@ -53,27 +54,27 @@ impl Drop for Answering {
 }
 
 impl Mcp {
-    /// For requests that say themselves who sends them.
+    /// Serves requests that carry their own principal.
     pub(crate) fn new(service: Service) -> Self {
         let (seal, changes) = (Seal::new(&service), Changes::new(service.clone()));
         let (held, given, calls) = (Arc::default(), Given::default(), watch::Sender::new(0));
         Self { service, local: None, held, seal, changes, given, calls }
     }
 
-    /// The same for another client, of which nothing is known yet.
+    /// A server for a new client, which has no tool list yet.
     pub(crate) fn for_another(&self) -> Self {
         Self { given: Given::default(), ..self.clone() }
     }
 
-    /// For one person's own.
+    /// A server for a connection with one caller.
     pub(super) fn for_one(&self, who: Who) -> Self {
         Self { local: Some(Arc::new(who)), ..self.for_another() }
     }
 
-    /// Comes back when no call is being answered.
+    /// Returns when no call is in progress.
     pub(crate) async fn idle(&self) {
         let mut calls = self.calls.subscribe();
-        // The sender is our own, so there is always somebody to wait for.
+        // Cannot fail: `self` holds the sender.
         let _ = calls.wait_for(|count| *count == 0).await;
     }
 
@@ -102,7 +103,7 @@ impl ServerHandler for Mcp {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        // Its schema does not depend on the settings.
+        // rmcp reads only the schemas, which do not depend on the settings.
         tools::without_paths(World::Closed).iter().find(|tool| tool.name == name).cloned()
     }
 
@@ -180,12 +181,12 @@ impl ServerHandler for Mcp {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        // It ends with the connection.
+        // The task ends with the connection.
         tokio::spawn(changes::tell(self.changes.clone(), self.given.clone(), context.peer));
     }
 }
 
-/// What is no tool's failure is the protocol's.
+/// Converts a service error to a protocol error, for methods other than `tools/call`.
 fn of_service(error: Error) -> ErrorData {
     let code = error.code();
     match (code, &error) {

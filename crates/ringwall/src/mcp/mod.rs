@@ -1,11 +1,9 @@
-//! The MCP door: an agent's tools, turned into calls of the service. It has no power of its own.
+//! The MCP server: turns tool calls of agents into calls of the service, which makes all decisions
+//! about permissions.
 //!
-//! One handler serves both transports, standard streams (`ringwall mcp`) and HTTP (`/mcp`), and both ways of the protocol:
-//! with a session that begins by `initialize`, and without one, each request for itself. Who asks is known for each request
-//! anew, and every right is the service's to give.
-//!
-//! Reading order: who asks and about what (`who`), what is offered (`arguments`, `answers`, `tools`, `browser_tools`, `skills`),
-//! what a call does (`handler`, `call`, `run`, `code`, `browser`, `approval`, `files`, `resources`), what changes (`changes`), and the verb (`verb`, `windows`, `bridge`, `server`).
+//! One handler serves both transports, standard streams (`ringwall mcp`) and HTTP (`/mcp`), and
+//! both modes of the protocol: with a session that begins with `initialize`, and without one. The
+//! principal is determined for each request.
 
 mod answers;
 mod approval;

@@ -1,7 +1,8 @@
-//! What can be read without running anything: the agent's skills and files, a session's files, and what execs left.
+//! Resources: the agent's skills and files, files of sessions, and output and artifacts of execs.
 //!
-//! A resource's name says what it is and never whose: that is the connection's. Listed is what is there now and has a name
-//! that is known beforehand; what execs left is named in their results.
+//! A URI does not contain user and agent; those of the connection apply. The list contains the
+//! agent's files and those of the connection's session. URIs of artifacts are in the results of
+//! execs.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,11 +14,11 @@ use super::files::{read_whole, whole};
 use super::who::Who;
 
 const SCHEME: &str = "ringwall://";
-/// What stands for itself in the path of a resource.
+/// The characters that are percent-encoded in the path of a resource.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// Of an exec's output in one resource.
+/// Limit of an exec's output in one resource.
 const MAX_BYTES: u64 = 8 << 20;
-/// In one page of the list.
+/// Resources per page of the list.
 const PAGE: usize = 500;
 
 pub(super) fn artifact(exec_id: &ExecId, path: &str) -> String {
@@ -33,27 +34,31 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
         ResourceTemplate::new(format!("{SCHEME}{uri}"), name).with_description(words)
     };
     vec![
-        template("files/{+path}", "files", "A file of the agent's own"),
-        template("skills/{skill}/{+path}", "skills", "A file of a skill of the agent's; SKILL.md says what it is for"),
+        template("files/{+path}", "files", "A file of the agent"),
+        template(
+            "skills/{skill}/{+path}",
+            "skills",
+            "A file of one of the agent's skills; SKILL.md describes the skill",
+        ),
         template("sessions/{session_id}/{+path}", "sessions", "A file of a session's workspace"),
-        template("execs/{exec_id}/artifacts/{+path}", "artifacts", "A file that an exec left"),
-        template("execs/{exec_id}/stdout", "stdout", "What an exec printed"),
-        template("execs/{exec_id}/stderr", "stderr", "What an exec printed as errors"),
+        template("execs/{exec_id}/artifacts/{+path}", "artifacts", "An artifact of an exec"),
+        template("execs/{exec_id}/stdout", "stdout", "Standard output of an exec"),
+        template("execs/{exec_id}/stderr", "stderr", "Standard error of an exec"),
     ]
 }
 
-/// One page of what is there, and where the next one begins.
+/// One page of the list, and the cursor of the next one.
 pub(super) async fn list(
     service: &Service,
     who: &Who,
     cursor: Option<&str>,
 ) -> Result<(Vec<Resource>, Option<String>), Error> {
     let begin: usize = match cursor {
-        Some(cursor) => cursor.parse().map_err(|_| invalid("that is not a cursor that a page has given"))?,
+        Some(cursor) => cursor.parse().map_err(|_| invalid("cursor: not a cursor of this list"))?,
         None => 0,
     };
     let mut all: Vec<Resource> = Vec::new();
-    // Whoever lists skills also puts right what can be: each then has its SKILL.md in its place.
+    // Listing skills first moves a misplaced SKILL.md to the root of its skill.
     service.agent_skills(&who.principal, &who.address()).await?;
     for section in ["skills", "files"] {
         let files = service.list_files(&who.principal, &who.address(), AgentPath::parse(section)?).await?;
@@ -66,7 +71,7 @@ pub(super) async fn list(
             let uri = format!("{SCHEME}sessions/{}/{}", encode(&session), encode(&path));
             Resource::new(uri, path)
         })),
-        // Nobody has used it yet.
+        // The session was not used yet.
         Err(Error::NotFound { .. }) => {}
         Err(error) => return Err(error),
     }
@@ -80,14 +85,14 @@ fn of_agent(path: String) -> Resource {
     let skill = path.strip_prefix("skills/").and_then(|path| path.strip_suffix("/SKILL.md"));
     match skill.filter(|skill| !skill.contains('/')).map(str::to_owned) {
         Some(skill) => {
-            let words = format!("What the skill {skill} is for, and how it is used");
+            let words = format!("Description and usage of the skill {skill}");
             Resource::new(uri, path).with_title(skill).with_description(words).with_mime_type("text/markdown")
         }
         None => Resource::new(uri, path),
     }
 }
 
-/// The content of one. What cannot be named is not there.
+/// Reads a resource. A malformed URI is an unknown resource.
 pub(super) async fn read(service: &Service, who: &Who, uri: &str) -> Result<ResourceContents, Error> {
     let missing = || Error::NotFound { what: format!("resource {uri}") };
     let path = uri.strip_prefix(SCHEME).ok_or_else(missing)?;
@@ -122,7 +127,7 @@ pub(super) async fn read(service: &Service, who: &Who, uri: &str) -> Result<Reso
     Ok(tell(bytes, uri))
 }
 
-/// As text where it is some.
+/// The content as text if it is UTF-8, otherwise in base64.
 fn tell(bytes: Vec<u8>, uri: &str) -> ResourceContents {
     match String::from_utf8(bytes) {
         Ok(text) if uri.ends_with(".md") => ResourceContents::text(text, uri).with_mime_type("text/markdown"),
@@ -142,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_encoded_and_bytes_are_told_as_they_are() {
+    fn path_is_encoded_and_binary_content_is_a_blob() {
         let exec_id: ExecId = "e_00000000000000000000000000000000".parse().unwrap();
         assert_eq!(artifact(&exec_id, "a b/ü.txt"), format!("ringwall://execs/{exec_id}/artifacts/a%20b/%C3%BC.txt"));
         assert!(matches!(tell(b"x".to_vec(), "ringwall://files/x"), ResourceContents::TextResourceContents { .. }));

@@ -1,7 +1,7 @@
-//! Following what runs until there is something to tell: its end, a question to a person, or that nobody waits any more.
+//! Waits for an exec until it ends, needs an approval, or the client cancels the request, which
+//! cancels the exec.
 //!
-//! Whoever wants to know hears of its output as it comes. Whoever takes a request back ends what it started; nothing that
-//! was only asked for goes on in secret.
+//! Meanwhile a client that sent a progress token gets progress notifications.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -19,31 +19,31 @@ use tokio::time::Instant;
 use super::answers::{Failure, Ran};
 use super::who::Who;
 
-/// Of each stream in an answer: a model reads no more at once, and the rest is a resource.
+/// Limit of each output stream in a result, in bytes. The whole output is a resource.
 pub(super) const SHOWN: u64 = 256 * 1024;
-/// Between two words about progress.
+/// Between two progress notifications about output.
 const BREATH: Duration = Duration::from_millis(250);
-/// Of the output in one of them.
+/// Characters of output in one notification.
 const GLIMPSE: usize = 400;
 
-/// Why following stopped.
+/// The event that ended the wait.
 #[derive(Debug)]
 pub(super) enum Followed {
     Ended(Box<ExecView>),
-    /// A person is asked.
+    /// The exec needs an approval.
     Asks(Box<ApprovalView>),
-    /// Whoever asked for it took that back.
+    /// The client cancelled the request.
     GivenUp,
 }
 
-/// What is followed, and for whom.
+/// Waits for one exec on behalf of one request.
 pub(super) struct Follower<'a> {
     pub(super) service: &'a Service,
     pub(super) who: &'a Who,
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) exec_id: ExecId,
     following: Option<Following>,
-    /// Whether something was asked while the person thought about something else.
+    /// Set if another approval was opened while the user was asked about the first.
     has_missed: bool,
     progress: Option<Progress>,
 }
@@ -68,9 +68,9 @@ impl<'a> Follower<'a> {
         Ok(Self { service, who, context, exec_id, following: Some(following), has_missed: false, progress })
     }
 
-    /// Goes on until there is something to tell.
+    /// Waits until the exec ends, needs an approval, or the request is cancelled.
     pub(super) async fn follow(&mut self) -> Result<Followed, Error> {
-        // What is open then is told first.
+        // A new subscription begins with the approvals that are open.
         if std::mem::take(&mut self.has_missed) && self.following.is_some() {
             let watched = Watched::Exec(self.exec_id.clone());
             self.following = Some(self.service.follow_approvals(&self.who.principal, watched)?);
@@ -85,7 +85,7 @@ impl<'a> Follower<'a> {
                 news = next_question(&mut self.following) => match news {
                     Ok(Announcement::Opened(view)) => return Ok(Followed::Asks(Box::new((*view).clone()))),
                     Ok(Announcement::Resolved(_)) => {}
-                    // What is open then is told first.
+                    // A new subscription begins with the approvals that are open.
                     Err(Gone::Behind) => {
                         let watched = Watched::Exec(self.exec_id.clone());
                         self.following = Some(self.service.follow_approvals(&self.who.principal, watched)?);
@@ -99,14 +99,14 @@ impl<'a> Follower<'a> {
         Ok(Followed::GivenUp)
     }
 
-    /// Comes back when somebody has answered this question, or nobody is asked any more.
+    /// Returns when this approval was answered elsewhere or closed.
     pub(super) async fn settled(&mut self, id: &ApprovalId) {
         loop {
             match next_question(&mut self.following).await {
                 Ok(Announcement::Resolved(view)) if view.id == *id => return,
                 Ok(Announcement::Opened(_)) => self.has_missed = true,
                 Ok(Announcement::Resolved(_)) => {}
-                // Whatever is open then is asked about again.
+                // Announcements were missed; the next `follow` begins with the open approvals.
                 Err(Gone::Behind) => {
                     let watched = Watched::Exec(self.exec_id.clone());
                     self.following = self.service.follow_approvals(&self.who.principal, watched).ok();
@@ -118,12 +118,12 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Ends what runs, because nobody wants it any more.
+/// Cancels the exec of a cancelled request.
 pub(super) async fn take_back(service: &Service, who: &Who, exec_id: &ExecId) {
     match service.cancel(&who.principal, exec_id).await {
-        // It may have ended by itself in the same moment.
+        // It may have ended by itself meanwhile.
         Ok(_) | Err(Error::AlreadyEnded(_)) => {}
-        Err(error) => tracing::warn!(%exec_id, %error, "could not cancel what an MCP client took back"),
+        Err(error) => tracing::warn!(%exec_id, %error, "could not cancel the exec of a cancelled MCP request"),
     }
 }
 
@@ -134,7 +134,7 @@ async fn next_question(following: &mut Option<Following>) -> Result<Announcement
     }
 }
 
-/// Words about progress, for whoever wants them.
+/// Progress notifications for a request with a progress token.
 struct Progress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
@@ -144,7 +144,7 @@ struct Progress {
     last: Option<Instant>,
 }
 
-/// Never comes back where there is nothing to say any more.
+/// Sends the next progress notification. Never returns if there is nothing more to send.
 async fn speak(progress: &mut Option<Progress>) {
     let Some(speaking) = progress else { return std::future::pending().await };
     match speaking.events.next().await {
@@ -159,7 +159,7 @@ async fn speak(progress: &mut Option<Progress>) {
             }
         }
         Some(Ok(Event { kind: EventKind::Status(status), .. })) => {
-            // Progress only ever grows; a status is a step of it.
+            // The progress value must grow with each notification, so a status counts as one byte.
             speaking.printed += 1;
             speaking.told = speaking.printed;
             speaking.tell(status.to_string()).await;
@@ -170,22 +170,22 @@ async fn speak(progress: &mut Option<Progress>) {
 
 impl Progress {
     async fn tell(&mut self, words: String) {
-        #[expect(clippy::cast_precision_loss, reason = "it is a measure, not a count")]
+        #[expect(clippy::cast_precision_loss, reason = "progress need not be exact")]
         let progress = self.told as f64;
         let told = ProgressNotificationParam::new(self.token.clone(), progress).with_message(words);
-        // Whoever is gone takes the request back, which is noticed elsewhere.
+        // Fails if the client has disconnected, which also cancels the request.
         let _ = self.peer.notify_progress(told).await;
     }
 }
 
-/// The last whole line of what was printed, or as much as is shown of it.
+/// The beginning of the last line of the output.
 fn glimpse(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line = text.trim_end().rsplit('\n').next().unwrap_or_default();
     line.chars().take(GLIMPSE).collect()
 }
 
-/// What became of an exec, as tools tell it.
+/// The result of an exec, as far as it has come.
 pub(super) async fn tell(service: &Service, view: &ExecView) -> Result<Ran, Error> {
     let exec_id = &view.summary.exec_id;
     let mut ran = Ran {
@@ -200,7 +200,7 @@ pub(super) async fn tell(service: &Service, view: &ExecView) -> Result<Ran, Erro
         execution_time_ms: view.summary.duration_ms.unwrap_or(0),
         ..Ran::default()
     };
-    // What never ran has printed nothing.
+    // An exec that never ran has no output.
     if view.summary.started_at.is_some() && view.protections.is_some() {
         let [stdout, stderr] = service.printed(view, SHOWN).await?;
         (ran.stdout_truncated, ran.stderr_truncated) = (is_cut(&stdout), is_cut(&stderr));
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_glimpse_is_the_last_line() {
+    fn glimpse_is_the_last_line() {
         assert_eq!(glimpse(b"one\ntwo\n"), "two");
         assert_eq!(glimpse(b""), "");
         assert_eq!(glimpse(&[b'x'; 1000]).len(), GLIMPSE);

@@ -1,6 +1,6 @@
-//! A server elsewhere, asked one thing on one connection, over HTTP or, where something before it ends TLS, over HTTPS.
+//! The HTTP client of the bridge: one request per connection, over HTTP or over HTTPS.
 //!
-//! Whoever lets go of an answer hangs up, and the server hears that.
+//! Dropping a response closes the connection, which cancels the request on the server.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::cli::message::Message;
 
 pub(super) struct Server {
     authority: Authority,
-    /// What comes before every path.
+    /// The path of the URL, which precedes every route.
     prefix: String,
     host: HeaderValue,
-    /// Whom to trust, and as whom it has to answer.
+    /// The TLS configuration, and the name that the server's certificate must have.
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
@@ -52,16 +52,16 @@ impl Server {
         Ok(Self { authority, prefix, host, tls })
     }
 
-    /// As it was named.
+    /// The URL without a trailing slash.
     pub(super) fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority, self.prefix)
     }
 
-    /// One request on a connection of its own, which ends with the answer.
+    /// Sends one request on a new connection, which ends with the response.
     pub(super) async fn ask(&self, mut request: Request<Body>) -> Result<Response<Incoming>, String> {
         let target = format!("{}{}", self.prefix, request.uri());
-        *request.uri_mut() = target.parse().map_err(|_| format!("{target} cannot be asked for"))?;
+        *request.uri_mut() = target.parse().map_err(|_| format!("{target} is not a valid request target"))?;
         request.headers_mut().insert(header::HOST, self.host.clone());
         let port = self.authority.port_u16().unwrap_or(if self.tls.is_some() { 443 } else { 80 });
         let bare = self.authority.host().trim_matches(['[', ']']);
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_with_its_scheme_and_its_prefix() {
+    fn url_keeps_its_scheme_and_prefix() {
         for url in ["http://127.0.0.1:8003", "https://ringwall.example.org", "https://[::1]:8003/behind/it"] {
             assert_eq!(Server::new(&format!("{url}/")).expect("an address").url(), url);
         }

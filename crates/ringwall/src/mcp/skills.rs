@@ -1,7 +1,8 @@
-//! Skills as tools: each manifest is one, called `skill.` and its id.
+//! The operator's skills as tools: a skill with the id `shell.run` is the tool `skill.shell.run` or
+//! `skill_shell_run`.
 //!
-//! Some clients refuse a name with a dot; for them a setting lists each under its name with `_` in the place of dots. A call
-//! finds its skill by either name, whatever is listed. Where two ids become one name, the first keeps it.
+//! Some clients reject names with dots, so the setting `mcp.skill_names` chooses the names that are
+//! listed; calls accept both. If two ids have the same plain name, the first skill gets it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,10 +19,10 @@ use super::who::Who;
 
 const PREFIX: &str = "skill.";
 const PLAIN_PREFIX: &str = "skill_";
-/// What the server keeps among an exec's artifacts, and the answer has already.
+/// Artifacts that the server writes itself and whose content is in the result.
 const TOLD: [&str; 3] = ["meta.json", "stderr.txt", "stdout.txt"];
 
-/// Every skill that can be called, as it is listed.
+/// The tools of all valid skills.
 pub(super) async fn described(service: &Service) -> Result<Vec<Tool>, Error> {
     let (names, net) = (service.skill_names(), service.net_mode());
     let (mut tools, mut known) = (Vec::new(), HashSet::new());
@@ -35,7 +36,7 @@ pub(super) async fn described(service: &Service) -> Result<Vec<Tool>, Error> {
 }
 
 fn describe(skill: &Skill, names: SkillNames, net: NetMode) -> Tool {
-    // A skill has what it asks for, and never more than there is.
+    // A skill has no more network than its manifest requests and the settings allow.
     let world = World::from(net.min(skill.permissions.net.mode));
     let name = match names {
         SkillNames::Dotted => dotted(&skill.id),
@@ -55,26 +56,28 @@ fn plain(id: &str) -> String {
     dotted(id).replace('.', "_")
 }
 
-/// What the manifest says, and what every call may say beside it.
+/// The inputs of the manifest, and the parameters that every skill has.
 fn inputs(skill: &Skill) -> JsonObject {
     let mut schema = skill.interface.inputs.as_object().cloned().unwrap_or_default();
     schema.entry("type").or_insert_with(|| json!("object"));
     if let Value::Object(properties) = schema.entry("properties").or_insert_with(|| json!({})) {
         let text = |words: &str| json!({ "type": "string", "description": words });
-        properties.insert("project_id".to_owned(), text("In whose history it belongs: the session's unless said"));
-        let timeout =
-            json!({ "type": "integer", "minimum": 1, "description": "How long it may take, in milliseconds" });
+        properties.insert(
+            "project_id".to_owned(),
+            text("Project that the exec belongs to; default the id of the connection's session"),
+        );
+        let timeout = json!({ "type": "integer", "minimum": 1, "description": "Timeout in milliseconds" });
         properties.insert("timeout_ms".to_owned(), timeout);
     }
     schema
 }
 
-/// The id of the skill that a tool's name means, if it means one.
+/// The id of the skill that a tool name stands for.
 pub(super) async fn find(service: &Service, name: &str) -> Result<Option<String>, Error> {
     if let Some(id) = name.strip_prefix(PREFIX) {
         return match service.find_skill(id).await {
             Ok(skill) => Ok(Some(skill.id.clone())),
-            // What is not listed is no tool.
+            // Skills that are not listed are not tools.
             Err(Error::NotFound { .. } | Error::InvalidManifest { .. }) => Ok(None),
             Err(error) => Err(error),
         };
@@ -86,7 +89,7 @@ pub(super) async fn find(service: &Service, name: &str) -> Result<Option<String>
     Ok(skills.iter().find(|skill| plain(&skill.id) == name).map(|skill| skill.id.clone()))
 }
 
-/// Begins a call, in the connection's own workspace.
+/// Starts a skill in the connection's workspace.
 pub(super) async fn begin(
     service: &Service,
     who: &Who,
@@ -103,7 +106,7 @@ pub(super) async fn begin(
     Ok(submitted.exec_id)
 }
 
-/// Adds what it left, as resources to be read.
+/// Adds the artifacts to the result, as resources.
 pub(super) async fn with_artifacts(service: &Service, who: &Who, mut ran: Ran) -> Result<CallToolResult, Error> {
     let exec_id: ExecId = ran.exec_id.parse().map_err(Error::from)?;
     let left = service.artifacts(&who.principal, &exec_id).await?;
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_an_alias_without_dots() {
+    fn plain_name_has_no_dots() {
         assert_eq!(dotted("shell.run"), "skill.shell.run");
         assert_eq!(plain("shell.run"), "skill_shell_run");
     }

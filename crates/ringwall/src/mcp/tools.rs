@@ -1,7 +1,7 @@
-//! The tools that are always there: their names, what they say of themselves, and their schemas.
+//! The built-in tools: names, descriptions, schemas and annotations.
 //!
-//! A client shows these words and hints to a person before a call, so they are true for the settings in force: whether boxes
-//! reach hosts of the network, and what `run_command` shows of the host's files.
+//! Clients show descriptions and annotations to a person before a call, so they depend on the
+//! settings in force: whether boxes have a network, and which host files `run_command` can see.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ use super::arguments::{
 };
 use super::browser_tools::BrowserTool;
 
-/// A tool that is always there.
+/// A built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BuiltIn {
     RunCode,
@@ -32,18 +32,19 @@ pub(super) enum BuiltIn {
     Browser(BrowserTool),
 }
 
-/// What a call does to what is there.
+/// The effect of a call on existing data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Reads,
-    /// The same again changes nothing more.
+    /// Destroys data; repeating the call changes nothing more.
     Replaces,
-    /// Something is different afterwards, and nothing lost.
+    /// Changes state and destroys nothing.
     Moves,
+    /// May destroy data, with each call.
     Changes,
 }
 
-/// Whether what a call runs can reach anybody.
+/// Whether a call can reach the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum World {
     Closed,
@@ -101,62 +102,64 @@ impl BuiltIn {
             Self::RunCode => in_a_box::<CodeArguments>(
                 self,
                 "Run code",
-                "Runs Python, JavaScript or shell code in an isolated box, in the session's workspace at /workspace. The \
-                 code is judged first: what could do harm waits for a person's approval, and outright destruction is \
-                 refused.",
+                "Runs Python, JavaScript or shell code in an isolated box. The working directory is the session's \
+                 workspace at /workspace. The code is assessed first: high risk needs a person's approval, and \
+                 destructive code is refused.",
                 world,
             ),
             Self::RunCommand => in_a_box::<CommandArguments>(self, "Run a command", RUN_COMMAND, world),
             Self::RunSkill => in_a_box::<SkillArguments>(
                 self,
-                "Run a skill of the agent's",
-                "Runs a program with its arguments, without a shell, in an isolated box, in the directory of one of the \
-                 agent's own skills: what its SKILL.md says to run. The box has the agent's files/ and skills/ at \
-                 /workspace/files and /workspace/skills, and no session's files; what it leaves in /workspace/files \
-                 can be read as files/….",
+                "Run one of the agent's skills",
+                "Runs a program with arguments, without a shell, in an isolated box. The working directory is one of \
+                 the agent's own skills; use it for the commands that the skill's SKILL.md describes. The box has the \
+                 agent's files/ and skills/ at /workspace/files and /workspace/skills, and no files of a session. Files \
+                 that it writes to /workspace/files can be read as files/….",
                 world,
             ),
             Self::ReadFile => tool::<ReadArguments, Content>(
                 self,
                 "Read a file",
-                "Reads a text file, whole or some lines of it. A path is relative to the session's workspace; one that \
-                 begins with files/ or skills/ is of the agent's own files, which stay when sessions go.",
+                "Reads a text file, or a range of its lines. A path is relative to the session's workspace; a path \
+                 beneath files/ or skills/ is one of the agent's own files, which outlast sessions.",
                 Effect::Reads,
             ),
             Self::WriteFile => tool::<WriteArguments, Done>(
                 self,
                 "Write a file",
-                "Creates a text file or replaces it whole, with the directories on the way to it.",
+                "Creates or replaces a text file. Missing directories are created.",
                 Effect::Replaces,
             ),
             Self::EditFile => tool::<EditArguments, Done>(
                 self,
                 "Edit a file",
-                "Replaces a piece of a text file. The piece has to be there exactly as often as expected, once unless \
-                 said; otherwise nothing is changed.",
+                "Replaces a text in a text file. If the text does not occur exactly expected_replacements times \
+                 (default 1), nothing is changed.",
                 Effect::Changes,
             ),
             Self::ListFiles => {
-                tool::<ListArguments, Paths>(self, "List files", "Lists every file beneath a directory.", Effect::Reads)
+                tool::<ListArguments, Paths>(self, "List files", "Lists all files beneath a directory.", Effect::Reads)
             }
             Self::DeleteFile => tool::<DeleteArguments, Done>(
                 self,
                 "Delete a file",
-                "Deletes a file, or a directory with everything in it.",
+                "Deletes a file, or a directory with its content.",
                 Effect::Replaces,
             ),
             Self::ApprovalStatus => tool::<StatusArguments, Standing>(
                 self,
-                "Ask how an approval stands",
-                "Says whether a person has answered what an approval_pending result was about, and what became of it.",
+                "Check an approval",
+                "Returns the state of the approval of an approval_pending result, and the result of the call once it \
+                 has run.",
                 Effect::Reads,
             ),
         }
     }
 }
 
-/// [`described`] adds what the box shows of the host.
-const RUN_COMMAND: &str = "Runs a line of bash in an isolated box, in the session's workspace at /workspace.";
+/// [`described`] adds a sentence about the host files that the box shows.
+const RUN_COMMAND: &str =
+    "Runs a bash command line in an isolated box. The working directory is the session's workspace at /workspace.";
 
 static CLOSED: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(World::Closed));
 static OPEN: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(World::Open));
@@ -165,7 +168,7 @@ fn describe_all(world: World) -> Vec<Tool> {
     BuiltIn::all().map(|tool| tool.describe(world)).collect()
 }
 
-/// All of them, as they are listed.
+/// All built-in tools, as listed with these settings.
 pub(super) fn described(world: World, paths: PathControl) -> Vec<Tool> {
     let mut tools = without_paths(world).to_vec();
     for tool in tools.iter_mut().filter(|tool| tool.name == BuiltIn::RunCommand.name()) {
@@ -175,7 +178,7 @@ pub(super) fn described(world: World, paths: PathControl) -> Vec<Tool> {
     tools
 }
 
-/// The same without the words about the host's files.
+/// All built-in tools without the sentence about the host's files.
 pub(super) fn without_paths(world: World) -> &'static [Tool] {
     match world {
         World::Closed => &CLOSED,
@@ -183,11 +186,11 @@ pub(super) fn without_paths(world: World) -> &'static [Tool] {
     }
 }
 
-/// One that runs something of the caller's.
+/// A tool that runs something in a box.
 fn in_a_box<I: JsonSchema>(which: BuiltIn, title: &'static str, words: &str, world: World) -> Tool {
     let network = match world {
         World::Closed => "The box has no network.",
-        World::Open => "Of the network it reaches the hosts that an operator or a person has allowed, and no others.",
+        World::Open => "The box reaches only network hosts that the operator or an approval has allowed.",
     };
     Tool::new(which.name(), format!("{words} {network}"), schema::<I>())
         .with_title(title)
@@ -223,11 +226,11 @@ mod tests {
 
     use super::*;
 
-    /// As a new server has it.
+    /// The default of a new server.
     const FRESH: PathControl = PathControl::Off { view: HostView::ReadOnly, is_writable: false };
 
     #[test]
-    fn run_command_says_what_its_box_shows_of_the_host() {
+    fn run_command_describes_the_visible_host_files() {
         let full = |is_writable| PathControl::Off { view: HostView::Full, is_writable };
         for (control, words) in [
             (PathControl::On, "names another path waits for a person's approval"),
@@ -244,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_something_says_whether_it_reaches_anybody() {
-        for (world, words) in [(World::Closed, "no network"), (World::Open, "reaches the hosts")] {
+    fn tools_that_run_something_describe_their_network() {
+        for (world, words) in [(World::Closed, "no network"), (World::Open, "reaches only network hosts")] {
             let open: Vec<&str> = without_paths(world)
                 .iter()
                 .filter(|tool| tool.annotations.as_ref().and_then(|hints| hints.open_world_hint) == Some(true))
@@ -260,7 +263,8 @@ mod tests {
         }
     }
 
-    /// What a client shows a person before a call, or decides whether to ask at all by: read-only, destructive, idempotent.
+    /// Read-only, destructive and idempotent: clients decide by these hints whether they ask a
+    /// person before a call.
     const HINTS: [(&str, [bool; 3]); 24] = [
         ("run_code", [false, true, false]),
         ("run_command", [false, true, false]),
@@ -289,7 +293,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_tool_says_what_it_does_to_what_is_there() {
+    fn every_tool_has_its_hints() {
         for world in [World::Closed, World::Open] {
             let told: Vec<(&str, [Option<bool>; 3])> = without_paths(world)
                 .iter()
@@ -302,10 +306,10 @@ mod tests {
         }
     }
 
-    /// What every tool takes, gives and says: whoever changes one sees all that a client sees of it.
-    /// `RINGWALL_WRITE_DOCS=1 cargo test -p ringwall mcp` writes it anew.
+    /// docs/mcp-tools.json is the tool list as clients see it. `RINGWALL_WRITE_DOCS=1 cargo test -p
+    /// ringwall mcp` updates it.
     #[test]
-    fn the_published_tools_are_current() {
+    fn published_tools_are_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mcp-tools.json");
         let current = format!("{}\n", serde_json::to_string_pretty(&described(World::Closed, FRESH)).unwrap());
         if std::env::var_os("RINGWALL_WRITE_DOCS").is_some() {
@@ -313,14 +317,14 @@ mod tests {
         }
         let published = std::fs::read_to_string(path).unwrap_or_default();
         assert!(published == current, "docs/mcp-tools.json is out of date; write it with RINGWALL_WRITE_DOCS=1");
-        // Of what a way out changes, words and a hint are all.
+        // The network setting changes descriptions and a hint, no schemas.
         for (closed, open) in without_paths(World::Closed).iter().zip(without_paths(World::Open)) {
             assert_eq!((&closed.input_schema, &closed.output_schema), (&open.input_schema, &open.output_schema));
         }
     }
 
     #[test]
-    fn every_tool_says_all_of_itself() {
+    fn every_tool_has_closed_schemas_and_annotations() {
         for tool in without_paths(World::Closed) {
             assert!(BuiltIn::find(&tool.name).is_some());
             assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);

@@ -1,8 +1,10 @@
-//! `ringwall mcp`: the tools on standard streams, for a client that starts its servers itself.
+//! `ringwall mcp`: the MCP server on standard streams, for clients that start their servers
+//! themselves.
 //!
-//! Without `--url` it is a server of its own on the data directory, and whoever owns that is who asks; where another one has the
-//! directory, it joins that (`windows`). With `--url` it only carries messages to a server that runs. Standard output has
-//! nothing but messages; the log goes to standard error.
+//! Without `--url` it opens the data directory itself and acts for its owner; if another process
+//! has the directory open, it connects to that (`windows`). With `--url` it forwards messages to
+//! another server (`bridge`). Standard output carries only messages; the log goes to standard
+//! error.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,19 +32,20 @@ use crate::server::{
     config::{DatabaseOverride, DockerOverride, Overrides},
 };
 
-/// How long what runs may go on once nobody listens any more.
+/// How long execs may go on after the client has disconnected.
 const DRAIN: Duration = Duration::from_millis(500);
-/// How long a client that says no more is still told what it asked before, whoever answers it.
+/// How long responses are still written after the client has closed its output.
 pub(super) const LAST_ANSWERS: Duration = Duration::from_secs(5);
-/// Whoever has the directory may just begin, or end: longer than either takes.
+/// How long to retry while the process that has the data directory starts or stops.
 const TAKING_OVER: Duration = Duration::from_secs(20);
 const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(50);
-/// Of one message: a file's content and what is around it.
+/// Limit of one message, which may contain a file.
 pub(super) const MAX_MESSAGE_LEN: usize = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArguments {
-    /// A server that runs, http or https; without one, this is a server on the data directory, or joins whoever has it
+    /// Forward to a running server at this http or https address [default: open the data directory,
+    /// or connect to the process that has it open]
     #[arg(long, value_name = "URL", env = "RINGWALL_URL", hide_env = true)]
     url: Option<String>,
     /// The token for that server [default: the owner's, from the data directory]
@@ -79,7 +82,8 @@ pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Mess
             runtime.block_on(serve(config, scope))
         }
     };
-    // A thread may still wait for standard input, which nothing but its end can stop.
+    // A blocking read of standard input cannot be cancelled, so the runtime must not wait for its
+    // thread.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
@@ -99,7 +103,7 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
             };
         }
     };
-    // It ends when the service drains.
+    // The task ends when the service drains.
     tokio::spawn(webhook::run(service.clone()));
     let _windows = windows::serve(&service, &data);
     let principal = service.authenticate(owner_token(&data).as_deref()).await?;
@@ -109,8 +113,8 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
         let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_MESSAGE_LEN);
         match mcp.serve(transport).await {
             Ok(running) => wait(running).await,
-            // Whoever says nothing that begins a conversation is gone, or is no client.
-            Err(error) => tracing::info!(%error, "the client did not begin"),
+            // The client has disconnected or does not speak MCP.
+            Err(error) => tracing::info!(%error, "the client did not initialize"),
         }
     };
     tokio::select! {
@@ -122,7 +126,7 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
     Ok(())
 }
 
-/// The data directory, or a way to whoever has it.
+/// The service on the data directory, or a connection to the process that has it open.
 enum Opened {
     Own(Service),
     Joined(UnixStream),
@@ -147,8 +151,8 @@ async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Mes
             Ok(stream) => return Ok(Opened::Joined(stream)),
             Err(_) if Instant::now() < deadline => tokio::time::sleep(BEFORE_TRYING_AGAIN).await,
             Err(why) => {
-                tracing::info!(%why, "whoever has the data directory could not be joined");
-                let hint = "end what has it, or name a server that runs with --url, such as http://127.0.0.1:8003";
+                tracing::info!(%why, "could not connect to the process that has the data directory open");
+                let hint = "stop that process, or connect to it with --url, for example --url http://127.0.0.1:8003";
                 return Err(Message::from(error).with_hint(hint));
             }
         }
@@ -157,6 +161,6 @@ async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Mes
 
 async fn wait(running: RunningService<RoleServer, Mcp>) {
     if let Err(error) = running.waiting().await {
-        tracing::warn!(%error, "the conversation broke off");
+        tracing::warn!(%error, "the MCP connection broke");
     }
 }

@@ -1,7 +1,7 @@
-//! On whose behalf a request is made, and about which files: known for every request anew.
+//! The caller of a request: its principal, and the user, agent and session that its tools work for.
 //!
-//! Over HTTP both come with the request itself, after the gate and the question for a token; a session's id names nobody. On
-//! standard streams it is whoever owns the data directory.
+//! Over HTTP both come from the authenticated request, never from the MCP session. On standard
+//! streams the principal is the owner of the data directory.
 
 use std::net::SocketAddr;
 
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::Caller;
 
-/// The agent, and the session, that are meant where nobody says one.
+/// The default agent and session.
 pub(crate) const DEFAULT: &str = "default";
 
-/// Which workspace a connection is about, as its URL or the command line says.
+/// The user, agent and session of a connection, from the query of its URL or from the command line.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scope {
@@ -25,7 +25,7 @@ pub(crate) struct Scope {
     pub(crate) session: Option<String>,
 }
 
-/// Whoever makes a request.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Who {
     pub(crate) principal: Principal,
@@ -37,13 +37,13 @@ impl Who {
         Self { principal, scope }
     }
 
-    /// The same, with what their client says of itself.
+    /// Adds the client's name and version as it claims them, and its address.
     pub(super) fn with(self, client: Option<&Implementation>, remote: Option<SocketAddr>) -> Self {
         let client = client.map(|client| ClientClaim::new(&client.name, &client.version));
         Self { principal: self.principal.through(Origin { door: "mcp", remote, client }), ..self }
     }
 
-    /// Whoever sent the request over HTTP, and from where.
+    /// The caller of a request over HTTP, and its address.
     pub(super) fn of(extensions: &Extensions) -> Result<(Self, Option<SocketAddr>), ErrorData> {
         let found = extensions.get::<Parts>().and_then(|parts| {
             let principal = parts.extensions.get::<Principal>()?.clone();
@@ -51,14 +51,14 @@ impl Who {
             let remote = parts.extensions.get::<Caller>().map(|caller| caller.remote);
             Some((Self { principal, scope }, remote))
         });
-        found.ok_or_else(|| ErrorData::internal_error("nobody knows who sent this request", None))
+        found.ok_or_else(|| ErrorData::internal_error("the request has no principal", None))
     }
 
     pub(super) fn user(&self) -> Option<String> {
         self.scope.user.clone()
     }
 
-    /// An agent's token is of one agent, so that nothing else has to be named.
+    /// The named agent; without one the agent of an agent's token, or the default.
     pub(super) fn agent(&self) -> String {
         match (&self.scope.agent, self.principal.holder()) {
             (Some(agent), _) => agent.clone(),
@@ -79,7 +79,7 @@ impl Who {
         Address { user: self.user(), agent: self.agent() }
     }
 
-    /// Whether a question can be put to them: an agent never answers.
+    /// True if the principal may answer approvals: every one but an agent.
     pub(super) fn may_answer(&self) -> bool {
         match self.principal.holder() {
             Holder::Owner | Holder::Operator | Holder::User(_) => true,

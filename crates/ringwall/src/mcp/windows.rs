@@ -1,9 +1,9 @@
-//! Several windows on one data directory: whoever has it serves MCP clients at a socket in it, and a second `ringwall mcp` joins
-//! there instead of failing.
+//! Shares one data directory between several `ringwall mcp` processes, such as one per editor
+//! window: the process that has it open serves the others at the socket `mcp.sock` in it.
 //!
-//! The socket is the owner's as the token beside it is, and who connects is asked of the kernel. A window says first which
-//! workspace it is about; from there on it speaks as on standard streams, and this program only carries. When whoever has the
-//! directory ends, so do the windows, and the next one that is started has it.
+//! The socket has mode 0600, and the peer's uid must be the server's or 0 (`SO_PEERCRED`). The
+//! first line on a connection is the [`Scope`] as JSON; after it, MCP messages follow as on
+//! standard streams. When the serving process ends, the connections end too.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -28,13 +28,14 @@ use crate::cli::client::owner_token;
 use crate::cli::message::{Message, UNREACHABLE};
 
 const SOCKET: &str = "mcp.sock";
-/// For the first line of a window.
+/// For the first line of a connection.
 const GREETING: Duration = Duration::from_secs(10);
 const MAX_GREETING_LEN: u64 = 64 << 10;
-/// Between two tries to accept when there is no descriptor left.
+/// Between a failed accept and the next attempt.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// The place of the socket, by a name that is short however long the directory's is: the kernel takes 108 bytes.
+/// The socket's path through `/proc/self/fd`, because the kernel limits socket paths to 108 bytes
+/// and a data directory may have a longer one.
 struct Place {
     directory: File,
     path: PathBuf,
@@ -48,12 +49,12 @@ impl Place {
     }
 
     fn remove(&self) {
-        // It may not be there.
+        // It may not exist.
         let _ = rustix::fs::unlinkat(&self.directory, SOCKET, rustix::fs::AtFlags::empty());
     }
 }
 
-/// Serves windows for as long as it is there.
+/// The socket server. Dropping it stops it and removes the socket.
 pub(crate) struct Windows {
     place: Place,
     serving: JoinHandle<()>,
@@ -66,7 +67,8 @@ impl Drop for Windows {
     }
 }
 
-/// Begins to serve; whoever calls this has the directory. Without the socket everything else goes on.
+/// Starts the socket server. The caller must have the data directory open. If it fails, a warning
+/// is logged and the server runs without it.
 pub(crate) fn serve(service: &Service, data: &Path) -> Option<Windows> {
     let mcp = Mcp::new(service.clone());
     match open(data) {
@@ -75,7 +77,7 @@ pub(crate) fn serve(service: &Service, data: &Path) -> Option<Windows> {
             Some(Windows { place, serving })
         }
         Err(error) => {
-            tracing::warn!(%error, "other windows on this data directory cannot be served");
+            tracing::warn!(%error, "could not open mcp.sock; other `ringwall mcp` processes cannot share this data directory");
             None
         }
     }
@@ -83,7 +85,7 @@ pub(crate) fn serve(service: &Service, data: &Path) -> Option<Windows> {
 
 fn open(data: &Path) -> io::Result<(Place, OwnedFd)> {
     let place = Place::of(data)?;
-    // Of a server that was killed; nobody else has the directory now.
+    // Left by a killed server: only this process has the directory open.
     place.remove();
     let listener = UnixListener::bind(&place.path)?;
     listener.set_nonblocking(true)?;
@@ -95,7 +97,7 @@ async fn accept(mcp: Mcp, service: Service, data: PathBuf, socket: OwnedFd) {
     let listener = match Acceptor::new(socket).await {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::warn!(%error, "other windows on this data directory cannot be served");
+            tracing::warn!(%error, "could not listen at mcp.sock; other `ringwall mcp` processes cannot share this data directory");
             return;
         }
     };
@@ -109,23 +111,23 @@ async fn accept(mcp: Mcp, service: Service, data: PathBuf, socket: OwnedFd) {
                         attend(&mcp, &service, &data, stream).await
                     };
                     if let Err(error) = attended.await {
-                        tracing::info!(%error, "a window was not served");
+                        tracing::info!(%error, "a connection to mcp.sock failed");
                     }
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "could not accept a window");
+                tracing::warn!(%error, "could not accept a connection to mcp.sock");
                 tokio::time::sleep(BREATH).await;
             }
         }
     }
 }
 
-/// One window, from its greeting to its end.
+/// Serves one connection, from its first line to its end.
 async fn attend(mcp: &Mcp, service: &Service, data: &Path, stream: UnixStream) -> io::Result<()> {
     let (own, other) = (rustix::process::geteuid().as_raw(), stream.peer_cred()?.uid());
     if other != own && other != 0 {
-        return Err(io::Error::other(format!("it is of uid {other}")));
+        return Err(io::Error::other(format!("the peer has uid {other}")));
     }
     let (input, output) = stream.into_split();
     let mut input = BufReader::new(input);
@@ -138,12 +140,12 @@ async fn attend(mcp: &Mcp, service: &Service, data: &Path, stream: UnixStream) -
     let running = mcp.for_one(Who::local(principal, scope)).serve(transport).await.map_err(io::Error::other)?;
     let unwanted = running.cancellation_token();
     let ended = running.waiting().await;
-    // Whatever it asked for and nobody waits for any more.
+    // Cancels the calls that are still in progress.
     unwanted.cancel();
     ended.map(drop).map_err(io::Error::other)
 }
 
-/// A way to whoever has the directory, where they serve windows.
+/// Connects to the process that has the data directory open.
 pub(super) async fn join(data: &Path, scope: &Scope) -> io::Result<UnixStream> {
     let place = Place::of(data)?;
     let mut stream = UnixStream::connect(&place.path).await?;
@@ -153,7 +155,8 @@ pub(super) async fn join(data: &Path, scope: &Scope) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Carries both ways until the client has said everything and was told the rest.
+/// Copies between standard streams and the socket. After the client's end of input, responses are
+/// still written for [`LAST_ANSWERS`].
 pub(super) async fn carry(stream: UnixStream) -> Result<(), Message> {
     let (mut from, mut to) = stream.into_split();
     let said = async {
@@ -161,7 +164,7 @@ pub(super) async fn carry(stream: UnixStream) -> Result<(), Message> {
         let _ = to.shutdown().await;
     };
     let told = async {
-        // A short answer must not wait for a long one.
+        // Flushes every piece; `tokio::io::copy` would buffer short responses.
         let (mut output, mut piece) = (tokio::io::stdout(), vec![0; 64 << 10]);
         loop {
             match from.read(&mut piece).await {
@@ -181,7 +184,7 @@ pub(super) async fn carry(stream: UnixStream) -> Result<(), Message> {
         }
         Ok(()) = &mut told => Err(Message::failed(UNREACHABLE, "the Ringwall process that this one shared the data directory with has ended")
             .with_hint("start it again; it will then open the data directory itself")),
-        // Nobody reads any more.
+        // Standard output was closed.
         else => Ok(()),
     }
 }
@@ -191,14 +194,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_has_room_in_any_directory_and_replaces_an_old_one() {
+    async fn socket_works_in_a_long_directory_and_replaces_an_old_one() {
         let home = tempfile::tempdir().expect("a directory");
         let data = home.path().join("d".repeat(120));
         std::fs::create_dir_all(&data).expect("a long name");
         let first = open(&data).expect("a socket");
         let mode = std::fs::metadata(data.join(SOCKET)).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        // As a server that is killed leaves it.
+        // Leaves the socket behind, as a killed server does.
         drop(first);
         let (_place, listener) = open(&data).expect("another one");
         let scope = Scope { agent: Some("a".to_owned()), ..Scope::default() };
