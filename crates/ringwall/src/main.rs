@@ -22,7 +22,7 @@ use ringwall_executor::Early;
 #[derive(Debug, Parser)]
 #[command(name = "ringwall", version, arg_required_else_help = true, propagate_version = true)]
 struct Arguments<V: Subcommand> {
-    /// Data directory [default: /var/lib/ringwall as root, otherwise $XDG_DATA_HOME/ringwall]
+    /// Data directory [default: /var/lib/ringwall as root, otherwise ~/.local/share/ringwall]
     #[arg(long, global = true, value_name = "DIR", env = "RINGWALL_DATA", hide_env = true)]
     data: Option<PathBuf>,
     #[command(subcommand)]

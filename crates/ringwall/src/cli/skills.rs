@@ -22,7 +22,7 @@ pub(crate) enum SkillsCommand {
     Push {
         #[command(flatten)]
         agent: AgentArguments,
-        /// Upload it for all users of the agent; a user's own version overrides it; for owners and operators
+        /// Upload it for all users of the agent (owners and operators only); a user's own version overrides it
         #[arg(long)]
         baseline: bool,
         /// Folder or ZIP file
