@@ -1,7 +1,7 @@
 //! The maker of boxes: what it knows of this machine, and what it keeps from one box to the next.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use ringwall_jail::Undertaker;
@@ -10,14 +10,14 @@ use rustix::process::{Pid, WaitOptions};
 
 use crate::cgroup::cache::Shelf;
 use crate::counters::Guard;
-use crate::docker::find_in_path;
 use crate::error::Error;
 use crate::host::Host;
 use crate::image::Store;
-use crate::native::prepare::{Early, OWN_UIDS, Prepared, SPARE_UIDS, box_uid, spare_uid};
-use crate::native::sources;
-use crate::native::spawner::Spawner;
-use crate::native::warm::{Leases, Mappings};
+use crate::process::find_in_path;
+use crate::process::mappings::Mappings;
+use crate::process::spawner::Spawner;
+use crate::sources;
+use crate::uids::{Leases, OWN_UIDS, SPARE_UIDS, box_uid, spare_uid};
 
 /// Makes boxes.
 #[derive(Debug)]
@@ -54,18 +54,7 @@ impl Executor {
         Ok(executor)
     }
 
-    /// For a program that makes one box and ends, and has begun it already.
-    pub fn of_one(early: Result<Early, Error>, data: &Path) -> Result<(Self, Prepared), Error> {
-        let Early { prepared, privilege, init } = early?;
-        let host = Host::probe_as(privilege);
-        let spawner = Spawner::new(&host)?;
-        let mut executor = Self::with(host, data, spawner);
-        executor.own_child = init;
-        executor.started.store(1, Ordering::Relaxed);
-        Ok((executor, prepared))
-    }
-
-    fn with(host: Host, data: &Path, spawner: Spawner) -> Self {
+    pub(crate) fn with(host: Host, data: &Path, spawner: Spawner) -> Self {
         // The kernel lets this process send descriptors to a new box only while its user, rootless boxes included, has
         // fewer unreceived ones than this limit.
         ringwall_jail::raise_open_files();

@@ -6,25 +6,34 @@
 //! forks, unshares or mounts.
 
 pub mod aio_service;
-mod cgroup;
+pub mod backend;
 pub mod docker;
 pub mod egress;
 pub mod gvisor;
 pub mod image;
-mod native;
-mod plan;
 pub mod pool;
+pub mod session_box;
 
+mod box_layout;
+mod c_string;
 mod capture;
+mod cgroup;
 mod counters;
 mod error;
 mod executor;
 mod host;
+mod kernel_file;
+mod native;
 mod outcome;
+mod pidfd;
+mod plan;
+mod process;
 mod protection;
-pub mod session_box;
+mod running;
+mod sources;
 mod time_limit;
 mod tls_roots;
+mod uids;
 
 pub use native::warm;
 
@@ -37,13 +46,14 @@ pub use host::Host;
 pub use host::alias::aliases;
 pub use host::real_path::{PlaceKind, RealPlace, find_place, resolve};
 pub use host::secrets::keys_near;
-pub use host::view::{is_writable, shown_tops};
 pub use native::prepare::{Early, Prepared};
-pub use native::running::{Handle, Running, Streams};
-pub use native::sources::real_path;
+pub use native::running::{Handle, Running};
 pub use native::start::{Hold, Options};
 pub use outcome::{Ending, Outcome, Usage};
 pub use ringwall_jail::landlock_version;
 pub use ringwall_jail::plan::{Privilege, WindowSize};
 pub use ringwall_jail::report::{Protection, ProtectionName, ProtectionState, Step, StepTime};
+pub use running::Streams;
+pub use sources::real_path;
+pub use sources::view::{is_writable, shown_tops};
 pub use tls_roots::{trust, trusting_client};

@@ -3,7 +3,7 @@
 use ringwall_jail::report::{Protection, ProtectionName, ProtectionState};
 use ringwall_policy::Grant;
 
-use crate::error::{Error, protection_of};
+use crate::error::Error;
 
 /// Always there: docker and gVisor give these to every box, and what we ask of them takes the rest away.
 pub(crate) const OF_EVERY_MAKER: [ProtectionName; 9] = [
@@ -34,5 +34,23 @@ pub(crate) fn check(grant: &Grant, protections: &[Protection], backend: &'static
     match state(ProtectionName::Seccomp) {
         Some(found) if found.state != ProtectionState::NotAvailable => Ok(()),
         _ => lacks(ProtectionName::Seccomp),
+    }
+}
+
+/// The requirements that a policy can make, as the jail names them.
+pub(crate) fn protection_of(requirement: ringwall_policy::Requirement) -> ProtectionName {
+    match requirement {
+        ringwall_policy::Requirement::Landlock => ProtectionName::Landlock,
+        ringwall_policy::Requirement::Memory => ProtectionName::MemoryLimit,
+        ringwall_policy::Requirement::Pids => ProtectionName::PidsLimit,
+        ringwall_policy::Requirement::Cpu => ProtectionName::CpuLimit,
+        ringwall_policy::Requirement::Io => ProtectionName::IoLimit,
+        ringwall_policy::Requirement::OpenFiles => ProtectionName::OpenFiles,
+        ringwall_policy::Requirement::EpollWatches => ProtectionName::EpollWatches,
+        ringwall_policy::Requirement::InotifyInstances => ProtectionName::InotifyInstances,
+        ringwall_policy::Requirement::PendingSignals => ProtectionName::PendingSignals,
+        ringwall_policy::Requirement::PipePages => ProtectionName::PipePages,
+        ringwall_policy::Requirement::PassedDescriptors => ProtectionName::PassedDescriptors,
+        ringwall_policy::Requirement::UserProcesses => ProtectionName::UserProcesses,
     }
 }

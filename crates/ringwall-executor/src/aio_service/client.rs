@@ -12,11 +12,11 @@ use ringwall_policy::Secret;
 
 use super::address::ServiceUrl;
 use super::connection::{Connection, Question, in_short, malformed};
-use super::error::AioError;
 use super::messages::{
     CodeRequest, CodeResult, CommandStatus, Context, ExecRequest, ExecResult, KillRequest, ListRequest, ListResult,
     OutputRequest, OutputResult, ReadRequest, ReadResult, SessionInfo, SessionRequest, WriteRequest,
 };
+use crate::error::AioError;
 
 /// For answers that take no time.
 const PROMPT: Duration = Duration::from_secs(10);

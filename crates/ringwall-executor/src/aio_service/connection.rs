@@ -15,12 +15,10 @@ use ureq::http::{HeaderValue, Response};
 use ureq::{Agent, Body};
 
 use super::address::ServiceUrl;
-use super::error::AioError;
 use super::messages::{Complaint, Envelope};
+use crate::error::{AioError, MAX_ANSWER};
 use crate::tls_roots::trust;
 
-/// What is read of an answer: more than what a command prints between two questions, and less than would hurt.
-pub(super) const MAX_ANSWER: u64 = 16 << 20;
 const MAX_STDERR_LEN: u64 = 64 << 10;
 const MAX_WORDS: usize = 300;
 const CONNECTING: Duration = Duration::from_secs(5);

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use super::client::{AioService, ServiceInfo};
-use super::error::AioError;
 use super::messages::ListResult;
+use crate::error::AioError;
 
 const OURS: &str = "ringwall";
 const MAX_NAME_LEN: usize = 1024;

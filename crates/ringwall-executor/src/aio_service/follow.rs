@@ -10,8 +10,8 @@ use tokio::net::unix::pipe::Sender;
 
 use super::client::{AioService, Offsets, Waiting};
 use super::connection::malformed;
-use super::error::AioError;
 use super::messages::{CommandInfo, CommandStatus, OutputResult};
+use crate::error::AioError;
 
 /// How long a service may be away before its command is given up.
 const AWAY: Duration = Duration::from_secs(15);

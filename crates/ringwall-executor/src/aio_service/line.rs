@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::error::AioError;
+use crate::error::AioError;
 
 /// Enter the directory, and become the command. Its input is a file that is not left behind, or empty; never one that does not
 /// end.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::connection::{in_short, malformed};
-use super::error::AioError;
+use crate::error::AioError;
 
 /// Around every answer but one.
 #[derive(Debug, Deserialize)]

@@ -11,7 +11,6 @@ mod address;
 mod client;
 mod connection;
 mod directory;
-mod error;
 mod follow;
 mod line;
 mod messages;
@@ -21,12 +20,9 @@ mod start;
 #[cfg(test)]
 mod tests;
 
+pub use crate::error::AioError;
 pub use address::ServiceUrl;
 pub use client::{AioService, CodeLanguage, CodeOutcome, ServiceInfo};
 pub use directory::ServiceDirectory;
-pub use error::AioError;
 pub use running::{RunningOnService, ServiceHandle, ServiceOutcome};
 pub use start::{ServiceFile, ServiceWork};
-
-/// What requests and records call it.
-pub const BACKEND: &str = "aio";

@@ -4,9 +4,9 @@
 use ringwall_jail::report::{Protection, ProtectionName};
 use ringwall_policy::{Control, Grant, Root, Workspace};
 
-use super::BACKEND;
-use super::error::AioError;
-use crate::error::{Error, protection_of};
+use crate::backend;
+use crate::error::{AioError, Error};
+use crate::protection::protection_of;
 
 const WHY: &str = "the isolation is the AIO service's own, and nothing of it is known here";
 
@@ -18,7 +18,7 @@ pub(super) fn of_a_service() -> Vec<Protection> {
 pub(super) fn check(grant: &Grant) -> Result<(), Error> {
     if let Some(requirement) = grant.effective().require.first() {
         let name = protection_of(*requirement);
-        return Err(Error::ProtectionMissing { backend: BACKEND, name, why: WHY.to_owned() });
+        return Err(Error::ProtectionMissing { backend: backend::AIO, name, why: WHY.to_owned() });
     }
     let lacking = match (grant.root(), grant.workspace()) {
         (Root::Image(_) | Root::Docker(_), _) => Some("an image"),

@@ -13,12 +13,11 @@ use tokio::task::JoinHandle;
 
 use super::client::AioService;
 use super::directory::{self, ServiceDirectory};
-use super::error::AioError;
 use super::follow::End;
 use super::protections;
-use crate::error::Error;
-use crate::native::running::Streams;
+use crate::error::{AioError, Error};
 use crate::outcome::{Ending, Outcome, Usage};
+use crate::running::Streams;
 use crate::time_limit;
 
 /// How long a command that was told to end may take to.

@@ -12,13 +12,12 @@ use tokio::net::unix::pipe;
 
 use super::client::AioService;
 use super::directory::ServiceDirectory;
-use super::error::AioError;
 use super::follow::{Printing, follow};
 use super::line;
 use super::protections;
 use super::running::{RunningOnService, ServiceHandle};
-use crate::error::Error;
-use crate::native::running::Streams;
+use crate::error::{AioError, Error};
+use crate::running::Streams;
 use crate::time_limit;
 
 /// Everything before the command, with all its files.

@@ -15,12 +15,11 @@ use tempfile::TempDir;
 
 use super::client::{AioService, CodeLanguage};
 use super::connection::{Connection, Question};
-use super::error::AioError;
 use super::running::RunningOnService;
 use super::start::{ServiceFile, ServiceWork};
-use crate::error::Error;
-use crate::native::running::Streams;
+use crate::error::{AioError, Error};
 use crate::outcome::Ending;
+use crate::running::Streams;
 use crate::{ProtectionName, ProtectionState};
 
 const KEY: &str = "a-key-that-nobody-prints";

@@ -141,7 +141,7 @@ pub(crate) mod tests {
     use ringwall_jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion};
 
     use super::*;
-    use crate::plan::lower::literal;
+    use crate::c_string::literal;
 
     /// One group with a process limit. Its directory lies in `parent`, an ordinary directory, and has the one file that
     /// says how many processes are in the group: none.

@@ -14,7 +14,7 @@ use ringwall_jail::cgroups::{FREEZER, THAWED};
 use ringwall_jail::plan::CgroupVersion;
 use rustix::fs::Access;
 
-use crate::host::kernel_file;
+use crate::kernel_file;
 
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 const IO: &str = "io";

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, Mode, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::Errno;
 
-use crate::host::kernel_file;
+use crate::kernel_file;
 
 /// Descriptors read of one box at most, about a quarter of a second's work.
 const MAX_DESCRIPTORS: u32 = 50_000;

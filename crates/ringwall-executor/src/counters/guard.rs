@@ -5,21 +5,20 @@
 //! the box that holds the most is ended, and the next, until the watch can be added again. The thread uses no runtime,
 //! which could itself not watch anything new at that moment.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
-use rustix::time::Timespec;
 
 use super::Caps;
 use super::count::{Held, Look, Tables, held};
-use crate::host::kernel_file;
+use crate::pidfd::{has_ended, process_id};
 
 const INTERVAL: Duration = Duration::from_millis(100);
 const INTERVALS_PER_LOOK: u32 = 10;
@@ -108,9 +107,7 @@ impl Watched {
     }
 
     fn is_gone(&self) -> bool {
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let is_gone = |init| rustix::event::poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&at_once)) == Ok(1);
-        self.init.get().is_some_and(is_gone)
+        self.init.get().is_some_and(has_ended)
     }
 
     fn held(&self, tables: Tables, enough: u64, look: &mut Look) -> Held {
@@ -197,12 +194,6 @@ fn largest(boxes: &[Held], caps: Caps) -> Option<usize> {
     let scores = boxes.iter().enumerate().map(|(index, held)| (score(held), held.passed, index));
     let (score, _, index) = scores.max()?;
     (score >= caps.watches / SMALL_PART).then_some(index)
-}
-
-/// The number of a process on this side.
-fn process_id(handle: &OwnedFd) -> Option<u32> {
-    let text = kernel_file::read(&format!("/proc/self/fdinfo/{}", handle.as_raw_fd())).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
 }
 
 /// An epoll instance and something to watch.

@@ -17,7 +17,7 @@ pub(crate) use guard::{Guard, Watched};
 pub(crate) use register::retry;
 pub use register::{Acceptor, register};
 
-use crate::host::kernel_file;
+use crate::kernel_file;
 
 /// More than node, java and Chromium use together by two orders of magnitude.
 const MAX_WATCHES: u64 = 65_536;

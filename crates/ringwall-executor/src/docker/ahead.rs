@@ -27,18 +27,20 @@ use super::launch::{Docker, Shared, unavailable};
 use super::name::ContainerName;
 use super::proof::prove;
 use super::protection;
-use crate::error::Error;
+use crate::box_layout::WORKSPACE;
+use crate::c_string::literal;
+use crate::error::{Error, Unserved};
 use crate::executor::Executor;
 use crate::host::python::Python;
-use crate::native::prepare::{SPARE_UIDS, owner};
-use crate::native::sources::{WORKSPACE, check_working_directory, is_alone};
-use crate::native::warm::{Init, Unserved, is_over};
+use crate::kernel_file;
+use crate::pidfd::{Init, is_over};
 use crate::plan::limits::Stay;
-use crate::plan::lower::literal;
 use crate::pool::{Pace, Sort};
+use crate::process::program;
 use crate::protection::check;
 use crate::session_box::{Awake, Body, Resident, Wardrobe};
-use crate::{host::kernel_file, native::program};
+use crate::sources::{check_working_directory, is_alone, owner};
+use crate::uids::SPARE_UIDS;
 
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// Making one keeps a processor busy for a third of a second: nobody may have asked for a box for so long.

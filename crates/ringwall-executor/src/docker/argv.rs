@@ -15,14 +15,13 @@ use ringwall_policy::{Access, DockerImage, Field, Grant, Net, ProjectMounts, Roo
 use super::daemon::{Daemon, Runtime};
 use super::instance::Instance;
 use super::name::ContainerName;
+use crate::box_layout::WORKSPACE;
 use crate::error::Error;
 use crate::host::python::Python;
-use crate::native::sources::{WORKSPACE, is_alone};
+use crate::plan::limits;
 use crate::plan::limits::Stay;
-use crate::{
-    egress,
-    plan::{etc, limits},
-};
+use crate::sources::is_alone;
+use crate::{box_layout, egress};
 
 const MIB: u64 = 1024 * 1024;
 const BYTES_PER_INODE: u64 = 4096;
@@ -159,7 +158,7 @@ fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -
     words.push(format!("--name={name}").into());
     words.extend(instance.labels(name).map(|label| format!("--label={label}").into()));
     words.extend(runtime.name().map(|name| format!("--runtime={name}").into()));
-    words.push(format!("--hostname={}", etc::HOSTNAME).into());
+    words.push(format!("--hostname={}", box_layout::HOSTNAME).into());
     words.extend(isolation().map(Into::into));
     if daemon.core_limit {
         // One byte is too little for a core file, and unlike zero it keeps the kernel from starting a piped core handler.

@@ -15,12 +15,13 @@ use ringwall_policy::DockerImage;
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use super::client::{Process, command, find_in_path, in_short};
+use super::client::{Process, command, in_short};
 use super::launch::Docker;
 use super::mirror::{self, Mirror};
+use crate::box_layout;
 use crate::error::Error;
 use crate::image::erase::erase;
-use crate::plan::etc;
+use crate::process::find_in_path;
 
 /// What boxes run on unless somebody says otherwise.
 pub const DEFAULT_IMAGE: &str = "ringwall/sandbox:latest";
@@ -143,7 +144,7 @@ async fn run(
 
 /// What a box expects beside the packages.
 fn furnish(root: &Path) -> std::io::Result<()> {
-    let (user, uid, gid, home) = (etc::USER, etc::UID, etc::GID, etc::HOME);
+    let (user, uid, gid, home) = (box_layout::USER, box_layout::UID, box_layout::GID, box_layout::HOME);
     append(&root.join("etc/passwd"), &format!("{user}:x:{uid}:{gid}:{user}:{home}:/bin/bash\n"))?;
     append(&root.join("etc/group"), &format!("{user}:x:{gid}:\n"))?;
     let home = root.join(home.trim_start_matches('/'));
@@ -172,7 +173,7 @@ impl Scratch {
     fn new(data: &Path) -> std::io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(data)?;
         let parent = rustix::fs::open(data, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let name = format!("docker-image.{}", crate::host::kernel_file::read("/proc/sys/kernel/random/uuid")?.trim());
+        let name = format!("docker-image.{}", crate::kernel_file::read("/proc/sys/kernel/random/uuid")?.trim());
         // Inside, root is /; it has to be as open as a / is.
         rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o700))?;
         let path = data.join(&name);

@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+use crate::process::find_in_path;
+
 /// What the client needs of our environment to find its settings and its daemon. No proxy is among them, see `argv`.
 const PASSED_ON: [&str; 7] = ["HOME", "PATH", "USER", "LOGNAME", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"];
 const PASSED_ON_PREFIX: &str = "DOCKER_";
@@ -93,16 +95,6 @@ pub(crate) fn command(program: &Path) -> Command {
         key.to_str().is_some_and(|key| PASSED_ON.contains(&key) || key.starts_with(PASSED_ON_PREFIX))
     }));
     command
-}
-
-/// The first program of this name in PATH.
-pub(crate) fn find_in_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        // Programs for root are where an ordinary PATH does not look.
-        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
-        .map(|directory| directory.join(name))
-        .find(|candidate| rustix::fs::access(candidate, rustix::fs::Access::EXEC_OK).is_ok())
 }
 
 /// A started program. Dropping it ends its whole group.

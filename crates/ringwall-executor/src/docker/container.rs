@@ -25,10 +25,10 @@ use super::usage::Meter;
 use super::words::{NotStarted, Words};
 use crate::cgroup::freezer::Pause;
 use crate::error::Error;
-use crate::native::running::Streams;
-use crate::native::warm::Lease;
 use crate::outcome::{Ending, Outcome};
+use crate::running::Streams;
 use crate::time_limit;
+use crate::uids::Lease;
 
 /// How long an order to the daemon may take, and how long the container may take to end after the last one.
 const ORDERED_WITHIN: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::client::{CallFailure, Client};
-use crate::gvisor;
+use crate::backend;
 
 /// A probe is over within 10 s: first the client alone, which needs no daemon, then the daemon.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,8 +30,8 @@ impl Runtime {
     /// The backend's name.
     pub const fn backend(self) -> &'static str {
         match self {
-            Runtime::Usual => "docker",
-            Runtime::Gvisor => gvisor::BACKEND,
+            Runtime::Usual => backend::DOCKER,
+            Runtime::Gvisor => backend::GVISOR,
         }
     }
 

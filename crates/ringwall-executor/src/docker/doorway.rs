@@ -22,7 +22,7 @@ use super::instance::{Instance, Maker};
 use crate::counters::{Acceptor, register};
 use crate::egress;
 use crate::error::{Error, talk};
-use crate::native::running::receive;
+use crate::process::receive;
 
 const DIRECTORY: &str = "ways-out";
 /// One porter comes, once.

@@ -16,7 +16,7 @@ use ringwall_policy::{Grant, Net, Secret};
 use rustix::fs::MemfdFlags;
 
 use crate::error::Error;
-use crate::{egress, plan::etc};
+use crate::{box_layout, egress};
 
 /// The client reads lines of less than 64 KiB.
 const MAX_LINE_LEN: usize = 65_000;
@@ -57,8 +57,8 @@ fn text(net: &Net, granted: &BTreeMap<String, Secret>) -> Result<Vec<u8>, Error>
         // The image is read-only, and so is every home in it.
         ("HOME", OsStr::new("/tmp")),
         ("LANG", OsStr::new("C.UTF-8")),
-        ("LOGNAME", OsStr::new(etc::USER)),
-        ("USER", OsStr::new(etc::USER)),
+        ("LOGNAME", OsStr::new(box_layout::USER)),
+        ("USER", OsStr::new(box_layout::USER)),
     ]);
     if let Net::Allowlist { .. } = net {
         variables.extend(egress::ENVIRONMENT.map(|(key, value)| (key, OsStr::new(value))));

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::name::ContainerName;
+use crate::cgroup::layout;
 use crate::error::Error;
-use crate::{cgroup::layout, host::kernel_file};
+use crate::kernel_file;
 
 pub(crate) const DATA_LABEL: &str = "ringwall";
 pub(crate) const MAKER_LABEL: &str = "ringwall.maker";

@@ -28,14 +28,11 @@ use super::watcher::Watcher;
 use super::{look, protection, sweep};
 use crate::error::Error;
 use crate::host::python::Python;
-use crate::native::program;
-use crate::native::{
-    sources,
-    sources::{ProjectPlace, check_working_directory, open_places},
-};
 use crate::plan::limits::Stay;
+use crate::process::program;
 use crate::protection::check;
-use crate::time_limit;
+use crate::sources::{ProjectPlace, check_working_directory, open_places};
+use crate::{sources, time_limit};
 
 /// With what it takes to say so, the whole start is over within 10 s.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);

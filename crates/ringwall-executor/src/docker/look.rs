@@ -16,8 +16,8 @@ use super::events::Followed;
 use super::launch::Shared;
 use super::name::ContainerName;
 use super::sweep;
+use crate::box_layout::SEARCH;
 use crate::host::python::{ASKED, INSTALLED, Python};
-use crate::plan::lower::SEARCH;
 
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// The id, and then the variables, one in a line.

@@ -30,7 +30,6 @@ mod usage;
 mod watcher;
 mod words;
 
-pub(crate) use client::find_in_path;
 pub(crate) use events::Story;
 
 pub use ahead::{ContainerShape, ContainerSpare};

@@ -10,8 +10,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::events::ContainerId;
 use crate::error::Error;
-use crate::host::kernel_file;
-use crate::native::warm::{Init, is_over};
+use crate::kernel_file;
+use crate::pidfd::{Init, is_over};
 
 /// Proves it, and introduces the process to whoever wants to know when it is over.
 pub(super) fn prove(pid: Pid, id: ContainerId, user: Owner, init: &Init) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::events::{ContainerId, Story};
 use crate::cgroup::layout::is_version_2;
-use crate::host::kernel_file;
+use crate::kernel_file;
 use crate::outcome::Usage;
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";

@@ -11,15 +11,12 @@ use ringwall_policy::{Field, Grant};
 use serde_json::{Value, json};
 
 use super::room::{self, BOX};
+use crate::box_layout;
 use crate::error::Error;
 use crate::host::{Host, SystemKind};
-use crate::native::sources::Sources;
-use crate::plan::etc;
-use crate::plan::lower;
-use crate::plan::{
-    limits,
-    limits::{OUR_AGENT, OUR_PROCESSES, Stay},
-};
+use crate::plan::limits::{OUR_AGENT, OUR_PROCESSES, Stay};
+use crate::plan::{limits, lower};
+use crate::sources::Sources;
 
 const MIB: u64 = 1024 * 1024;
 /// Nothing in a box uses what gVisor would let it do with these, and new kinds of them are not given by accident.
@@ -53,7 +50,7 @@ pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner
             })).collect::<Vec<_>>(),
         },
         "root": { "path": BOX, "readonly": true },
-        "hostname": etc::HOSTNAME,
+        "hostname": box_layout::HOSTNAME,
         "mounts": mounts(host, sources, owner, allowed.get(Field::ScratchMb) * MIB, stay),
         "linux": { "namespaces": NAMESPACES.map(|kind| json!({ "type": kind })) },
     }))
@@ -75,7 +72,7 @@ fn mounts(host: &Host, sources: &Sources, owner: Owner, scratch: u64, stay: Stay
         bind(&path, &path, "ro")
     }));
     mounts.extend(
-        [("/tmp", "1777"), ("/var/tmp", "1777"), ("/dev/shm", "1777"), (etc::HOME, "0755")]
+        [("/tmp", "1777"), ("/var/tmp", "1777"), ("/dev/shm", "1777"), (box_layout::HOME, "0755")]
             .map(|(at, mode)| memory(at, mode)),
     );
     mounts.extend(sources.project.iter().filter_map(|place| {

@@ -8,9 +8,9 @@ use ringwall_policy::{Mounts, ProjectMounts, Root, Workspace};
 use super::config;
 use crate::gvisor::room;
 use crate::host::python::Python;
-use crate::native::sources::{Opened, ProjectPlace, Sources};
 use crate::plan::limits::Stay;
 use crate::plan::lower::tests::{grant, host, version_1};
+use crate::sources::{Opened, ProjectPlace, Sources};
 
 const OWNER: Owner = Owner { uid: 2001, gid: 2002 };
 

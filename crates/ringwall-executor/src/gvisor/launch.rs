@@ -22,23 +22,17 @@ use super::room::{BUNDLE, KERNEL, RUNSC, STATE};
 use super::running::{Kept, RunningGvisor};
 use super::warden::Warden;
 use super::{config, room};
+use crate::c_string::literal;
 use crate::cgroup::freezer::Pause;
 use crate::cgroup::groups::Groups;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
-use crate::native::prepare::owner;
-use crate::native::running::Streams;
-use crate::native::sources::{Sources, check_working_directory, is_alone, session_place};
-use crate::native::start::pipes;
-use crate::plan::lower::literal;
-use crate::plan::{
-    limits,
-    limits::{GVISOR_THREADS, OUR_PROCESSES, Stay},
-};
-use crate::{counters, host, native::program, protection, time_limit};
-
-/// What callers, records and messages call it.
-pub const BACKEND: &str = "gvisor";
+use crate::plan::limits;
+use crate::plan::limits::{GVISOR_THREADS, OUR_PROCESSES, Stay};
+use crate::process::program;
+use crate::running::{Streams, pipes};
+use crate::sources::{Sources, check_working_directory, is_alone, owner, session_place};
+use crate::{backend, counters, host, protection, time_limit};
 
 /// The one box in its room.
 const NAME: &str = "box";
@@ -65,7 +59,7 @@ impl Executor {
     }
 
     pub(crate) async fn launch_on_gvisor(&self, grant: &Grant, stay: Stay) -> Result<RunningGvisor, Error> {
-        let unavailable = |why| Error::BackendUnavailable { backend: BACKEND, why };
+        let unavailable = |why| Error::BackendUnavailable { backend: backend::GVISOR, why };
         let runsc = self.gvisor().map_err(unavailable)?;
         match tokio::time::timeout(STARTED_WITHIN, self.launch(runsc, grant, stay)).await {
             Ok(started) => started,
@@ -111,7 +105,7 @@ impl Executor {
         protections.extend_from_slice(&groups.protections);
         let mut kept = Kept::new(groups);
         complete(&mut protections);
-        protection::check(grant, &protections, BACKEND)?;
+        protection::check(grant, &protections, backend::GVISOR)?;
 
         let warden = kept.keep(Warden::begin(self.spawner.program(), &operations).await?);
         let (streams, theirs) = pipes(owner).map_err(talk)?;

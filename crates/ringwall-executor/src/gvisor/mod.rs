@@ -12,5 +12,4 @@ mod room;
 mod running;
 mod warden;
 
-pub use launch::BACKEND;
 pub use running::{GvisorHandle, RunningGvisor};

@@ -10,11 +10,12 @@ use std::path::Path;
 use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{FileKind, MountAccess, Operation, Owner, Source};
 
+use crate::box_layout;
+use crate::c_string::literal;
 use crate::error::Error;
 use crate::host::{Host, SystemKind};
-use crate::native::sources::Sources;
-use crate::plan::etc;
-use crate::plan::{lower, lower::literal};
+use crate::plan::lower;
+use crate::sources::Sources;
 
 /// `runsc`, wherever the host has it.
 pub(super) const RUNSC: &str = "/runsc";
@@ -89,7 +90,7 @@ fn root_of_box(host: &Host, owner: Owner) -> Vec<Operation> {
     let inside = |at: &str| literal(&format!("{BOX}{at}"));
     let directory = |at: &str, mode| Operation::Directory { at: inside(at), mode };
     let below = |path: &CString| literal(&format!("{BOX}{}", path.to_string_lossy()));
-    let mut operations: Vec<Operation> = ["/proc", "/dev", "/sys", "/tmp", "/var/tmp", etc::HOME]
+    let mut operations: Vec<Operation> = ["/proc", "/dev", "/sys", "/tmp", "/var/tmp", box_layout::HOME]
         .map(|at| directory(at, 0o755))
         .into_iter()
         .chain(PLACES.map(|name| directory(&format!("/workspace/{name}"), 0o555)))
@@ -98,7 +99,7 @@ fn root_of_box(host: &Host, owner: Owner) -> Vec<Operation> {
         SystemKind::Directory => Operation::Directory { at: below(&entry.path), mode: 0o755 },
         SystemKind::Symlink(target) => Operation::Symlink { at: below(&entry.path), target: target.clone() },
     }));
-    operations.extend(etc::files(owner.uid, owner.gid).into_iter().map(|(at, content)| Operation::File {
+    operations.extend(box_layout::etc_files(owner.uid, owner.gid).into_iter().map(|(at, content)| Operation::File {
         at: inside(at),
         content: content.into_bytes(),
         mode: 0o644,

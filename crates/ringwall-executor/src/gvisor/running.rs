@@ -18,8 +18,8 @@ use super::warden::Warden;
 use crate::cgroup::freezer::Pause;
 use crate::cgroup::groups::Groups;
 use crate::error::Error;
-use crate::native::running::Streams;
 use crate::outcome::{Ending, Outcome, Usage};
+use crate::running::Streams;
 use crate::time_limit;
 
 const SIGTERM: i32 = 15;

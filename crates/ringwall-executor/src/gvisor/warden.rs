@@ -19,8 +19,9 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, talk};
-use crate::native::program::Program;
-use crate::native::running::{ended, receive};
+use crate::pidfd::ended;
+use crate::process::program::Program;
+use crate::process::receive;
 
 #[derive(Debug)]
 pub(super) struct Warden {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use ringwall_jail::plan::FileKind;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 
-use crate::native::sources::Covered;
+use crate::host::Covered;
 
 const TABLE: &str = "/proc/self/mountinfo";
 

@@ -13,7 +13,8 @@ use ringwall_jail::plan::Operation;
 use ringwall_policy::Grant;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use crate::plan::lower::{AGENT_SEARCH, SEARCH, literal};
+use crate::box_layout::{AGENT_SEARCH, SEARCH};
+use crate::c_string::literal;
 
 pub(crate) const ASKED: &str = "python";
 pub(crate) const INSTALLED: &str = "python3";

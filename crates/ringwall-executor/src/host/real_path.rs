@@ -4,14 +4,12 @@
 //! it is still there, through no link. Nothing is opened but located (O_PATH), so that no FIFO waits and no device acts.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use ringwall_jail::plan::FileKind;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
-
-use crate::native::sources::where_is;
 
 /// As many links as the kernel follows in one path.
 const MAX_LINKS: usize = 40;
@@ -112,6 +110,12 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
+/// The kernel's own name for an open file.
+pub(crate) fn where_is(handle: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
+    let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    Ok(rustix::fs::readlink(link, Vec::new())?.into_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -152,7 +156,6 @@ mod tests {
 
     #[test]
     fn a_name_that_leads_elsewhere_in_every_process_is_nobodys() {
-        use std::os::fd::AsRawFd;
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("a")).unwrap();
         symlink("a", directory.path().join("link")).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-use crate::host::kernel_file;
+use crate::kernel_file;
 
 /// Names in a home directory: keys and passwords of people.
 const KEYS: [&str; 33] = [

@@ -1,6 +1,7 @@
 //! A box before anything is known of its command: at most its namespaces, and the user that it is on the host.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use ringwall_jail::plan::{CgroupVersion, Identity, Owner, Privilege};
@@ -8,20 +9,14 @@ use ringwall_jail::{NetworkSource, Request, wire};
 use ringwall_policy::Grant;
 use rustix::process::Pid;
 
+use crate::cgroup::layout;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
-use crate::host;
-use crate::native::spawner::{Parent, Spawner};
-use crate::native::warm::Lease;
+use crate::host::Host;
 use crate::plan::lower::Birthplace;
-use crate::{cgroup::layout, plan::etc};
-
-/// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
-const FIRST_BOX_UID: u32 = 1_880_000_000;
-
-/// Each process has so many for boxes without a workspace, and so many more for boxes that it makes ahead.
-pub(crate) const OWN_UIDS: u32 = 30;
-pub(crate) const SPARE_UIDS: u32 = 30;
+use crate::process::spawner::{Parent, Spawner};
+use crate::uids::{Lease, OWN_UIDS, box_uid};
+use crate::{box_layout, host};
 
 /// The one box of a program that makes one, begun before the program knows anything else: its namespaces get ready while
 /// it reads its arguments and looks at the host.
@@ -79,6 +74,17 @@ pub(crate) enum Born {
 }
 
 impl Executor {
+    /// For a program that makes one box and ends, and has begun it already.
+    pub fn of_one(early: Result<Early, Error>, data: &Path) -> Result<(Self, Prepared), Error> {
+        let Early { prepared, privilege, init } = early?;
+        let host = Host::probe_as(privilege);
+        let spawner = Spawner::new(&host)?;
+        let mut executor = Self::with(host, data, spawner);
+        executor.own_child = init;
+        executor.started.store(1, Ordering::Relaxed);
+        Ok((executor, prepared))
+    }
+
     /// Begins a box: empty namespaces, in which nothing runs and nothing is mounted, of this user on the host where one is
     /// said. Dropping them ends them.
     pub(crate) fn prepare_as(&self, owner: Option<Owner>, network: NetworkSource) -> Result<Prepared, Error> {
@@ -126,17 +132,6 @@ impl Executor {
     }
 }
 
-/// Whose files the box works on, where that says who it is.
-pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
-    match grant.workspace() {
-        ringwall_policy::Workspace::Project(mounts) => Some(mounts.owner),
-        ringwall_policy::Workspace::Agent(mounts) => Some(mounts.owner),
-        ringwall_policy::Workspace::Session(mounts) => Some(mounts.owner),
-        ringwall_policy::Workspace::Private | ringwall_policy::Workspace::Directory(_) => None,
-    }
-    .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })
-}
-
 /// A namespace with a way out is no other box's, ever: somebody outside may still hold a socket in it.
 pub(crate) fn network(grant: &Grant) -> NetworkSource {
     match grant.effective().net {
@@ -156,20 +151,11 @@ pub(crate) fn ask_for_birth(
 }
 
 fn identity(privilege: Privilege, host: Owner) -> Identity {
-    Identity { privilege, inside_uid: etc::UID, inside_gid: etc::GID, host_uid: host.uid, host_gid: host.gid }
-}
-
-/// Process ids are unique among living processes, so no other process of Ringwall gives this uid to a box.
-pub(crate) fn box_uid(slot: u32) -> u32 {
-    uid(slot % OWN_UIDS)
-}
-
-/// One of those that go to boxes made ahead, which keep theirs for as long as they live.
-pub(crate) fn spare_uid(slot: u32) -> u32 {
-    uid(OWN_UIDS + slot % SPARE_UIDS)
-}
-
-fn uid(index: u32) -> u32 {
-    const PROCESS_IDS: u32 = 1 << 22;
-    FIRST_BOX_UID + index * PROCESS_IDS + std::process::id() % PROCESS_IDS
+    Identity {
+        privilege,
+        inside_uid: box_layout::UID,
+        inside_gid: box_layout::GID,
+        host_uid: host.uid,
+        host_gid: host.gid,
+    }
 }

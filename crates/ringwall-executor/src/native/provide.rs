@@ -9,11 +9,12 @@ use ringwall_jail::restrict;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::cgroup::{groups, groups::Groups};
+use crate::cgroup::groups;
+use crate::cgroup::groups::Groups;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
 use crate::native::prepare::{Born, Prepared, ask_for_birth};
-use crate::native::spawner::Parent;
+use crate::process::spawner::Parent;
 
 /// The steps that this process does itself.
 pub(crate) const OWN_STEPS: [Step; 2] = [Step::MakeCgroups, Step::OpenSources];

@@ -3,42 +3,30 @@
 //! The time limit is kept here, on the monotonic clock: SIGTERM, a moment to obey, then the end. Dropping a
 //! running box ends it.
 
-use std::io::ErrorKind;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ringwall_jail::report::{Ending as JailEnding, Order, Protection, Report, StepTime};
 use ringwall_jail::wire;
-use rustix::event::{PollFd, PollFlags};
 use rustix::net::Shutdown;
 use rustix::process::{Signal, pidfd_send_signal};
-use rustix::time::Timespec;
-use serde::de::DeserializeOwned;
-use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::cgroup::cache::ShelvedGroups;
 use crate::cgroup::freezer::Freezer;
 use crate::counters::Watched;
 use crate::error::Error;
-use crate::host::kernel_file;
-use crate::native::spawner::Parent;
-use crate::native::warm::Lease;
 use crate::outcome::{Ending, Outcome, Usage};
+use crate::pidfd::{ended, process_id};
+use crate::process::receive;
+use crate::process::spawner::Parent;
+use crate::running::Streams;
 use crate::time_limit;
+use crate::uids::Lease;
 
-/// Between two looks at a box that was killed and is soon gone.
-const MOMENT: Duration = Duration::from_millis(1);
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
-
-/// The outer ends of the command's standard streams.
-#[derive(Debug)]
-pub enum Streams {
-    Pipes { stdin: OwnedFd, stdout: OwnedFd, stderr: OwnedFd },
-    Terminal(OwnedFd),
-}
 
 /// A started box.
 #[derive(Debug)]
@@ -205,9 +193,7 @@ impl Running {
 
     /// The process id of PID 1 on this side, for measuring it.
     pub fn init_pid(&self) -> Option<u32> {
-        let handle = self.handle.init.get()?;
-        let text = kernel_file::read(&format!("/proc/self/fdinfo/{}", handle.as_raw_fd())).ok()?;
-        text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
+        self.handle.init.get().and_then(process_id)
     }
 
     /// Waits until the command has ended and every process of the box but PID 1 is gone. The kernel takes the rest
@@ -283,28 +269,5 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.handle.kill();
         let _ = rustix::net::shutdown(self.handle.control.as_ref(), Shutdown::Both);
-    }
-}
-
-/// Waits for the end of a process and, of one that is the PID 1 of a namespace, of all that are in it.
-pub(crate) async fn ended(process: &OwnedFd) {
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    while rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)) != Ok(1) {
-        tokio::time::sleep(MOMENT).await;
-    }
-}
-
-/// The jail's next report; `None` when it is gone. (The socket keeps message boundaries, which tokio's stream
-/// type neither knows nor minds: it only waits.)
-pub(crate) async fn receive<T: DeserializeOwned>(control: &UnixStream) -> Result<Option<(T, Vec<OwnedFd>)>, Error> {
-    loop {
-        control.readable().await.map_err(Error::Talk)?;
-        match control.try_io(Interest::READABLE, || Ok(wire::receive(control)?)) {
-            Ok(message) => return Ok(message),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // Said once, when PID 1 ended without having read everything; its last words come after it.
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
-            Err(error) => return Err(Error::Talk(error)),
-        }
     }
 }

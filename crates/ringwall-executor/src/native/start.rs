@@ -5,25 +5,26 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use ringwall_jail::plan::{Owner, Privilege, Resource};
+use ringwall_jail::plan::{Privilege, Resource};
 use ringwall_jail::report::{Report, Step};
 use ringwall_jail::wire;
 use ringwall_policy::Grant;
-use rustix::fs::{Gid, Uid};
-use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
 
+use crate::box_layout::SEARCH;
 use crate::cgroup::cache::ShelvedGroups;
 use crate::counters::register;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
 use crate::host::python::Python;
-use crate::native::prepare::{Born, Prepared, network, owner};
+use crate::native::prepare::{Born, Prepared, network};
 use crate::native::provide::{Belongings, OWN_STEPS, Wanted};
-use crate::native::running::{Running, Streams, receive};
-use crate::native::sources::Sources;
-use crate::native::spawner::TIMEOUT;
-use crate::plan::lower::{Birthplace, Occupant, Particulars, SEARCH, lower};
+use crate::native::running::Running;
+use crate::plan::lower::{Birthplace, Occupant, Particulars, lower};
+use crate::process::receive;
+use crate::process::spawner::TIMEOUT;
+use crate::running::{Streams, pipes};
+use crate::sources::{Sources, owner};
 use crate::{host, time_limit};
 
 /// What is no permission: how the box is shown, and where a test wants it to stop.
@@ -122,7 +123,7 @@ impl Executor {
                     self.spawner.retire(parent);
                 }
                 running.give_up().await;
-                return Err(Error::NoAnswer { from: "its first process" });
+                return Err(Error::NoAnswer { from: "its first process", timeout: TIMEOUT });
             };
             match report? {
                 Some((Report::Started { protections, steps }, descriptors)) => {
@@ -220,19 +221,6 @@ fn last_words(control: &OwnedFd) -> Option<Error> {
         Ok(Some((Report::Failed(failure), _))) => Some(Error::Setup(failure)),
         _ => None,
     }
-}
-
-/// Three pipes: our ends and the command's. A box never holds a descriptor of the host's. The pipes belong to the
-/// box's user, because programs open their own streams again by name (`> /dev/stderr`).
-pub(crate) fn pipes(owner: Owner) -> rustix::io::Result<(Streams, Vec<OwnedFd>)> {
-    let make = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        rustix::fs::fchown(&read, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))?;
-        Ok((read, write))
-    };
-    let ((stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr)) = (make()?, make()?, make()?);
-    let ours = Streams::Pipes { stdin: our_stdin, stdout: our_stdout, stderr: our_stderr };
-    Ok((ours, vec![stdin, stdout, stderr]))
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use std::ffi::CString;
 use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{Cover, FileKind, MountAccess, Operation, RootKind, Source};
 
-use crate::host::Host;
-use crate::host::python;
-use crate::native::sources::WORKSPACE;
+use crate::box_layout::WORKSPACE;
+use crate::c_string::literal;
+use crate::host::{Host, python};
 use crate::plan::lower::{
-    AGENT_PLACES, BYTES_PER_INODE, EMPTY, MIB, PLACES, PROJECT, ROOT_INODES, device_nodes, literal, os_release,
-    own_files, own_places, private, processes, system,
+    AGENT_PLACES, BYTES_PER_INODE, EMPTY, MIB, PLACES, PROJECT, ROOT_INODES, device_nodes, os_release, own_files,
+    own_places, private, processes, system,
 };
 
 /// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the

@@ -9,6 +9,7 @@ use ringwall_jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups
 use ringwall_jail::report::{Protection, ProtectionName};
 use ringwall_policy::{Field, Limits};
 
+use crate::c_string::literal;
 use crate::cgroup::layout::{CgroupLayout, Controller};
 use crate::host::Host;
 
@@ -238,10 +239,6 @@ pub(crate) fn resource_limits(pids: u64, host: &Host) -> Vec<ResourceLimit> {
     ]
     .map(|(resource, value)| ResourceLimit { resource, value })
     .to_vec()
-}
-
-fn literal(text: &str) -> CString {
-    CString::new(text).unwrap_or_default()
 }
 
 #[cfg(test)]

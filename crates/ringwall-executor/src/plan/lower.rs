@@ -15,17 +15,17 @@ use ringwall_jail::plan::{
 use ringwall_jail::report::Step;
 use ringwall_policy::{Field, Grant, Net, Workspace};
 
-use crate::error::{Error, protection_of};
+use crate::box_layout::{AGENT_FILES, AGENT_SEARCH, SEARCH, TERMINAL, WORKSPACE};
+use crate::c_string::{c_string, literal};
+use crate::error::Error;
 use crate::host::python::Python;
-use crate::host::{Host, SystemKind};
-use crate::native::sources::{AGENT_FILES, Opened, ProjectPlace, Sources, WORKSPACE};
+use crate::host::{Host, SystemKind, python};
+use crate::plan::limits;
+use crate::plan::limits::Stay;
 use crate::plan::masks::covers;
-use crate::plan::{limits, limits::Stay};
-use crate::{
-    counters, egress,
-    host::{python, view},
-    plan::etc,
-};
+use crate::protection::protection_of;
+use crate::sources::{Opened, ProjectPlace, Sources, view};
+use crate::{box_layout, counters, egress};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 const OS_RELEASE: &str = "/etc/os-release";
@@ -36,7 +36,7 @@ pub(crate) const ROOT_INODES: u64 = 1024;
 pub(crate) const BYTES_PER_INODE: u64 = 4096;
 /// Where a box can write.
 pub(crate) const PLACES: [(&str, u32); 5] =
-    [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
+    [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (box_layout::HOME, 0o755), (WORKSPACE, 0o755)];
 /// Where a project's directories are.
 pub(crate) const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
 /// A directory with nothing but places for an agent's files, to cover `/workspace` with.
@@ -59,10 +59,6 @@ const MASKED_FILES: [&str; 5] = ["kallsyms", "interrupts", "softirqs", "sched_de
 /// nor another agent's, so they are closed or empty.
 const MASKED_FROM_USERS: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
 const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
-pub(crate) const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-pub(crate) const AGENT_SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// What programs are told of a terminal of ours.
-pub(crate) const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
 
 /// What is not in the grant because it is no permission: how this one box is named, shown and tested.
 #[derive(Debug)]
@@ -105,8 +101,8 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
     let scratch = limits.get(Field::ScratchMb) * MIB;
     let identity = Identity {
         privilege: host.privilege,
-        inside_uid: etc::UID,
-        inside_gid: etc::GID,
+        inside_uid: box_layout::UID,
+        inside_gid: box_layout::GID,
         host_uid: particulars.host_uid,
         host_gid: particulars.host_gid,
     };
@@ -129,7 +125,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         Occupant::Agent(program) => Some(program),
     };
     Ok(Plan {
-        hostname: literal(etc::HOSTNAME),
+        hostname: literal(box_layout::HOSTNAME),
         root,
         operations: match root {
             RootKind::Own => operations(host, sources, scratch, &identity, particulars, agent),
@@ -274,7 +270,7 @@ fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
 
 /// The files that we write ourselves.
 pub(crate) fn own_files() -> impl Iterator<Item = Operation> {
-    etc::files(etc::UID, etc::GID).into_iter().map(|(at, content)| Operation::File {
+    box_layout::etc_files(box_layout::UID, box_layout::GID).into_iter().map(|(at, content)| Operation::File {
         at: literal(at),
         content: content.into_bytes(),
         mode: 0o644,
@@ -437,7 +433,7 @@ fn scratch_places(sources: &Sources) -> Vec<CString> {
 
 /// Where the box's user is at home: somewhere that can be written to.
 pub(crate) fn home(sources: &Sources) -> &'static str {
-    if private_places(sources).iter().any(|(place, _)| *place == etc::HOME) { etc::HOME } else { "/tmp" }
+    if private_places(sources).iter().any(|(place, _)| *place == box_layout::HOME) { box_layout::HOME } else { "/tmp" }
 }
 
 /// The environment is built from nothing; what the grant names comes last and wins.
@@ -446,7 +442,7 @@ pub(crate) fn command(grant: &Grant, home: &str, python: Python, on_terminal: bo
         ("HOME", OsStr::new(home)),
         ("LANG", OsStr::new("C.UTF-8")),
         ("PATH", OsStr::new(SEARCH)),
-        ("USER", OsStr::new(etc::USER)),
+        ("USER", OsStr::new(box_layout::USER)),
     ]);
     match grant.workspace() {
         // Five variables are promised there, and no others.
@@ -455,7 +451,7 @@ pub(crate) fn command(grant: &Grant, home: &str, python: Python, on_terminal: bo
             environment.insert("PWD", grant.cwd().as_os_str());
         }
         Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Session(_) => {
-            environment.insert("LOGNAME", OsStr::new(etc::USER));
+            environment.insert("LOGNAME", OsStr::new(box_layout::USER));
             environment.insert("SHELL", OsStr::new("/bin/sh"));
         }
     }
@@ -482,15 +478,6 @@ pub(crate) fn command(grant: &Grant, home: &str, python: Python, on_terminal: bo
             .collect::<Result<_, _>>()?,
         directory: c_string("the directory", grant.cwd().as_os_str().as_bytes())?,
     })
-}
-
-pub(crate) fn c_string(what: &'static str, bytes: &[u8]) -> Result<CString, Error> {
-    CString::new(bytes).map_err(|_| Error::NulByte(what))
-}
-
-/// A constant of this file; none contains a NUL byte.
-pub(crate) fn literal(text: &str) -> CString {
-    CString::new(text).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@ use ringwall_policy::{
 use super::{Birthplace, MIB, Occupant, Particulars, lower, shown};
 use crate::cgroup::layout::{CgroupLayout, CgroupSupport, Controller};
 use crate::counters::Caps;
-use crate::host::allowed::{Allowed, Presence};
 use crate::host::python::Python;
-use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
-use crate::native::sources::{Covered, Opened, ProjectPlace, Sources};
+use crate::host::{Covered, EtcEntry, Host, SystemEntry, SystemKind};
 use crate::plan::frame::{ahead, skeleton};
+use crate::sources::allowed::{Allowed, Presence};
+use crate::sources::{Opened, ProjectPlace, Sources};
 
 fn text(text: &str) -> CString {
     CString::new(text).unwrap()

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use ringwall_jail::plan::{Cover, FileKind, Operation};
 
+use crate::box_layout::WORKSPACE;
 use crate::host::{SystemEntry, SystemKind};
-use crate::native::sources::{Sources, WORKSPACE};
+use crate::sources::Sources;
 
 /// Masks Ringwall's data directory `hidden` and everything in `sources.covered`. `system` are the host's directories that this
 /// plan mounts for the system; none where the box starts with them.

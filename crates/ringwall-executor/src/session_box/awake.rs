@@ -16,11 +16,11 @@ use super::listen::{ignore, listen};
 use super::mouth::Mouth;
 use super::register::{Death, Life, Progress, Shared, Wanted};
 use super::reins::Body;
+use crate::c_string::literal;
 use crate::counters::register;
 use crate::error::Error;
-use crate::native::running::Streams;
 use crate::outcome::{Ending, Outcome};
-use crate::plan::lower::literal;
+use crate::running::Streams;
 
 /// How long the agent may take for its first word, and to start a command.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,7 +52,7 @@ impl Awake {
                 Life::Over(death) => return Err(death.to_error()),
                 Life::Waking | Life::Awake | Life::Paused => {}
             },
-            Ok(Err(_)) | Err(_) => return Err(Error::NoAnswer { from: "the agent in the box" }),
+            Ok(Err(_)) | Err(_) => return Err(Error::NoAnswer { from: "the agent in the box", timeout: TIMEOUT }),
         }
         awake.protections.push(match awake.shared.apart.get() {
             Some(Given::Yes) => Protection::enforced(ProtectionName::CommandsApart),

@@ -79,7 +79,7 @@ impl Resident {
             Err(_) if *self.awake.shared.life.borrow() == Life::Paused => return Err(Error::BoxPaused),
             Err(_) => {
                 self.awake.shared.end_for(Death::Itself("its agent did not answer".to_owned()));
-                return Err(Error::NoAnswer { from: "the agent in the box" });
+                return Err(Error::NoAnswer { from: "the agent in the box", timeout: TIMEOUT });
             }
         };
         match begun {

@@ -8,12 +8,11 @@ use ringwall_jail::agent::frame::{Base, Given, Start};
 use ringwall_jail::plan::{Command, WindowSize};
 use ringwall_policy::Grant;
 
+use crate::box_layout::TERMINAL;
+use crate::c_string::{c_string, literal};
 use crate::error::Error;
 use crate::host::python::{ASKED, INSTALLED, Python};
-use crate::plan::{
-    lower,
-    lower::{TERMINAL, c_string, literal},
-};
+use crate::plan::lower;
 
 /// Where commands of a box get what they are not given.
 #[derive(Debug)]

@@ -11,8 +11,9 @@ use crate::cgroup::freezer::{Freezer, Pause};
 use crate::docker::{ContainerHandle, RunningContainer, Story};
 use crate::error::Error;
 use crate::gvisor::{GvisorHandle, RunningGvisor};
-use crate::native::running::{Handle, Running, Streams};
+use crate::native::running::{Handle, Running};
 use crate::outcome::Outcome;
+use crate::running::Streams;
 
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;

@@ -10,12 +10,13 @@ use super::reins::Body;
 use crate::docker::{Docker, Runtime};
 use crate::error::Error;
 use crate::executor::Executor;
-use crate::native::prepare::{network, owner};
-use crate::native::program;
-use crate::native::sources::{Opened, Sources};
+use crate::native::prepare::network;
 use crate::native::start::Options;
 use crate::plan::limits::Stay;
-use crate::plan::{lower, lower::Occupant};
+use crate::plan::lower;
+use crate::plan::lower::Occupant;
+use crate::process::program;
+use crate::sources::{Opened, Sources, owner};
 
 impl Executor {
     /// Makes a box that stays, with everything that the grant gives but its command. When this returns, every protection is

@@ -9,7 +9,7 @@ use ringwall_executor::aio_service::{AioError, ServiceHandle};
 use ringwall_executor::docker::{ContainerHandle, RunningContainer, Runtime};
 use ringwall_executor::gvisor::{GvisorHandle, RunningGvisor};
 use ringwall_executor::session_box::{VisitHandle, VisitStreams};
-use ringwall_executor::{Handle, Outcome, Protection, Running, Streams};
+use ringwall_executor::{Handle, Outcome, Protection, Running, Streams, backend};
 use ringwall_policy::{Grant, Root};
 
 use crate::aio::OnService;
@@ -41,10 +41,10 @@ impl Backend {
 
     pub(crate) const fn key(self) -> &'static str {
         match self {
-            Self::Native => "native",
-            Self::Docker => Runtime::Usual.backend(),
-            Self::Gvisor => ringwall_executor::gvisor::BACKEND,
-            Self::Aio | Self::AioService => ringwall_executor::aio_service::BACKEND,
+            Self::Native => backend::NATIVE,
+            Self::Docker => backend::DOCKER,
+            Self::Gvisor => backend::GVISOR,
+            Self::Aio | Self::AioService => backend::AIO,
         }
     }
 }

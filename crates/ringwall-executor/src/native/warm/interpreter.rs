@@ -11,10 +11,11 @@ use ringwall_jail::plan::{Command, Commission, Order};
 use ringwall_policy::{Grant, Workspace};
 
 use super::spare::SpareKind;
+use crate::box_layout;
+use crate::box_layout::SEARCH;
+use crate::c_string::literal;
 use crate::error::Error;
 use crate::host::python::{ASKED, INSTALLED, Python};
-use crate::plan::etc;
-use crate::plan::lower::{SEARCH, literal};
 
 const RUNNER: &str = include_str!("runner.py");
 
@@ -54,12 +55,12 @@ fn make_command() -> Command {
     // The text is plain enough that Rust's way to write a string down is Python's as well.
     let text = format!("exec({RUNNER:?}, {{}})");
     let environment = [
-        ("HOME", etc::HOME),
+        ("HOME", box_layout::HOME),
         ("LANG", "C.UTF-8"),
-        ("LOGNAME", etc::USER),
+        ("LOGNAME", box_layout::USER),
         ("PATH", SEARCH),
         ("SHELL", "/bin/sh"),
-        ("USER", etc::USER),
+        ("USER", box_layout::USER),
     ];
     Command {
         argv: [INSTALLED, "-c", &text].map(literal).to_vec(),

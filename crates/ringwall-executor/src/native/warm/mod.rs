@@ -7,16 +7,12 @@
 //! shown to that user as its own (`mappings`).
 
 mod interpreter;
-mod leases;
-mod mappings;
 mod serve;
 mod shape;
 mod sort;
 mod spare;
 
-pub(crate) use leases::{Init, Lease, Leases, is_over};
-pub(crate) use mappings::Mappings;
-pub use serve::Unserved;
+pub use crate::error::Unserved;
 pub use shape::Shape;
 pub use sort::SpareSort;
 pub use spare::{Spare, SpareKind};

@@ -10,23 +10,16 @@ use rustix::io::Errno;
 
 use super::interpreter;
 use super::spare::{Spare, SpareKind};
-use crate::error::{Error, protection_of, talk};
+use crate::error::{Error, Unserved, talk};
 use crate::executor::Executor;
-use crate::native::prepare::owner;
-use crate::native::running::{Running, receive};
-use crate::native::sources::Sources;
-use crate::native::spawner::TIMEOUT;
+use crate::native::running::Running;
 use crate::plan::lower;
-use crate::{plan::etc, time_limit};
-
-/// A spare that could not serve: why, and the grant, with which nothing was begun.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct Unserved {
-    pub grant: Grant,
-    #[source]
-    pub error: Error,
-}
+use crate::process::receive;
+use crate::process::spawner::TIMEOUT;
+use crate::protection::protection_of;
+use crate::sources::{Sources, owner};
+use crate::uids::Lease;
+use crate::{box_layout, time_limit};
 
 impl Executor {
     /// Starts the granted command in a spare. When this returns, every protection is in force and the command begins.
@@ -46,7 +39,7 @@ impl Executor {
         let sources = Sources::open(grant, &self.images, self.data.as_deref()).await?;
         let completion = self.complete(kind, grant, &sources, whose)?;
         let Spare { mut running, streams, .. } = spare;
-        let host = running.lease.as_ref().map(super::Lease::owner).ok_or(Error::SpareUnfit("it is nobody"))?;
+        let host = running.lease.as_ref().map(Lease::owner).ok_or(Error::SpareUnfit("it is nobody"))?;
         let mut mapping = |owner| self.mappings.get(owner, host, || self.spawner.mapping(owner, host));
         let trees = ringwall_jail::sources::open(&completion.operations, &mut mapping).map_err(Error::Setup)?;
         match ringwall_jail::send_completion(running.control(), completion, &trees) {
@@ -69,7 +62,7 @@ impl Executor {
             Ok(Err(error)) => return Err(error),
             Err(_) => {
                 running.give_up().await;
-                return Err(Error::NoAnswer { from: "its first process" });
+                return Err(Error::NoAnswer { from: "its first process", timeout: TIMEOUT });
             }
         }
         running.streams = Some(streams);
@@ -80,8 +73,8 @@ impl Executor {
         // As a box would be that is this user itself.
         let identity = Identity {
             privilege: Privilege::Root,
-            inside_uid: etc::UID,
-            inside_gid: etc::GID,
+            inside_uid: box_layout::UID,
+            inside_gid: box_layout::GID,
             host_uid: whose.uid,
             host_gid: whose.gid,
         };

@@ -8,14 +8,14 @@ use ringwall_jail::plan::{Identity, Owner, Plan, Privilege, RootKind, UnixSocket
 use ringwall_policy::{Control, Field, Grant, Net, Root, Workspace};
 
 use super::interpreter;
-use crate::error::{Error, protection_of};
+use crate::c_string::literal;
+use crate::error::Error;
 use crate::executor::Executor;
 use crate::plan::limits::Stay;
-use crate::plan::lower::{Birthplace, MIB, literal};
-use crate::{
-    counters, host,
-    plan::{etc, frame, limits},
-};
+use crate::plan::lower::{Birthplace, MIB};
+use crate::plan::{frame, limits};
+use crate::protection::protection_of;
+use crate::{box_layout, counters, host};
 
 /// A plan without names, files and command; equal plans make spares that can stand in for each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Executor {
         };
         Ok(Shape(Arc::new(Plan {
             identity: identity(Owner { uid: 0, gid: 0 }),
-            hostname: literal(etc::HOSTNAME),
+            hostname: literal(box_layout::HOSTNAME),
             cgroups,
             protections,
             root,
@@ -96,8 +96,8 @@ impl Shape {
 fn identity(owner: Owner) -> Identity {
     Identity {
         privilege: Privilege::Root,
-        inside_uid: etc::UID,
-        inside_gid: etc::GID,
+        inside_uid: box_layout::UID,
+        inside_gid: box_layout::GID,
         host_uid: owner.uid,
         host_gid: owner.gid,
     }

@@ -12,12 +12,14 @@ use super::shape::Shape;
 use super::sort::SpareSort;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
-use crate::native::prepare::{Born, SPARE_UIDS};
+use crate::native::prepare::Born;
 use crate::native::provide::Wanted;
-use crate::native::running::{Running, Streams, receive};
-use crate::native::spawner::TIMEOUT;
-use crate::native::start::pipes;
+use crate::native::running::Running;
 use crate::plan::lower::Birthplace;
+use crate::process::receive;
+use crate::process::spawner::TIMEOUT;
+use crate::running::{Streams, pipes};
+use crate::uids::SPARE_UIDS;
 
 /// What waits in a spare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +88,7 @@ impl Executor {
                     self.spawner.retire(parent);
                 }
                 running.give_up().await;
-                return Err(Error::NoAnswer { from: "its first process" });
+                return Err(Error::NoAnswer { from: "its first process", timeout: TIMEOUT });
             }
         }
         Ok(Spare { sort: sort.clone(), running, streams, made: Instant::now() })

@@ -2,15 +2,33 @@
 //! again after the last process of that box has ended.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ringwall_jail::plan::Owner;
-use rustix::event::{PollFd, PollFlags};
-use rustix::time::Timespec;
 
-/// A handle to PID 1 of a box, once there is one.
-pub(crate) type Init = Arc<OnceLock<OwnedFd>>;
+use crate::pidfd::{Init, is_over};
+
+/// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
+const FIRST_BOX_UID: u32 = 1_880_000_000;
+
+/// Each process has so many for boxes without a workspace, and so many more for boxes that it makes ahead.
+pub(crate) const OWN_UIDS: u32 = 30;
+pub(crate) const SPARE_UIDS: u32 = 30;
+
+/// Process ids are unique among living processes, so no other process of Ringwall gives this uid to a box.
+pub(crate) fn box_uid(slot: u32) -> u32 {
+    uid(slot % OWN_UIDS)
+}
+
+/// One of those that go to boxes made ahead, which keep theirs for as long as they live.
+pub(crate) fn spare_uid(slot: u32) -> u32 {
+    uid(OWN_UIDS + slot % SPARE_UIDS)
+}
+
+fn uid(index: u32) -> u32 {
+    const PROCESS_IDS: u32 = 1 << 22;
+    FIRST_BOX_UID + index * PROCESS_IDS + std::process::id() % PROCESS_IDS
+}
 
 #[derive(Debug)]
 pub(crate) struct Leases {
@@ -81,18 +99,9 @@ impl Drop for Lease {
     }
 }
 
-/// Whether every process of a box is gone. One whose PID 1 never introduced itself has had none but that.
-pub(crate) fn is_over(init: &Init) -> bool {
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    init.get().is_none_or(|init| {
-        rustix::event::poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready == 1)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::prepare::{SPARE_UIDS, spare_uid};
 
     #[test]
     fn nobody_gets_the_user_of_a_living_box() {

@@ -4,15 +4,13 @@
 //! made. `lower` decides what follows from them.
 
 pub(crate) mod alias;
-pub(crate) mod allowed;
-pub(crate) mod kernel_file;
 pub(crate) mod mount_table;
-pub(crate) mod private_files;
 pub(crate) mod python;
 pub(crate) mod real_path;
 pub(crate) mod secrets;
-pub(crate) mod view;
+
 use std::ffi::CString;
+use std::path::PathBuf;
 
 use ringwall_jail::plan::{FileKind, Owner, Privilege};
 use rustix::fs::{AtFlags, FileType};
@@ -21,6 +19,7 @@ use rustix::thread::CapabilitySet;
 use crate::cgroup::layout::{CgroupLayout, CgroupSupport};
 use crate::counters::Caps;
 use crate::error::Error;
+use crate::kernel_file;
 
 /// Where programs and libraries live. `/usr` is a directory; the others are, by distribution, links into it.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -84,6 +83,13 @@ pub struct EtcEntry {
     pub kind: FileKind,
 }
 
+/// Something of the host that no box sees, however it is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Covered {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: FileKind,
+}
+
 impl Host {
     /// Looks at this machine.
     pub fn probe() -> Self {
@@ -143,10 +149,15 @@ fn system_entry(path: &str) -> Option<SystemEntry> {
 /// Mount points of kernel file systems in the system directories. Read it whenever these directories are cloned for a box
 /// or a spawner: a mount may be newer than the server.
 pub(crate) fn kernel_mounts() -> Result<Vec<CString>, Error> {
-    let mounts = view::kernel_mounts()?.into_iter();
+    let mounts = all_kernel_mounts()?.into_iter();
     let mounts = mounts.filter(|mount| mount.kind == FileKind::Directory);
     let mounts = mounts.filter(|mount| SYSTEM.iter().any(|system| mount.path.starts_with(system)));
     Ok(mounts.filter_map(|mount| CString::new(mount.path.into_os_string().into_encoded_bytes()).ok()).collect())
+}
+
+/// Mount points of all kernel file systems.
+pub(crate) fn all_kernel_mounts() -> Result<Vec<Covered>, Error> {
+    mount_table::kernel_mounts().map_err(|source| Error::OpenDirectory { path: "/proc/self/mountinfo".into(), source })
 }
 
 fn etc_entries() -> Vec<EtcEntry> {

@@ -1,15 +1,18 @@
 //! What can go wrong between a grant and an outcome, each with what failed, on what, and what to do.
 
+mod aio;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ringwall_jail::report::{Failure, ProtectionName, Step};
-use ringwall_policy::DockerImage;
+use ringwall_policy::{DockerImage, Grant};
 
-use crate::aio_service::AioError;
-use crate::gvisor;
+use crate::backend;
 use crate::image::ImageError;
-use crate::native::spawner::TIMEOUT;
+
+pub use aio::AioError;
+pub(crate) use aio::MAX_ANSWER;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -121,8 +124,8 @@ pub enum Error {
     Talk(#[source] std::io::Error),
     #[error("the jail ended unexpectedly")]
     JailDied,
-    #[error("the box did not start in time: {from} did not answer within {} s", TIMEOUT.as_secs())]
-    NoAnswer { from: &'static str },
+    #[error("the box did not start in time: {from} did not answer within {} s", timeout.as_secs())]
+    NoAnswer { from: &'static str, timeout: Duration },
     #[error("{0}")]
     Setup(Failure),
     #[error("{command}: command not found in the box")]
@@ -137,6 +140,15 @@ pub enum Error {
     NoSparesHere(&'static str),
     #[error("the box was held at {0:?} until it was ended")]
     Held(Step),
+}
+
+/// A spare that could not serve: why, and the grant, with which nothing was begun.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Unserved {
+    pub grant: Grant,
+    #[source]
+    pub error: Error,
 }
 
 const EPERM: i32 = 1;
@@ -189,7 +201,7 @@ impl Error {
                 "put the value into a file of the inputs, or use the native backend"
             }
             Error::InstanceFile { .. } => "the file holds a random id that docker's containers are labelled with",
-            Error::BackendUnavailable { backend: gvisor::BACKEND, .. } => {
+            Error::BackendUnavailable { backend: backend::GVISOR, .. } => {
                 "install runsc and run the server as root, or give the docker daemon a runtime of that name"
             }
             Error::BackendUnavailable { .. } => {
@@ -263,22 +275,4 @@ fn setup_hint(failure: &Failure) -> Option<&'static str> {
 
 pub(crate) fn talk(errno: rustix::io::Errno) -> Error {
     Error::Talk(errno.into())
-}
-
-/// The requirements that a policy can make, as the jail names them.
-pub(crate) fn protection_of(requirement: ringwall_policy::Requirement) -> ProtectionName {
-    match requirement {
-        ringwall_policy::Requirement::Landlock => ProtectionName::Landlock,
-        ringwall_policy::Requirement::Memory => ProtectionName::MemoryLimit,
-        ringwall_policy::Requirement::Pids => ProtectionName::PidsLimit,
-        ringwall_policy::Requirement::Cpu => ProtectionName::CpuLimit,
-        ringwall_policy::Requirement::Io => ProtectionName::IoLimit,
-        ringwall_policy::Requirement::OpenFiles => ProtectionName::OpenFiles,
-        ringwall_policy::Requirement::EpollWatches => ProtectionName::EpollWatches,
-        ringwall_policy::Requirement::InotifyInstances => ProtectionName::InotifyInstances,
-        ringwall_policy::Requirement::PendingSignals => ProtectionName::PendingSignals,
-        ringwall_policy::Requirement::PipePages => ProtectionName::PipePages,
-        ringwall_policy::Requirement::PassedDescriptors => ProtectionName::PassedDescriptors,
-        ringwall_policy::Requirement::UserProcesses => ProtectionName::UserProcesses,
-    }
 }

@@ -18,17 +18,12 @@ use ringwall_jail::plan::{MountAccess, Operation, Privilege};
 use ringwall_policy::{HostView, Rights};
 
 use crate::error::Error;
-use crate::host::private_files::Survey;
+use crate::host;
 use crate::host::real_path::find_others_place;
-use crate::host::{
-    allowed,
-    allowed::{Allowed, Presence},
-};
-use crate::native::sources::Covered;
-use crate::{
-    host,
-    host::{mount_table, secrets},
-};
+use crate::host::{Covered, secrets};
+use crate::sources::allowed;
+use crate::sources::allowed::{Allowed, Presence};
+use crate::sources::private_files::Survey;
 
 /// Shown by `readonly` beside the system directories that every box has. Not `/var`, `/mnt`, `/media`, `/boot` or names that
 /// a distribution does not define: they hold data, and data has owners.
@@ -98,7 +93,7 @@ pub(crate) fn open(view: HostView) -> Result<Shown, Error> {
         HostView::Full => top_level()?,
     };
     tops.retain(|top| top.symlink_metadata().is_ok_and(|status| is_shown(view, privilege, &status)));
-    let kernel: Vec<PathBuf> = kernel_mounts()?.into_iter().map(|mount| mount.path).collect();
+    let kernel: Vec<PathBuf> = host::all_kernel_mounts()?.into_iter().map(|mount| mount.path).collect();
     let secrets = secrets(view, &tops, &kernel);
     let mut hidden = BTreeSet::from([PathBuf::from(SHARED)]);
     let is_by_entry = privilege == Privilege::Rootless;
@@ -176,10 +171,6 @@ fn secrets(view: HostView, tops: &[PathBuf], kernel: &[PathBuf]) -> Vec<Covered>
     }
     paths.extend(secrets::sockets());
     find(paths).into_iter().filter(|secret| is_shown(&secret.path)).collect()
-}
-
-pub(crate) fn kernel_mounts() -> Result<Vec<Covered>, Error> {
-    mount_table::kernel_mounts().map_err(|source| Error::OpenDirectory { path: "/proc/self/mountinfo".into(), source })
 }
 
 /// People's home directories in `/usr`, which every box shows.

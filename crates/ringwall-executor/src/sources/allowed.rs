@@ -15,10 +15,12 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::host::mount_table;
+use crate::host::mount_table::Mount;
+use crate::host::real_path::where_is;
 use crate::host::secrets::ORDINARY;
-use crate::host::{mount_table, mount_table::Mount};
-use crate::host::{view, view::Link};
-use crate::native::sources::{Held, Opened, where_is};
+use crate::sources::view::Link;
+use crate::sources::{Held, Opened, view};
 
 /// One path, opened.
 #[derive(Debug)]

@@ -26,9 +26,9 @@ use rustix::time::Timespec;
 use crate::cgroup::layout;
 use crate::error::{Error, talk};
 use crate::host::Host;
-use crate::native::base_rootfs::Skeleton;
-use crate::native::program::Program;
 use crate::plan::lower::Birthplace;
+use crate::process::base_rootfs::Skeleton;
+use crate::process::program::Program;
 
 /// How long the process may take to answer, and to end once it was told to.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);

@@ -12,10 +12,11 @@ use ringwall_jail::{Answer, Request, wire};
 use rustix::io::Errno;
 
 use crate::error::{Error, talk};
+use crate::host;
 use crate::host::Host;
-use crate::native::spawner::receive_answer;
+use crate::plan::frame;
 use crate::plan::lower::{Birthplace, masks};
-use crate::{host, plan::frame};
+use crate::process::spawner::{TIMEOUT, receive_answer};
 
 #[derive(Debug)]
 pub(crate) struct Skeleton {
@@ -57,7 +58,7 @@ impl Skeleton {
             Ok(Some((Answer::Done, _))) => Ok(Birthplace::Skeleton),
             Ok(Some((Answer::Refused(_), _))) => Ok(Birthplace::Host),
             Ok(None) => Err(Error::JailDied),
-            Err(Errno::TIMEDOUT) => Err(Error::NoAnswer { from: "the process that makes boxes" }),
+            Err(Errno::TIMEDOUT) => Err(Error::NoAnswer { from: "the process that makes boxes", timeout: TIMEOUT }),
             Err(errno) => Err(talk(errno)),
         }
     }

@@ -3,8 +3,12 @@
 //! The policy judged real paths. If opening one now leads elsewhere, somebody swapped a link in between, and the
 //! box is refused. The handle stays open so that the inode that the jail compares cannot be reused meanwhile.
 
+pub(crate) mod allowed;
+mod private_files;
+pub(crate) mod view;
+
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,22 +19,17 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
+use crate::box_layout::{AGENT_FILES, AGENT_SKILLS, WORKSPACE};
 use crate::error::Error;
-use crate::host::allowed::{Allowed, open_allowed};
+use crate::host;
+use crate::host::Covered;
+use crate::host::mount_table;
+use crate::host::mount_table::Mount;
 use crate::host::python::Python;
-use crate::host::real_path::find_place;
-use crate::host::{mount_table, mount_table::Mount};
-use crate::host::{
-    view,
-    view::{Link, Shown},
-};
+use crate::host::real_path::{find_place, where_is};
 use crate::image::{HeldImage, Store};
-
-/// Where the directory of a session is.
-pub(crate) const WORKSPACE: &str = "/workspace";
-/// Where the directories of an agent's files are.
-pub(crate) const AGENT_FILES: &str = "/workspace/files";
-pub(crate) const AGENT_SKILLS: &str = "/workspace/skills";
+use crate::sources::allowed::{Allowed, open_allowed};
+use crate::sources::view::{Link, Shown};
 
 /// How long reading a view of the host may take, waiting for other readers included.
 const HOST_VIEW_TIMEOUT: Duration = Duration::from_secs(30);
@@ -54,13 +53,6 @@ pub(crate) struct Sources {
     pub(crate) unix_sockets: UnixSockets,
     pub(crate) image: Option<Opened>,
     pub(crate) python: Python,
-}
-
-/// Something of the host that no box sees, however it is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Covered {
-    pub(crate) path: PathBuf,
-    pub(crate) kind: FileKind,
 }
 
 /// One of a project's directories, where the box sees it; an empty one where it may not see what is there.
@@ -159,7 +151,7 @@ impl Sources {
             || !grant.read_only().is_empty()
             || !allowed.is_empty();
         if shows_host {
-            covered.extend(view::kernel_mounts()?);
+            covered.extend(host::all_kernel_mounts()?);
         }
         // In a directory of the host's there may be a socket of somebody who listens, an agent for keys or a daemon, and to
         // connect is to act as them; no mount and no right of a file tells that from opening one.
@@ -177,6 +169,17 @@ impl Sources {
         let python = Python::choose(grant, image.as_ref().map_or(Path::new("/"), Opened::place));
         Ok(Sources { workspace, project, read_only, allowed, links, covered, unix_sockets, image, python })
     }
+}
+
+/// Whose files the box works on, where that says who it is.
+pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
+    match grant.workspace() {
+        Workspace::Project(mounts) => Some(mounts.owner),
+        Workspace::Agent(mounts) => Some(mounts.owner),
+        Workspace::Session(mounts) => Some(mounts.owner),
+        Workspace::Private | Workspace::Directory(_) => None,
+    }
+    .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })
 }
 
 /// What makers other than the jail mount for a box: the places of a project, or a session's directory.
@@ -342,12 +345,6 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
         Errno::ACCESS => Error::DirectoryUnreadable(path),
         errno => Error::OpenDirectory { path, source: errno.into() },
     })
-}
-
-/// The kernel's own name for an open file.
-pub(crate) fn where_is(handle: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
-    let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    Ok(rustix::fs::readlink(link, Vec::new())?.into_bytes())
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use super::connection::MAX_ANSWER;
+/// Bytes read of an answer: more than what a command prints between two requests.
+pub(crate) const MAX_ANSWER: u64 = 16 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AioError {
@@ -63,7 +64,7 @@ impl AioError {
     }
 
     /// Whether the same question may be answered a moment later.
-    pub(super) fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TooLate { .. } | Self::Failed { status: 502..=504, .. } => true,
             Self::AddressMalformed(_)

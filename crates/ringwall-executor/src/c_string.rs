@@ -1,0 +1,15 @@
+//! Conversion of text to the NUL-terminated strings of a plan.
+
+use std::ffi::CString;
+
+use crate::error::Error;
+
+/// `what` names the text in the error.
+pub(crate) fn c_string(what: &'static str, bytes: &[u8]) -> Result<CString, Error> {
+    CString::new(bytes).map_err(|_| Error::NulByte(what))
+}
+
+/// For constants of this crate, none of which contains a NUL byte.
+pub(crate) fn literal(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}
