@@ -10,14 +10,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use axum::http::StatusCode;
 use ringwall_service::Principal;
 
-use crate::http::transport::long_answers::caller_name;
+use crate::http::transport::caller_limits::caller_key;
 use crate::http::transport::problem::Problem;
 
 /// Bodies up to this size are always received. The connection limit bounds all of them together.
 pub(super) const SMALL_BODY: usize = 64 << 10;
 const MAX_LARGE_BODIES: usize = 256 << 20;
 /// One caller may use a quarter of the memory, and always enough for one body of the largest size.
-const SHARES: usize = 4;
+const CALLERS_SHARE: usize = 4;
 
 static MEMORY: BodyMemory = BodyMemory::new();
 
@@ -28,7 +28,7 @@ tokio::task_local! {
 
 /// Runs `handler` with its request bodies counted for this caller.
 pub(crate) async fn as_caller<T>(by: &Principal, handler: impl Future<Output = T>) -> T {
-    CALLER.scope(caller_name(by), handler).await
+    CALLER.scope(caller_key(by), handler).await
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) struct Reservation {
     caller: String,
     max: usize,
     share: usize,
-    own: usize,
+    reserved: usize,
 }
 
 impl BodyMemory {
@@ -57,7 +57,7 @@ impl BodyMemory {
     }
 
     pub(super) const fn reserve(&'static self, caller: String, max: usize, share: usize) -> Reservation {
-        Reservation { memory: self, caller, max, share, own: 0 }
+        Reservation { memory: self, caller, max, share, reserved: 0 }
     }
 
     #[cfg(test)]
@@ -73,18 +73,18 @@ impl BodyMemory {
 impl Reservation {
     /// The total limit always has room for two bodies of the largest size, also if the operator
     /// raised that size above the default total.
-    pub(super) fn new(largest: usize) -> Self {
-        let max = MAX_LARGE_BODIES.max(largest.saturating_mul(2));
+    pub(super) fn new(max_bytes: usize) -> Self {
+        let max = MAX_LARGE_BODIES.max(max_bytes.saturating_mul(2));
         // Unset on routes without authentication, which accept small bodies only.
         let caller = CALLER.try_with(String::clone).unwrap_or_default();
-        MEMORY.reserve(caller, max, largest.max(max / SHARES))
+        MEMORY.reserve(caller, max, max_bytes.max(max / CALLERS_SHARE))
     }
 
     pub(super) fn grow_to(&mut self, length: usize) -> Result<(), Problem> {
-        if length <= SMALL_BODY || length <= self.own {
+        if length <= SMALL_BODY || length <= self.reserved {
             return Ok(());
         }
-        let more = length - self.own;
+        let more = length - self.reserved;
         let mut taken = self.memory.lock();
         let of_caller = taken.callers.get(&self.caller).copied().unwrap_or_default();
         if of_caller.saturating_add(more) > self.share {
@@ -101,20 +101,20 @@ impl Reservation {
         }
         taken.total += more;
         taken.callers.insert(self.caller.clone(), of_caller + more);
-        self.own = length;
+        self.reserved = length;
         Ok(())
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.own == 0 {
+        if self.reserved == 0 {
             return;
         }
         let mut taken = self.memory.lock();
-        taken.total -= self.own;
+        taken.total -= self.reserved;
         if let Some(of_caller) = taken.callers.get_mut(&self.caller) {
-            *of_caller -= self.own;
+            *of_caller -= self.reserved;
             if *of_caller == 0 {
                 taken.callers.remove(&self.caller);
             }
@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn share_fits_one_body_of_the_largest_size() {
-        let shares = [8 << 20, 100 << 20, 1 << 30].map(|largest| {
-            let Reservation { max, share, .. } = Reservation::new(largest);
+        let shares = [8 << 20, 100 << 20, 1 << 30].map(|max_bytes| {
+            let Reservation { max, share, .. } = Reservation::new(max_bytes);
             (max >> 20, share >> 20)
         });
         assert_eq!(shares, [(256, 64), (256, 100), (2048, 1024)]);

@@ -24,45 +24,45 @@ use axum::middleware::{from_fn_with_state, map_response};
 use ringwall_service::Service;
 
 use crate::http::handlers::mcp::Endpoint;
-pub(crate) use crate::http::transport::connections::{Caller, Listener, serve};
+use crate::http::transport::caller_limits::CallerLimit;
+pub(crate) use crate::http::transport::connections::{ClientConnection, Listener, serve};
 use crate::http::transport::host_check::Hosts;
-use crate::http::transport::long_answers::LongAnswers;
-pub(crate) use crate::http::ws::socket_words::tell as tell_announcement;
+pub(crate) use crate::http::ws::messages::announcement_json;
 
 /// The state that every handler gets.
 #[derive(Debug, Clone)]
-pub(crate) struct Door {
+pub(crate) struct AppState {
     service: Service,
     hosts: Arc<Hosts>,
-    largest_body: usize,
-    requests: Arc<LongAnswers>,
-    long_answers: Arc<LongAnswers>,
-    sockets: Arc<LongAnswers>,
+    max_body_bytes: usize,
+    requests: Arc<CallerLimit>,
+    streams: Arc<CallerLimit>,
+    sockets: Arc<CallerLimit>,
     mcp: Arc<Endpoint>,
 }
 
-impl Door {
+impl AppState {
     pub(crate) fn new(
         service: Service,
         allowed_hosts: &[String],
         listening: SocketAddr,
-        largest_body: usize,
-        places: usize,
+        max_body_bytes: usize,
+        max_connections: usize,
     ) -> Self {
         let hosts = Arc::new(Hosts::new(allowed_hosts, listening));
-        let requests = LongAnswers::of_requests(places);
-        let (long_answers, sockets) = (LongAnswers::of_streams(places), LongAnswers::of_sockets(places));
-        let mcp = Arc::new(Endpoint::new(service.clone(), largest_body));
-        Door { service, hosts, largest_body, requests, long_answers, sockets, mcp }
+        let requests = CallerLimit::for_requests(max_connections);
+        let (streams, sockets) = (CallerLimit::for_streams(max_connections), CallerLimit::for_sockets(max_connections));
+        let mcp = Arc::new(Endpoint::new(service.clone(), max_body_bytes));
+        AppState { service, hosts, max_body_bytes, requests, streams, sockets, mcp }
     }
 }
 
 /// The whole HTTP service, without a socket.
-pub(crate) fn app(door: Door) -> Router {
-    routes::build(&door)
+pub(crate) fn app(state: AppState) -> Router {
+    routes::build(&state)
         .fallback(crate::http::transport::gate::unknown_path)
         .method_not_allowed_fallback(crate::http::transport::gate::unknown_method)
         .layer(map_response(crate::http::transport::gate::harden))
-        .layer(from_fn_with_state(Arc::clone(&door.hosts), crate::http::transport::gate::pass))
-        .with_state(door)
+        .layer(from_fn_with_state(Arc::clone(&state.hosts), crate::http::transport::gate::pass))
+        .with_state(state)
 }

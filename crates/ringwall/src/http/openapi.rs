@@ -15,13 +15,13 @@ use utoipa::OpenApi;
 use super::routes::{ROUTES, Route};
 use super::v1;
 use crate::http::transport::access::Access;
-use crate::http::transport::problem::{ANSWERED, DETAILED, ENVELOPED, WORDED, is_within};
+use crate::http::transport::problem::{BROWSER_ROUTES, DETAIL_ROUTES, ENVELOPE_ROUTES, MESSAGE_ROUTES, is_within};
 use crate::http::{
     handlers::{
         approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks,
         risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, tickets, tokens,
     },
-    ws::{sockets, terminals},
+    ws::{approvals as approval_sockets, terminals},
 };
 
 #[derive(OpenApi)]
@@ -63,10 +63,10 @@ use crate::http::{
         approvals::answer,
         approvals::preview,
         tickets::create,
-        sockets::session,
-        sockets::chat,
-        sockets::all,
-        sockets::own,
+        approval_sockets::session,
+        approval_sockets::chat,
+        approval_sockets::all,
+        approval_sockets::own,
         mcp::talk,
         mcp::listen,
         mcp::leave,
@@ -165,7 +165,7 @@ fn describe() -> Value {
     document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
     document["components"]["schemas"]["Detail"] = wrapped("detail", &["code", "message"]);
     document["components"]["schemas"]["Error"] = wrapped("error", &["code", "message", "request_id"]);
-    let text = |words: &str| json!({ "type": "string", "description": words });
+    let text = |description: &str| json!({ "type": "string", "description": description });
     document["components"]["schemas"]["Failure"] = json!({
         "type": "object",
         "properties": { "status": text("`error`"), "data": text("The error message, with the hint after a semicolon") },
@@ -191,13 +191,13 @@ fn describe() -> Value {
         };
         operation.get_mut("requestBody").into_iter().for_each(&mut describe_bytes);
         operation["responses"].as_object_mut().into_iter().flat_map(Map::values_mut).for_each(describe_bytes);
-        let form = if is_within(route.path, DETAILED) {
+        let form = if is_within(route.path, DETAIL_ROUTES) {
             "Detail"
-        } else if is_within(route.path, ENVELOPED) {
+        } else if is_within(route.path, ENVELOPE_ROUTES) {
             "Failure"
-        } else if is_within(route.path, ANSWERED) {
+        } else if is_within(route.path, BROWSER_ROUTES) {
             "BrowserAnswer"
-        } else if is_within(route.path, WORDED) {
+        } else if is_within(route.path, MESSAGE_ROUTES) {
             "Words"
         } else {
             "Error"
@@ -206,7 +206,7 @@ fn describe() -> Value {
             "description": "Error",
             "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{form}") } } },
         });
-        operation["x-access"] = route.access.word().into();
+        operation["x-access"] = route.access.name().into();
         operation["security"] = match route.access {
             Access::Open => json!([]),
             Access::Agent | Access::User | Access::Operator | Access::Owner => json!([{ "token": [] }]),
@@ -257,8 +257,8 @@ fn write_page(document: &Value) -> String {
                 let _ = write!(page, "<li><code>{}</code> ({}) {}</li>", text("name"), text("in"), text("description"));
             }
             for (status, response) in operation["responses"].as_object().unwrap_or(&nothing) {
-                let words = escape(response["description"].as_str().unwrap_or_default());
-                let _ = write!(page, "<li>{}: {words}</li>", escape(status));
+                let description = escape(response["description"].as_str().unwrap_or_default());
+                let _ = write!(page, "<li>{}: {description}</li>", escape(status));
             }
             page.push_str("</ul>");
         }
@@ -267,8 +267,8 @@ fn write_page(document: &Value) -> String {
     for (name, form) in document["components"]["schemas"].as_object().unwrap_or(&nothing) {
         let _ = write!(page, "<h3>{}</h3><ul>", escape(name));
         for (key, property) in form["properties"].as_object().unwrap_or(&nothing) {
-            let words = property["description"].as_str().unwrap_or_default();
-            let _ = write!(page, "<li><code>{}</code> {}</li>", escape(key), escape(words));
+            let description = property["description"].as_str().unwrap_or_default();
+            let _ = write!(page, "<li><code>{}</code> {}</li>", escape(key), escape(description));
         }
         page.push_str("</ul>");
     }

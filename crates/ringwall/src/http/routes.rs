@@ -11,8 +11,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
-use super::{Door, openapi, v1};
-use crate::http::transport::access::{Access, admit};
+use super::{AppState, openapi, v1};
+use crate::http::transport::access::{Access, authorize};
 use crate::http::transport::body::refuse_body;
 use crate::http::transport::problem::{Problem, is_within};
 use crate::http::{
@@ -20,17 +20,17 @@ use crate::http::{
         approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks,
         risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, tickets, tokens,
     },
-    ws::{sockets, terminals},
+    ws::{approvals as approval_sockets, terminals},
 };
 
 pub(crate) struct Route {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
     pub(crate) access: Access,
-    handler: fn() -> MethodRouter<Door>,
+    handler: fn() -> MethodRouter<AppState>,
 }
 
-const fn route(method: Method, path: &'static str, access: Access, handler: fn() -> MethodRouter<Door>) -> Route {
+const fn route(method: Method, path: &'static str, access: Access, handler: fn() -> MethodRouter<AppState>) -> Route {
     Route { method, path, access, handler }
 }
 
@@ -88,10 +88,10 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/approvals/{id}", Access::Agent, || get(approvals::show)),
     route(Method::POST, "/api/approvals/{id}", Access::User, || post(approvals::answer)),
     route(Method::GET, "/api/approvals/{id}/preview", Access::User, || get(approvals::preview)),
-    route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
-    route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
-    route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),
-    route(Method::GET, "/ws/approvals/own", Access::User, || get(sockets::own)),
+    route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(approval_sockets::session)),
+    route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(approval_sockets::chat)),
+    route(Method::GET, "/ws/approvals", Access::Operator, || get(approval_sockets::all)),
+    route(Method::GET, "/ws/approvals/own", Access::User, || get(approval_sockets::own)),
     route(Method::POST, "/mcp", Access::Agent, || post(mcp::talk)),
     route(Method::GET, "/mcp", Access::Agent, || get(mcp::listen)),
     route(Method::DELETE, "/mcp", Access::Agent, || delete(mcp::leave)),
@@ -147,7 +147,7 @@ pub(crate) const ROUTES: &[Route] = &[
 /// Routes that handle an unexpected body themselves.
 const OWN_BODY_RULE: &[&str] = &["/mcp"];
 
-pub(crate) fn build(door: &Door) -> Router<Door> {
+pub(crate) fn build(state: &AppState) -> Router<AppState> {
     ROUTES.iter().fold(Router::new(), |router, route| {
         let mut handler = (route.handler)();
         if !openapi::takes_body(route) && !is_within(route.path, OWN_BODY_RULE) {
@@ -156,7 +156,7 @@ pub(crate) fn build(door: &Door) -> Router<Door> {
         }
         // Added last, so it runs first: an unauthenticated request gets 401 before its body is
         // judged.
-        let admission = from_fn_with_state((door.clone(), route.access), admit);
+        let admission = from_fn_with_state((state.clone(), route.access), authorize);
         router.route(route.path, handler.route_layer(admission))
     })
 }

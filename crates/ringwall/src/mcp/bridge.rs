@@ -4,7 +4,7 @@
 //! Each message of the client is one HTTP request, and its responses are passed on as they arrive.
 //! With a session, notifications of the server come over an additional GET request. Without one,
 //! cancelling a request means closing its connection. After the client's end of input, responses to
-//! earlier requests are still written for [`LAST_ANSWERS`].
+//! earlier requests are still written for [`LAST_RESPONSES_TIMEOUT`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,9 +21,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::server::Server;
-use super::verb::{LAST_ANSWERS, MAX_MESSAGE_LEN};
-use super::who::Scope;
+use super::caller::Scope;
+use super::http_client::RemoteServer;
+use super::stdio::{LAST_RESPONSES_TIMEOUT, MAX_MESSAGE_BYTES};
 use crate::cli::agent::encode;
 use crate::cli::event_stream::{Events, TooLong};
 use crate::cli::message::{Message, UNREACHABLE};
@@ -33,8 +33,8 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// The key in `_meta` with the protocol version of a request without a session.
-const OWN_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const BEFORE_LISTENING_AGAIN: Duration = Duration::from_secs(1);
+const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 const INTERNAL: i64 = -32603;
 /// A request whose response is a stream that lasts until it is cancelled.
 const LISTEN: &str = "subscriptions/listen";
@@ -43,14 +43,14 @@ const LISTEN: &str = "subscriptions/listen";
 /// last clone is dropped.
 #[derive(Debug, Clone)]
 struct Bridge {
-    far: Arc<Far>,
+    remote: Arc<Remote>,
     output: mpsc::Sender<String>,
 }
 
 /// The remote server and the state of the session with it.
 #[derive(Debug)]
-struct Far {
-    server: Server,
+struct Remote {
+    server: RemoteServer,
     target: String,
     authorization: Option<HeaderValue>,
     session: Mutex<Session>,
@@ -67,12 +67,12 @@ struct Session {
 }
 
 /// Forwards messages until standard input ends.
-pub(super) async fn carry(url: &str, token: Option<&str>, scope: &Scope) -> Result<(), Message> {
+pub(super) async fn forward_stdio(url: &str, token: Option<&str>, scope: &Scope) -> Result<(), Message> {
     let (output, mut messages) = mpsc::channel::<String>(64);
-    let far = Arc::new(Far::new(url, token, scope)?);
-    let bridge = Bridge { far: far.clone(), output };
+    let remote = Arc::new(Remote::new(url, token, scope)?);
+    let bridge = Bridge { remote: remote.clone(), output };
     // Reports a wrong address or token at once, as an error of the command.
-    far.knock().await?;
+    remote.check_token().await?;
     let mut written = tokio::spawn(async move {
         let mut out = tokio::io::stdout();
         while let Some(mut message) = messages.recv().await {
@@ -86,57 +86,57 @@ pub(super) async fn carry(url: &str, token: Option<&str>, scope: &Scope) -> Resu
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut input).take(MAX_MESSAGE_LEN as u64).read_until(b'\n', &mut line).await;
+        let read = (&mut input).take(MAX_MESSAGE_BYTES as u64).read_until(b'\n', &mut line).await;
         match read {
             Ok(0) => break,
-            Ok(_) => bridge.pass(&line).await,
+            Ok(_) => bridge.forward(&line).await,
             Err(error) => return Err(Message::new(format!("could not read standard input: {error}"))),
         }
         if written.is_finished() {
             break;
         }
     }
-    far.stop_listening();
+    remote.stop_listening();
     // The tasks that still wait for responses have clones; the writer ends with the last one.
     drop(bridge);
-    let _ = tokio::time::timeout(LAST_ANSWERS, &mut written).await;
-    far.leave().await;
+    let _ = tokio::time::timeout(LAST_RESPONSES_TIMEOUT, &mut written).await;
+    remote.leave().await;
     Ok(())
 }
 
 impl Bridge {
     /// Forwards one message. `initialize` and notifications are awaited, because later messages
     /// depend on them; other requests run concurrently.
-    async fn pass(&self, line: &[u8]) {
+    async fn forward(&self, line: &[u8]) {
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
             if !line.trim_ascii().is_empty() {
                 let error = json!({ "code": -32700, "message": "the message is not JSON, or too long" });
-                self.tell(&json!({ "jsonrpc": "2.0", "id": null, "error": error })).await;
+                self.write_json(&json!({ "jsonrpc": "2.0", "id": null, "error": error })).await;
             }
             return;
         };
         let method = message["method"].as_str().unwrap_or_default().to_owned();
-        let version = message["params"]["_meta"][OWN_VERSION].as_str().map(str::to_owned);
-        if method == "notifications/cancelled" && self.far.hang_up(&message["params"]["requestId"]) {
+        let version = message["params"]["_meta"][VERSION_KEY].as_str().map(str::to_owned);
+        if method == "notifications/cancelled" && self.remote.cancel(&message["params"]["requestId"]) {
             return;
         }
         if method == "initialize" || method.starts_with("notifications/") {
             self.exchange(message, version.as_deref()).await;
             if method == "notifications/initialized" {
                 let listening = tokio::spawn(self.clone().listen());
-                self.far.lock().listening.push(listening.abort_handle());
+                self.remote.lock().listening.push(listening.abort_handle());
             }
             return;
         }
         let (bridge, id) = (self.clone(), message["id"].to_string());
-        let is_single = version.is_some() && !message["id"].is_null();
+        let is_sessionless = version.is_some() && !message["id"].is_null();
         let waiting_id = id.clone();
-        let mut session = self.far.lock();
+        let mut session = self.remote.lock();
         let task = tokio::spawn(async move {
             bridge.exchange(message, version.as_deref()).await;
-            bridge.far.lock().waiting.remove(&waiting_id);
+            bridge.remote.lock().waiting.remove(&waiting_id);
         });
-        if is_single {
+        if is_sessionless {
             session.waiting.insert(id, task.abort_handle());
         }
         if method == LISTEN {
@@ -147,33 +147,33 @@ impl Bridge {
     /// Sends one message and passes on its responses.
     async fn exchange(&self, message: Value, version: Option<&str>) {
         let id = message["id"].clone();
-        let headers = self.far.headers(&message, version);
-        let is_beginning = message["method"] == "initialize";
-        let answer = self.far.talk(Method::POST, headers, Body::from(message.to_string())).await;
+        let headers = self.remote.headers(&message, version);
+        let is_initialize = message["method"] == "initialize";
+        let answer = self.remote.call_mcp(Method::POST, headers, Body::from(message.to_string())).await;
         let failure = match answer {
             Ok(answer) => {
-                if let Some(session) = answer.headers().get(SESSION).filter(|_| is_beginning) {
-                    self.far.lock().id = Some(session.clone());
+                if let Some(session) = answer.headers().get(SESSION).filter(|_| is_initialize) {
+                    self.remote.lock().id = Some(session.clone());
                 }
-                self.read(answer, is_beginning).await.err()
+                self.read(answer, is_initialize).await.err()
             }
             Err(error) => Some(error),
         };
         if let Some(failure) = failure.filter(|_| !id.is_null()) {
             let error = json!({ "code": INTERNAL, "message": failure });
-            self.tell(&json!({ "jsonrpc": "2.0", "id": id, "error": error })).await;
+            self.write_json(&json!({ "jsonrpc": "2.0", "id": id, "error": error })).await;
         }
     }
 
     /// Passes on a response: one message, or a stream of them. The error is a message for the
     /// client.
-    async fn read(&self, answer: Response<Incoming>, is_beginning: bool) -> Result<(), String> {
+    async fn read(&self, answer: Response<Incoming>, is_initialize: bool) -> Result<(), String> {
         let status = answer.status();
         let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let is_stream = kind.starts_with("text/event-stream");
         let body = Body::new(answer.into_body());
         if is_stream {
-            let mut events = Events::new(MAX_MESSAGE_LEN);
+            let mut events = Events::new(MAX_MESSAGE_BYTES);
             let mut pieces = body.into_data_stream();
             while let Some(piece) = pieces.next().await {
                 let piece =
@@ -181,76 +181,76 @@ impl Bridge {
                 let whole =
                     events.take(&piece).map_err(|TooLong| "the server sent a message that is too long".to_owned())?;
                 for event in whole.into_iter().filter(|event| !event.data.is_empty()) {
-                    self.note(&event.data, is_beginning);
+                    self.note_version(&event.data, is_initialize);
                     // On standard output a message is one line. In JSON a line break outside of
                     // strings equals a space.
-                    self.say(event.data.replace('\n', " ")).await;
+                    self.write(event.data.replace('\n', " ")).await;
                 }
             }
             return Ok(());
         }
-        let bytes = axum::body::to_bytes(body, MAX_MESSAGE_LEN).await;
+        let bytes = axum::body::to_bytes(body, MAX_MESSAGE_BYTES).await;
         let bytes = bytes.map_err(|error| format!("the connection broke during the server's response: {error}"))?;
-        let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        if told["jsonrpc"] == "2.0" {
-            self.note(&told.to_string(), is_beginning);
-            self.tell(&told).await;
+        let message: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        if message["jsonrpc"] == "2.0" {
+            self.note_version(&message.to_string(), is_initialize);
+            self.write_json(&message).await;
             return Ok(());
         }
         if status.is_success() {
             return Ok(());
         }
-        let words = told["error"]["message"].as_str().map(str::to_owned);
-        Err(words.unwrap_or_else(|| format!("the server responded with status {status}")))
+        let parts = message["error"]["message"].as_str().map(str::to_owned);
+        Err(parts.unwrap_or_else(|| format!("the server responded with status {status}")))
     }
 
     /// Remembers the protocol version of the response to `initialize`.
-    fn note(&self, data: &str, is_beginning: bool) {
-        if is_beginning && let Ok(message) = serde_json::from_str::<Value>(data) {
+    fn note_version(&self, data: &str, is_initialize: bool) {
+        if is_initialize && let Ok(message) = serde_json::from_str::<Value>(data) {
             let version = message["result"]["protocolVersion"].as_str();
             let version = version.and_then(|version| HeaderValue::from_str(version).ok());
-            self.far.lock().version = version;
+            self.remote.lock().version = version;
         }
     }
 
     /// Passes on the server's notifications, as long as the session exists.
     async fn listen(self) {
         loop {
-            let headers = self.far.headers(&Value::Null, None);
-            match self.far.talk(Method::GET, headers, Body::empty()).await {
+            let headers = self.remote.headers(&Value::Null, None);
+            match self.remote.call_mcp(Method::GET, headers, Body::empty()).await {
                 Ok(answer) if answer.status().is_success() => drop(self.read(answer, false).await),
                 // The server has no such stream, or the session has ended.
                 Ok(_) => return,
                 Err(error) => tracing::debug!(error, "could not open the stream of notifications"),
             }
-            tokio::time::sleep(BEFORE_LISTENING_AGAIN).await;
+            tokio::time::sleep(RECONNECT_PAUSE).await;
         }
     }
 
-    async fn tell(&self, message: &Value) {
-        self.say(message.to_string()).await;
+    async fn write_json(&self, message: &Value) {
+        self.write(message.to_string()).await;
     }
 
-    async fn say(&self, message: String) {
-        // Fails if standard output was closed; then `carry` ends.
+    async fn write(&self, message: String) {
+        // Fails if standard output was closed; then `forward_stdio` ends.
         let _ = self.output.send(message).await;
     }
 }
 
-impl Far {
+impl Remote {
     fn new(url: &str, token: Option<&str>, scope: &Scope) -> Result<Self, Message> {
         let named = [("user", &scope.user), ("agent", &scope.agent), ("session", &scope.session)];
-        let words = named.iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(value.as_deref()?))));
-        let query = words.collect::<Vec<_>>().join("&");
+        let parts = named.iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(value.as_deref()?))));
+        let query = parts.collect::<Vec<_>>().join("&");
         let target = if query.is_empty() { "/mcp".to_owned() } else { format!("/mcp?{query}") };
         let authorization = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim()))).transpose();
         let authorization = authorization
             .map_err(|_| Message::new("--token: not a token; it has characters that are not allowed in a header"))?;
-        Ok(Self { server: Server::new(url)?, target, authorization, session: Mutex::default() })
+        Ok(Self { server: RemoteServer::new(url)?, target, authorization, session: Mutex::default() })
     }
 
-    async fn knock(&self) -> Result<(), Message> {
-        let answer = self.server.ask(self.request(Method::GET, "/api/me", HeaderMap::new(), Body::empty())).await;
+    async fn check_token(&self) -> Result<(), Message> {
+        let answer = self.server.send(self.request(Method::GET, "/api/me", HeaderMap::new(), Body::empty())).await;
         let url = self.server.url();
         match answer {
             Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
@@ -266,7 +266,7 @@ impl Far {
 
     /// Cancels a sessionless request by closing its connection. Returns false if there is none with
     /// this id.
-    fn hang_up(&self, id: &Value) -> bool {
+    fn cancel(&self, id: &Value) -> bool {
         let waiting = self.lock().waiting.remove(&id.to_string());
         waiting.map(|task| task.abort()).is_some()
     }
@@ -274,7 +274,7 @@ impl Far {
     fn headers(&self, message: &Value, version: Option<&str>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut put = |name: HeaderName, value: &str| {
-            if let Ok(value) = HeaderValue::from_str(&legible(value)) {
+            if let Ok(value) = HeaderValue::from_str(&header_text(value)) {
                 headers.insert(name, value);
             }
         };
@@ -313,13 +313,13 @@ impl Far {
         tasks.iter().for_each(AbortHandle::abort);
         if self.lock().id.is_some() {
             let headers = self.headers(&Value::Null, None);
-            let _ = self.talk(Method::DELETE, headers, Body::empty()).await;
+            let _ = self.call_mcp(Method::DELETE, headers, Body::empty()).await;
         }
     }
 
     /// One request to `/mcp`.
-    async fn talk(&self, method: Method, headers: HeaderMap, body: Body) -> Result<Response<Incoming>, String> {
-        self.server.ask(self.request(method, &self.target, headers, body)).await
+    async fn call_mcp(&self, method: Method, headers: HeaderMap, body: Body) -> Result<Response<Incoming>, String> {
+        self.server.send(self.request(method, &self.target, headers, body)).await
     }
 
     fn request(&self, method: Method, target: &str, headers: HeaderMap, body: Body) -> Request<Body> {
@@ -342,7 +342,7 @@ impl Far {
 }
 
 /// A header value: text that is not printable ASCII becomes `=?base64?…?=`.
-fn legible(value: &str) -> String {
+fn header_text(value: &str) -> String {
     let is_plain = value.bytes().all(|byte| (0x20..0x7f).contains(&byte)) && value.trim() == value;
     if is_plain && !value.starts_with("=?base64?") {
         return value.to_owned();
@@ -356,9 +356,9 @@ mod tests {
 
     #[test]
     fn header_value_that_is_not_ascii_is_encoded() {
-        assert_eq!(legible("run_code"), "run_code");
-        assert_eq!(legible("ringwall://files/ü"), format!("=?base64?{}?=", STANDARD.encode("ringwall://files/ü")));
-        assert_eq!(legible(" a"), format!("=?base64?{}?=", STANDARD.encode(" a")));
-        assert!(legible("=?base64?x?=").len() > 12);
+        assert_eq!(header_text("run_code"), "run_code");
+        assert_eq!(header_text("ringwall://files/ü"), format!("=?base64?{}?=", STANDARD.encode("ringwall://files/ü")));
+        assert_eq!(header_text(" a"), format!("=?base64?{}?=", STANDARD.encode(" a")));
+        assert!(header_text("=?base64?x?=").len() > 12);
     }
 }

@@ -12,10 +12,10 @@ use ringwall_service::{
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject};
 use serde_json::Value;
 
-use super::answers::{Asked, Failure, PENDING, Ran, refused};
-use super::approval::{self, Reach, Said};
-use super::browser_tools::{Browsed, BrowserTool};
-use super::call::{Call, TAKEN_BACK};
+use super::browser_tools::{BrowserSummary, BrowserTool};
+use super::call::{CANCELLED, Call};
+use super::elicitation::{self, AskMethod, UserAnswer};
+use super::results::{ApprovalSummary, PENDING, RunError, RunSummary, error_result};
 
 const FAILED: &str = "FAILED";
 const SUCCEEDED: &str = "SUCCEEDED";
@@ -31,22 +31,22 @@ impl Call<'_> {
         arguments.retain(|_, value| !value.is_null());
         let request = BrowserRequest {
             session: SessionAddress {
-                session_id: self.who.session(session),
-                user_id: self.who.user(),
-                agent_id: Some(self.who.agent()),
+                session_id: self.caller.session(session),
+                user_id: self.caller.user(),
+                agent_id: Some(self.caller.agent()),
             },
             action: tool.action().to_owned(),
             params: Value::Object(arguments),
             window,
         };
-        let begun = self.service.begin_browser(&self.who.principal, request).await?;
-        self.conduct_browser(begun).await
+        let begun = self.service.begin_browser(&self.caller.principal, request).await?;
+        self.wait_for_browser(begun).await
     }
 
     /// Waits until the action has ended or needs an approval from elsewhere.
-    pub(super) async fn conduct_browser(&self, begun: BrowserBegun) -> Result<CallToolResponse, Error> {
+    pub(super) async fn wait_for_browser(&self, begun: BrowserBegun) -> Result<CallToolResponse, Error> {
         let watched = || Watched::Exec(begun.action_id.clone());
-        let mut following = Some(self.service.follow_approvals(&self.who.principal, watched())?);
+        let mut following = Some(self.service.follow_approvals(&self.caller.principal, watched())?);
         loop {
             let news = async {
                 match &mut following {
@@ -58,15 +58,15 @@ impl Call<'_> {
                 biased;
                 () = self.context.ct.cancelled() => {
                     begun.take_back();
-                    return Ok(refused(TAKEN_BACK).into());
+                    return Ok(error_result(CANCELLED).into());
                 }
-                answer = self.service.finish_browser(&begun) => return Ok(tell(answer?).into()),
+                answer = self.service.finish_browser(&begun) => return Ok(browser_result(answer?).into()),
                 news = news => match news {
                     Ok(Announcement::Opened(view)) => view,
                     Ok(Announcement::Resolved(_)) => continue,
                     // A new subscription begins with the approvals that are open.
                     Err(Gone::Behind) => {
-                        following = Some(self.service.follow_approvals(&self.who.principal, watched())?);
+                        following = Some(self.service.follow_approvals(&self.caller.principal, watched())?);
                         continue;
                     }
                     Err(Gone::Stopping) => {
@@ -75,27 +75,29 @@ impl Call<'_> {
                     }
                 },
             };
-            match Reach::of(self.who, self.context) {
-                Reach::Elsewhere => return Ok(self.browser_pending(begun, &view, None).into()),
-                Reach::Result => {
-                    let result = self.seal.result(self.who, self.tool, &view);
-                    self.held.keep_browser(begun);
+            match AskMethod::of(self.caller, self.context) {
+                AskMethod::Unavailable => return Ok(self.browser_pending(begun, &view, None).into()),
+                AskMethod::Result => {
+                    let result = self.seal.result(self.caller, self.tool, &view);
+                    self.pending_calls.keep_browser(begun);
                     return Ok(result.into());
                 }
-                Reach::Request => {}
+                AskMethod::Request => {}
             }
             let said = tokio::select! {
                 biased;
                 () = self.context.ct.cancelled() => {
                     begun.take_back();
-                    return Ok(refused(TAKEN_BACK).into());
+                    return Ok(error_result(CANCELLED).into());
                 }
-                answer = self.service.finish_browser(&begun) => return Ok(tell(answer?).into()),
-                said = approval::ask(self.context, &view) => said,
+                answer = self.service.finish_browser(&begun) => return Ok(browser_result(answer?).into()),
+                said = elicitation::ask(self.context, &view) => said,
             };
             let given = match said {
-                Said::Nothing | Said::Unasked => return Ok(self.browser_pending(begun, &view, None).into()),
-                Said::Answer(answer) => approval::give(self.service, self.who, view.id.as_str(), answer).await,
+                UserAnswer::None | UserAnswer::Missing => return Ok(self.browser_pending(begun, &view, None).into()),
+                UserAnswer::Answer(answer) => {
+                    elicitation::submit(self.service, self.caller, view.id.as_str(), answer).await
+                }
             };
             if let Err(error) = given {
                 return Ok(self.browser_pending(begun, &view, Some(&error)).into());
@@ -111,58 +113,58 @@ impl Call<'_> {
         view: &ApprovalView,
         why: Option<&Error>,
     ) -> CallToolResult {
-        let browsed = Browsed {
+        let summary = BrowserSummary {
             status: PENDING.to_owned(),
             action_id: begun.action_id.to_string(),
             data: None,
-            error: why.map(|error| Failure { code: error.code().to_owned(), message: error.to_string() }),
-            approval: Some(Asked::of(view)),
+            error: why.map(|error| RunError { code: error.code().to_owned(), message: error.to_string() }),
+            approval: Some(ApprovalSummary::of(view)),
         };
-        self.held.keep_browser(begun);
-        result(vec![ContentBlock::text(Ran::pending(view).text())], &browsed, why.is_some())
+        self.pending_calls.keep_browser(begun);
+        result(vec![ContentBlock::text(RunSummary::pending(view).text())], &summary, why.is_some())
     }
 
     /// The state of an action for `approval_status`, in the form of an exec's result.
-    pub(super) async fn browser_standing(&self, begun: &BrowserBegun, view: &ApprovalView) -> Result<Ran, Error> {
+    pub(super) async fn browser_state(&self, begun: &BrowserBegun, view: &ApprovalView) -> Result<RunSummary, Error> {
         if !begun.is_over() {
-            return Ok(Ran::pending(view));
+            return Ok(RunSummary::pending(view));
         }
         let answer = self.service.finish_browser(begun).await?;
         let status = if answer.success { SUCCEEDED } else { FAILED };
-        Ok(Ran {
+        Ok(RunSummary {
             status: status.to_owned(),
             exec_id: answer.action_id.to_string(),
             stdout: if answer.data.is_null() { String::new() } else { answer.data.to_string() },
-            error: answer.error.map(|message| Failure { code: FAILED.to_owned(), message }),
+            error: answer.error.map(|message| RunError { code: FAILED.to_owned(), message }),
             sandbox_type: "native".to_owned(),
-            ..Ran::default()
+            ..RunSummary::default()
         })
     }
 }
 
-fn tell(answer: BrowserAnswer) -> CallToolResult {
+fn browser_result(answer: BrowserAnswer) -> CallToolResult {
     let BrowserAnswer { action_id, success, data, error, picture } = answer;
     let mut content = match (&error, &data) {
         (Some(error), _) => vec![ContentBlock::text(error.clone())],
-        (None, Value::Object(data)) => vec![ContentBlock::text(words(data))],
+        (None, Value::Object(data)) => vec![ContentBlock::text(text_of(data))],
         (None, other) => vec![ContentBlock::text(other.to_string())],
     };
     content.extend(picture.map(|picture| ContentBlock::image(STANDARD.encode(picture), "image/png")));
-    let browsed = Browsed {
+    let summary = BrowserSummary {
         status: if success { SUCCEEDED } else { FAILED }.to_owned(),
         action_id: action_id.to_string(),
         data: match data {
             Value::Object(data) => Some(data),
             _ => None,
         },
-        error: error.map(|message| Failure { code: FAILED.to_owned(), message }),
+        error: error.map(|message| RunError { code: FAILED.to_owned(), message }),
         approval: None,
     };
-    result(content, &browsed, !success)
+    result(content, &summary, !success)
 }
 
 /// The text of a result: the page's content after its address, or the whole object as JSON.
-fn words(data: &JsonObject) -> String {
+fn text_of(data: &JsonObject) -> String {
     match data.get("content").and_then(Value::as_str) {
         Some(content) => {
             let place = data.get("url").and_then(Value::as_str).unwrap_or_default();
@@ -172,9 +174,9 @@ fn words(data: &JsonObject) -> String {
     }
 }
 
-fn result(content: Vec<ContentBlock>, browsed: &Browsed, is_error: bool) -> CallToolResult {
+fn result(content: Vec<ContentBlock>, summary: &BrowserSummary, is_error: bool) -> CallToolResult {
     let mut result = CallToolResult::success(content);
-    result.structured_content = serde_json::to_value(browsed).ok();
+    result.structured_content = serde_json::to_value(summary).ok();
     result.is_error = Some(is_error);
     result
 }

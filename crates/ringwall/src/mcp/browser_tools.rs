@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::answers::{Asked, Failure};
 use super::arguments::{read, schema};
-use super::tools::{Effect, World, annotations};
+use super::results::{ApprovalSummary, RunError};
+use super::tools::{Effect, NetworkAccess, annotations};
 
 /// The browser tools, one for each action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) enum BrowserTool {
 
 /// Result of a browser action.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(super) struct Browsed {
+pub(super) struct BrowserSummary {
     /// SUCCEEDED or FAILED; `approval_pending` while it waits for a person
     pub(super) status: String,
     /// Id of the action in the record
@@ -40,10 +40,10 @@ pub(super) struct Browsed {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) data: Option<JsonObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<Failure>,
+    pub(super) error: Option<RunError>,
     /// The approval that it waits for
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) approval: Option<Asked>,
+    pub(super) approval: Option<ApprovalSummary>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -208,7 +208,7 @@ impl BrowserTool {
     ];
 
     /// Name, action of the browser API, title, description and effect.
-    const fn told(self) -> (&'static str, &'static str, &'static str, &'static str, Effect) {
+    const fn description(self) -> (&'static str, &'static str, &'static str, &'static str, Effect) {
         match self {
             Self::Navigate => (
                 "browser_navigate",
@@ -299,38 +299,38 @@ impl BrowserTool {
     }
 
     pub(super) const fn name(self) -> &'static str {
-        self.told().0
+        self.description().0
     }
 
     pub(super) const fn action(self) -> &'static str {
-        self.told().1
+        self.description().1
     }
 
     /// Validates the arguments and returns them unchanged.
     pub(super) fn check(self, arguments: Option<JsonObject>) -> Result<JsonObject, String> {
-        fn has_form<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<JsonObject, String> {
+        fn validate<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<JsonObject, String> {
             read::<T>(arguments.clone())?;
             Ok(arguments.unwrap_or_default())
         }
         match self {
-            Self::Navigate => has_form::<NavigateArguments>(arguments),
-            Self::Click => has_form::<ElementArguments>(arguments),
-            Self::Fill => has_form::<FillArguments>(arguments),
-            Self::Screenshot => has_form::<ScreenshotArguments>(arguments),
-            Self::Content => has_form::<ContentArguments>(arguments),
-            Self::WaitFor => has_form::<WaitArguments>(arguments),
-            Self::Press => has_form::<PressArguments>(arguments),
-            Self::Select => has_form::<SelectArguments>(arguments),
-            Self::Scroll => has_form::<ScrollArguments>(arguments),
-            Self::Evaluate => has_form::<EvaluateArguments>(arguments),
-            Self::Download => has_form::<DownloadArguments>(arguments),
-            Self::Upload => has_form::<UploadArguments>(arguments),
-            Self::Close | Self::Back | Self::Pdf => has_form::<NoArguments>(arguments),
+            Self::Navigate => validate::<NavigateArguments>(arguments),
+            Self::Click => validate::<ElementArguments>(arguments),
+            Self::Fill => validate::<FillArguments>(arguments),
+            Self::Screenshot => validate::<ScreenshotArguments>(arguments),
+            Self::Content => validate::<ContentArguments>(arguments),
+            Self::WaitFor => validate::<WaitArguments>(arguments),
+            Self::Press => validate::<PressArguments>(arguments),
+            Self::Select => validate::<SelectArguments>(arguments),
+            Self::Scroll => validate::<ScrollArguments>(arguments),
+            Self::Evaluate => validate::<EvaluateArguments>(arguments),
+            Self::Download => validate::<DownloadArguments>(arguments),
+            Self::Upload => validate::<UploadArguments>(arguments),
+            Self::Close | Self::Back | Self::Pdf => validate::<NoArguments>(arguments),
         }
     }
 
     pub(super) fn describe(self) -> Tool {
-        let (name, _, title, words, effect) = self.told();
+        let (name, _, title, description, effect) = self.description();
         let takes = match self {
             Self::Navigate => schema::<NavigateArguments>(),
             Self::Click => schema::<ElementArguments>(),
@@ -346,9 +346,9 @@ impl BrowserTool {
             Self::Upload => schema::<UploadArguments>(),
             Self::Close | Self::Back | Self::Pdf => schema::<NoArguments>(),
         };
-        Tool::new(name, words, takes)
+        Tool::new(name, description, takes)
             .with_title(title)
-            .with_raw_output_schema(schema::<Browsed>())
-            .with_annotations(annotations(title, effect, World::Open))
+            .with_raw_output_schema(schema::<BrowserSummary>())
+            .with_annotations(annotations(title, effect, NetworkAccess::Open))
     }
 }

@@ -9,74 +9,94 @@ use std::io::Read as _;
 use ringwall_service::{AgentPath, Download, Edit, Error, Lines, Service};
 use rmcp::model::CallToolResult;
 
-use super::answers::{Content, Done, Paths, answer};
 use super::arguments::{DeleteArguments, EditArguments, ListArguments, ReadArguments, WriteArguments};
-use super::who::Who;
+use super::caller::Caller;
+use super::results::{Content, DoneMessage, Paths, answer};
 
 /// The mount point of the session's workspace in boxes.
-const MOUNTED: &str = "/workspace";
+const MOUNT_POINT: &str = "/workspace";
 /// Limit of a resource, which is sent in one message.
 const MAX_BYTES: u64 = 8 << 20;
 
 /// A path of the agent or of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FileTarget {
     Agent(AgentPath),
     Session(AgentPath),
 }
 
-impl Place {
+impl FileTarget {
     pub(super) fn read(path: &str) -> Result<Self, Error> {
         let first = path.split('/').next().unwrap_or_default();
         if matches!(first, "files" | "skills") {
             return Ok(Self::Agent(AgentPath::parse(path)?));
         }
-        let inside = path.strip_prefix(MOUNTED).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let inside = path.strip_prefix(MOUNT_POINT).filter(|rest| rest.is_empty() || rest.starts_with('/'));
         Ok(Self::Session(AgentPath::in_session(inside.map_or(path, |rest| rest.trim_start_matches('/')))?))
     }
 }
 
-pub(super) async fn read(service: &Service, who: &Who, asked: ReadArguments) -> Result<CallToolResult, Error> {
-    let lines = Lines::page(asked.offset, asked.limit)?;
-    let content = match Place::read(&asked.path)? {
-        Place::Agent(path) => service.read_file(&who.principal, &who.address(), &path, lines).await?.into_content(),
-        Place::Session(path) => {
-            let address = who.session_address(asked.session_id);
-            service.read_session_file(&who.principal, &address, &path, lines).await?.into_content()
+pub(super) async fn read(
+    service: &Service,
+    caller: &Caller,
+    arguments: ReadArguments,
+) -> Result<CallToolResult, Error> {
+    let lines = Lines::page(arguments.offset, arguments.limit)?;
+    let content = match FileTarget::read(&arguments.path)? {
+        FileTarget::Agent(path) => {
+            service.read_file(&caller.principal, &caller.address(), &path, lines).await?.into_content()
+        }
+        FileTarget::Session(path) => {
+            let address = caller.session_address(arguments.session_id);
+            service.read_session_file(&caller.principal, &address, &path, lines).await?.into_content()
         }
     };
     Ok(answer(content.clone(), &Content { content }))
 }
 
-pub(super) async fn write(service: &Service, who: &Who, asked: WriteArguments) -> Result<CallToolResult, Error> {
-    match Place::read(&asked.path)? {
-        Place::Agent(path) => service.write_file(&who.principal, &who.address(), &path, &asked.content).await?,
-        Place::Session(path) => {
-            let address = who.session_address(asked.session_id);
-            service.write_session_file(&who.principal, &address, path, asked.content).await?;
+pub(super) async fn write(
+    service: &Service,
+    caller: &Caller,
+    arguments: WriteArguments,
+) -> Result<CallToolResult, Error> {
+    match FileTarget::read(&arguments.path)? {
+        FileTarget::Agent(path) => {
+            service.write_file(&caller.principal, &caller.address(), &path, &arguments.content).await?
+        }
+        FileTarget::Session(path) => {
+            let address = caller.session_address(arguments.session_id);
+            service.write_session_file(&caller.principal, &address, path, arguments.content).await?;
         }
     }
-    Ok(done(format!("Successfully created or overwritten file: {}", asked.path)))
+    Ok(done(format!("Successfully created or overwritten file: {}", arguments.path)))
 }
 
-pub(super) async fn edit(service: &Service, who: &Who, asked: EditArguments) -> Result<CallToolResult, Error> {
-    let EditArguments { path: named, old_string: old, new_string: new, expected_replacements, session_id } = asked;
+pub(super) async fn edit(
+    service: &Service,
+    caller: &Caller,
+    arguments: EditArguments,
+) -> Result<CallToolResult, Error> {
+    let EditArguments { path: named, old_string: old, new_string: new, expected_replacements, session_id } = arguments;
     let edit = Edit { old, new, expected: expected_replacements.unwrap_or(1) };
-    match Place::read(&named)? {
-        Place::Agent(path) => service.edit_file(&who.principal, &who.address(), &path, &edit).await?,
-        Place::Session(path) => {
-            service.edit_session_file(&who.principal, &who.session_address(session_id), &path, &edit).await?;
+    match FileTarget::read(&named)? {
+        FileTarget::Agent(path) => service.edit_file(&caller.principal, &caller.address(), &path, &edit).await?,
+        FileTarget::Session(path) => {
+            service.edit_session_file(&caller.principal, &caller.session_address(session_id), &path, &edit).await?;
         }
     }
     Ok(done(format!("Successfully edited file: {named}")))
 }
 
-pub(super) async fn list(service: &Service, who: &Who, asked: ListArguments) -> Result<CallToolResult, Error> {
-    let paths = match Place::read(asked.path.as_deref().unwrap_or_default())? {
-        Place::Agent(path) => service.list_files(&who.principal, &who.address(), path).await?.whole(),
-        Place::Session(path) => {
-            let address = who.session_address(asked.session_id);
-            match service.list_session_files(&who.principal, &address, path).await {
+pub(super) async fn list(
+    service: &Service,
+    caller: &Caller,
+    arguments: ListArguments,
+) -> Result<CallToolResult, Error> {
+    let paths = match FileTarget::read(arguments.path.as_deref().unwrap_or_default())? {
+        FileTarget::Agent(path) => service.list_files(&caller.principal, &caller.address(), path).await?.whole(),
+        FileTarget::Session(path) => {
+            let address = caller.session_address(arguments.session_id);
+            match service.list_session_files(&caller.principal, &address, path).await {
                 // A session is created with its first use; before that it has no files.
                 Err(Error::NotFound { .. }) => Vec::new(),
                 listed => listed?,
@@ -86,31 +106,37 @@ pub(super) async fn list(service: &Service, who: &Who, asked: ListArguments) -> 
     Ok(answer(paths.join("\n"), &Paths { paths }))
 }
 
-pub(super) async fn delete(service: &Service, who: &Who, asked: DeleteArguments) -> Result<CallToolResult, Error> {
-    match Place::read(&asked.path)? {
-        Place::Agent(path) => service.delete_path(&who.principal, &who.address(), &path).await?,
-        Place::Session(path) => {
-            service.delete_session_file(&who.principal, &who.session_address(asked.session_id), &path).await?;
+pub(super) async fn delete(
+    service: &Service,
+    caller: &Caller,
+    arguments: DeleteArguments,
+) -> Result<CallToolResult, Error> {
+    match FileTarget::read(&arguments.path)? {
+        FileTarget::Agent(path) => service.delete_path(&caller.principal, &caller.address(), &path).await?,
+        FileTarget::Session(path) => {
+            service
+                .delete_session_file(&caller.principal, &caller.session_address(arguments.session_id), &path)
+                .await?;
         }
     }
-    Ok(done(format!("Successfully deleted path: {}", asked.path)))
+    Ok(done(format!("Successfully deleted path: {}", arguments.path)))
 }
 
 fn done(message: String) -> CallToolResult {
-    answer(message.clone(), &Done { message })
+    answer(message.clone(), &DoneMessage { message })
 }
 
 /// Reads a file as a resource.
-pub(super) async fn whole(download: Download, what: &str) -> Result<Vec<u8>, Error> {
+pub(super) async fn read_download(download: Download, what: &str) -> Result<Vec<u8>, Error> {
     match download {
-        Download::File { file, size } => read_whole(file, size, what).await,
+        Download::File { file, size } => read_file(file, size, what).await,
         Download::Directory(_) => {
             Err(Error::InvalidArgument { message: format!("{what} is a directory; list_files lists its files") })
         }
     }
 }
 
-pub(super) async fn read_whole(file: std::fs::File, size: u64, what: &str) -> Result<Vec<u8>, Error> {
+pub(super) async fn read_file(file: std::fs::File, size: u64, what: &str) -> Result<Vec<u8>, Error> {
     let too_large = || Error::InvalidArgument {
         message: format!("{what} has more than {MAX_BYTES} bytes; read it over HTTP, or parts of it with read_file"),
     };
@@ -136,16 +162,16 @@ mod tests {
 
     #[test]
     fn path_beneath_files_or_skills_is_the_agents() {
-        let place = |path: &str| Place::read(path).map_err(|error| error.code());
+        let target = |path: &str| FileTarget::read(path).map_err(|error| error.code());
         for agents in ["files/a", "skills/x/SKILL.md", "files", "skills"] {
-            assert!(matches!(place(agents), Ok(Place::Agent(_))), "{agents}");
+            assert!(matches!(target(agents), Ok(FileTarget::Agent(_))), "{agents}");
         }
         for sessions in ["", "a", "data/files/x", "filesystem/x", "/workspace", "/workspace/files/x", "./files/x"] {
-            assert!(matches!(place(sessions), Ok(Place::Session(_))), "{sessions}");
+            assert!(matches!(target(sessions), Ok(FileTarget::Session(_))), "{sessions}");
         }
-        assert_eq!(place("/workspace/data/x"), place("data/x").map(|_| place("/workspace/data/x").unwrap()));
+        assert_eq!(target("/workspace/data/x"), target("data/x").map(|_| target("/workspace/data/x").unwrap()));
         for outside in ["/etc/passwd", "../x", "/workspace/../x", "/workspacex/y", "files/../../x", "a\\b"] {
-            assert!(place(outside).is_err(), "{outside}");
+            assert!(target(outside).is_err(), "{outside}");
         }
     }
 }

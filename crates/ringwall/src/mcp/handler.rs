@@ -13,13 +13,13 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::approval::Seal;
 use super::call::Call;
-use super::changes::{Changes, Given, Seen};
-use super::code::Held;
-use super::tools::World;
-use super::who::Who;
-use super::{changes, resources, skills, tools};
+use super::caller::Caller;
+use super::code::PendingCalls;
+use super::elicitation::Seal;
+use super::tool_list::{ClientList, ListDigest, ToolListWatcher};
+use super::tools::NetworkAccess;
+use super::{resources, skills, tool_list, tools};
 
 const INSTRUCTIONS: &str = "Ringwall runs code and commands in isolated boxes, under a policy, and records every run. Code and commands \
     of one session share the files at /workspace. Paths of the file tools are relative to it; paths beneath files/ and \
@@ -33,21 +33,21 @@ const INSTRUCTIONS: &str = "Ringwall runs code and commands in isolated boxes, u
 pub(crate) struct Mcp {
     service: Service,
     /// The caller on standard streams. Over HTTP each request has its own.
-    local: Option<Arc<Who>>,
+    local: Option<Arc<Caller>>,
     /// Code and browser actions that wait for an approval.
-    held: Arc<Held>,
+    pending_calls: Arc<PendingCalls>,
     seal: Seal,
-    changes: Arc<Changes>,
+    tool_list: Arc<ToolListWatcher>,
     /// The tool list that the client of this connection has.
-    given: Given,
+    client_list: ClientList,
     /// Number of calls in progress.
     calls: watch::Sender<usize>,
 }
 
 /// A call in progress.
-struct Answering(watch::Sender<usize>);
+struct CallGuard(watch::Sender<usize>);
 
-impl Drop for Answering {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -56,19 +56,19 @@ impl Drop for Answering {
 impl Mcp {
     /// Serves requests that carry their own principal.
     pub(crate) fn new(service: Service) -> Self {
-        let (seal, changes) = (Seal::new(&service), Changes::new(service.clone()));
-        let (held, given, calls) = (Arc::default(), Given::default(), watch::Sender::new(0));
-        Self { service, local: None, held, seal, changes, given, calls }
+        let (seal, tool_list) = (Seal::new(&service), ToolListWatcher::new(service.clone()));
+        let (pending_calls, client_list, calls) = (Arc::default(), ClientList::default(), watch::Sender::new(0));
+        Self { service, local: None, pending_calls, seal, tool_list, client_list, calls }
     }
 
     /// A server for a new client, which has no tool list yet.
-    pub(crate) fn for_another(&self) -> Self {
-        Self { given: Given::default(), ..self.clone() }
+    pub(crate) fn for_new_client(&self) -> Self {
+        Self { client_list: ClientList::default(), ..self.clone() }
     }
 
     /// A server for a connection with one caller.
-    pub(super) fn for_one(&self, who: Who) -> Self {
-        Self { local: Some(Arc::new(who)), ..self.for_another() }
+    pub(super) fn for_caller(&self, caller: Caller) -> Self {
+        Self { local: Some(Arc::new(caller)), ..self.for_new_client() }
     }
 
     /// Returns when no call is in progress.
@@ -78,17 +78,17 @@ impl Mcp {
         let _ = calls.wait_for(|count| *count == 0).await;
     }
 
-    fn who(&self, context: &RequestContext<RoleServer>) -> Result<Who, ErrorData> {
-        let (who, remote) = match &self.local {
-            Some(who) => (who.as_ref().clone(), None),
-            None => Who::of(&context.extensions)?,
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
+        let (caller, remote) = match &self.local {
+            Some(caller) => (caller.as_ref().clone(), None),
+            None => Caller::from_extensions(&context.extensions)?,
         };
-        Ok(who.with(context.client_info().as_ref(), remote))
+        Ok(caller.with_client(context.client_info().as_ref(), remote))
     }
 
-    fn begin(&self) -> Answering {
+    fn begin(&self) -> CallGuard {
         self.calls.send_modify(|count| *count += 1);
-        Answering(self.calls.clone())
+        CallGuard(self.calls.clone())
     }
 }
 
@@ -104,7 +104,7 @@ impl ServerHandler for Mcp {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         // rmcp reads only the schemas, which do not depend on the settings.
-        tools::without_paths(World::Closed).iter().find(|tool| tool.name == name).cloned()
+        tools::without_paths(NetworkAccess::Closed).iter().find(|tool| tool.name == name).cloned()
     }
 
     async fn list_tools(
@@ -112,13 +112,13 @@ impl ServerHandler for Mcp {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let world = World::from(self.service.net_mode());
-        let skills = skills::described(&self.service).await.map_err(of_service)?;
-        let paths = self.service.path_control().await.map_err(of_service)?;
-        let seen = Seen::of(&skills, world, paths);
-        self.changes.note(seen);
-        self.given.note(seen);
-        let mut all = tools::described(world, paths);
+        let network = NetworkAccess::from(self.service.net_mode());
+        let skills = skills::described(&self.service).await.map_err(protocol_error)?;
+        let paths = self.service.path_control().await.map_err(protocol_error)?;
+        let digest = ListDigest::of(&skills, network, paths);
+        self.tool_list.note(digest);
+        self.client_list.note(digest);
+        let mut all = tools::described(network, paths);
         all.extend(skills);
         Ok(ListToolsResult::with_all_items(all))
     }
@@ -128,11 +128,11 @@ impl ServerHandler for Mcp {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let _answering = self.begin();
-        let who = self.who(&context)?;
+        let _guard = self.begin();
+        let caller = self.caller(&context)?;
         let tool = request.name.clone();
-        let (service, held, seal) = (&self.service, &self.held, &self.seal);
-        Call { service, who: &who, context: &context, held, seal, tool: &tool }.make(request).await
+        let (service, pending_calls, seal) = (&self.service, &self.pending_calls, &self.seal);
+        Call { service, caller: &caller, context: &context, pending_calls, seal, tool: &tool }.make(request).await
     }
 
     async fn list_resources(
@@ -140,9 +140,9 @@ impl ServerHandler for Mcp {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let who = self.who(&context)?;
+        let caller = self.caller(&context)?;
         let cursor = request.and_then(|request| request.cursor);
-        let (page, next) = resources::list(&self.service, &who, cursor.as_deref()).await.map_err(of_service)?;
+        let (page, next) = resources::list(&self.service, &caller, cursor.as_deref()).await.map_err(protocol_error)?;
         let mut listed = ListResourcesResult::with_all_items(page);
         listed.next_cursor = next;
         Ok(listed)
@@ -161,10 +161,10 @@ impl ServerHandler for Mcp {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let who = self.who(&context)?;
-        let read = resources::read(&self.service, &who, &request.uri).await;
+        let caller = self.caller(&context)?;
+        let read = resources::read(&self.service, &caller, &request.uri).await;
         let read =
-            read.map_err(|error| ErrorData { data: Some(json!({ "uri": request.uri })), ..of_service(error) })?;
+            read.map_err(|error| ErrorData { data: Some(json!({ "uri": request.uri })), ..protocol_error(error) })?;
         Ok(ReadResourceResult::new(vec![read]).into())
     }
 
@@ -175,19 +175,20 @@ impl ServerHandler for Mcp {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let who = self.who(context.request_context())?;
-        changes::tell_listener(&self.changes, &self.service, &self.given, &who.principal, &context).await;
+        let caller = self.caller(context.request_context())?;
+        tool_list::notify_listener(&self.tool_list, &self.service, &self.client_list, &caller.principal, &context)
+            .await;
         Ok(())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         // The task ends with the connection.
-        tokio::spawn(changes::tell(self.changes.clone(), self.given.clone(), context.peer));
+        tokio::spawn(tool_list::notify_client(self.tool_list.clone(), self.client_list.clone(), context.peer));
     }
 }
 
 /// Converts a service error to a protocol error, for methods other than `tools/call`.
-fn of_service(error: Error) -> ErrorData {
+fn protocol_error(error: Error) -> ErrorData {
     let code = error.code();
     match (code, &error) {
         ("NOT_FOUND", _) => ErrorData::resource_not_found(error.to_string(), None),

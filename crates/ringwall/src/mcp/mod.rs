@@ -5,27 +5,27 @@
 //! both modes of the protocol: with a session that begins with `initialize`, and without one. The
 //! principal is determined for each request.
 
-mod answers;
-mod approval;
 mod arguments;
 mod bridge;
 mod browser;
 mod browser_tools;
 mod call;
-mod changes;
+mod caller;
 mod code;
+mod elicitation;
 mod files;
+mod follow;
 mod handler;
+mod http_client;
+mod local_socket;
 mod resources;
-mod run;
-mod server;
+mod results;
 mod skills;
+mod stdio;
+mod tool_list;
 mod tools;
-mod verb;
-mod who;
-mod windows;
 
+pub(crate) use caller::Scope;
 pub(crate) use handler::Mcp;
-pub(crate) use verb::{McpArguments, run};
-pub(crate) use who::Scope;
-pub(crate) use windows::serve as serve_windows;
+pub(crate) use local_socket::serve as serve_local_socket;
+pub(crate) use stdio::{McpArguments, run};

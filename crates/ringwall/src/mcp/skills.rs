@@ -13,14 +13,14 @@ use ringwall_service::{Error, ExecId, InvokeOptions, Service, SkillNames};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde_json::{Map, Value, json};
 
-use super::answers::{RAN, Ran};
-use super::tools::{Effect, World, annotations};
-use super::who::Who;
+use super::caller::Caller;
+use super::results::{RUN_SUMMARY_SCHEMA, RunSummary};
+use super::tools::{Effect, NetworkAccess, annotations};
 
 const PREFIX: &str = "skill.";
 const PLAIN_PREFIX: &str = "skill_";
 /// Artifacts that the server writes itself and whose content is in the result.
-const TOLD: [&str; 3] = ["meta.json", "stderr.txt", "stdout.txt"];
+const SERVER_ARTIFACTS: [&str; 3] = ["meta.json", "stderr.txt", "stdout.txt"];
 
 /// The tools of all valid skills.
 pub(super) async fn described(service: &Service) -> Result<Vec<Tool>, Error> {
@@ -37,15 +37,15 @@ pub(super) async fn described(service: &Service) -> Result<Vec<Tool>, Error> {
 
 fn describe(skill: &Skill, names: SkillNames, net: NetMode) -> Tool {
     // A skill has no more network than its manifest requests and the settings allow.
-    let world = World::from(net.min(skill.permissions.net.mode));
+    let network = NetworkAccess::from(net.min(skill.permissions.net.mode));
     let name = match names {
         SkillNames::Dotted => dotted(&skill.id),
         SkillNames::Plain => plain(&skill.id),
     };
     Tool::new(name, skill.description.clone(), Arc::new(inputs(skill)))
         .with_title(skill.name.clone())
-        .with_raw_output_schema(RAN.clone())
-        .with_annotations(annotations(&skill.name, Effect::Changes, world))
+        .with_raw_output_schema(RUN_SUMMARY_SCHEMA.clone())
+        .with_annotations(annotations(&skill.name, Effect::Changes, network))
 }
 
 fn dotted(id: &str) -> String {
@@ -61,7 +61,7 @@ fn inputs(skill: &Skill) -> JsonObject {
     let mut schema = skill.interface.inputs.as_object().cloned().unwrap_or_default();
     schema.entry("type").or_insert_with(|| json!("object"));
     if let Value::Object(properties) = schema.entry("properties").or_insert_with(|| json!({})) {
-        let text = |words: &str| json!({ "type": "string", "description": words });
+        let text = |description: &str| json!({ "type": "string", "description": description });
         properties.insert(
             "project_id".to_owned(),
             text("Project that the exec belongs to; default the id of the connection's session"),
@@ -92,25 +92,29 @@ pub(super) async fn find(service: &Service, name: &str) -> Result<Option<String>
 /// Starts a skill in the connection's workspace.
 pub(super) async fn begin(
     service: &Service,
-    who: &Who,
+    caller: &Caller,
     id: &str,
     arguments: Option<JsonObject>,
 ) -> Result<ExecId, Error> {
     let mut body: Map<String, Value> = arguments.unwrap_or_default();
-    body.entry("project_id").or_insert_with(|| who.session(None).into());
-    body.insert("agent_id".to_owned(), who.agent().into());
-    if let Some(user) = who.user() {
+    body.entry("project_id").or_insert_with(|| caller.session(None).into());
+    body.insert("agent_id".to_owned(), caller.agent().into());
+    if let Some(user) = caller.user() {
         body.insert("user_id".to_owned(), user.into());
     }
-    let submitted = service.invoke(&who.principal, id, Value::Object(body), InvokeOptions::default()).await?;
+    let submitted = service.invoke(&caller.principal, id, Value::Object(body), InvokeOptions::default()).await?;
     Ok(submitted.exec_id)
 }
 
 /// Adds the artifacts to the result, as resources.
-pub(super) async fn with_artifacts(service: &Service, who: &Who, mut ran: Ran) -> Result<CallToolResult, Error> {
+pub(super) async fn with_artifacts(
+    service: &Service,
+    caller: &Caller,
+    mut ran: RunSummary,
+) -> Result<CallToolResult, Error> {
     let exec_id: ExecId = ran.exec_id.parse().map_err(Error::from)?;
-    let left = service.artifacts(&who.principal, &exec_id).await?;
-    let names = left.files.iter().map(|file| file.path.as_str()).filter(|name| !TOLD.contains(name));
+    let left = service.artifacts(&caller.principal, &exec_id).await?;
+    let names = left.files.iter().map(|file| file.path.as_str()).filter(|name| !SERVER_ARTIFACTS.contains(name));
     ran.artifacts = names.map(|name| super::resources::artifact(&exec_id, name)).collect();
     Ok(ran.into_result())
 }

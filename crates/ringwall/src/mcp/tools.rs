@@ -10,12 +10,12 @@ use ringwall_service::PathControl;
 use rmcp::model::{Tool, ToolAnnotations};
 use schemars::JsonSchema;
 
-use super::answers::{Content, Done, Paths, RAN, Standing};
 use super::arguments::{
     CodeArguments, CommandArguments, DeleteArguments, EditArguments, ListArguments, ReadArguments, SkillArguments,
     StatusArguments, WriteArguments, schema,
 };
 use super::browser_tools::BrowserTool;
+use super::results::{ApprovalState, Content, DoneMessage, Paths, RUN_SUMMARY_SCHEMA};
 
 /// A built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +46,12 @@ pub(super) enum Effect {
 
 /// Whether a call can reach the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum World {
+pub(super) enum NetworkAccess {
     Closed,
     Open,
 }
 
-impl From<NetMode> for World {
+impl From<NetMode> for NetworkAccess {
     fn from(mode: NetMode) -> Self {
         match mode {
             NetMode::None => Self::Closed,
@@ -96,26 +96,26 @@ impl BuiltIn {
         Self::all().find(|tool| tool.name() == name)
     }
 
-    fn describe(self, world: World) -> Tool {
+    fn describe(self, network: NetworkAccess) -> Tool {
         match self {
             Self::Browser(tool) => tool.describe(),
-            Self::RunCode => in_a_box::<CodeArguments>(
+            Self::RunCode => box_tool::<CodeArguments>(
                 self,
                 "Run code",
                 "Runs Python, JavaScript or shell code in an isolated box. The working directory is the session's \
                  workspace at /workspace. The code is assessed first: high risk needs a person's approval, and \
                  destructive code is refused.",
-                world,
+                network,
             ),
-            Self::RunCommand => in_a_box::<CommandArguments>(self, "Run a command", RUN_COMMAND, world),
-            Self::RunSkill => in_a_box::<SkillArguments>(
+            Self::RunCommand => box_tool::<CommandArguments>(self, "Run a command", RUN_COMMAND, network),
+            Self::RunSkill => box_tool::<SkillArguments>(
                 self,
                 "Run one of the agent's skills",
                 "Runs a program with arguments, without a shell, in an isolated box. The working directory is one of \
                  the agent's own skills; use it for the commands that the skill's SKILL.md describes. The box has the \
                  agent's files/ and skills/ at /workspace/files and /workspace/skills, and no files of a session. Files \
                  that it writes to /workspace/files can be read as files/….",
-                world,
+                network,
             ),
             Self::ReadFile => tool::<ReadArguments, Content>(
                 self,
@@ -124,13 +124,13 @@ impl BuiltIn {
                  beneath files/ or skills/ is one of the agent's own files, which outlast sessions.",
                 Effect::Reads,
             ),
-            Self::WriteFile => tool::<WriteArguments, Done>(
+            Self::WriteFile => tool::<WriteArguments, DoneMessage>(
                 self,
                 "Write a file",
                 "Creates or replaces a text file. Missing directories are created.",
                 Effect::Replaces,
             ),
-            Self::EditFile => tool::<EditArguments, Done>(
+            Self::EditFile => tool::<EditArguments, DoneMessage>(
                 self,
                 "Edit a file",
                 "Replaces a text in a text file. If the text does not occur exactly expected_replacements times \
@@ -140,13 +140,13 @@ impl BuiltIn {
             Self::ListFiles => {
                 tool::<ListArguments, Paths>(self, "List files", "Lists all files beneath a directory.", Effect::Reads)
             }
-            Self::DeleteFile => tool::<DeleteArguments, Done>(
+            Self::DeleteFile => tool::<DeleteArguments, DoneMessage>(
                 self,
                 "Delete a file",
                 "Deletes a file, or a directory with its content.",
                 Effect::Replaces,
             ),
-            Self::ApprovalStatus => tool::<StatusArguments, Standing>(
+            Self::ApprovalStatus => tool::<StatusArguments, ApprovalState>(
                 self,
                 "Check an approval",
                 "Returns the state of the approval of an approval_pending result, and the result of the call once it \
@@ -161,57 +161,59 @@ impl BuiltIn {
 const RUN_COMMAND: &str =
     "Runs a bash command line in an isolated box. The working directory is the session's workspace at /workspace.";
 
-static CLOSED: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(World::Closed));
-static OPEN: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(World::Open));
+static CLOSED: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(NetworkAccess::Closed));
+static OPEN: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(NetworkAccess::Open));
 
-fn describe_all(world: World) -> Vec<Tool> {
-    BuiltIn::all().map(|tool| tool.describe(world)).collect()
+fn describe_all(network: NetworkAccess) -> Vec<Tool> {
+    BuiltIn::all().map(|tool| tool.describe(network)).collect()
 }
 
 /// All built-in tools, as listed with these settings.
-pub(super) fn described(world: World, paths: PathControl) -> Vec<Tool> {
-    let mut tools = without_paths(world).to_vec();
+pub(super) fn described(network: NetworkAccess, paths: PathControl) -> Vec<Tool> {
+    let mut tools = without_paths(network).to_vec();
     for tool in tools.iter_mut().filter(|tool| tool.name == BuiltIn::RunCommand.name()) {
-        let words = format!("{RUN_COMMAND} {}", paths.shown(Locale::English));
-        tool.description = tool.description.as_deref().map(|said| said.replacen(RUN_COMMAND, &words, 1).into());
+        let description = format!("{RUN_COMMAND} {}", paths.shown(Locale::English));
+        tool.description = tool.description.as_deref().map(|said| said.replacen(RUN_COMMAND, &description, 1).into());
     }
     tools
 }
 
 /// All built-in tools without the sentence about the host's files.
-pub(super) fn without_paths(world: World) -> &'static [Tool] {
-    match world {
-        World::Closed => &CLOSED,
-        World::Open => &OPEN,
+pub(super) fn without_paths(network: NetworkAccess) -> &'static [Tool] {
+    match network {
+        NetworkAccess::Closed => &CLOSED,
+        NetworkAccess::Open => &OPEN,
     }
 }
 
 /// A tool that runs something in a box.
-fn in_a_box<I: JsonSchema>(which: BuiltIn, title: &'static str, words: &str, world: World) -> Tool {
-    let network = match world {
-        World::Closed => "The box has no network.",
-        World::Open => "The box reaches only network hosts that the operator or an approval has allowed.",
+fn box_tool<I: JsonSchema>(which: BuiltIn, title: &'static str, description: &str, network: NetworkAccess) -> Tool {
+    let sentence = match network {
+        NetworkAccess::Closed => "The box has no network.",
+        NetworkAccess::Open => "The box reaches only network hosts that the operator or an approval has allowed.",
     };
-    Tool::new(which.name(), format!("{words} {network}"), schema::<I>())
+    Tool::new(which.name(), format!("{description} {sentence}"), schema::<I>())
         .with_title(title)
-        .with_raw_output_schema(RAN.clone())
-        .with_annotations(annotations(title, Effect::Changes, world))
+        .with_raw_output_schema(RUN_SUMMARY_SCHEMA.clone())
+        .with_annotations(annotations(title, Effect::Changes, network))
 }
 
 fn tool<I: JsonSchema, O: JsonSchema>(
     which: BuiltIn,
     title: &'static str,
-    words: &'static str,
+    description: &'static str,
     effect: Effect,
 ) -> Tool {
-    Tool::new(which.name(), words, schema::<I>())
+    Tool::new(which.name(), description, schema::<I>())
         .with_title(title)
         .with_raw_output_schema(schema::<O>())
-        .with_annotations(annotations(title, effect, World::Closed))
+        .with_annotations(annotations(title, effect, NetworkAccess::Closed))
 }
 
-pub(super) fn annotations(title: &str, effect: Effect, world: World) -> ToolAnnotations {
-    let hints = ToolAnnotations::with_title(title).read_only(effect == Effect::Reads).open_world(world == World::Open);
+pub(super) fn annotations(title: &str, effect: Effect, network: NetworkAccess) -> ToolAnnotations {
+    let hints = ToolAnnotations::with_title(title)
+        .read_only(effect == Effect::Reads)
+        .open_world(network == NetworkAccess::Open);
     match effect {
         Effect::Reads => hints.destructive(false).idempotent(true),
         Effect::Moves => hints.destructive(false).idempotent(false),
@@ -232,33 +234,38 @@ mod tests {
     #[test]
     fn run_command_describes_the_visible_host_files() {
         let full = |is_writable| PathControl::Off { view: HostView::Full, is_writable };
-        for (control, words) in [
+        for (control, description) in [
             (PathControl::On, "names another path waits for a person's approval"),
             (FRESH, "/etc, /opt and /srv of the host beside its system directories, read-only"),
             (full(true), "writes wherever Unix permissions let that user write"),
             (full(false), "private files of that user included, read-only"),
         ] {
-            let tools = described(World::Closed, control);
+            let tools = described(NetworkAccess::Closed, control);
             let tool = tools.iter().find(|tool| tool.name == "run_command").unwrap();
             let said = tool.description.as_deref().unwrap();
-            assert!(said.starts_with(RUN_COMMAND) && said.contains(words) && said.ends_with("no network."), "{said}");
+            assert!(
+                said.starts_with(RUN_COMMAND) && said.contains(description) && said.ends_with("no network."),
+                "{said}"
+            );
             assert_eq!(said.contains("waits for a person"), control == PathControl::On);
         }
     }
 
     #[test]
     fn tools_that_run_something_describe_their_network() {
-        for (world, words) in [(World::Closed, "no network"), (World::Open, "reaches only network hosts")] {
-            let open: Vec<&str> = without_paths(world)
+        for (network, description) in
+            [(NetworkAccess::Closed, "no network"), (NetworkAccess::Open, "reaches only network hosts")]
+        {
+            let open: Vec<&str> = without_paths(network)
                 .iter()
                 .filter(|tool| tool.annotations.as_ref().and_then(|hints| hints.open_world_hint) == Some(true))
                 .map(|tool| tool.name.as_ref())
                 .filter(|name| !name.starts_with("browser_"))
                 .collect();
             let runs = ["run_code", "run_command", "run_skill"];
-            assert_eq!(open, if world == World::Open { &runs[..] } else { &[] });
-            for tool in without_paths(world).iter().filter(|tool| runs.contains(&tool.name.as_ref())) {
-                assert!(tool.description.as_deref().is_some_and(|said| said.contains(words)), "{tool:?}");
+            assert_eq!(open, if network == NetworkAccess::Open { &runs[..] } else { &[] });
+            for tool in without_paths(network).iter().filter(|tool| runs.contains(&tool.name.as_ref())) {
+                assert!(tool.description.as_deref().is_some_and(|said| said.contains(description)), "{tool:?}");
             }
         }
     }
@@ -294,15 +301,15 @@ mod tests {
 
     #[test]
     fn every_tool_has_its_hints() {
-        for world in [World::Closed, World::Open] {
-            let told: Vec<(&str, [Option<bool>; 3])> = without_paths(world)
+        for network in [NetworkAccess::Closed, NetworkAccess::Open] {
+            let hints: Vec<(&str, [Option<bool>; 3])> = without_paths(network)
                 .iter()
                 .map(|tool| {
                     let hints = tool.annotations.as_ref().unwrap();
                     (tool.name.as_ref(), [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint])
                 })
                 .collect();
-            assert_eq!(told, HINTS.map(|(name, hints)| (name, hints.map(Some))));
+            assert_eq!(hints, HINTS.map(|(name, hints)| (name, hints.map(Some))));
         }
     }
 
@@ -311,21 +318,21 @@ mod tests {
     #[test]
     fn published_tools_are_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mcp-tools.json");
-        let current = format!("{}\n", serde_json::to_string_pretty(&described(World::Closed, FRESH)).unwrap());
+        let current = format!("{}\n", serde_json::to_string_pretty(&described(NetworkAccess::Closed, FRESH)).unwrap());
         if std::env::var_os("RINGWALL_WRITE_DOCS").is_some() {
             std::fs::write(path, &current).unwrap();
         }
         let published = std::fs::read_to_string(path).unwrap_or_default();
         assert!(published == current, "docs/mcp-tools.json is out of date; write it with RINGWALL_WRITE_DOCS=1");
         // The network setting changes descriptions and a hint, no schemas.
-        for (closed, open) in without_paths(World::Closed).iter().zip(without_paths(World::Open)) {
+        for (closed, open) in without_paths(NetworkAccess::Closed).iter().zip(without_paths(NetworkAccess::Open)) {
             assert_eq!((&closed.input_schema, &closed.output_schema), (&open.input_schema, &open.output_schema));
         }
     }
 
     #[test]
     fn every_tool_has_closed_schemas_and_annotations() {
-        for tool in without_paths(World::Closed) {
+        for tool in without_paths(NetworkAccess::Closed) {
             assert!(BuiltIn::find(&tool.name).is_some());
             assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);
             assert_eq!(tool.input_schema["additionalProperties"], false, "{}", tool.name);

@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::message::Message;
-use crate::http::{self, Door};
+use crate::http::{self, AppState};
 use crate::mcp;
 use crate::runtime;
 use crate::server::environment::Environment;
@@ -69,12 +69,13 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
         file: config.file.clone(),
     });
     let service = opening.await?;
-    let places = config.max_connections.unwrap_or_else(usual_places);
-    let door = Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes, places);
-    let app = http::app(door);
+    let max_connections = config.max_connections.unwrap_or_else(default_max_connections);
+    let state =
+        AppState::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes, max_connections);
+    let app = http::app(state);
     // Ends when the service drains.
     let telling = tokio::spawn(webhook::run(service.clone()));
-    let _windows = mcp::serve_windows(&service, &config.data);
+    let _local_socket = mcp::serve_local_socket(&service, &config.data);
     greet(&config, listening, service.make_login_code()?.as_deref());
     tracing::info!(%listening, "serving");
     let stop = async {
@@ -84,7 +85,7 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
         }
         tracing::info!("stopping");
     };
-    http::serve(listener, app, places, stop, service.drain(DRAIN)).await;
+    http::serve(listener, app, max_connections, stop, service.drain(DRAIN)).await;
     // Sends the queued notifications; has a timeout of its own.
     let _ = telling.await;
     tracing::info!("stopped");
@@ -92,7 +93,7 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
 }
 
 /// Half of the limit of open files; the other half is for execs.
-fn usual_places() -> usize {
+fn default_max_connections() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(descriptors / 2).unwrap_or(usize::MAX).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
 }

@@ -26,7 +26,7 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
-use crate::http::tell_announcement;
+use crate::http::announcement_json;
 
 /// Maximum number of deliveries to one address that wait or run. Further ones are logged and dropped.
 const QUEUE: usize = 512;
@@ -151,7 +151,7 @@ async fn deliver(webhook: &Webhook, announcement: &Announcement, places: &[Arc<S
         for places in places {
             held.push(places.acquire().await.map_err(|error| error.to_string())?);
         }
-        let (url, body) = (webhook.url.clone(), tell_announcement(announcement).to_string());
+        let (url, body) = (webhook.url.clone(), announcement_json(announcement).to_string());
         let signature = sign(webhook, &body);
         let tried = tokio::task::spawn_blocking(move || post(&url, body, &signature)).await;
         drop(held);

@@ -10,8 +10,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::execs::parse;
 use super::run::locale;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_json, shape};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 50;
@@ -19,7 +19,7 @@ const DEFAULT_PAGE: u64 = 50;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ApprovalWords {
+pub(crate) struct ApprovalQuery {
     /// Only approvals in this state: `pending`, `approved`, `remembered`, `denied`, `expired` or
     /// `cancelled`
     status: Option<String>,
@@ -54,32 +54,32 @@ pub(crate) struct AnswerBody {
     modified_code: Option<String>,
 }
 
-#[utoipa::path(get, path = "/api/approvals", tag = "approvals", params(ApprovalWords),
+#[utoipa::path(get, path = "/api/approvals", tag = "approvals", params(ApprovalQuery),
     responses((status = 200, description = "The approvals that the caller may see, newest first", body = ApprovalPage)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<ApprovalWords>,
+    Query(query): Query<ApprovalQuery>,
 ) -> Result<Json<ApprovalPage>, Problem> {
-    let status: Option<ApprovalStatus> = parse(words.status.as_deref().filter(|status| !status.is_empty()))?;
-    if words.limit == Some(0) {
+    let status: Option<ApprovalStatus> = parse(query.status.as_deref().filter(|status| !status.is_empty()))?;
+    if query.limit == Some(0) {
         return Err(Problem::invalid("limit: at least 1"));
     }
-    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
-    let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
-    let exec_id = parse(words.exec_id.as_deref().filter(|id| !id.is_empty()))?;
-    let page = door.service.approvals(&principal, status, exec_id, limit, cursor).await?;
+    let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
+    let cursor = parse(query.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
+    let exec_id = parse(query.exec_id.as_deref().filter(|id| !id.is_empty()))?;
+    let page = state.service.approvals(&principal, status, exec_id, limit, cursor).await?;
     Ok(Json(ApprovalPage { approvals: page.items, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
 #[utoipa::path(get, path = "/api/approvals/{id}", tag = "approvals", params(("id" = String, Path)),
     responses((status = 200, description = "The approval", body = ApprovalView)))]
 pub(crate) async fn show(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<Json<ApprovalView>, Problem> {
-    Ok(Json(door.service.approval(&principal, &id).await?))
+    Ok(Json(state.service.approval(&principal, &id).await?))
 }
 
 #[utoipa::path(post, path = "/api/approvals/{id}", tag = "approvals", params(("id" = String, Path)), request_body = AnswerBody,
@@ -89,29 +89,29 @@ pub(crate) async fn show(
         (status = 410, description = "Expired"),
     ))]
 pub(crate) async fn answer(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
+    PathParam(id): PathParam<String>,
     body: Body,
 ) -> Result<Json<ApprovalView>, Problem> {
     // An unknown approval is 404 before the body is judged.
-    door.service.approval(&principal, &id).await?;
-    let body: AnswerBody = shape(read_json(body, door.largest_body).await?)?;
+    state.service.approval(&principal, &id).await?;
+    let body: AnswerBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let verdict = verdict(body.approved, body.remember);
     let answer = Answer { verdict, reason: body.reason, modified_code: body.modified_code };
-    Ok(Json(door.service.answer_approval(&principal, &id, answer).await?))
+    Ok(Json(state.service.answer_approval(&principal, &id, answer).await?))
 }
 
 #[utoipa::path(get, path = "/api/approvals/{id}/preview", tag = "approvals", 
     params(("id" = String, Path), ("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
     responses((status = 200, description = "The entries that `remember` would store, and how many recent commands they would have allowed", body = Preview)))]
 pub(crate) async fn preview(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    Named(id): Named<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<Json<Preview>, Problem> {
-    Ok(Json(door.service.preview_approval(&principal, &id, locale(&headers)).await?))
+    Ok(Json(state.service.preview_approval(&principal, &id, locale(&headers)).await?))
 }
 
 /// The verdict of an answer. `remember` counts only with `approved`.

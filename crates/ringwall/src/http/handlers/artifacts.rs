@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::exec_id;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words};
-use crate::http::transport::file_answer::send_file;
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query};
+use crate::http::transport::file_response::send_file;
 use crate::http::transport::problem::Problem;
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "Every file with its size and SHA-256", body = Artifacts)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<Json<Artifacts>, Problem> {
-    Ok(Json(door.service.artifacts(&principal, &exec_id(&id)?).await?))
+    Ok(Json(state.service.artifacts(&principal, &exec_id(&id)?).await?))
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts/{path}", tag = "artifacts",
@@ -37,21 +37,21 @@ pub(crate) async fn list(
         (status = 416, description = "The range lies outside of the file"),
     ))]
 pub(crate) async fn download(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((id, path)): Named<(String, String)>,
+    PathParam((id, path)): PathParam<(String, String)>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let long = door.long_answers.begin(&principal)?;
-    let (file, size) = door.service.artifact(&principal, &exec_id(&id)?, &path).await?;
-    send_file(file, size, &method, &headers, long)
+    let permit = state.streams.acquire(&principal)?;
+    let (file, size) = state.service.artifact(&principal, &exec_id(&id)?, &path).await?;
+    send_file(file, size, &method, &headers, permit)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct OutputWords {
+pub(crate) struct OutputQuery {
     /// First byte to return; default 0
     offset: Option<u64>,
     /// Number of bytes to return at most; default all
@@ -74,38 +74,38 @@ pub(crate) struct Output {
     next_offset: u64,
 }
 
-#[utoipa::path(get, path = "/sandbox/execs/{id}/stdout", tag = "artifacts", params(("id" = String, Path), OutputWords),
+#[utoipa::path(get, path = "/sandbox/execs/{id}/stdout", tag = "artifacts", params(("id" = String, Path), OutputQuery),
     responses((status = 200, description = "Standard output up to now", body = Output)))]
 pub(crate) async fn stdout(
-    door: State<Door>,
+    state: State<AppState>,
     principal: Extension<Principal>,
-    id: Named<String>,
-    words: Words<OutputWords>,
+    id: PathParam<String>,
+    query: Query<OutputQuery>,
 ) -> Result<Json<Output>, Problem> {
-    output(door, principal, id, words, Stream::Stdout).await
+    output(state, principal, id, query, Stream::Stdout).await
 }
 
-#[utoipa::path(get, path = "/sandbox/execs/{id}/stderr", tag = "artifacts", params(("id" = String, Path), OutputWords),
+#[utoipa::path(get, path = "/sandbox/execs/{id}/stderr", tag = "artifacts", params(("id" = String, Path), OutputQuery),
     responses((status = 200, description = "Standard error up to now", body = Output)))]
 pub(crate) async fn stderr(
-    door: State<Door>,
+    state: State<AppState>,
     principal: Extension<Principal>,
-    id: Named<String>,
-    words: Words<OutputWords>,
+    id: PathParam<String>,
+    query: Query<OutputQuery>,
 ) -> Result<Json<Output>, Problem> {
-    output(door, principal, id, words, Stream::Stderr).await
+    output(state, principal, id, query, Stream::Stderr).await
 }
 
 async fn output(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
-    Words(words): Words<OutputWords>,
+    PathParam(id): PathParam<String>,
+    Query(query): Query<OutputQuery>,
     stream: Stream,
 ) -> Result<Json<Output>, Problem> {
-    let offset = words.offset.unwrap_or(0);
-    let limit = words.limit.unwrap_or(u64::MAX);
-    let part = door.service.output(&principal, &exec_id(&id)?, stream, offset, limit).await?;
+    let offset = query.offset.unwrap_or(0);
+    let limit = query.limit.unwrap_or(u64::MAX);
+    let part = state.service.output(&principal, &exec_id(&id)?, stream, offset, limit).await?;
     Ok(Json(Output {
         exec_id: id,
         next_offset: offset.saturating_add(part.bytes.len() as u64),
@@ -119,9 +119,9 @@ async fn output(
 #[utoipa::path(get, path = "/sandbox/execs/{id}/observation", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "Exit code, output and artifacts in one object, for a model to read", body = Observation)))]
 pub(crate) async fn observation(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<Json<Observation>, Problem> {
-    Ok(Json(door.service.observation(&principal, &exec_id(&id)?).await?))
+    Ok(Json(state.service.observation(&principal, &exec_id(&id)?).await?))
 }

@@ -12,8 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::execs::parse;
 use crate::cli::audit::{VerificationReport, parse_head};
-use crate::http::Door;
-use crate::http::transport::body::Words;
+use crate::http::AppState;
+use crate::http::transport::body::Query;
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 100;
@@ -21,7 +21,7 @@ const DEFAULT_PAGE: u64 = 100;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AuditWords {
+pub(crate) struct AuditQuery {
     /// Id of a token, or name of a part of the server
     actor: Option<String>,
     /// Name of an action, for example `exec.intent`
@@ -95,31 +95,31 @@ impl From<Entry> for EntryView {
     }
 }
 
-#[utoipa::path(get, path = "/api/audit", tag = "audit", params(AuditWords),
+#[utoipa::path(get, path = "/api/audit", tag = "audit", params(AuditQuery),
     responses((status = 200, description = "The entries that the caller may see, newest first", body = AuditPage)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<AuditWords>,
+    Query(query): Query<AuditQuery>,
 ) -> Result<Json<AuditPage>, Problem> {
     // A malformed approval id matches no entry.
-    let Ok(request_id) = words.request_id.map(|id| id.parse()).transpose() else {
+    let Ok(request_id) = query.request_id.map(|id| id.parse()).transpose() else {
         return Ok(Json(AuditPage::default()));
     };
-    if words.limit == Some(0) {
+    if query.limit == Some(0) {
         return Err(Problem::invalid("limit: at least 1"));
     }
     // The service restricts the scope to the entries that the caller may see.
     let filter = AuditFilter {
         scope: Scope::All,
-        actor: words.actor,
-        action: words.action,
-        subject: words.subject,
-        exec_id: words.exec_id,
+        actor: query.actor,
+        action: query.action,
+        subject: query.subject,
+        exec_id: query.exec_id,
         request_id,
     };
-    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
-    let page = door.service.audit(&principal, filter, limit, parse(words.cursor.as_deref())?).await?;
+    let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
+    let page = state.service.audit(&principal, filter, limit, parse(query.cursor.as_deref())?).await?;
     let entries = page.items.into_iter().map(EntryView::from).collect();
     Ok(Json(AuditPage { entries, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -127,39 +127,39 @@ pub(crate) async fn list(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct VerifyWords {
+pub(crate) struct VerifyQuery {
     /// A head that was stored outside of the server, as `SEQ:HASH`. The chain must contain it
     head: Option<String>,
 }
 
-#[utoipa::path(post, path = "/api/audit/verify", tag = "audit", params(VerifyWords),
+#[utoipa::path(post, path = "/api/audit/verify", tag = "audit", params(VerifyQuery),
     responses((status = 200, description = "Result of the verification, with all findings", body = VerificationReport)))]
 pub(crate) async fn verify(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<VerifyWords>,
+    Query(query): Query<VerifyQuery>,
 ) -> Result<Json<VerificationReport>, Problem> {
-    let head = words.head.as_deref().map(parse_head).transpose();
+    let head = query.head.as_deref().map(parse_head).transpose();
     let head = head.map_err(|error| Problem::invalid(format!("head: {error}")))?;
-    Ok(Json(VerificationReport::from(&door.service.verify_audit(&principal, head, |_| {}).await?)))
+    Ok(Json(VerificationReport::from(&state.service.verify_audit(&principal, head, |_| {}).await?)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ExportWords {
+pub(crate) struct ExportQuery {
     /// `seq` of the first entry; default 0
     from: Option<i64>,
 }
 
-#[utoipa::path(get, path = "/api/audit/export", tag = "audit", params(ExportWords),
+#[utoipa::path(get, path = "/api/audit/export", tag = "audit", params(ExportQuery),
     responses((status = 200, description = "All entries, oldest first, one JSON object per line", content_type = "application/x-ndjson", body = String)))]
 pub(crate) async fn export(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<ExportWords>,
+    Query(query): Query<ExportQuery>,
 ) -> Result<Response, Problem> {
-    let lines = door.service.export_audit(&principal, words.from.unwrap_or(0))?;
+    let lines = state.service.export_audit(&principal, query.from.unwrap_or(0))?;
     let mut response = Response::new(Body::from_stream(lines));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::sessions::WhoseWords;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_json, shape};
+use super::sessions::SessionOwner;
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -53,7 +53,7 @@ impl BrowserContext {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = BrowserAnswer)]
-pub(crate) struct Answered {
+pub(crate) struct BrowserAnswerBody {
     success: bool,
     /// Result of the action, with `url` and `title` of the page, and `files`, `dialogs`, `popups`
     /// and `notes` if there are any
@@ -67,7 +67,7 @@ pub(crate) struct Answered {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Browser)]
-pub(crate) struct Shown {
+pub(crate) struct BrowserStateBody {
     /// `external` or `sandbox`; null if the session has no browser
     kind: Option<&'static str>,
     /// Address of the open page; null if the session has no browser
@@ -83,41 +83,41 @@ pub(crate) struct Shown {
 #[utoipa::path(post, path = "/api/browser/{session_id}", tag = "browser", operation_id = "act", request_body = BrowserBody,
     params(("session_id" = String, Path)),
     responses(
-        (status = 200, description = "Result of the action, also if it failed or was denied", body = Answered),
-        (status = 400, description = "Unknown action or parameter", body = Answered),
-        (status = 429, description = "Too many actions wait for this session's browser", body = Answered),
-        (status = 503, description = "Chromium is not installed", body = Answered),
+        (status = 200, description = "Result of the action, also if it failed or was denied", body = BrowserAnswerBody),
+        (status = 400, description = "Unknown action or parameter", body = BrowserAnswerBody),
+        (status = 429, description = "Too many actions wait for this session's browser", body = BrowserAnswerBody),
+        (status = 503, description = "Chromium is not installed", body = BrowserAnswerBody),
     ))]
 pub(crate) async fn act(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(session_id): Named<String>,
+    PathParam(session_id): PathParam<String>,
     body: Body,
-) -> Result<Json<Answered>, Problem> {
-    let body: BrowserBody = shape(read_json(body, door.largest_body).await?)?;
+) -> Result<Json<BrowserAnswerBody>, Problem> {
+    let body: BrowserBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let request = BrowserRequest {
         session: SessionAddress { session_id, user_id: body.user_id, agent_id: body.agent_id },
         action: body.action,
         params: body.params,
         window: body.context.as_ref().map(BrowserContext::window),
     };
-    let begun = door.service.begin_browser(&principal, request).await.map_err(Problem::of_session)?;
+    let begun = state.service.begin_browser(&principal, request).await.map_err(Problem::from_session_error)?;
     let BrowserAnswer { success, data, error, picture, .. } =
-        door.service.finish_browser(&begun).await.map_err(Problem::of_session)?;
+        state.service.finish_browser(&begun).await.map_err(Problem::from_session_error)?;
     let screenshot = picture.map(|picture| STANDARD.encode(picture));
-    Ok(Json(Answered { success, data, error, screenshot }))
+    Ok(Json(BrowserAnswerBody { success, data, error, screenshot }))
 }
 
 #[utoipa::path(get, path = "/api/browser/{session_id}", tag = "browser",
-    params(("session_id" = String, Path), WhoseWords),
-    responses((status = 200, description = "The session's browser and its last actions", body = Shown)))]
+    params(("session_id" = String, Path), SessionOwner),
+    responses((status = 200, description = "The session's browser and its last actions", body = BrowserStateBody)))]
 pub(crate) async fn show(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(session): Named<String>,
-    Words(whose): Words<WhoseWords>,
-) -> Result<Json<Shown>, Problem> {
-    let view = door.service.browser(&principal, &whose.address(session)).await?;
+    PathParam(session): PathParam<String>,
+    Query(owner): Query<SessionOwner>,
+) -> Result<Json<BrowserStateBody>, Problem> {
+    let view = state.service.browser(&principal, &owner.address(session)).await?;
     let screenshot = view.picture.map(|picture| STANDARD.encode(picture.as_slice()));
-    Ok(Json(Shown { kind: view.kind, url: view.url, title: view.title, screenshot, actions: view.actions }))
+    Ok(Json(BrowserStateBody { kind: view.kind, url: view.url, title: view.title, screenshot, actions: view.actions }))
 }

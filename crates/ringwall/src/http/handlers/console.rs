@@ -7,14 +7,14 @@
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::http::transport::body::Named;
+use crate::http::transport::body::PathParam;
 use crate::http::transport::problem::Problem;
 
 /// Name and content of every file of the console; empty if the console was not built.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
 
 /// `Cache-Control` of files whose names contain a hash of their content.
-pub(crate) const LASTING: &str = "public, max-age=31536000, immutable";
+pub(crate) const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; \
      font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
@@ -47,10 +47,10 @@ pub(crate) async fn page() -> Response {
 
 #[utoipa::path(get, path = "/assets/{path}", tag = "console", params(("path" = String, Path)),
     responses((status = 200, description = "A file of the console", content_type = "application/octet-stream", body = Vec<u8>)))]
-pub(crate) async fn asset(Named(path): Named<String>) -> Result<Response, Problem> {
+pub(crate) async fn asset(PathParam(path): PathParam<String>) -> Result<Response, Problem> {
     let name = format!("assets/{path}");
     let bytes = find(&name).ok_or_else(|| Problem::not_found("the console has no such file"))?;
-    Ok(answer(bytes, &[(header::CONTENT_TYPE, kind(&name)), (header::CACHE_CONTROL, LASTING)]))
+    Ok(answer(bytes, &[(header::CONTENT_TYPE, kind(&name)), (header::CACHE_CONTROL, IMMUTABLE)]))
 }
 
 /// The console's page, or instructions if this binary was built without it.
@@ -112,8 +112,8 @@ mod tests {
     #[tokio::test]
     async fn binary_without_console_explains_how_to_build_it() {
         let text = text_of(document(None)).await;
-        for words in ["built without its console", "<code>make build</code>", "Node", "<code>/docs</code>"] {
-            assert!(text.contains(words), "{words}: {text}");
+        for text_part in ["built without its console", "<code>make build</code>", "Node", "<code>/docs</code>"] {
+            assert!(text.contains(text_part), "{text_part}: {text}");
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
     #[tokio::test]
     async fn unknown_asset_is_not_found() {
         for name in ["../index.html", "index.html", "x.js", ""] {
-            assert!(asset(Named(name.to_owned())).await.is_err(), "{name}");
+            assert!(asset(PathParam(name.to_owned())).await.is_err(), "{name}");
         }
         for (name, kind_of) in [("a-1.js", "text/javascript; charset=utf-8"), ("a.css", "text/css; charset=utf-8")] {
             assert_eq!(kind(name), kind_of);

@@ -7,9 +7,9 @@ use ringwall_service::{ContextAddress, ContextView, PoolFigures, Principal};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::sessions::WhoseWords;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words};
+use super::sessions::SessionOwner;
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,66 +56,66 @@ pub(crate) struct PoolAnswer {
 }
 
 #[utoipa::path(get, path = "/api/contexts/{session_id}", tag = "contexts",
-    params(("session_id" = String, Path), WhoseWords),
+    params(("session_id" = String, Path), SessionOwner),
     responses((status = 200, description = "The contexts of the session", body = ContextList)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(session): Named<String>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(session): PathParam<String>,
+    Query(owner): Query<SessionOwner>,
 ) -> Result<Json<ContextList>, Problem> {
-    Ok(Json(ContextList { contexts: door.service.contexts(&principal, &whose.address(session)).await? }))
+    Ok(Json(ContextList { contexts: state.service.contexts(&principal, &owner.address(session)).await? }))
 }
 
 #[utoipa::path(post, path = "/api/contexts/{session_id}/{context_id}/interrupt", tag = "contexts",
-    params(("session_id" = String, Path), ("context_id" = String, Path), WhoseWords),
+    params(("session_id" = String, Path), ("context_id" = String, Path), SessionOwner),
     responses((status = 200, description = "SIGINT was sent to the code that runs in the context; variables stay", body = ContextInterrupted)))]
 pub(crate) async fn interrupt(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(named): Named<(String, String)>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(ids): PathParam<(String, String)>,
+    Query(owner): Query<SessionOwner>,
 ) -> Result<Json<ContextInterrupted>, Problem> {
-    let address = address(named, whose);
-    let interrupted = door.service.interrupt_context(&principal, &address).await?;
+    let address = address(ids, owner);
+    let interrupted = state.service.interrupt_context(&principal, &address).await?;
     Ok(Json(ContextInterrupted { context_id: address.context_id, interrupted }))
 }
 
 #[utoipa::path(post, path = "/api/contexts/{session_id}/{context_id}/restart", tag = "contexts",
-    params(("session_id" = String, Path), ("context_id" = String, Path), WhoseWords),
+    params(("session_id" = String, Path), ("context_id" = String, Path), SessionOwner),
     responses((status = 200, description = "The interpreter ended; the next run starts a new one without the variables", body = ContextRestarted)))]
 pub(crate) async fn restart(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(named): Named<(String, String)>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(ids): PathParam<(String, String)>,
+    Query(owner): Query<SessionOwner>,
 ) -> Result<Json<ContextRestarted>, Problem> {
-    let address = address(named, whose);
-    door.service.restart_context(&principal, &address).await?;
+    let address = address(ids, owner);
+    state.service.restart_context(&principal, &address).await?;
     Ok(Json(ContextRestarted { context_id: address.context_id, restarted: true }))
 }
 
 #[utoipa::path(delete, path = "/api/contexts/{session_id}/{context_id}", tag = "contexts",
-    params(("session_id" = String, Path), ("context_id" = String, Path), WhoseWords),
+    params(("session_id" = String, Path), ("context_id" = String, Path), SessionOwner),
     responses((status = 200, description = "The context was deleted", body = ContextDeleted)))]
 pub(crate) async fn delete(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(named): Named<(String, String)>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(ids): PathParam<(String, String)>,
+    Query(owner): Query<SessionOwner>,
 ) -> Result<Json<ContextDeleted>, Problem> {
-    let address = address(named, whose);
-    door.service.delete_context(&principal, &address).await?;
+    let address = address(ids, owner);
+    state.service.delete_context(&principal, &address).await?;
     Ok(Json(ContextDeleted { context_id: address.context_id, deleted: true }))
 }
 
 #[utoipa::path(get, path = "/api/pool", tag = "contexts",
     responses((status = 200, description = "Numbers of session boxes and warm boxes", body = PoolAnswer)))]
-pub(crate) async fn pool(State(door): State<Door>) -> Json<PoolAnswer> {
-    let PoolFigures { total, busy, idle, warming, max, hits, misses, spares: _ } = door.service.pool();
+pub(crate) async fn pool(State(state): State<AppState>) -> Json<PoolAnswer> {
+    let PoolFigures { total, busy, idle, warming, max, hits, misses, spares: _ } = state.service.pool();
     Json(PoolAnswer { total, busy, idle, warming, max, hits, misses })
 }
 
-fn address((session_id, context_id): (String, String), whose: WhoseWords) -> ContextAddress {
-    ContextAddress { session: whose.address(session_id), context_id }
+fn address((session_id, context_id): (String, String), owner: SessionOwner) -> ContextAddress {
+    ContextAddress { session: owner.address(session_id), context_id }
 }

@@ -21,18 +21,18 @@ use serde_json::json;
 use utoipa::IntoParams;
 
 use super::execs::{exec_id, parse};
-use crate::http::Door;
-use crate::http::transport::attended::attend;
-use crate::http::transport::body::{Named, Words};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query};
+use crate::http::transport::guarded_body::guard_body;
 use crate::http::transport::problem::Problem;
 
 /// Between two keep-alive comments, so that proxies do not close the connection of a silent exec.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct EventWords {
+pub(crate) struct EventQuery {
     /// Encoding of output: `text` (default) or `base64`
     encoding: Option<String>,
 }
@@ -44,44 +44,44 @@ enum Encoding {
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/events", tag = "execs",
-    params(("id" = String, Path), EventWords, ("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event; the stream resumes after it")),
+    params(("id" = String, Path), EventQuery, ("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event; the stream resumes after it")),
     responses((status = 200, description = "Events `status`, `stdout` and `stderr`, and at last `end` with the exec", content_type = "text/event-stream", body = String)))]
 pub(crate) async fn follow(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     login: Option<Extension<HeldLogin>>,
-    Named(id): Named<String>,
-    Words(words): Words<EventWords>,
+    PathParam(id): PathParam<String>,
+    Query(query): Query<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let encoding = match words.encoding.as_deref() {
+    let encoding = match query.encoding.as_deref() {
         None | Some("text") => Encoding::Text,
         Some("base64") => Encoding::Base64,
         Some(_) => return Err(Problem::invalid("encoding: text or base64")),
     };
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let after = parse::<EventCursor>(last.filter(|last| !last.is_empty()))?;
-    let long = door.long_answers.begin(&principal)?;
-    let events = door.service.events(&principal, &exec_id(&id)?, after).await?;
-    let mut whole = WholeCharacters { encoding, held: [Vec::new(), Vec::new()] };
+    let permit = state.streams.acquire(&principal)?;
+    let events = state.service.events(&principal, &exec_id(&id)?, after).await?;
+    let mut characters = WholeCharacters { encoding, held: [Vec::new(), Vec::new()] };
     let logged_out = async move {
         match login {
             Some(Extension(login)) => login.ended().await,
             None => std::future::pending().await,
         }
     };
-    let told = events
+    let events = events
         .take_until(Box::pin(logged_out))
         // After a read error the stream ends without `end`, and the client reconnects.
         .take_while(|event| std::future::ready(event.is_ok()))
         .filter_map(|event| std::future::ready(event.ok()))
-        .flat_map(move |event| stream::iter(whole.pass(event)))
-        .map(move |event| Ok::<_, Infallible>(tell(&event, encoding)));
-    let response = Sse::new(told).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)).into_response();
-    Ok(attend(response, long))
+        .flat_map(move |event| stream::iter(characters.pass(event)))
+        .map(move |event| Ok::<_, Infallible>(sse_event(&event, encoding)));
+    let response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response();
+    Ok(guard_body(response, permit))
 }
 
-fn tell(event: &Event, encoding: Encoding) -> sse::Event {
+fn sse_event(event: &Event, encoding: Encoding) -> sse::Event {
     let (name, data) = match &event.kind {
         EventKind::Status(status) => ("status", json!({ "status": status.to_string() })),
         EventKind::Output { stream, offset, bytes } => {
@@ -112,29 +112,29 @@ impl WholeCharacters {
         match event.kind {
             EventKind::Status(_) => vec![Event { cursor: self.before_held(event.cursor), ..event }],
             EventKind::Output { stream, offset, bytes } => {
-                let held = &mut self.held[place(stream)];
+                let held = &mut self.held[index_of(stream)];
                 let offset = offset - held.len() as u64;
                 let mut bytes = [std::mem::take(held), bytes].concat();
-                *held = bytes.split_off(bytes.len() - unfinished(&bytes));
+                *held = bytes.split_off(bytes.len() - incomplete_len(&bytes));
                 let cursor = self.before_held(event.cursor);
                 let is_silent = bytes.is_empty();
-                let told = Event { cursor, kind: EventKind::Output { stream, offset, bytes } };
-                if is_silent { Vec::new() } else { vec![told] }
+                let event = Event { cursor, kind: EventKind::Output { stream, offset, bytes } };
+                if is_silent { Vec::new() } else { vec![event] }
             }
             // The rest of a held character never came: its bytes are sent before the end.
             EventKind::End(_) => {
-                let mut told = Vec::new();
+                let mut events = Vec::new();
                 for stream in [Stream::Stdout, Stream::Stderr] {
-                    let bytes = std::mem::take(&mut self.held[place(stream)]);
+                    let bytes = std::mem::take(&mut self.held[index_of(stream)]);
                     let end = if stream == Stream::Stdout { event.cursor.stdout } else { event.cursor.stderr };
                     let offset = end - bytes.len() as u64;
                     if !bytes.is_empty() {
                         let cursor = self.before_held(event.cursor);
-                        told.push(Event { cursor, kind: EventKind::Output { stream, offset, bytes } });
+                        events.push(Event { cursor, kind: EventKind::Output { stream, offset, bytes } });
                     }
                 }
-                told.push(event);
-                told
+                events.push(event);
+                events
             }
         }
     }
@@ -145,7 +145,7 @@ impl WholeCharacters {
     }
 }
 
-const fn place(stream: Stream) -> usize {
+const fn index_of(stream: Stream) -> usize {
     match stream {
         Stream::Stdout => 0,
         Stream::Stderr => 1,
@@ -153,7 +153,7 @@ const fn place(stream: Stream) -> usize {
 }
 
 /// The number of bytes at the end that begin an incomplete character.
-fn unfinished(bytes: &[u8]) -> usize {
+fn incomplete_len(bytes: &[u8]) -> usize {
     let mut tail = bytes.iter().rev().take(3).enumerate();
     let lead = tail.find(|(_, byte)| !matches!(byte, 0x80..=0xbf));
     match lead {
@@ -170,38 +170,38 @@ mod tests {
 
     /// Passes the bytes in pieces of `piece` bytes. Returns the joined text, and offset and cursor
     /// of each event.
-    fn told(bytes: &[u8], piece: usize) -> (String, Vec<(u64, u64)>) {
-        let mut whole = WholeCharacters { encoding: Encoding::Text, held: Default::default() };
-        let (mut text, mut places, mut offset) = (String::new(), Vec::new(), 0);
+    fn pass_in_pieces(bytes: &[u8], piece: usize) -> (String, Vec<(u64, u64)>) {
+        let mut characters = WholeCharacters { encoding: Encoding::Text, held: Default::default() };
+        let (mut text, mut positions, mut offset) = (String::new(), Vec::new(), 0);
         for part in bytes.chunks(piece) {
             let kind = EventKind::Output { stream: Stream::Stdout, offset, bytes: part.to_vec() };
             offset += part.len() as u64;
-            for event in whole.pass(Event { cursor: EventCursor { stdout: offset, stderr: 0 }, kind }) {
+            for event in characters.pass(Event { cursor: EventCursor { stdout: offset, stderr: 0 }, kind }) {
                 let EventKind::Output { offset, bytes, .. } = event.kind else { panic!("another kind") };
                 assert_eq!(offset + bytes.len() as u64, event.cursor.stdout, "the cursor is where the text ends");
-                places.push((offset, event.cursor.stdout));
+                positions.push((offset, event.cursor.stdout));
                 text.push_str(&String::from_utf8_lossy(&bytes));
             }
         }
-        (text, places)
+        (text, positions)
     }
 
     #[test]
     fn split_character_is_sent_in_one_event() {
         let text = "aé文🦀z";
         for piece in 1..=text.len() {
-            let (whole, places) = told(text.as_bytes(), piece);
-            assert_eq!(whole, text, "in pieces of {piece}");
-            assert!(places.windows(2).all(|pair| pair[0].1 == pair[1].0), "{places:?}");
+            let (joined, positions) = pass_in_pieces(text.as_bytes(), piece);
+            assert_eq!(joined, text, "in pieces of {piece}");
+            assert!(positions.windows(2).all(|pair| pair[0].1 == pair[1].0), "{positions:?}");
         }
     }
 
     #[test]
     fn only_an_incomplete_character_is_held_back() {
-        assert_eq!(unfinished(b"abc\xff"), 0);
-        assert_eq!(unfinished(b"\x80\x80\x80\x80"), 0);
-        assert_eq!(unfinished("文".as_bytes()), 0);
-        assert_eq!(unfinished(&"文".as_bytes()[..2]), 2);
-        assert_eq!(unfinished(&"🦀".as_bytes()[..3]), 3);
+        assert_eq!(incomplete_len(b"abc\xff"), 0);
+        assert_eq!(incomplete_len(b"\x80\x80\x80\x80"), 0);
+        assert_eq!(incomplete_len("文".as_bytes()), 0);
+        assert_eq!(incomplete_len(&"文".as_bytes()[..2]), 2);
+        assert_eq!(incomplete_len(&"🦀".as_bytes()[..3]), 3);
     }
 }

@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, prefers_async, read_json, repeatable, shape};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, idempotency_key, prefers_async, read_json};
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 50;
-const NEXT: &str = "x-next-cursor";
+const NEXT_CURSOR: &str = "x-next-cursor";
 
 /// A command to run in a project
 #[derive(Debug, Deserialize, ToSchema)]
@@ -106,7 +106,7 @@ pub(crate) struct ExecAnswer {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListWords {
+pub(crate) struct ListQuery {
     task_id: Option<String>,
     project_id: Option<String>,
     /// Only execs in this state, for example `RUNNING`
@@ -124,41 +124,41 @@ pub(crate) struct ListWords {
     ),
     responses((status = 200, description = "The exec has ended, successfully or not; see `status`", body = ExecAnswer), (status = 202, description = "The exec is recorded and not ended yet", body = ExecAnswer)))]
 pub(crate) async fn create(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body = read_json(body, door.largest_body).await?;
-    let repeatable = repeatable(&headers, uri.path(), &body)?;
-    let mut request = order(shape(body)?)?;
-    request.idempotency = repeatable.map(|known| Idempotency { key: known.key, body_digest: known.body_digest });
-    let submitted = door.service.submit(&principal, request).await?;
-    answer(&door, &principal, submitted, &headers).await
+    let body = read_json(body, state.max_body_bytes).await?;
+    let idempotency_key = idempotency_key(&headers, uri.path(), &body)?;
+    let mut request = exec_request(deserialize(body)?)?;
+    request.idempotency = idempotency_key.map(|known| Idempotency { key: known.key, body_digest: known.body_digest });
+    let submitted = state.service.submit(&principal, request).await?;
+    respond(&state, &principal, submitted, &headers).await
 }
 
 /// Waits until the exec has ended, or responds with 202 if the caller prefers that.
-pub(crate) async fn answer(
-    door: &Door,
+pub(crate) async fn respond(
+    state: &AppState,
     principal: &Principal,
     submitted: Submitted,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     if prefers_async(headers) {
-        let view = door.service.exec(principal, &submitted.exec_id).await?;
+        let view = state.service.exec(principal, &submitted.exec_id).await?;
         let mut response = (StatusCode::ACCEPTED, Json(ExecAnswer::from(view))).into_response();
         response.headers_mut().insert("preference-applied", HeaderValue::from_static("respond-async"));
         return Ok(response);
     }
-    let view = door.service.finished(principal, &submitted.exec_id).await?;
+    let view = state.service.finished(principal, &submitted.exec_id).await?;
     match view.failure() {
-        Some(failure) => Err(Problem::from(failure).with_fact("exec_id", view.summary.exec_id.as_str())),
+        Some(failure) => Err(Problem::from(failure).with_detail("exec_id", view.summary.exec_id.as_str())),
         None => Ok(Json(ExecAnswer::from(view)).into_response()),
     }
 }
 
-fn order(body: NewExec) -> Result<ExecRequest, Problem> {
+fn exec_request(body: NewExec) -> Result<ExecRequest, Problem> {
     // The values are typed `Value`: serde's error about a wrong type would contain the value.
     let env = body.exec.env.into_iter().map(|(key, value)| match value {
         Value::String(text) => Ok((key, ringwall_policy::Secret::new(text))),
@@ -200,17 +200,17 @@ impl From<ExecView> for ExecAnswer {
     }
 }
 
-#[utoipa::path(get, path = "/sandbox/execs", tag = "execs", params(ListWords),
+#[utoipa::path(get, path = "/sandbox/execs", tag = "execs", params(ListQuery),
     responses((status = 200, description = "The execs that the caller may see, newest first. The header `X-Next-Cursor` has the cursor of the next page", body = Vec<ExecSummary>)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<ListWords>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Response, Problem> {
     let filter =
-        ExecFilter { task_id: words.task_id, project_id: words.project_id, status: parse(words.status.as_deref())? };
-    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
-    let page = door.service.execs(&principal, filter, limit, parse(words.cursor.as_deref())?).await?;
+        ExecFilter { task_id: query.task_id, project_id: query.project_id, status: parse(query.status.as_deref())? };
+    let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
+    let page = state.service.execs(&principal, filter, limit, parse(query.cursor.as_deref())?).await?;
     Ok(paged(page))
 }
 
@@ -218,7 +218,7 @@ pub(crate) async fn list(
 pub(crate) fn paged<T: Serialize>(page: Page<T>) -> Response {
     let mut response = Json(page.items).into_response();
     if let Some(next) = page.next.and_then(|next| HeaderValue::from_str(&next.to_string()).ok()) {
-        response.headers_mut().insert(NEXT, next);
+        response.headers_mut().insert(NEXT_CURSOR, next);
     }
     response
 }
@@ -236,20 +236,20 @@ pub(crate) fn exec_id(text: &str) -> Result<ExecId, Problem> {
 #[utoipa::path(get, path = "/sandbox/execs/{id}", tag = "execs", params(("id" = String, Path)),
     responses((status = 200, description = "All details of the exec", body = ExecView)))]
 pub(crate) async fn show(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<Json<ExecView>, Problem> {
-    Ok(Json(door.service.exec(&principal, &exec_id(&id)?).await?))
+    Ok(Json(state.service.exec(&principal, &exec_id(&id)?).await?))
 }
 
 #[utoipa::path(delete, path = "/sandbox/execs/{id}", tag = "execs", params(("id" = String, Path)),
     responses((status = 202, description = "The exec was cancelled", body = ExecAnswer), (status = 409, description = "The exec had already ended")))]
 pub(crate) async fn cancel(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<(StatusCode, Json<ExecAnswer>), Problem> {
-    let view = door.service.cancel(&principal, &exec_id(&id)?).await?;
+    let view = state.service.cancel(&principal, &exec_id(&id)?).await?;
     Ok((StatusCode::ACCEPTED, Json(view.into())))
 }

@@ -6,25 +6,25 @@ use ringwall_service::{Doing, Freed, Principal};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::http::Door;
-use crate::http::transport::body::Words;
+use crate::http::AppState;
+use crate::http::transport::body::Query;
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct GcWords {
+pub(crate) struct GcQuery {
     /// True: removes nothing and reports what would be removed
     dry_run: Option<bool>,
 }
 
-#[utoipa::path(post, path = "/api/gc", tag = "server", operation_id = "collect_garbage", params(GcWords),
+#[utoipa::path(post, path = "/api/gc", tag = "server", operation_id = "collect_garbage", params(GcQuery),
     responses((status = 200, description = "What was removed, or would be with `dry_run`", body = Freed)))]
 pub(crate) async fn collect(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<GcWords>,
+    Query(query): Query<GcQuery>,
 ) -> Result<Json<Freed>, Problem> {
-    let doing = if words.dry_run.unwrap_or(false) { Doing::Looking } else { Doing::Removing };
-    Ok(Json(door.service.collect_garbage(&principal, doing).await?))
+    let doing = if query.dry_run.unwrap_or(false) { Doing::Looking } else { Doing::Removing };
+    Ok(Json(state.service.collect_garbage(&principal, doing).await?))
 }

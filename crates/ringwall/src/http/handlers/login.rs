@@ -12,8 +12,8 @@ use ringwall_service::{Holder, Principal};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::http::Door;
-use crate::http::transport::body::{read_json, shape};
+use crate::http::AppState;
+use crate::http::transport::body::{deserialize, read_json};
 use crate::http::transport::cookie;
 use crate::http::transport::problem::Problem;
 
@@ -57,14 +57,14 @@ impl From<&Principal> for Me {
 #[utoipa::path(post, path = "/api/login", tag = "login", request_body = LoginBody,
     responses((status = 200, description = "Logged in; the response sets the login cookie", body = Me),
         (status = 401, description = "Invalid token or code")))]
-pub(crate) async fn log_in(State(door): State<Door>, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn log_in(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let body: LoginBody = shape(read_json(body, MAX_BODY_BYTES).await.map_err(without_setting)?)?;
+    let body: LoginBody = deserialize(read_json(body, MAX_BODY_BYTES).await.map_err(without_setting)?)?;
     let begun = match (body.token, body.code) {
-        (Some(token), None) => door.service.log_in(token.trim()).await?,
+        (Some(token), None) => state.service.log_in(token.trim()).await?,
         (None, Some(code)) => {
             let hint = "the link works once, within ten minutes of the server's start; log in with a token instead";
-            door.service.log_in_with_code(&code).await.map_err(|error| Problem::from(error).with_hint(hint))?
+            state.service.log_in_with_code(&code).await.map_err(|error| Problem::from(error).with_hint(hint))?
         }
         _ => return Err(Problem::invalid("the body needs either `token` or `code`")),
     };
@@ -84,9 +84,9 @@ fn without_setting(problem: Problem) -> Problem {
 }
 
 #[utoipa::path(post, path = "/api/logout", tag = "login", responses((status = 204, description = "Logged out; the response deletes the login cookie")))]
-pub(crate) async fn log_out(State(door): State<Door>, headers: HeaderMap, _: Body) -> Response {
+pub(crate) async fn log_out(State(state): State<AppState>, headers: HeaderMap, _: Body) -> Response {
     if let Some(text) = cookie::find(&headers) {
-        door.service.log_out(text);
+        state.service.log_out(text);
     }
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie::clear())]).into_response()
 }

@@ -18,31 +18,31 @@ use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use utoipa::ToSchema;
 
-use crate::http::Door;
-use crate::http::transport::attended::attend;
+use crate::http::AppState;
 use crate::http::transport::body::read_bytes;
+use crate::http::transport::guarded_body::guard_body;
 use crate::http::transport::problem::Problem;
 use crate::mcp::{Mcp, Scope};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// How rmcp's message about a body that is not JSON-RPC begins.
 const MALFORMED: &str = "fail to deserialize request body";
-const MAX_WORDS: usize = 4096;
+const MAX_ERROR_BYTES: usize = 4096;
 /// Per token.
 const MAX_SESSIONS: usize = 64;
 /// How long an unused session is kept: a person may think for hours about an agent's next step.
-const KEPT: Duration = Duration::from_secs(12 * 60 * 60);
+const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// The MCP service, and the owners of its sessions.
 pub(crate) struct Endpoint {
     http: StreamableHttpService<Mcp, LocalSessionManager>,
     manager: Arc<LocalSessionManager>,
-    begun: Mutex<HashMap<String, Begun>>,
+    owners: Mutex<HashMap<String, SessionOwner>>,
 }
 
 /// The owner of a session, and its last use.
 #[derive(Debug)]
-struct Begun {
+struct SessionOwner {
     caller: String,
     used: Instant,
 }
@@ -54,9 +54,9 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(service: Service, largest_body: usize) -> Self {
+    pub(crate) fn new(service: Service, max_body_bytes: usize) -> Self {
         let mut sessions = SessionConfig::default();
-        sessions.keep_alive = Some(KEPT);
+        sessions.keep_alive = Some(SESSION_IDLE_TIMEOUT);
         let mut manager = LocalSessionManager::default();
         manager.session_config = sessions;
         let manager = Arc::new(manager);
@@ -64,7 +64,7 @@ impl Endpoint {
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
-            .with_max_request_body_bytes(largest_body);
+            .with_max_request_body_bytes(max_body_bytes);
         let mcp = Mcp::new(service.clone());
         let (stopping, answering) = (config.cancellation_token.clone(), mcp.clone());
         tokio::spawn(async move {
@@ -73,48 +73,48 @@ impl Endpoint {
             answering.idle().await;
             stopping.cancel();
         });
-        let http = StreamableHttpService::new(move || Ok(mcp.for_another()), manager.clone(), config);
-        Self { http, manager, begun: Mutex::default() }
+        let http = StreamableHttpService::new(move || Ok(mcp.for_new_client()), manager.clone(), config);
+        Self { http, manager, owners: Mutex::default() }
     }
 
-    async fn serve(&self, door: &Door, by: &Principal, request: Request) -> Result<Response, Problem> {
-        let words = Query::<Scope>::try_from_uri(request.uri())
+    async fn serve(&self, state: &AppState, by: &Principal, request: Request) -> Result<Response, Problem> {
+        let scope = Query::<Scope>::try_from_uri(request.uri())
             .map_err(|_| Problem::invalid("the query has an unknown parameter; known are user, agent and session"))?;
         let (mut parts, body) = request.into_parts();
-        parts.extensions.insert(words.0);
-        if let Some(session) = session_of(&parts.headers) {
+        parts.extensions.insert(scope.0);
+        if let Some(session) = session_id(&parts.headers) {
             self.find(by, &session)?;
         }
-        let long = door.long_answers.begin(by)?;
+        let permit = state.streams.acquire(by)?;
         // rmcp would read the body without a time limit and without counting its memory.
-        let body = read_bytes(body, door.largest_body, "server.max_body_bytes").await?;
+        let body = read_bytes(body, state.max_body_bytes, "server.max_body_bytes").await?;
         let request = Request::from_parts(parts, Body::from(body));
-        let response = worded(self.http.handle(request).await.map(Body::new)).await?;
-        if let Some(session) = session_of(response.headers()) {
-            self.keep(by, session).await;
+        let response = convert_error(self.http.handle(request).await.map(Body::new)).await?;
+        if let Some(session) = session_id(response.headers()) {
+            self.record(by, session).await;
         }
-        Ok(attend(response, long))
+        Ok(guard_body(response, permit))
     }
 
     /// Marks a session as used. One that another token began is 404.
     fn find(&self, by: &Principal, session: &str) -> Result<(), Problem> {
-        let mut begun = self.lock();
-        let own = begun.get_mut(session).filter(|begun| begun.caller == by.caller());
+        let mut owners = self.lock();
+        let own = owners.get_mut(session).filter(|owner| owner.caller == by.caller());
         let own = own.ok_or_else(|| Problem::not_found("there is no such session; start one with `initialize`"))?;
         own.used = Instant::now();
         Ok(())
     }
 
-    async fn keep(&self, by: &Principal, session: String) {
+    async fn record(&self, by: &Principal, session: String) {
         let alive: Vec<SessionId> = self.manager.sessions.read().await.keys().cloned().collect();
         let excess = {
-            let mut begun = self.lock();
-            begun.retain(|id, _| alive.iter().any(|known| known.as_ref() == id));
-            begun.insert(session, Begun { caller: by.caller().to_owned(), used: Instant::now() });
-            let own = begun.iter().filter(|(_, one)| one.caller == by.caller());
+            let mut owners = self.lock();
+            owners.retain(|id, _| alive.iter().any(|known| known.as_ref() == id));
+            owners.insert(session, SessionOwner { caller: by.caller().to_owned(), used: Instant::now() });
+            let own = owners.iter().filter(|(_, one)| one.caller == by.caller());
             let (count, oldest) = (own.clone().count(), own.min_by_key(|(_, one)| one.used));
             let oldest = oldest.filter(|_| count > MAX_SESSIONS).map(|(id, _)| id.clone());
-            oldest.inspect(|id| drop(begun.remove(id)))
+            oldest.inspect(|id| drop(owners.remove(id)))
         };
         if let Some(excess) = excess
             && let Err(error) = self.manager.close_session(&excess.into()).await
@@ -123,17 +123,17 @@ impl Endpoint {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Begun>> {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionOwner>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn session_of(headers: &HeaderMap) -> Option<String> {
+fn session_id(headers: &HeaderMap) -> Option<String> {
     headers.get(SESSION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
 /// Converts rmcp's plain-text errors to a [`Problem`]. JSON-RPC responses pass.
-async fn worded(response: Response) -> Result<Response, Problem> {
+async fn convert_error(response: Response) -> Result<Response, Problem> {
     let status = response.status();
     let code = match status {
         StatusCode::BAD_REQUEST => "INVALID_ARGUMENT",
@@ -145,11 +145,11 @@ async fn worded(response: Response) -> Result<Response, Problem> {
     if response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json") {
         return Ok(response);
     }
-    let words = axum::body::to_bytes(response.into_body(), MAX_WORDS).await.unwrap_or_default();
-    let words = String::from_utf8_lossy(&words).into_owned();
-    Err(match words.strip_prefix(MALFORMED) {
+    let text = axum::body::to_bytes(response.into_body(), MAX_ERROR_BYTES).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    Err(match text.strip_prefix(MALFORMED) {
         Some(why) => Problem::invalid(format!("the body is not a JSON-RPC message: {}", why.trim())),
-        None => Problem::new(status, code, words),
+        None => Problem::new(status, code, text),
     })
 }
 
@@ -199,33 +199,33 @@ pub(crate) struct RpcError {
     responses((status = 200, description = "A JSON-RPC message, or a stream of them", body = RpcMessage),
         (status = 202, description = "The notification or response was accepted")))]
 pub(crate) async fn talk(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     request: Request,
 ) -> Result<Response, Problem> {
-    door.mcp.serve(&door, &principal, request).await
+    state.mcp.serve(&state, &principal, request).await
 }
 
 #[utoipa::path(get, path = "/mcp", tag = "mcp",
     params(("Mcp-Session-Id" = String, Header, description = "Id of a session that `initialize` began")),
     responses((status = 200, description = "Notifications and requests of the server, as a stream", content_type = "text/event-stream", body = String)))]
 pub(crate) async fn listen(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     request: Request,
 ) -> Result<Response, Problem> {
-    door.mcp.serve(&door, &principal, request).await
+    state.mcp.serve(&state, &principal, request).await
 }
 
 #[utoipa::path(delete, path = "/mcp", tag = "mcp",
     params(("Mcp-Session-Id" = String, Header, description = "Id of a session that `initialize` began")),
     responses((status = 204, description = "The session was ended")))]
 pub(crate) async fn leave(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let mut response = door.mcp.serve(&door, &principal, request).await?;
+    let mut response = state.mcp.serve(&state, &principal, request).await?;
     // Clients expect 204 for a success without a body; rmcp sends 202.
     if response.status() == StatusCode::ACCEPTED {
         *response.status_mut() = StatusCode::NO_CONTENT;

@@ -12,14 +12,14 @@ use ringwall_service::{Health, Metrics, Overview, Principal};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::Door;
-use crate::http::transport::body::Words;
+use crate::http::AppState;
+use crate::http::transport::body::Query;
 use crate::http::transport::problem::Problem;
 
 /// The server is ready if it answers: it listens only after a test box has run.
 #[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "The server is ready: it has run a test box", body = Ready)))]
-pub(crate) async fn healthz(State(door): State<Door>) -> Result<Json<Ready>, Problem> {
-    let when_disabled = door.service.path_control().await?.when_disabled().map(HostView::key);
+pub(crate) async fn healthz(State(state): State<AppState>) -> Result<Json<Ready>, Problem> {
+    let when_disabled = state.service.path_control().await?.when_disabled().map(HostView::key);
     let path_control = if when_disabled.is_none() { "on" } else { "off" };
     Ok(Json(Ready { status: "ok", version: env!("CARGO_PKG_VERSION"), path_control, when_disabled }))
 }
@@ -40,36 +40,39 @@ pub(crate) struct Ready {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HealthWords {
+pub(crate) struct HealthQuery {
     /// `1`: runs a command in each available backend
     probe: Option<String>,
 }
 
-#[utoipa::path(get, path = "/sandbox/health", tag = "server", params(HealthWords),
+#[utoipa::path(get, path = "/sandbox/health", tag = "server", params(HealthQuery),
     responses((status = 200, description = "Backends, paths and protections of boxes", body = Health)))]
 pub(crate) async fn health(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<HealthWords>,
+    Query(query): Query<HealthQuery>,
 ) -> Result<Json<Health>, Problem> {
-    let probe = match words.probe.as_deref() {
+    let probe = match query.probe.as_deref() {
         None | Some("0" | "false") => false,
         Some("1" | "true" | "") => true,
         Some(_) => return Err(Problem::invalid("probe: 0 or 1")),
     };
-    Ok(Json(door.service.health(&principal, probe).await))
+    Ok(Json(state.service.health(&principal, probe).await))
 }
 
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Metrics in Prometheus' text format", content_type = "text/plain", body = String)))]
-pub(crate) async fn metrics(State(door): State<Door>) -> impl IntoResponse {
+pub(crate) async fn metrics(State(state): State<AppState>) -> impl IntoResponse {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, exposition(&door.service.metrics()))
+    (kind, exposition(&state.service.metrics()))
 }
 
 #[utoipa::path(get, path = "/api/overview", tag = "server", operation_id = "overview",
     responses((status = 200, description = "The last hour, minute by minute: of all users for owner and operator tokens, of the token's user otherwise", body = Overview)))]
-pub(crate) async fn overview(State(door): State<Door>, Extension(principal): Extension<Principal>) -> Json<Overview> {
-    Json(door.service.overview(&principal))
+pub(crate) async fn overview(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+) -> Json<Overview> {
+    Json(state.service.overview(&principal))
 }
 
 fn exposition(metrics: &Metrics) -> String {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::run::locale;
-use crate::http::Door;
-use crate::http::transport::body::{read_json, shape};
+use crate::http::AppState;
+use crate::http::transport::body::{deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -71,16 +71,16 @@ impl RiskView {
     params(("accept-language" = Option<String>, Header, description = "`zh` for messages in Chinese")),
     responses((status = 200, description = "Level and findings", body = RiskView)))]
 pub(crate) async fn assess(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<RiskView>, Problem> {
     let locale = locale(&headers);
-    let body: RiskBody = shape(read_json(body, door.largest_body).await?)?;
+    let body: RiskBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     if body.content.len() > MAX_CONTENT {
         let message = format!("content has {} bytes; the limit is {MAX_CONTENT} bytes", body.content.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message));
     }
-    Ok(Json(RiskView::new(&door.service.assess(&principal, body.r#type, body.content).await?, locale)))
+    Ok(Json(RiskView::new(&state.service.assess(&principal, body.r#type, body.content).await?, locale)))
 }

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::risk::RiskView;
-use crate::http::Door;
-use crate::http::transport::body::{read_json, shape};
+use crate::http::AppState;
+use crate::http::transport::body::{deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 /// Up to this size serializing is faster than moving the runtime's other tasks to another thread.
-const SMALL: usize = 16 * 1024;
+const MAX_INLINE_JSON_BYTES: usize = 16 * 1024;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -143,13 +143,13 @@ impl RunAnswer {
         (status = 503, description = "The demanded or requested backend is not available (`backend_unavailable`)"),
     ))]
 pub(crate) async fn code(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let locale = locale(&headers);
-    let body: RunBody = shape(read_json(body, door.largest_body).await?)?;
+    let body: RunBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let request = CodeRequest {
         session_id: body.session_id,
         user_id: body.user_id,
@@ -164,7 +164,7 @@ pub(crate) async fn code(
         context_id: body.context_id,
         on_busy: body.on_busy.into(),
     };
-    run(&door, &principal, request, Waiting::of(body.wait), locale).await
+    run(&state, &principal, request, Waiting::of(body.wait), locale).await
 }
 
 /// Whether the caller waits until the exec has ended.
@@ -183,20 +183,20 @@ impl Waiting {
 
 /// Runs code and responds when it has ended, or at once with 202.
 pub(crate) async fn run(
-    door: &Door,
+    state: &AppState,
     principal: &Principal,
     request: CodeRequest,
     waiting: Waiting,
     locale: Locale,
 ) -> Result<Response, Problem> {
     if waiting == Waiting::No {
-        let begun = door.service.begin_code(principal, request).await.map_err(Problem::of_session)?;
+        let begun = state.service.begin_code(principal, request).await.map_err(Problem::from_session_error)?;
         let begun = RunBegun { exec_id: begun.exec_id, status: begun.status };
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
-    let ran = door.service.run_code(principal, request, locale).await.map_err(Problem::of_session)?;
+    let ran = state.service.run_code(principal, request, locale).await.map_err(Problem::from_session_error)?;
     let shown = ran.results.iter().flatten().flat_map(Bundle::forms).map(|(mime, form)| mime.len() + form.len());
-    let is_small = ran.stdout.len() + ran.stderr.len() + shown.sum::<usize>() <= SMALL;
+    let is_small = ran.stdout.len() + ran.stderr.len() + shown.sum::<usize>() <= MAX_INLINE_JSON_BYTES;
     let answer = || Json(RunAnswer::new(ran, locale)).into_response();
     // Serializing megabytes would block the runtime's other tasks.
     Ok(if is_small { answer() } else { tokio::task::block_in_place(answer) })

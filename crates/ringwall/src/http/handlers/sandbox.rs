@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::run::locale;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_json, shape};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -55,7 +55,7 @@ pub(crate) struct PathChangeBody {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RemovedWords {
+pub(crate) struct RemovePathQuery {
     /// Path of the entry
     path: Option<String>,
 }
@@ -88,44 +88,44 @@ pub(crate) struct SessionBody {
     params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
     responses((status = 200, description = "State of path control, and the allowed paths", body = AllowedPaths)))]
 pub(crate) async fn show(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
 ) -> Result<Json<AllowedPaths>, Problem> {
-    Ok(Json(door.service.allowed_paths(&principal, locale(&headers)).await?))
+    Ok(Json(state.service.allowed_paths(&principal, locale(&headers)).await?))
 }
 
 #[utoipa::path(put, path = "/api/sandbox", tag = "paths", operation_id = "switch_paths", request_body = PathSwitch,
     params(("accept-language" = Option<String>, Header, description = "`zh` for message and warnings in Chinese")),
     responses((status = 200, description = "The new state of path control; with `paths` also the list", body = SwitchedPaths)))]
 pub(crate) async fn switch(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<SwitchedPaths>, Problem> {
-    let body: PathSwitch = shape(read_json(body, door.largest_body).await?)?;
+    let body: PathSwitch = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let switch = Switch::of(body.enabled);
     let Some(paths) = body.paths else {
-        let control = door.service.switch_path_control(&principal, switch).await?;
+        let control = state.service.switch_path_control(&principal, switch).await?;
         return Ok(Json(SwitchedPaths::new(control, locale(&headers))));
     };
     let wanted = paths.into_iter().map(PathBody::wanted).collect();
-    Ok(Json(door.service.apply_path_template(&principal, switch, wanted, locale(&headers)).await?))
+    Ok(Json(state.service.apply_path_template(&principal, switch, wanted, locale(&headers)).await?))
 }
 
 #[utoipa::path(post, path = "/api/sandbox/paths", tag = "paths", operation_id = "add_path", request_body = PathBody,
     params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
     responses((status = 200, description = "All paths, and warnings about the new one", body = NewSandboxPath)))]
 pub(crate) async fn add(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<NewSandboxPath>, Problem> {
     let locale = locale(&headers);
-    let body: PathBody = shape(read_json(body, door.largest_body).await?)?;
-    Ok(Json(door.service.add_path(&principal, body.wanted(), locale).await?))
+    let body: PathBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
+    Ok(Json(state.service.add_path(&principal, body.wanted(), locale).await?))
 }
 
 #[utoipa::path(patch, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "change_path",
@@ -133,40 +133,40 @@ pub(crate) async fn add(
         ("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")), request_body = PathChangeBody,
     responses((status = 200, description = "The changed entry", body = SandboxPath)))]
 pub(crate) async fn change(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    Named(key): Named<String>,
+    PathParam(key): PathParam<String>,
     body: Body,
 ) -> Result<Json<SandboxPath>, Problem> {
     let locale = locale(&headers);
-    let body: PathChangeBody = shape(read_json(body, door.largest_body).await?)?;
+    let body: PathChangeBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let change = PathChange { enabled: body.enabled.map(Switch::of), description: body.description };
-    Ok(Json(door.service.change_path(&principal, &key, change, locale).await?))
+    Ok(Json(state.service.change_path(&principal, &key, change, locale).await?))
 }
 
 #[utoipa::path(delete, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "remove_path",
     params(("key" = String, Path, description = "The percent-encoded path, or the id of the entry")),
     responses((status = 200, description = "The entry was removed", body = Removed)))]
 pub(crate) async fn remove(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(key): Named<String>,
+    PathParam(key): PathParam<String>,
 ) -> Result<Json<Removed>, Problem> {
-    door.service.remove_path(&principal, &key).await?;
+    state.service.remove_path(&principal, &key).await?;
     Ok(Json(Removed { message: "Path removed" }))
 }
 
 #[utoipa::path(delete, path = "/api/sandbox/paths", tag = "paths", operation_id = "remove_path_by_name",
-    params(RemovedWords), responses((status = 200, description = "The entry was removed", body = Removed)))]
+    params(RemovePathQuery), responses((status = 200, description = "The entry was removed", body = Removed)))]
 pub(crate) async fn remove_named(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<RemovedWords>,
+    Query(query): Query<RemovePathQuery>,
 ) -> Result<Json<Removed>, Problem> {
-    let path = words.path.filter(|path| !path.trim().is_empty());
+    let path = query.path.filter(|path| !path.trim().is_empty());
     let path = path.ok_or_else(|| Problem::invalid("path is required"))?;
-    door.service.remove_path(&principal, path.trim()).await?;
+    state.service.remove_path(&principal, path.trim()).await?;
     Ok(Json(Removed { message: "Path removed" }))
 }
 
@@ -174,18 +174,18 @@ pub(crate) async fn remove_named(
     responses((status = 200, description = "The command has ended or was denied; see `status`", body = SessionExecuted),
         (status = 202, description = "With `wait: false`: the command runs or waits for an approval", body = SessionExecuted)))]
 pub(crate) async fn execute(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     body: Body,
 ) -> Result<Response, Problem> {
     let SessionBody { session_id, command, agent_id, user_id, cwd, timeout_ms, wait } =
-        shape(read_json(body, door.largest_body).await?)?;
+        deserialize(read_json(body, state.max_body_bytes).await?)?;
     let command = SessionCommand { session_id, user_id, agent_id, command, cwd, timeout_ms };
     if wait == Some(false) {
-        let begun = door.service.begin_session_command(&principal, command).await?;
+        let begun = state.service.begin_session_command(&principal, command).await?;
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
-    let told = door.service.run_session_command(&principal, command).await?;
+    let executed = state.service.run_session_command(&principal, command).await?;
     // Serializing megabytes would block the runtime's other tasks.
-    Ok(tokio::task::block_in_place(|| Json(told).into_response()))
+    Ok(tokio::task::block_in_place(|| Json(executed).into_response()))
 }

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::run::{RunAnswer, RunBegun, Waiting, locale, run};
-use super::sessions::WhoseWords;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_json, shape};
+use super::sessions::SessionOwner;
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -35,50 +35,50 @@ pub(crate) struct SessionTurned {
 }
 
 #[utoipa::path(post, path = "/api/sessions/{id}/exec", tag = "sessions", operation_id = "session_exec",
-    params(("id" = String, Path), WhoseWords), request_body = SessionExecBody,
+    params(("id" = String, Path), SessionOwner), request_body = SessionExecBody,
     responses(
         (status = 200, description = "The command has ended, or did not run; see `success` and `error`", body = RunAnswer),
         (status = 202, description = "With `wait: false`: the command runs or waits for an approval", body = RunBegun),
         (status = 503, description = "No session box is available (`backend_unavailable`, `POOL_FULL`)"),
     ))]
 pub(crate) async fn exec(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(id): PathParam<String>,
+    Query(owner): Query<SessionOwner>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body: SessionExecBody = shape(read_json(body, door.largest_body).await?)?;
-    let (address, limit, most) = (whose.address(id), body.timeout, body.max_output_bytes);
-    let request = CodeRequest::in_session_box(address, body.command, limit, most);
-    run(&door, &principal, request, Waiting::of(body.wait), locale(&headers)).await
+    let body: SessionExecBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
+    let (address, limit, max_output_bytes) = (owner.address(id), body.timeout, body.max_output_bytes);
+    let request = CodeRequest::in_session_box(address, body.command, limit, max_output_bytes);
+    run(&state, &principal, request, Waiting::of(body.wait), locale(&headers)).await
 }
 
 #[utoipa::path(post, path = "/api/sessions/{id}/pause", tag = "sessions", operation_id = "session_pause",
-    params(("id" = String, Path), WhoseWords),
+    params(("id" = String, Path), SessionOwner),
     responses((status = 200, description = "All processes of the session box are frozen, and their time limits with them", body = SessionTurned),
         (status = 404, description = "The session has no box")))]
 pub(crate) async fn pause(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(id): PathParam<String>,
+    Query(owner): Query<SessionOwner>,
 ) -> Result<Json<SessionTurned>, Problem> {
-    door.service.pause_session(&principal, &whose.address(id.clone())).await?;
+    state.service.pause_session(&principal, &owner.address(id.clone())).await?;
     Ok(Json(SessionTurned { session_id: id, paused: true }))
 }
 
 #[utoipa::path(post, path = "/api/sessions/{id}/resume", tag = "sessions", operation_id = "session_resume",
-    params(("id" = String, Path), WhoseWords),
+    params(("id" = String, Path), SessionOwner),
     responses((status = 200, description = "The processes of the session box run again", body = SessionTurned),
         (status = 404, description = "The session has no box")))]
 pub(crate) async fn resume(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(id): PathParam<String>,
+    Query(owner): Query<SessionOwner>,
 ) -> Result<Json<SessionTurned>, Problem> {
-    door.service.resume_session(&principal, &whose.address(id.clone())).await?;
+    state.service.resume_session(&principal, &owner.address(id.clone())).await?;
     Ok(Json(SessionTurned { session_id: id, paused: false }))
 }

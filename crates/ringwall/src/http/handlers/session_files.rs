@@ -13,18 +13,18 @@ use ringwall_service::{AgentPath, Download, Principal, SessionAddress};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::sessions::WhoseWords;
-use crate::http::Door;
-use crate::http::transport::archive_answer::send_archive;
-use crate::http::transport::body::{Named, Words, read_bytes};
-use crate::http::transport::file_answer::send_file;
+use super::sessions::SessionOwner;
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, read_bytes};
+use crate::http::transport::file_response::send_file;
 use crate::http::transport::problem::Problem;
-use crate::http::v1::{UPLOAD_SETTING, largest};
+use crate::http::transport::streamed_response::send_archive;
+use crate::http::v1::{UPLOAD_SETTING, max_upload_bytes};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct DirectoryWords {
+pub(crate) struct DirectoryQuery {
     /// Directory relative to the session's workspace; default the whole workspace
     path: Option<String>,
     /// Agent of the session. Default: an agent token's own agent, otherwise `default`
@@ -53,21 +53,22 @@ pub(crate) struct SessionFileDeleted {
 }
 
 fn parse(path: &str) -> Result<AgentPath, Problem> {
-    AgentPath::in_session(path).map_err(|refusal| Problem::of_session(refusal.into()))
+    AgentPath::in_session(path).map_err(|refusal| Problem::from_session_error(refusal.into()))
 }
 
 #[utoipa::path(get, path = "/api/sessions/{id}/files", tag = "sessions", operation_id = "list_files",
-    params(("id" = String, Path), DirectoryWords),
+    params(("id" = String, Path), DirectoryQuery),
     responses((status = 200, description = "Every file beneath the directory", body = SessionFiles)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
-    Words(words): Words<DirectoryWords>,
+    PathParam(id): PathParam<String>,
+    Query(query): Query<DirectoryQuery>,
 ) -> Result<Json<SessionFiles>, Problem> {
-    let path = parse(words.path.as_deref().unwrap_or_default())?;
-    let address = SessionAddress { session_id: id, user_id: words.user_id, agent_id: words.agent_id };
-    let files = door.service.list_session_files(&principal, &address, path).await.map_err(Problem::of_session)?;
+    let path = parse(query.path.as_deref().unwrap_or_default())?;
+    let address = SessionAddress { session_id: id, user_id: query.user_id, agent_id: query.agent_id };
+    let files =
+        state.service.list_session_files(&principal, &address, path).await.map_err(Problem::from_session_error)?;
     Ok(Json(SessionFiles { files }))
 }
 
@@ -75,7 +76,7 @@ pub(crate) async fn list(
     params(
         ("id" = String, Path),
         ("path" = String, Path),
-        WhoseWords,
+        SessionOwner,
         ("Range" = Option<String>, Header, description = "A single byte range of a file: `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
     ),
     responses(
@@ -85,52 +86,52 @@ pub(crate) async fn list(
         (status = 416, description = "The range lies outside of the file"),
     ))]
 pub(crate) async fn read(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((id, path)): Named<(String, String)>,
-    Words(whose): Words<WhoseWords>,
+    PathParam((id, path)): PathParam<(String, String)>,
+    Query(owner): Query<SessionOwner>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let long = door.long_answers.begin(&principal)?;
-    let found = door.service.download_session_file(&principal, &whose.address(id), parse(&path)?).await;
-    match found.map_err(Problem::of_session)? {
-        Download::File { file, size } => send_file(file, size, &method, &headers, long),
-        Download::Directory(archive) => Ok(send_archive(archive, &method, long)),
+    let permit = state.streams.acquire(&principal)?;
+    let found = state.service.download_session_file(&principal, &owner.address(id), parse(&path)?).await;
+    match found.map_err(Problem::from_session_error)? {
+        Download::File { file, size } => send_file(file, size, &method, &headers, permit),
+        Download::Directory(archive) => Ok(send_archive(archive, &method, permit)),
     }
 }
 
 #[utoipa::path(put, path = "/api/sessions/{id}/files/{path}", tag = "sessions", operation_id = "write_file",
-    params(("id" = String, Path), ("path" = String, Path), WhoseWords),
+    params(("id" = String, Path), ("path" = String, Path), SessionOwner),
     request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The content of the file"),
     responses((status = 200, description = "The file was written; missing directories were created", body = SessionFileWritten),
         (status = 403, description = "The path leaves the session (`PathTraversal`)")))]
 pub(crate) async fn write(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((id, path)): Named<(String, String)>,
-    Words(whose): Words<WhoseWords>,
+    PathParam((id, path)): PathParam<(String, String)>,
+    Query(owner): Query<SessionOwner>,
     body: Body,
 ) -> Result<Json<SessionFileWritten>, Problem> {
     let file = parse(&path)?;
-    let bytes = read_bytes(body, largest(&door), UPLOAD_SETTING).await?;
+    let bytes = read_bytes(body, max_upload_bytes(&state), UPLOAD_SETTING).await?;
     let size = bytes.len();
-    let written = door.service.write_session_file(&principal, &whose.address(id), file, bytes).await;
-    written.map_err(Problem::of_session)?;
+    let written = state.service.write_session_file(&principal, &owner.address(id), file, bytes).await;
+    written.map_err(Problem::from_session_error)?;
     Ok(Json(SessionFileWritten { path, size }))
 }
 
 #[utoipa::path(delete, path = "/api/sessions/{id}/files/{path}", tag = "sessions", operation_id = "delete_file",
-    params(("id" = String, Path), ("path" = String, Path), WhoseWords),
+    params(("id" = String, Path), ("path" = String, Path), SessionOwner),
     responses((status = 200, description = "The file, or the directory with its content, was deleted", body = SessionFileDeleted),
         (status = 403, description = "The path leaves the session (`PathTraversal`)")))]
 pub(crate) async fn remove(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((id, path)): Named<(String, String)>,
-    Words(whose): Words<WhoseWords>,
+    PathParam((id, path)): PathParam<(String, String)>,
+    Query(owner): Query<SessionOwner>,
 ) -> Result<Json<SessionFileDeleted>, Problem> {
-    let removed = door.service.delete_session_file(&principal, &whose.address(id), &parse(&path)?).await;
-    removed.map_err(Problem::of_session)?;
+    let removed = state.service.delete_session_file(&principal, &owner.address(id), &parse(&path)?).await;
+    removed.map_err(Problem::from_session_error)?;
     Ok(Json(SessionFileDeleted { path, deleted: true }))
 }

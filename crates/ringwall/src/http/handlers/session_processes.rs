@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::exec_id;
-use super::sessions::WhoseWords;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_json, shape};
+use super::sessions::SessionOwner;
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 const SIGNALS: [(&str, i32); 9] = [
@@ -49,7 +49,7 @@ pub(crate) struct ProcessBegun {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct OutputWords {
+pub(crate) struct OutputQuery {
     /// First byte of standard output to return; default 0
     #[serde(default)]
     stdout: u64,
@@ -113,35 +113,35 @@ pub(crate) struct ProcessTold {
 }
 
 #[utoipa::path(post, path = "/api/sessions/{id}/processes", tag = "sessions", operation_id = "process_begin",
-    params(("id" = String, Path), WhoseWords), request_body = ProcessBody,
+    params(("id" = String, Path), SessionOwner), request_body = ProcessBody,
     responses((status = 202, description = "The process is recorded, and runs or waits for the queue or an approval", body = ProcessBegun)))]
 pub(crate) async fn begin(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(id): PathParam<String>,
+    Query(owner): Query<SessionOwner>,
     body: Body,
 ) -> Result<(StatusCode, Json<ProcessBegun>), Problem> {
-    let body: ProcessBody = shape(read_json(body, door.largest_body).await?)?;
-    let (address, limit, most) = (whose.address(id), body.timeout, body.max_output_bytes);
-    let request = CodeRequest::in_session_box(address, body.command, limit, most);
-    let begun = door.service.begin_process(&principal, request).await.map_err(Problem::of_session)?;
+    let body: ProcessBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
+    let (address, limit, max_output_bytes) = (owner.address(id), body.timeout, body.max_output_bytes);
+    let request = CodeRequest::in_session_box(address, body.command, limit, max_output_bytes);
+    let begun = state.service.begin_process(&principal, request).await.map_err(Problem::from_session_error)?;
     Ok((StatusCode::ACCEPTED, Json(ProcessBegun { pid: begun.exec_id, status: begun.status })))
 }
 
 #[utoipa::path(get, path = "/api/sessions/{id}/processes/{pid}/output", tag = "sessions", operation_id = "process_output",
-    params(("id" = String, Path), ("pid" = String, Path), OutputWords),
+    params(("id" = String, Path), ("pid" = String, Path), OutputQuery),
     responses((status = 200, description = "State of the process, and its output from the given bytes on", body = ProcessOutputView)))]
 pub(crate) async fn output(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((id, pid)): Named<(String, String)>,
-    Words(words): Words<OutputWords>,
+    PathParam((id, pid)): PathParam<(String, String)>,
+    Query(query): Query<OutputQuery>,
 ) -> Result<Json<ProcessOutputView>, Problem> {
     let pid = exec_id(&pid)?;
-    let OutputWords { stdout, stderr, agent_id, user_id } = words;
-    let address = WhoseWords::of(agent_id, user_id).address(id);
-    let output = door.service.process_output(&principal, &address, &pid, (stdout, stderr)).await?;
+    let OutputQuery { stdout, stderr, agent_id, user_id } = query;
+    let address = SessionOwner::of(agent_id, user_id).address(id);
+    let output = state.service.process_output(&principal, &address, &pid, (stdout, stderr)).await?;
     Ok(Json(ProcessOutputView {
         goes_on_as: output.goes_on_as,
         status: output.status,
@@ -152,41 +152,41 @@ pub(crate) async fn output(
 }
 
 #[utoipa::path(post, path = "/api/sessions/{id}/processes/{pid}/stdin", tag = "sessions", operation_id = "process_stdin",
-    params(("id" = String, Path), ("pid" = String, Path), WhoseWords), request_body = InputBody,
+    params(("id" = String, Path), ("pid" = String, Path), SessionOwner), request_body = InputBody,
     responses((status = 200, description = "All of `data` was written", body = ProcessTold),
         (status = 409, description = "Standard input is closed, or the process does not read it")))]
 pub(crate) async fn stdin(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((id, pid)): Named<(String, String)>,
-    Words(whose): Words<WhoseWords>,
+    PathParam((id, pid)): PathParam<(String, String)>,
+    Query(owner): Query<SessionOwner>,
     body: Body,
 ) -> Result<Json<ProcessTold>, Problem> {
     let pid = exec_id(&pid)?;
-    let body: InputBody = shape(read_json(body, door.largest_body).await?)?;
+    let body: InputBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let after = if body.close { AfterInput::End } else { AfterInput::More };
-    let address = whose.address(id);
-    door.service.write_to_process(&principal, &address, &pid, body.data.as_bytes(), after).await?;
+    let address = owner.address(id);
+    state.service.write_to_process(&principal, &address, &pid, body.data.as_bytes(), after).await?;
     Ok(Json(ProcessTold { pid }))
 }
 
 #[utoipa::path(post, path = "/api/sessions/{id}/processes/{pid}/signal", tag = "sessions", operation_id = "process_signal",
-    params(("id" = String, Path), ("pid" = String, Path), WhoseWords), request_body = SignalBody,
+    params(("id" = String, Path), ("pid" = String, Path), SessionOwner), request_body = SignalBody,
     responses((status = 200, description = "The signal was sent to the process group", body = ProcessTold)))]
 pub(crate) async fn signal(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((id, pid)): Named<(String, String)>,
-    Words(whose): Words<WhoseWords>,
+    PathParam((id, pid)): PathParam<(String, String)>,
+    Query(owner): Query<SessionOwner>,
     body: Body,
 ) -> Result<Json<ProcessTold>, Problem> {
     let pid = exec_id(&pid)?;
-    let body: SignalBody = shape(read_json(body, door.largest_body).await?)?;
+    let body: SignalBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let name = body.signal.trim_start_matches("SIG");
     let number = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
     let number =
         number.ok_or_else(|| Problem::invalid("signal: one of HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP"))?;
-    door.service.signal_process(&principal, &whose.address(id), &pid, number).await?;
+    state.service.signal_process(&principal, &owner.address(id), &pid, number).await?;
     Ok(Json(ProcessTold { pid }))
 }
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::parse;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_json, read_optional_json, shape};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, read_json, read_optional_json};
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 100;
@@ -53,16 +53,16 @@ pub(crate) struct SessionRulesBody {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WhoseWords {
+pub(crate) struct SessionOwner {
     /// Agent of the session. Default: an agent token's own agent, otherwise `default`
     agent_id: Option<String>,
     /// User of the session. Default: the token's own user; `default` for owner and operator tokens
     user_id: Option<String>,
 }
 
-impl WhoseWords {
+impl SessionOwner {
     pub(crate) fn of(agent_id: Option<String>, user_id: Option<String>) -> Self {
-        WhoseWords { agent_id, user_id }
+        SessionOwner { agent_id, user_id }
     }
 
     pub(crate) fn address(self, session_id: String) -> SessionAddress {
@@ -73,7 +73,7 @@ impl WhoseWords {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListWords {
+pub(crate) struct ListQuery {
     /// Only sessions of this agent. Default: all agents that the token may see
     agent_id: Option<String>,
     /// Only sessions of this user. Default: all users that the token may see
@@ -103,12 +103,12 @@ pub(crate) struct SessionDeleted {
     responses((status = 201, description = "The session was created", body = SessionView),
         (status = 409, description = "A session with that id exists already")))]
 pub(crate) async fn create(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     body: Body,
 ) -> Result<(StatusCode, Json<SessionView>), Problem> {
-    let body = read_optional_json(body, door.largest_body).await?;
-    let body: NewSession = body.map(shape).transpose()?.unwrap_or_default();
+    let body = read_optional_json(body, state.max_body_bytes).await?;
+    let body: NewSession = body.map(deserialize).transpose()?.unwrap_or_default();
     if body.session_id.as_deref() == Some("") {
         return Err(Problem::invalid("session_id is empty; leave it out to get a generated id"));
     }
@@ -122,64 +122,64 @@ pub(crate) async fn create(
         callback_url: body.callback_url,
         security_mode: body.security_mode,
     };
-    Ok((StatusCode::CREATED, Json(door.service.create_session(&principal, address, change).await?)))
+    Ok((StatusCode::CREATED, Json(state.service.create_session(&principal, address, change).await?)))
 }
 
-#[utoipa::path(get, path = "/api/sessions", tag = "sessions", params(ListWords),
+#[utoipa::path(get, path = "/api/sessions", tag = "sessions", params(ListQuery),
     responses((status = 200, description = "The sessions that the caller may see", body = SessionPage)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<ListWords>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Json<SessionPage>, Problem> {
-    let filter = SessionFilter { user_id: words.user_id, agent_id: words.agent_id };
-    if words.limit == Some(0) {
+    let filter = SessionFilter { user_id: query.user_id, agent_id: query.agent_id };
+    if query.limit == Some(0) {
         return Err(Problem::invalid("limit: at least 1"));
     }
-    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
-    let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
-    let page = door.service.sessions(&principal, filter, limit, cursor).await?;
+    let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
+    let cursor = parse(query.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
+    let page = state.service.sessions(&principal, filter, limit, cursor).await?;
     Ok(Json(SessionPage { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
-#[utoipa::path(get, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),
+#[utoipa::path(get, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), SessionOwner),
     responses((status = 200, description = "The session", body = SessionView)))]
 pub(crate) async fn show(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(id): PathParam<String>,
+    Query(owner): Query<SessionOwner>,
 ) -> Result<Json<SessionView>, Problem> {
-    Ok(Json(door.service.session(&principal, &whose.address(id)).await?))
+    Ok(Json(state.service.session(&principal, &owner.address(id)).await?))
 }
 
-#[utoipa::path(put, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),
+#[utoipa::path(put, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), SessionOwner),
     request_body = SessionRulesBody,
     responses((status = 200, description = "The changed session", body = SessionView)))]
 pub(crate) async fn change(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(id): PathParam<String>,
+    Query(owner): Query<SessionOwner>,
     body: Body,
 ) -> Result<Json<SessionView>, Problem> {
-    let body: SessionRulesBody = shape(read_json(body, door.largest_body).await?)?;
+    let body: SessionRulesBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let change = SessionChange {
         confirmation: body.confirmation,
         callback_url: body.callback_url,
         security_mode: body.security_mode,
     };
-    Ok(Json(door.service.change_session(&principal, &whose.address(id), change).await?))
+    Ok(Json(state.service.change_session(&principal, &owner.address(id), change).await?))
 }
 
-#[utoipa::path(delete, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),
+#[utoipa::path(delete, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), SessionOwner),
     responses((status = 200, description = "Its execs were cancelled, its box was ended and its files were deleted", body = SessionDeleted)))]
 pub(crate) async fn remove(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
-    Words(whose): Words<WhoseWords>,
+    PathParam(id): PathParam<String>,
+    Query(owner): Query<SessionOwner>,
 ) -> Result<Json<SessionDeleted>, Problem> {
-    door.service.delete_session(&principal, &whose.address(id.clone())).await?;
+    state.service.delete_session(&principal, &owner.address(id.clone())).await?;
     Ok(Json(SessionDeleted { session_id: id, deleted: true }))
 }

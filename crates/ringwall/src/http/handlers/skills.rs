@@ -12,15 +12,15 @@ use ringwall_service::{Idempotency, InvokeOptions, Principal};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::execs::{ExecAnswer, answer};
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_json, repeatable};
+use super::execs::{ExecAnswer, respond};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, idempotency_key, read_json};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SkillWords {
+pub(crate) struct SkillQuery {
     /// `invalid`: respond with an object that also lists the invalid manifests
     include: Option<String>,
 }
@@ -32,14 +32,14 @@ pub(crate) enum SkillList {
     All(Catalogue),
 }
 
-#[utoipa::path(get, path = "/skills", tag = "skills", params(SkillWords),
+#[utoipa::path(get, path = "/skills", tag = "skills", params(SkillQuery),
     responses((status = 200, description = "The valid skills as an array; with `include=invalid` an object with valid and invalid ones", body = SkillList)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
-    Words(words): Words<SkillWords>,
+    State(state): State<AppState>,
+    Query(query): Query<SkillQuery>,
 ) -> Result<Json<SkillList>, Problem> {
-    let catalogue = door.service.skills().await?;
-    match words.include.as_deref() {
+    let catalogue = state.service.skills().await?;
+    match query.include.as_deref() {
         None => Ok(Json(SkillList::Valid(catalogue.skills))),
         Some("invalid") => Ok(Json(SkillList::All(catalogue))),
         Some(_) => Err(Problem::invalid("include: the only known value is `invalid`")),
@@ -49,18 +49,18 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/skills/{id}/invoke", tag = "skills", params(("id" = String, Path)), request_body = Object,
     responses((status = 200, description = "The exec has ended, successfully or not; see `status`", body = ExecAnswer), (status = 202, description = "The exec is recorded and not ended yet", body = ExecAnswer)))]
 pub(crate) async fn invoke(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
+    PathParam(id): PathParam<String>,
     OriginalUri(uri): OriginalUri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body = read_json(body, door.largest_body).await?;
-    let known = repeatable(&headers, uri.path(), &body)?;
+    let body = read_json(body, state.max_body_bytes).await?;
+    let known = idempotency_key(&headers, uri.path(), &body)?;
     let options = InvokeOptions {
         idempotency: known.map(|known| Idempotency { key: known.key, body_digest: known.body_digest }),
     };
-    let submitted = door.service.invoke(&principal, &id, body, options).await?;
-    answer(&door, &principal, submitted, &headers).await
+    let submitted = state.service.invoke(&principal, &id, body, options).await?;
+    respond(&state, &principal, submitted, &headers).await
 }

@@ -8,12 +8,12 @@ use ringwall_service::{HeldLogin, Principal, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::http::Door;
+use crate::http::AppState;
 use crate::http::transport::problem::Problem;
 
 /// Tickets are accepted on WebSocket routes only: beneath this prefix, and on terminals.
-const SOCKETS: &str = "/ws/";
-const TERMINALS: (&str, &str) = ("/api/sessions/", "/pty");
+const SOCKET_PREFIX: &str = "/ws/";
+const TERMINAL_PATH: (&str, &str) = ("/api/sessions/", "/pty");
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TicketView {
@@ -24,30 +24,30 @@ pub(crate) struct TicketView {
 }
 
 #[derive(Debug, Deserialize)]
-struct TicketWords {
+struct TicketQuery {
     ticket: Option<String>,
 }
 
 #[utoipa::path(post, path = "/api/tickets", tag = "tickets",
     responses((status = 201, description = "A ticket that opens one WebSocket within 30 seconds", body = TicketView)))]
 pub(crate) async fn create(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     login: Option<Extension<HeldLogin>>,
 ) -> Result<(StatusCode, Json<TicketView>), Problem> {
-    let ticket = door.service.issue_ticket(&principal, login.map(|Extension(login)| login))?;
+    let ticket = state.service.issue_ticket(&principal, login.map(|Extension(login)| login))?;
     Ok((StatusCode::CREATED, Json(TicketView { ticket: ticket.text, expires_at: ticket.expires_at })))
 }
 
 /// The ticket in the query of a WebSocket route.
 pub(crate) fn of(uri: &Uri) -> Option<String> {
     let path = uri.path();
-    let session = path.strip_prefix(TERMINALS.0).and_then(|rest| rest.strip_suffix(TERMINALS.1));
+    let session = path.strip_prefix(TERMINAL_PATH.0).and_then(|rest| rest.strip_suffix(TERMINAL_PATH.1));
     // `/api/sessions/{id}/files/pty` is a file of a session, not a terminal.
-    if !path.starts_with(SOCKETS) && session.is_none_or(|session| session.contains('/')) {
+    if !path.starts_with(SOCKET_PREFIX) && session.is_none_or(|session| session.contains('/')) {
         return None;
     }
-    axum::extract::Query::<TicketWords>::try_from_uri(uri).ok()?.0.ticket
+    axum::extract::Query::<TicketQuery>::try_from_uri(uri).ok()?.0.ticket
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::execs::{paged, parse};
 use crate::cli::token::TokenView;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_json, shape};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 100;
@@ -45,7 +45,7 @@ pub(crate) struct CreatedToken {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PageWords {
+pub(crate) struct PageQuery {
     /// Page size; default 100
     limit: Option<u64>,
     /// `X-Next-Cursor` of the previous page
@@ -55,17 +55,17 @@ pub(crate) struct PageWords {
 #[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = TokenBody,
     responses((status = 201, description = "The token with its text", body = CreatedToken)))]
 pub(crate) async fn create(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     body: Body,
 ) -> Result<(StatusCode, Json<CreatedToken>), Problem> {
-    let body: TokenBody = shape(read_json(body, door.largest_body).await?)?;
+    let body: TokenBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let new = NewToken {
         holder: holder(&body)?,
         label: body.label,
         expires_at: body.expires_at.map(Timestamp::from_milliseconds),
     };
-    let (token, text) = door.service.create_token(&principal, new).await?;
+    let (token, text) = state.service.create_token(&principal, new).await?;
     Ok((StatusCode::CREATED, Json(CreatedToken { about: TokenView::from(&token), token: text })))
 }
 
@@ -84,26 +84,26 @@ fn holder(body: &TokenBody) -> Result<Holder, Problem> {
     }
 }
 
-#[utoipa::path(get, path = "/api/tokens", tag = "tokens", params(PageWords),
+#[utoipa::path(get, path = "/api/tokens", tag = "tokens", params(PageQuery),
     responses((status = 200, description = "All tokens, newest first. The header `X-Next-Cursor` has the cursor of the next page", body = Vec<TokenView>)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Words(words): Words<PageWords>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
-    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
-    let page = door.service.tokens(&principal, limit, parse(words.cursor.as_deref())?).await?;
+    let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
+    let page = state.service.tokens(&principal, limit, parse(query.cursor.as_deref())?).await?;
     Ok(paged(Page { items: page.items.iter().map(TokenView::from).collect(), next: page.next }))
 }
 
 #[utoipa::path(delete, path = "/api/tokens/{id}", tag = "tokens", params(("id" = String, Path)),
     responses((status = 204, description = "The token was revoked")))]
 pub(crate) async fn revoke(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(id): Named<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<StatusCode, Problem> {
     let id: TokenId = id.parse().map_err(|_| Problem::not_found("there is no token with that id"))?;
-    door.service.revoke_token(&principal, &id).await?;
+    state.service.revoke_token(&principal, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

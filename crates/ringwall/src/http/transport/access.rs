@@ -7,11 +7,11 @@ use axum::middleware::Next;
 use axum::response::Response;
 use ringwall_service::{HeldLogin, Holder, Origin, Principal};
 
-use super::attended::attend;
 use super::cookie;
+use super::guarded_body::guard_body;
 use super::problem::Problem;
 use crate::http::body_memory::as_caller;
-use crate::http::{Caller, Door, handlers::tickets};
+use crate::http::{AppState, ClientConnection, handlers::tickets};
 
 /// The least role that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Access::Open => "open",
             Access::Agent => "agent",
@@ -50,8 +50,8 @@ impl Access {
 
 /// Authenticates a request, counts it for its caller and passes it to the handler with its
 /// [`Principal`].
-pub(crate) async fn admit(
-    State((door, access)): State<(Door, Access)>,
+pub(crate) async fn authorize(
+    State((state, access)): State<(AppState, Access)>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
@@ -60,35 +60,35 @@ pub(crate) async fn admit(
     }
     let (principal, login) = match tickets::of(request.uri()) {
         Some(ticket) if !request.headers().contains_key(header::AUTHORIZATION) => {
-            door.service.authenticate_ticket(&ticket).await?
+            state.service.authenticate_ticket(&ticket).await?
         }
-        Some(_) | None => identify(&door, request.method(), request.headers()).await?,
+        Some(_) | None => identify(&state, request.method(), request.headers()).await?,
     };
     if !access.allows(principal.holder()) {
         let message =
-            format!("this route needs the role {} or higher; yours is {}", access.word(), principal.holder().role());
+            format!("this route needs the role {} or higher; yours is {}", access.name(), principal.holder().role());
         return Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", message));
     }
-    let in_progress = door.requests.begin(&principal)?;
-    let remote = request.extensions().get::<Caller>().map(|caller| caller.remote);
+    let in_progress = state.requests.acquire(&principal)?;
+    let remote = request.extensions().get::<ClientConnection>().map(|client| client.remote);
     let principal = principal.through(Origin { door: "http", remote, client: None });
     request.extensions_mut().insert(principal.clone());
     login.map(|login| request.extensions_mut().insert(login));
-    Ok(attend(as_caller(&principal, next.run(request)).await, in_progress))
+    Ok(guard_body(as_caller(&principal, next.run(request)).await, in_progress))
 }
 
 /// A cookie counts only without an `Authorization` header.
 async fn identify(
-    door: &Door,
+    state: &AppState,
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<(Principal, Option<HeldLogin>), Problem> {
     match cookie::find(headers) {
         Some(text) if !headers.contains_key(header::AUTHORIZATION) => {
             cookie::check(method, headers)?;
-            Ok(door.service.authenticate_login(text).await?)
+            Ok(state.service.authenticate_login(text).await?)
         }
-        Some(_) | None => Ok((door.service.authenticate(bearer(headers)).await?, None)),
+        Some(_) | None => Ok((state.service.authenticate(bearer(headers)).await?, None)),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use futures::StreamExt;
@@ -23,13 +23,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_KEY_LEN: usize = 255;
 
 /// Reads a whole body as JSON.
-pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Problem> {
-    read_json_within(body, largest, "server.max_body_bytes").await
+pub(crate) async fn read_json(body: Body, max_bytes: usize) -> Result<Value, Problem> {
+    read_json_within(body, max_bytes, "server.max_body_bytes").await
 }
 
 /// Like [`read_json`]; `setting` is the one that limits the body and appears in the error.
-pub(crate) async fn read_json_within(body: Body, largest: usize, setting: &str) -> Result<Value, Problem> {
-    parse(&read_bytes(body, largest, setting).await?)
+pub(crate) async fn read_json_within(body: Body, max_bytes: usize, setting: &str) -> Result<Value, Problem> {
+    parse(&read_bytes(body, max_bytes, setting).await?)
 }
 
 /// Rejects a body on a route that reads none, because its keys would be ignored silently. `{}` and
@@ -41,7 +41,7 @@ pub(crate) async fn refuse_body(body: Body, query: &[String]) -> Result<(), Prob
         return Ok(());
     }
     if let Ok(Ok(bytes)) = tokio::time::timeout(TIMEOUT, to_bytes(body, MAX_EMPTY_LEN)).await
-        && (bytes.is_empty() || parse(&bytes).is_ok_and(|body| names_nothing(&body)))
+        && (bytes.is_empty() || parse(&bytes).is_ok_and(|body| has_no_keys(&body)))
     {
         return Ok(());
     }
@@ -52,7 +52,7 @@ pub(crate) async fn refuse_body(body: Body, query: &[String]) -> Result<(), Prob
     })
 }
 
-fn names_nothing(body: &Value) -> bool {
+fn has_no_keys(body: &Value) -> bool {
     body.is_null() || body.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
@@ -61,8 +61,8 @@ fn parse(bytes: &[u8]) -> Result<Value, Problem> {
 }
 
 /// Like [`read_json`]; an empty body is `None`.
-pub(crate) async fn read_optional_json(body: Body, largest: usize) -> Result<Option<Value>, Problem> {
-    let bytes = read_bytes(body, largest, "server.max_body_bytes").await?;
+pub(crate) async fn read_optional_json(body: Body, max_bytes: usize) -> Result<Option<Value>, Problem> {
+    let bytes = read_bytes(body, max_bytes, "server.max_body_bytes").await?;
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -70,32 +70,32 @@ pub(crate) async fn read_optional_json(body: Body, largest: usize) -> Result<Opt
 }
 
 /// Reads a whole body as text.
-pub(crate) async fn read_text_within(body: Body, largest: usize, setting: &str) -> Result<String, Problem> {
-    let bytes = read_bytes(body, largest, setting).await?;
+pub(crate) async fn read_text_within(body: Body, max_bytes: usize, setting: &str) -> Result<String, Problem> {
+    let bytes = read_bytes(body, max_bytes, setting).await?;
     String::from_utf8(bytes.into()).map_err(|_| Problem::invalid("the body is not UTF-8 text"))
 }
 
 /// Reads a whole body as bytes.
-pub(crate) async fn read_bytes(body: Body, largest: usize, setting: &str) -> Result<Bytes, Problem> {
-    read_reserved(body, largest, setting, Reservation::new(largest)).await
+pub(crate) async fn read_bytes(body: Body, max_bytes: usize, setting: &str) -> Result<Bytes, Problem> {
+    read_reserved(body, max_bytes, setting, Reservation::new(max_bytes)).await
 }
 
 async fn read_reserved(
     body: Body,
-    largest: usize,
+    max_bytes: usize,
     setting: &str,
     mut reservation: Reservation,
 ) -> Result<Bytes, Problem> {
-    let too_large = || too_large(u64::try_from(largest).unwrap_or(u64::MAX), setting);
+    let too_large = || too_large(u64::try_from(max_bytes).unwrap_or(u64::MAX), setting);
     // Rejects a too large `Content-Length` before reading.
-    if usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).is_ok_and(|announced| announced > largest) {
+    if usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).is_ok_and(|announced| announced > max_bytes) {
         return Err(too_large());
     }
     let reading = async {
         let (mut stream, mut bytes) = (body.into_data_stream(), Vec::new());
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|_| Problem::invalid("the body could not be read completely"))?;
-            if bytes.len() + chunk.len() > largest {
+            if bytes.len() + chunk.len() > max_bytes {
                 return Err(too_large());
             }
             reservation.grow_to(bytes.len() + chunk.len())?;
@@ -121,14 +121,14 @@ impl AsRef<[u8]> for ReceivedBody {
     }
 }
 
-pub(crate) fn too_large(largest: u64, setting: &str) -> Problem {
-    let message = format!("the body is larger than {largest} bytes");
+pub(crate) fn too_large(max_bytes: u64, setting: &str) -> Problem {
+    let message = format!("the body is larger than {max_bytes} bytes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message)
         .with_hint(format!("the operator can raise {setting}"))
 }
 
 /// Deserializes the body of a route.
-pub(crate) fn shape<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
+pub(crate) fn deserialize<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
     // serde also reads a struct from an array of its fields, which the published schema does not
     // allow.
     if !body.is_object() {
@@ -139,14 +139,14 @@ pub(crate) fn shape<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
 
 /// The query parameters. Unknown ones are rejected if `T` has `deny_unknown_fields`.
 #[derive(Debug)]
-pub(crate) struct Words<T>(pub(crate) T);
+pub(crate) struct Query<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        match Query::<T>::try_from_uri(&parts.uri) {
-            Ok(Query(words)) => Ok(Words(words)),
+        match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
+            Ok(axum::extract::Query(query)) => Ok(Query(query)),
             Err(error) => {
                 let text = error.body_text();
                 // Keeps the message in the form of those about bodies.
@@ -159,14 +159,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
 
 /// The decoded path parameters. A path that cannot be decoded is 404.
 #[derive(Debug)]
-pub(crate) struct Named<T>(pub(crate) T);
+pub(crate) struct PathParam<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathParam<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        match Path::<T>::from_request_parts(parts, state).await {
-            Ok(Path(names)) => Ok(Named(names)),
+        match axum::extract::Path::<T>::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(names)) => Ok(PathParam(names)),
             Err(_) => Err(Problem::not_found(format!("there is nothing at {}", parts.uri.path()))),
         }
     }
@@ -174,14 +174,18 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T
 
 /// An idempotency key, and a digest of the request to detect its reuse for another one.
 #[derive(Debug)]
-pub(crate) struct Repeatable {
+pub(crate) struct IdempotencyKey {
     pub(crate) key: String,
     pub(crate) body_digest: [u8; 32],
 }
 
 /// Reads `Idempotency-Key`. The digest covers path and body; order of members and white space do
 /// not matter.
-pub(crate) fn repeatable(headers: &HeaderMap, path: &str, body: &Value) -> Result<Option<Repeatable>, Problem> {
+pub(crate) fn idempotency_key(
+    headers: &HeaderMap,
+    path: &str,
+    body: &Value,
+) -> Result<Option<IdempotencyKey>, Problem> {
     let mut keys = headers.get_all("idempotency-key").iter();
     let (key, another) = (keys.next(), keys.next());
     let Some(key) = key else { return Ok(None) };
@@ -190,7 +194,7 @@ pub(crate) fn repeatable(headers: &HeaderMap, path: &str, body: &Value) -> Resul
         return Err(Problem::invalid("Idempotency-Key: one header of 1 to 255 printable ASCII characters"));
     };
     let digest = Sha256::new().chain_update(path).chain_update([0]).chain_update(body.to_string()).finalize();
-    Ok(Some(Repeatable { key: key.to_owned(), body_digest: digest.into() }))
+    Ok(Some(IdempotencyKey { key: key.to_owned(), body_digest: digest.into() }))
 }
 
 /// True if the request has `Prefer: respond-async`.
@@ -208,8 +212,8 @@ mod tests {
 
     #[tokio::test]
     async fn body_above_the_limit_is_rejected() {
-        let read = async |text: &str, largest| {
-            read_json(Body::from(text.to_owned()), largest).await.map_err(|problem| problem.code())
+        let read = async |text: &str, max_bytes| {
+            read_json(Body::from(text.to_owned()), max_bytes).await.map_err(|problem| problem.code())
         };
         assert_eq!(read("[1]", 3).await, Ok(json!([1])));
         assert_eq!(read("[12]", 3).await, Err("BODY_TOO_LARGE"));
@@ -259,25 +263,25 @@ mod tests {
         struct Small {
             x: u32,
         }
-        assert_eq!(shape::<Small>(json!({ "x": 1 })).unwrap(), Small { x: 1 });
+        assert_eq!(deserialize::<Small>(json!({ "x": 1 })).unwrap(), Small { x: 1 });
         for odd in [json!([1]), json!(null), json!("x")] {
-            assert_eq!(shape::<Small>(odd).unwrap_err().code(), "INVALID_ARGUMENT");
+            assert_eq!(deserialize::<Small>(odd).unwrap_err().code(), "INVALID_ARGUMENT");
         }
     }
 
     #[test]
     fn digest_ignores_order_and_white_space() {
         let mut headers = HeaderMap::new();
-        assert!(repeatable(&headers, "/a", &json!({})).unwrap().is_none());
+        assert!(idempotency_key(&headers, "/a", &json!({})).unwrap().is_none());
         headers.insert("idempotency-key", "k".parse().unwrap());
         let digest = |path, body: &str| {
-            repeatable(&headers, path, &serde_json::from_str(body).unwrap()).unwrap().unwrap().body_digest
+            idempotency_key(&headers, path, &serde_json::from_str(body).unwrap()).unwrap().unwrap().body_digest
         };
         assert_eq!(digest("/a", r#"{"x":1,"y":2}"#), digest("/a", r#"{ "y": 2, "x": 1 }"#));
         assert_ne!(digest("/a", r#"{"x":1}"#), digest("/a", r#"{"x":2}"#));
         assert_ne!(digest("/a", r#"{"x":1}"#), digest("/b", r#"{"x":1}"#));
         headers.append("idempotency-key", "l".parse().unwrap());
-        assert!(repeatable(&headers, "/a", &json!({})).is_err());
+        assert!(idempotency_key(&headers, "/a", &json!({})).is_err());
     }
 
     #[test]

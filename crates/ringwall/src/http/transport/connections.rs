@@ -1,7 +1,7 @@
 //! Accepts connections, serves HTTP/1.1 on them and ends them at shutdown.
 //!
 //! A client that sends its request head slowly, sends nothing, or does not read its response is disconnected by a timeout.
-//! When `--max-connections` is reached it is disconnected as soon as another client connects (`places`, `stalls`).
+//! When `--max-connections` is reached it is disconnected as soon as another client connects (`limit`, `stalls`).
 
 use std::future::Future;
 use std::io;
@@ -22,18 +22,18 @@ use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::attended::attend;
-use super::places::{Places, Seat};
+use super::connection_limit::{ConnectionLimit, ConnectionPermit};
+use super::guarded_body::guard_body;
 use super::stalls::{ClientBody, ClientStream};
 
 /// For the whole head of the first request.
-const FIRST_HEAD: Duration = Duration::from_secs(5);
+const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// For the whole head of a later request, and for the silence before it.
-const HEAD: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may leave its receive window closed before the kernel ends the connection
 /// (`TCP_USER_TIMEOUT`). Otherwise a client without a token could hold a slot for ever by not
 /// reading its responses.
-const UNREAD_MS: u32 = 30_000;
+const TCP_USER_TIMEOUT_MS: u32 = 30_000;
 /// hyper also buffers at most this much of a response, plus one chunk of its body. A client needs
 /// no token to send a head, so each of `--max-connections` may use this much memory.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -41,13 +41,13 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long clients may take to read finished responses once the server is stopping.
-const FAREWELL: Duration = Duration::from_secs(5);
+const LAST_RESPONSES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The client's address, and the slot of its connection, which a WebSocket keeps after the upgrade.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
+pub(crate) struct ClientConnection {
     pub(crate) remote: SocketAddr,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) permit: Arc<ConnectionPermit>,
 }
 
 /// The listening socket, registered with the runtime before the first box runs: later the boxes of
@@ -79,34 +79,37 @@ impl Listener {
 }
 
 /// Serves until `stop` completes. Then it accepts no new connection, waits until `drained`
-/// completes, and gives clients [`FAREWELL`] to read their responses.
+/// completes, and gives clients [`LAST_RESPONSES_TIMEOUT`] to read their responses.
 pub(crate) async fn serve(
     listener: Listener,
     app: Router,
-    most: usize,
+    max_connections: usize,
     stop: impl Future<Output = ()>,
     drained: impl Future<Output = ()>,
 ) {
-    let places = Places::new(most);
+    let limit = ConnectionLimit::new(max_connections);
     let stopping = watch::Sender::new(false);
     tokio::pin!(stop);
     loop {
         let accepted = async {
             let (stream, remote) = listener.accept().await?;
-            Ok::<_, io::Error>((stream, remote, places.take().await))
+            Ok::<_, io::Error>((stream, remote, limit.acquire().await))
         };
         let accepted = tokio::select! {
             accepted = accepted => accepted,
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, remote, seat)) => {
-                attend_to(stream, Caller { remote, seat: Arc::new(seat) }, app.clone(), stopping.subscribe())
-            }
+            Ok((stream, remote, permit)) => serve_connection(
+                stream,
+                ClientConnection { remote, permit: Arc::new(permit) },
+                app.clone(),
+                stopping.subscribe(),
+            ),
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
                 if is_exhausted(&error) {
-                    places.close_longest_waiting();
+                    limit.close_longest_waiting();
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -115,12 +118,12 @@ pub(crate) async fn serve(
     drop(listener);
     stopping.send_replace(true);
     // WebSockets keep their slots after the upgrade and close themselves when the service stops.
-    let answered = places.all_free();
+    let answered = limit.all_free();
     tokio::pin!(answered, drained);
     tokio::select! {
         () = &mut answered => drained.await,
         () = &mut drained => {
-            let _ = tokio::time::timeout(FAREWELL, answered).await;
+            let _ = tokio::time::timeout(LAST_RESPONSES_TIMEOUT, answered).await;
         }
     }
 }
@@ -133,52 +136,52 @@ fn is_exhausted(error: &io::Error) -> bool {
 }
 
 /// Serves one connection in its own task until it ends or loses its slot.
-fn attend_to(stream: TcpStream, caller: Caller, app: Router, mut stopping: watch::Receiver<bool>) {
+fn serve_connection(stream: TcpStream, client: ClientConnection, app: Router, mut stopping: watch::Receiver<bool>) {
     // With Nagle's algorithm a small response could wait for the client's delayed ACK, about 40 ms.
     let _ = stream.set_nodelay(true);
-    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_MS);
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, TCP_USER_TIMEOUT_MS);
     let app = TowerToHyperService::new(app);
-    let seat = Arc::clone(&caller.seat);
+    let permit = Arc::clone(&client.permit);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(caller.clone());
-        let request = request.map(|body| ClientBody::new(body, Arc::clone(&caller.seat)));
-        let (busy, answer) = (caller.seat.begin(), app.call(request));
+        request.extensions_mut().insert(client.clone());
+        let request = request.map(|body| ClientBody::new(body, Arc::clone(&client.permit)));
+        let (busy, answer) = (client.permit.begin(), app.call(request));
         async move {
             // The connection has lost its slot: the handler is dropped before its first poll.
             let busy = busy.ok_or(io::ErrorKind::ConnectionAborted)?;
             match answer.await {
-                Ok(response) => Ok::<Response<Body>, io::Error>(attend(response, busy)),
+                Ok(response) => Ok::<Response<Body>, io::Error>(guard_body(response, busy)),
                 Err(never) => match never {},
             }
         }
     });
-    let stream = ClientStream::new(stream, Arc::clone(&seat));
+    let stream = ClientStream::new(stream, Arc::clone(&permit));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     tokio::spawn(async move {
-        let silent = async {
-            tokio::time::sleep(FIRST_HEAD).await;
-            if seat.has_asked() {
+        let no_request = async {
+            tokio::time::sleep(FIRST_HEAD_TIMEOUT).await;
+            if permit.has_requested() {
                 std::future::pending::<()>().await;
             }
         };
-        tokio::pin!(connection, silent);
+        tokio::pin!(connection, no_request);
         tokio::select! {
             // An error means that the client disconnected.
             _ = connection.as_mut() => return,
-            () = seat.lost() => return,
-            () = silent => return,
+            () = permit.evicted() => return,
+            () = no_request => return,
             _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
         }
         // Finishes the response in progress and reads no further request.
         connection.as_mut().graceful_shutdown();
         tokio::select! {
             _ = connection => {}
-            () = seat.lost() => {}
+            () = permit.evicted() => {}
         }
     });
 }

@@ -12,8 +12,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::host_check::Hosts;
 use super::problem::{self, Problem};
-use super::rest;
-use crate::http::handlers::console::LASTING;
+use super::unread_body;
+use crate::http::handlers::console::IMMUTABLE;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_ID_LEN: usize = 64;
@@ -25,10 +25,10 @@ pub(crate) async fn pass(State(hosts): State<Arc<Hosts>>, request: Request, next
     let (parts, body) = request.into_parts();
     let response = match hosts.check(&parts) {
         Ok(()) => {
-            let (body, rest) = rest::share(&parts.headers, body);
+            let (body, unread) = unread_body::split(&parts.headers, body);
             let response = next.run(Request::from_parts(parts, body)).await;
-            if let Some(rest) = rest.filter(|_| response.status().is_client_error()) {
-                rest.throw_away().await;
+            if let Some(unread) = unread.filter(|_| response.status().is_client_error()) {
+                unread.drain().await;
             }
             response
         }
@@ -38,7 +38,7 @@ pub(crate) async fn pass(State(hosts): State<Arc<Hosts>>, request: Request, next
     let status = response.status().as_u16();
     let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
     tracing::info!(request_id, %method, path, status, code, took_us, "request");
-    let mut response = problem::tell(response, &path, &request_id);
+    let mut response = problem::write_error_body(response, &path, &request_id);
     if let Ok(value) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
@@ -69,7 +69,7 @@ fn identify(headers: &HeaderMap) -> String {
 pub(crate) async fn harden(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if headers.get(header::CACHE_CONTROL).is_none_or(|value| value != LASTING) {
+    if headers.get(header::CACHE_CONTROL).is_none_or(|value| value != IMMUTABLE) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static("sandbox; default-src 'none'"));

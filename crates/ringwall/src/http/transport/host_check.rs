@@ -19,15 +19,15 @@ use super::problem::Problem;
 #[derive(Debug)]
 pub(crate) struct Hosts {
     /// Lower case, without ports.
-    named: BTreeSet<String>,
+    names: BTreeSet<String>,
     /// The listening address, unless that is a wildcard (`0.0.0.0`, `::`).
     own: Option<IpAddr>,
 }
 
 impl Hosts {
-    pub(crate) fn new(named: &[String], listening: SocketAddr) -> Self {
+    pub(crate) fn new(names: &[String], listening: SocketAddr) -> Self {
         let own = Some(listening.ip()).filter(|address| !address.is_unspecified());
-        Hosts { named: named.iter().map(|name| name.to_ascii_lowercase()).collect(), own }
+        Hosts { names: names.iter().map(|name| name.to_ascii_lowercase()).collect(), own }
     }
 
     /// Rejects a request for another host or from a page of another origin.
@@ -44,7 +44,7 @@ impl Hosts {
         }
         match only(request, header::ORIGIN) {
             Some(None) => Ok(()),
-            Some(Some(origin)) if is_same_place(origin, &host) => Ok(()),
+            Some(Some(origin)) if is_same_origin(origin, &host) => Ok(()),
             Some(Some(_)) | None => Err(Problem::new(
                 StatusCode::FORBIDDEN,
                 "FOREIGN_ORIGIN",
@@ -55,7 +55,7 @@ impl Hosts {
 
     fn admit(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
-        is_loopback(&host) || self.named.contains(&host) || self.own.is_some_and(|own| address(&host) == Some(own))
+        is_loopback(&host) || self.names.contains(&host) || self.own.is_some_and(|own| address(&host) == Some(own))
     }
 }
 
@@ -76,7 +76,7 @@ fn authority(text: &str) -> Option<Authority> {
 
 /// True if the origin's host and port are those that the request was sent to. All loopback names
 /// count as one host; ports must be equal, because another port belongs to another program.
-fn is_same_place(origin: &str, host: &Authority) -> bool {
+fn is_same_origin(origin: &str, host: &Authority) -> bool {
     let bare = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     let Some(page) = bare.and_then(authority) else { return false };
     if page.as_str().eq_ignore_ascii_case(host.as_str()) {
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(headers: &[(&str, &str)], target: &str) -> Option<u16> {
+    fn status_of(headers: &[(&str, &str)], target: &str) -> Option<u16> {
         let hosts = Hosts::new(&["Box.Example".to_owned()], "10.1.2.3:8003".parse().unwrap());
         let request = headers.iter().fold(Request::get(target), |request, (name, value)| request.header(*name, *value));
         let (parts, ()) = request.body(()).unwrap().into_parts();
@@ -114,7 +114,7 @@ mod tests {
         for good in
             ["localhost", "LOCALHOST:8003", "127.0.0.1:8003", "127.9.9.9", "[::1]:1", "box.example:443", "10.1.2.3"]
         {
-            assert_eq!(answer(&[("host", good)], "/"), None, "{good}");
+            assert_eq!(status_of(&[("host", good)], "/"), None, "{good}");
         }
         let bad = [
             "evil.example",
@@ -128,17 +128,17 @@ mod tests {
             "2130706433",
         ];
         for bad in bad {
-            assert_eq!(answer(&[("host", bad)], "/"), Some(421), "{bad}");
+            assert_eq!(status_of(&[("host", bad)], "/"), Some(421), "{bad}");
         }
-        assert_eq!(answer(&[], "/"), Some(421));
-        assert_eq!(answer(&[("host", "localhost"), ("host", "localhost")], "/"), Some(421));
-        assert_eq!(answer(&[("host", "localhost")], "http://evil.example/"), Some(421));
-        assert_eq!(answer(&[("host", "localhost")], "http://localhost/"), None);
+        assert_eq!(status_of(&[], "/"), Some(421));
+        assert_eq!(status_of(&[("host", "localhost"), ("host", "localhost")], "/"), Some(421));
+        assert_eq!(status_of(&[("host", "localhost")], "http://evil.example/"), Some(421));
+        assert_eq!(status_of(&[("host", "localhost")], "http://localhost/"), None);
     }
 
     #[test]
     fn foreign_origin_is_forbidden() {
-        let asks = |origin: &str| answer(&[("host", "127.0.0.1:8003"), ("origin", origin)], "/");
+        let asks = |origin: &str| status_of(&[("host", "127.0.0.1:8003"), ("origin", origin)], "/");
         for good in ["http://127.0.0.1:8003", "http://localhost:8003", "http://[::1]:8003"] {
             assert_eq!(asks(good), None, "{good}");
         }
@@ -154,8 +154,8 @@ mod tests {
         for bad in bad {
             assert_eq!(asks(bad), Some(403), "{bad}");
         }
-        assert_eq!(answer(&[("host", "box.example"), ("origin", "https://box.example")], "/"), None);
+        assert_eq!(status_of(&[("host", "box.example"), ("origin", "https://box.example")], "/"), None);
         let twice = [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")];
-        assert_eq!(answer(&twice, "/"), Some(403));
+        assert_eq!(status_of(&twice, "/"), Some(403));
     }
 }

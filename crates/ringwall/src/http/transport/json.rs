@@ -10,21 +10,21 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Value};
 
 pub(crate) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
-    serde_json::from_slice(bytes).map(|Once(value)| value)
+    serde_json::from_slice(bytes).map(|UniqueKeys(value)| value)
 }
 
 /// A value without duplicate keys.
-struct Once(Value);
+struct UniqueKeys(Value);
 
-impl<'de> Deserialize<'de> for Once {
+impl<'de> Deserialize<'de> for UniqueKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader).map(Once)
+        deserializer.deserialize_any(ValueVisitor).map(UniqueKeys)
     }
 }
 
-struct Reader;
+struct ValueVisitor;
 
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Once(item)) = items.next_element()? {
+        while let Some(UniqueKeys(item)) = items.next_element()? {
             list.push(item);
         }
         Ok(list.into())
@@ -70,7 +70,7 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
-            let Once(value) = members.next_value()?;
+            let UniqueKeys(value) = members.next_value()?;
             if object.contains_key(&name) {
                 return Err(A::Error::custom(format_args!("duplicate key {name:?}")));
             }

@@ -1,7 +1,7 @@
 //! Error responses: the mapping from service errors to HTTP status codes, and the error body of
 //! each route family.
 //!
-//! Handlers return a [`Problem`]; `gate` calls [`tell`], which writes the body in the form of the
+//! Handlers return a [`Problem`]; `gate` calls [`write_error_body`], which writes the body in the form of the
 //! route:
 //!
 //! - `/sandbox`, `/skills`, `/settings`: `{"detail":{"code","message",…}}`
@@ -20,13 +20,13 @@ use ringwall_service::ProblemKind;
 use serde_json::{Map, Value, json};
 
 /// Routes whose errors are `{"detail":{…}}`.
-pub(crate) const DETAILED: &[&str] = &["/sandbox", "/skills", "/settings"];
+pub(crate) const DETAIL_ROUTES: &[&str] = &["/sandbox", "/skills", "/settings"];
 /// Routes whose errors are `{"error":message}`.
-pub(crate) const WORDED: &[&str] = &["/api/sandbox"];
+pub(crate) const MESSAGE_ROUTES: &[&str] = &["/api/sandbox"];
 /// Routes whose errors have the fields of a browser answer.
-pub(crate) const ANSWERED: &[&str] = &["/api/browser"];
+pub(crate) const BROWSER_ROUTES: &[&str] = &["/api/browser"];
 /// Routes whose responses are all in an envelope `{"status","data"}`.
-pub(crate) const ENVELOPED: &[&str] = &["/v1"];
+pub(crate) const ENVELOPE_ROUTES: &[&str] = &["/v1"];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
@@ -35,12 +35,12 @@ pub(crate) struct Problem {
     message: String,
     hint: Option<String>,
     /// Machine-readable details, such as `field`, `asked` and `allowed`.
-    facts: Map<String, Value>,
+    details: Map<String, Value>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Problem { status, code, message: message.into(), hint: None, facts: Map::new() }
+        Problem { status, code, message: message.into(), hint: None, details: Map::new() }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -52,7 +52,7 @@ impl Problem {
     }
 
     /// Converts an error with the codes that the routes of sessions, code and browsers use.
-    pub(crate) fn of_session(error: ringwall_service::Error) -> Self {
+    pub(crate) fn from_session_error(error: ringwall_service::Error) -> Self {
         let code = match &error {
             ringwall_service::Error::BackendUnavailable { .. } => Some("backend_unavailable"),
             ringwall_service::Error::Agent(problem) if problem.kind == ProblemKind::Security => Some("PathTraversal"),
@@ -67,8 +67,8 @@ impl Problem {
         self
     }
 
-    pub(crate) fn with_fact(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.facts.insert(name.to_owned(), value.into());
+    pub(crate) fn with_detail(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
         self
     }
 
@@ -94,25 +94,25 @@ impl Problem {
     }
 
     fn body(self, path: &str, request_id: &str) -> Value {
-        if is_within(path, ENVELOPED) {
+        if is_within(path, ENVELOPE_ROUTES) {
             return json!({ "status": "error", "data": self.message });
         }
-        if is_within(path, ANSWERED) {
+        if is_within(path, BROWSER_ROUTES) {
             let hint = self.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
             let error = format!("{}{hint}", self.message);
             return json!({ "success": false, "data": null, "error": error, "screenshot": null });
         }
-        if is_within(path, WORDED) {
+        if is_within(path, MESSAGE_ROUTES) {
             let hint = self.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
             return json!({ "error": format!("{}{hint}", self.message) });
         }
-        let mut object = self.facts;
+        let mut object = self.details;
         object.insert("code".into(), self.code.into());
         object.insert("message".into(), self.message.into());
         if let Some(hint) = self.hint {
             object.insert("hint".into(), hint.into());
         }
-        if is_within(path, DETAILED) {
+        if is_within(path, DETAIL_ROUTES) {
             return json!({ "detail": object });
         }
         object.insert("request_id".into(), request_id.into());
@@ -125,7 +125,7 @@ pub(crate) fn is_within(path: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Leaves the body empty and puts the problem into the response's extensions for [`tell`].
+/// Leaves the body empty and puts the problem into the response's extensions for [`write_error_body`].
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -135,9 +135,9 @@ impl IntoResponse for Problem {
 }
 
 /// Writes the body of a problem in the form of its route. Other responses are unchanged.
-pub(crate) fn tell(mut response: Response, path: &str, request_id: &str) -> Response {
+pub(crate) fn write_error_body(mut response: Response, path: &str, request_id: &str) -> Response {
     let Some(mut problem) = response.extensions_mut().remove::<Problem>() else { return response };
-    if is_within(path, ENVELOPED) {
+    if is_within(path, ENVELOPE_ROUTES) {
         problem = problem.enveloped();
         *response.status_mut() = problem.status;
     }
@@ -193,19 +193,19 @@ impl From<ringwall_service::Error> for Problem {
         let mut problem = Problem::new(status, error.code(), error.to_string());
         problem.hint = error.hint();
         match error {
-            Of::InvalidInput { field, .. } => problem.with_fact("field", field),
-            Of::InvalidManifest { reasons, .. } => problem.with_fact("reasons", reasons),
+            Of::InvalidInput { field, .. } => problem.with_detail("field", field),
+            Of::InvalidManifest { reasons, .. } => problem.with_detail("reasons", reasons),
             Of::Denied { denial, exec_id } => {
-                let facts = [
+                let details = [
                     ("exec_id", Some(Value::from(exec_id.as_str()))),
                     ("field", denial.field.map(|field| field.key().into())),
                     ("asked", denial.asked.map(Value::from)),
                     ("allowed", denial.allowed.map(Value::from)),
                     ("layer", denial.layer.map(|layer| layer.to_string().into())),
                 ];
-                for (name, value) in facts {
+                for (name, value) in details {
                     if let Some(value) = value {
-                        problem.facts.insert(name.to_owned(), value);
+                        problem.details.insert(name.to_owned(), value);
                     }
                 }
                 problem
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn error_body_depends_on_the_route() {
-        let problem = || Problem::invalid("no").with_hint("yes").with_fact("field", "pids");
+        let problem = || Problem::invalid("no").with_hint("yes").with_detail("field", "pids");
         let detail =
             json!({ "detail": { "code": "INVALID_ARGUMENT", "message": "no", "hint": "yes", "field": "pids" } });
         for path in ["/sandbox", "/sandbox/execs", "/skills/x/invoke", "/settings"] {
@@ -237,10 +237,10 @@ mod tests {
 
     #[tokio::test]
     async fn envelope_turns_server_errors_into_503() {
-        for (status, told) in [(400, 400), (401, 401), (404, 404), (500, 503), (503, 503)] {
+        for (status, sent) in [(400, 400), (401, 401), (404, 404), (500, 503), (503, 503)] {
             let problem = Problem::new(StatusCode::from_u16(status).unwrap(), "X", "no").with_hint("yes");
-            let response = tell(problem.into_response(), "/v1/a/files", "r");
-            assert_eq!(response.status().as_u16(), told);
+            let response = write_error_body(problem.into_response(), "/v1/a/files", "r");
+            assert_eq!(response.status().as_u16(), sent);
             let body = axum::body::to_bytes(response.into_body(), 1000).await.unwrap();
             assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({"status": "error", "data": "no; yes"}));
         }

@@ -15,19 +15,19 @@ pub(crate) enum Part {
     Whole,
     Bytes(RangeInclusive<u64>),
     /// The range lies outside of the file.
-    Nowhere,
+    Unsatisfiable,
 }
 
 /// The range that the headers request of a file with this size and ETag.
-pub(crate) fn asked(headers: &HeaderMap, size: u64, tag: &str) -> Part {
+pub(crate) fn requested(headers: &HeaderMap, size: u64, tag: &str) -> Part {
     let Some(range) = only(headers, header::RANGE) else { return Part::Whole };
     // Only an equal strong tag proves that the parts belong to the same version; a date does not.
     let is_same = !headers.contains_key(header::IF_RANGE) || only(headers, header::IF_RANGE) == Some(tag);
     match parse_range_header(range) {
         Ok(parsed) if is_same && parsed.ranges.len() == 1 => {
-            parsed.ranges.first().and_then(|range| within(range, size)).map_or(Part::Nowhere, Part::Bytes)
+            parsed.ranges.first().and_then(|range| within(range, size)).map_or(Part::Unsatisfiable, Part::Bytes)
         }
-        Err(RangeUnsatisfiableError::ZeroSuffix) if is_same => Part::Nowhere,
+        Err(RangeUnsatisfiableError::ZeroSuffix) if is_same => Part::Unsatisfiable,
         Ok(_) | Err(_) => Part::Whole,
     }
 }
@@ -60,7 +60,7 @@ mod tests {
         if let Some(tag) = if_range {
             headers.insert(header::IF_RANGE, tag.parse().unwrap());
         }
-        asked(&headers, size, "\"a\"")
+        requested(&headers, size, "\"a\"")
     }
 
     #[test]
@@ -76,9 +76,9 @@ mod tests {
             assert_eq!(part(range, None, 10), Part::Bytes(bytes), "{range}");
         }
         for range in ["bytes=10-", "bytes=10-12", "bytes=-0", "bytes=5-2"] {
-            assert_eq!(part(range, None, 10), Part::Nowhere, "{range}");
+            assert_eq!(part(range, None, 10), Part::Unsatisfiable, "{range}");
         }
-        assert_eq!(part("bytes=0-", None, 0), Part::Nowhere);
+        assert_eq!(part("bytes=0-", None, 0), Part::Unsatisfiable);
     }
 
     #[test]
@@ -86,11 +86,11 @@ mod tests {
         for range in ["", "bytes", "bytes=", "bytes=a-b", "lines=1-2", "bytes=1-2,4-5", "bytes=1-2;3", "bytes=--1"] {
             assert_eq!(part(range, None, 10), Part::Whole, "{range}");
         }
-        assert_eq!(asked(&HeaderMap::new(), 10, "\"a\""), Part::Whole);
+        assert_eq!(requested(&HeaderMap::new(), 10, "\"a\""), Part::Whole);
         let mut twice = HeaderMap::new();
         twice.append(header::RANGE, "bytes=0-1".parse().unwrap());
         twice.append(header::RANGE, "bytes=2-3".parse().unwrap());
-        assert_eq!(asked(&twice, 10, "\"a\""), Part::Whole);
+        assert_eq!(requested(&twice, 10, "\"a\""), Part::Whole);
     }
 
     #[test]

@@ -12,29 +12,29 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::places::{Seat, Stall};
+use super::connection_limit::{ConnectionPermit, Stall};
 
 /// One kind of wait of one connection. Locks the connection limit only when the wait begins or ends.
 #[derive(Debug)]
 struct Wait {
-    seat: Arc<Seat>,
+    permit: Arc<ConnectionPermit>,
     stall: Stall,
     is_waiting: bool,
 }
 
 impl Wait {
-    fn new(seat: Arc<Seat>, stall: Stall) -> Self {
-        Self { seat, stall, is_waiting: false }
+    fn new(permit: Arc<ConnectionPermit>, stall: Stall) -> Self {
+        Self { permit, stall, is_waiting: false }
     }
 
     /// Records whether a poll was ready. Fails if the connection lost its slot while it waited.
-    fn note<T>(&mut self, polled: &Poll<T>) -> io::Result<()> {
+    fn observe<T>(&mut self, polled: &Poll<T>) -> io::Result<()> {
         match polled {
             Poll::Pending if !self.is_waiting => {
                 self.is_waiting = true;
-                self.seat.stall(self.stall);
+                self.permit.stall(self.stall);
             }
-            Poll::Ready(_) if std::mem::take(&mut self.is_waiting) && !self.seat.resume(self.stall) => {
+            Poll::Ready(_) if std::mem::take(&mut self.is_waiting) && !self.permit.resume(self.stall) => {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             Poll::Pending | Poll::Ready(_) => {}
@@ -46,7 +46,7 @@ impl Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         if self.is_waiting {
-            self.seat.resume(self.stall);
+            self.permit.resume(self.stall);
         }
     }
 }
@@ -60,8 +60,8 @@ pub(crate) struct ClientBody {
 }
 
 impl ClientBody {
-    pub(crate) fn new(body: Incoming, seat: Arc<Seat>) -> Self {
-        Self { body, wait: Wait::new(seat, Stall::Body) }
+    pub(crate) fn new(body: Incoming, permit: Arc<ConnectionPermit>) -> Self {
+        Self { body, wait: Wait::new(permit, Stall::Body) }
     }
 }
 
@@ -74,7 +74,7 @@ impl HttpBody for ClientBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
-        match self.wait.note(&polled) {
+        match self.wait.observe(&polled) {
             Ok(()) => polled.map_err(axum::Error::new),
             Err(lost) => Poll::Ready(Some(Err(axum::Error::new(lost)))),
         }
@@ -97,12 +97,12 @@ pub(crate) struct ClientStream {
 }
 
 impl ClientStream {
-    pub(crate) fn new(stream: TcpStream, seat: Arc<Seat>) -> Self {
-        Self { stream, wait: Wait::new(seat, Stall::Write) }
+    pub(crate) fn new(stream: TcpStream, permit: Arc<ConnectionPermit>) -> Self {
+        Self { stream, wait: Wait::new(permit, Stall::Write) }
     }
 
-    fn note(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        match self.wait.note(&polled) {
+    fn observe(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match self.wait.observe(&polled) {
             Ok(()) => polled,
             Err(lost) => Poll::Ready(Err(lost)),
         }
@@ -122,7 +122,7 @@ impl AsyncRead for ClientStream {
 impl AsyncWrite for ClientStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.note(polled)
+        self.observe(polled)
     }
 
     fn poll_write_vectored(
@@ -131,7 +131,7 @@ impl AsyncWrite for ClientStream {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.note(polled)
+        self.observe(polled)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::transport::archive_answer::pieces;
+use crate::http::transport::streamed_response::chunks;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Envelope<T> {
@@ -19,14 +19,14 @@ pub(crate) struct Envelope<T> {
 
 /// Larger texts are serialized while they are sent. Serializing them at once would need memory for
 /// a second copy and block the runtime's thread.
-const LARGE: usize = 1 << 20;
+const MIN_STREAMED_BYTES: usize = 1 << 20;
 
 /// A response whose `data` contains about `size` bytes of text.
 pub(super) fn text<T: Serialize + Send + 'static>(size: usize, data: T) -> Response {
-    if size < LARGE {
+    if size < MIN_STREAMED_BYTES {
         return success(data).into_response();
     }
-    let body = pieces(move |to| Ok(serde_json::to_writer(to, &success(data).0)?));
+    let body = chunks(move |to| Ok(serde_json::to_writer(to, &success(data).0)?));
     let mut response = Response::new(Body::from_stream(body));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

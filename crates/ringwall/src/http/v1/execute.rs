@@ -13,9 +13,9 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{Envelope, success};
-use super::files::UserWord;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_json, read_optional_json, shape};
+use super::files::UserQuery;
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, read_json, read_optional_json};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -28,23 +28,28 @@ pub(crate) struct NewLine {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CommandWords {
+pub(crate) struct CommandQuery {
     /// Name of the program
     command: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Executed)]
-pub(crate) struct Told {
+pub(crate) struct ExecutedBody {
     stdout: String,
     stderror: String,
     exit_code: i32,
 }
 
-async fn answer(door: &Door, principal: &Principal, address: &Address, what: Execution) -> Result<Response, Problem> {
-    let Executed { stdout, stderr, exit_code } = door.service.execute(principal, address, what).await?;
+async fn respond(
+    state: &AppState,
+    principal: &Principal,
+    address: &Address,
+    what: Execution,
+) -> Result<Response, Problem> {
+    let Executed { stdout, stderr, exit_code } = state.service.execute(principal, address, what).await?;
     // Serializing megabytes would block the runtime's other tasks.
-    Ok(tokio::task::block_in_place(|| success(Told { stdout, stderror: stderr, exit_code }).into_response()))
+    Ok(tokio::task::block_in_place(|| success(ExecutedBody { stdout, stderror: stderr, exit_code }).into_response()))
 }
 
 /// Reads the arguments: a JSON array of strings, or no body.
@@ -53,48 +58,48 @@ fn arguments(body: Option<Value>) -> Result<Vec<String>, Problem> {
     body.map_or(Ok(Vec::new()), |body| serde_json::from_value(body).map_err(|_| wrong()))
 }
 
-#[utoipa::path(post, path = "/v1/{agent}/execute", tag = "files", params(("agent" = String, Path), UserWord),
+#[utoipa::path(post, path = "/v1/{agent}/execute", tag = "files", params(("agent" = String, Path), UserQuery),
     request_body = NewLine,
-    responses((status = 200, description = "The command line has ended", body = Envelope<Told>), (status = 403, description = "The command line contains a command that is not in the allow-list"), (status = 408, description = "Killed at the time limit")))]
+    responses((status = 200, description = "The command line has ended", body = Envelope<ExecutedBody>), (status = 403, description = "The command line contains a command that is not in the allow-list"), (status = 408, description = "Killed at the time limit")))]
 pub(crate) async fn line(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(UserWord { user }): Words<UserWord>,
+    PathParam(agent): PathParam<String>,
+    Query(UserQuery { user }): Query<UserQuery>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body: NewLine = shape(read_json(body, door.largest_body).await?)?;
-    answer(&door, &principal, &Address { user, agent }, Execution::Line(body.command)).await
+    let body: NewLine = deserialize(read_json(body, state.max_body_bytes).await?)?;
+    respond(&state, &principal, &Address { user, agent }, Execution::Line(body.command)).await
 }
 
 #[utoipa::path(post, path = "/v1/skills/{user}/{agent}/{skill}/execute", tag = "agent skills",
-    params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path), CommandWords),
+    params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path), CommandQuery),
     request_body = Option<Vec<String>>,
-    responses((status = 200, description = "The program has ended", body = Envelope<Told>), (status = 403, description = "The program is not in the allow-list, or an argument is not allowed"), (status = 408, description = "Killed at the time limit")))]
+    responses((status = 200, description = "The program has ended", body = Envelope<ExecutedBody>), (status = 403, description = "The program is not in the allow-list, or an argument is not allowed"), (status = 408, description = "Killed at the time limit")))]
 pub(crate) async fn skill(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((user, agent, skill)): Named<(String, String, String)>,
-    Words(CommandWords { command }): Words<CommandWords>,
+    PathParam((user, agent, skill)): PathParam<(String, String, String)>,
+    Query(CommandQuery { command }): Query<CommandQuery>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let arguments = arguments(read_optional_json(body, door.largest_body).await?)?;
+    let arguments = arguments(read_optional_json(body, state.max_body_bytes).await?)?;
     let address = Address { user: Some(user), agent };
-    answer(&door, &principal, &address, Execution::Skill { skill, command, arguments }).await
+    respond(&state, &principal, &address, Execution::Skill { skill, command, arguments }).await
 }
 
 #[utoipa::path(post, path = "/v1/sandbox/{user}/{agent}/execute", tag = "sandbox",
-    params(("user" = String, Path), ("agent" = String, Path), CommandWords),
+    params(("user" = String, Path), ("agent" = String, Path), CommandQuery),
     request_body = Option<Vec<String>>,
-    responses((status = 200, description = "The program has ended", body = Envelope<Told>), (status = 403, description = "The program is not in the allow-list, or an argument is not allowed"), (status = 408, description = "Killed at the time limit")))]
+    responses((status = 200, description = "The program has ended", body = Envelope<ExecutedBody>), (status = 403, description = "The program is not in the allow-list, or an argument is not allowed"), (status = 408, description = "Killed at the time limit")))]
 pub(crate) async fn sandbox(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((user, agent)): Named<(String, String)>,
-    Words(CommandWords { command }): Words<CommandWords>,
+    PathParam((user, agent)): PathParam<(String, String)>,
+    Query(CommandQuery { command }): Query<CommandQuery>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let arguments = arguments(read_optional_json(body, door.largest_body).await?)?;
+    let arguments = arguments(read_optional_json(body, state.max_body_bytes).await?)?;
     let address = Address { user: Some(user), agent };
-    answer(&door, &principal, &address, Execution::Sandbox { command, arguments }).await
+    respond(&state, &principal, &address, Execution::Sandbox { command, arguments }).await
 }

@@ -15,17 +15,17 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{self, Envelope, success};
 use super::upload::{SETTING, receive};
-use crate::http::Door;
-use crate::http::transport::archive_answer::send_archive;
-use crate::http::transport::body::{Named, Words, read_json_within, shape};
-use crate::http::transport::file_answer::send_file;
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, deserialize, read_json_within};
+use crate::http::transport::file_response::send_file;
 use crate::http::transport::problem::Problem;
+use crate::http::transport::streamed_response::send_archive;
 
 /// The user of the agent in the path.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct UserWord {
+pub(crate) struct UserQuery {
     /// User of the agent. Default: the token's own user; `default` for owner and operator tokens
     pub(super) user: Option<String>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct UserWord {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PathWords {
+pub(crate) struct PathQuery {
     /// `files`, `skills`, or a path beneath one of them
     path: String,
     /// User of the agent. Default: the token's own user; `default` for owner and operator tokens
@@ -43,7 +43,7 @@ pub(crate) struct PathWords {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ContentWords {
+pub(crate) struct ContentQuery {
     /// A file beneath `files` or `skills`
     path: String,
     /// First line to return, from 1; default 1
@@ -88,13 +88,13 @@ pub(crate) struct FileForm {
 #[derive(Debug, ToSchema)]
 #[schema(as = FileContent)]
 #[expect(dead_code, reason = "documentation only; `Content` writes the response")]
-pub(crate) struct ContentForm {
+pub(crate) struct FileContentSchema {
     content: String,
     /// The lines of `content`
     lines: Vec<String>,
 }
 
-/// Serializes a text as [`ContentForm`] without copying its lines.
+/// Serializes a text as [`FileContentSchema`] without copying its lines.
 #[derive(Debug)]
 pub(crate) struct Content(Text);
 
@@ -118,101 +118,101 @@ fn parse(path: &str) -> Result<AgentPath, Problem> {
 }
 
 /// Limit of request bodies that contain a file.
-pub(in crate::http) fn largest(door: &Door) -> usize {
-    usize::try_from(door.service.upload_max_bytes()).unwrap_or(usize::MAX)
+pub(in crate::http) fn max_upload_bytes(state: &AppState) -> usize {
+    usize::try_from(state.service.upload_max_bytes()).unwrap_or(usize::MAX)
 }
 
-#[utoipa::path(post, path = "/v1/files/{agent}/upload", tag = "files", params(("agent" = String, Path), UserWord),
+#[utoipa::path(post, path = "/v1/files/{agent}/upload", tag = "files", params(("agent" = String, Path), UserQuery),
     request_body(content = FileForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "A sentence with the path of the file", body = Envelope<String>)))]
 pub(crate) async fn upload(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(UserWord { user }): Words<UserWord>,
+    PathParam(agent): PathParam<String>,
+    Query(UserQuery { user }): Query<UserQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Envelope<String>>, Problem> {
-    let mut upload = door.service.begin_upload(&principal, &Address { user, agent }).await?;
-    let received = receive(&headers, body, door.service.upload_max_bytes(), &mut upload).await?;
-    let place = door.service.finish_upload(upload, &received.file_name).await?;
+    let mut upload = state.service.begin_upload(&principal, &Address { user, agent }).await?;
+    let received = receive(&headers, body, state.service.upload_max_bytes(), &mut upload).await?;
+    let place = state.service.finish_upload(upload, &received.file_name).await?;
     Ok(success(format!("File uploaded successfully: {place}")))
 }
 
-#[utoipa::path(get, path = "/v1/{agent}/files", tag = "files", params(("agent" = String, Path), PathWords),
+#[utoipa::path(get, path = "/v1/{agent}/files", tag = "files", params(("agent" = String, Path), PathQuery),
     responses((status = 200, description = "Paths of all regular files beneath the directory, sorted; empty if the directory does not exist", body = Envelope<Vec<String>>)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(PathWords { path, user }): Words<PathWords>,
+    PathParam(agent): PathParam<String>,
+    Query(PathQuery { path, user }): Query<PathQuery>,
 ) -> Result<Json<Envelope<Vec<String>>>, Problem> {
-    let listing = door.service.list_files(&principal, &Address { user, agent }, parse(&path)?).await?;
+    let listing = state.service.list_files(&principal, &Address { user, agent }, parse(&path)?).await?;
     Ok(success(listing.whole()))
 }
 
-#[utoipa::path(get, path = "/v1/{agent}/content", tag = "files", params(("agent" = String, Path), ContentWords),
-    responses((status = 200, description = "The text of the file, or a page of it", body = Envelope<ContentForm>)))]
+#[utoipa::path(get, path = "/v1/{agent}/content", tag = "files", params(("agent" = String, Path), ContentQuery),
+    responses((status = 200, description = "The text of the file, or a page of it", body = Envelope<FileContentSchema>)))]
 pub(crate) async fn content(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(ContentWords { path, offset, limit, user }): Words<ContentWords>,
+    PathParam(agent): PathParam<String>,
+    Query(ContentQuery { path, offset, limit, user }): Query<ContentQuery>,
 ) -> Result<Response, Problem> {
     let lines = Lines::page(offset, limit).map_err(ringwall_service::Error::from)?;
-    let text = door.service.read_file(&principal, &Address { user, agent }, &parse(&path)?, lines).await?;
+    let text = state.service.read_file(&principal, &Address { user, agent }, &parse(&path)?, lines).await?;
     Ok(envelope::text(text.content().len(), Content(text)))
 }
 
-#[utoipa::path(post, path = "/v1/{agent}/write", tag = "files", params(("agent" = String, Path), UserWord),
+#[utoipa::path(post, path = "/v1/{agent}/write", tag = "files", params(("agent" = String, Path), UserQuery),
     request_body = NewContent,
     responses((status = 200, description = "The file was created or replaced; missing directories were created", body = Envelope<String>)))]
 pub(crate) async fn write(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(UserWord { user }): Words<UserWord>,
+    PathParam(agent): PathParam<String>,
+    Query(UserQuery { user }): Query<UserQuery>,
     body: Body,
 ) -> Result<Json<Envelope<String>>, Problem> {
-    let new: NewContent = shape(read_json_within(body, largest(&door), SETTING).await?)?;
+    let new: NewContent = deserialize(read_json_within(body, max_upload_bytes(&state), SETTING).await?)?;
     let address = Address { user, agent };
-    door.service.write_file(&principal, &address, &parse(&new.file_path)?, &new.content).await?;
+    state.service.write_file(&principal, &address, &parse(&new.file_path)?, &new.content).await?;
     Ok(success(format!("Successfully created or overwritten file: {}", new.file_path)))
 }
 
-#[utoipa::path(post, path = "/v1/{agent}/edit", tag = "files", params(("agent" = String, Path), UserWord),
+#[utoipa::path(post, path = "/v1/{agent}/edit", tag = "files", params(("agent" = String, Path), UserQuery),
     request_body = NewEdit,
     responses((status = 200, description = "The file was changed", body = Envelope<String>)))]
 pub(crate) async fn edit(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(UserWord { user }): Words<UserWord>,
+    PathParam(agent): PathParam<String>,
+    Query(UserQuery { user }): Query<UserQuery>,
     body: Body,
 ) -> Result<Json<Envelope<String>>, Problem> {
-    let new: NewEdit = shape(read_json_within(body, largest(&door), SETTING).await?)?;
+    let new: NewEdit = deserialize(read_json_within(body, max_upload_bytes(&state), SETTING).await?)?;
     let expected = new.expected_replacements.unwrap_or(1);
     let edit = Edit { old: new.old_string, new: new.new_string, expected };
-    door.service.edit_file(&principal, &Address { user, agent }, &parse(&new.file_path)?, &edit).await?;
+    state.service.edit_file(&principal, &Address { user, agent }, &parse(&new.file_path)?, &edit).await?;
     Ok(success(format!("Successfully edited file: {}", new.file_path)))
 }
 
-#[utoipa::path(delete, path = "/v1/{agent}/delete", tag = "files", params(("agent" = String, Path), PathWords),
+#[utoipa::path(delete, path = "/v1/{agent}/delete", tag = "files", params(("agent" = String, Path), PathQuery),
     responses((status = 200, description = "The file, or the directory with its content, was deleted", body = Envelope<String>)))]
 pub(crate) async fn delete(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(PathWords { path, user }): Words<PathWords>,
+    PathParam(agent): PathParam<String>,
+    Query(PathQuery { path, user }): Query<PathQuery>,
 ) -> Result<Json<Envelope<String>>, Problem> {
-    door.service.delete_path(&principal, &Address { user, agent }, &parse(&path)?).await?;
+    state.service.delete_path(&principal, &Address { user, agent }, &parse(&path)?).await?;
     Ok(success(format!("Successfully deleted path: {path}")))
 }
 
 #[utoipa::path(get, path = "/v1/{agent}/download", tag = "files",
     params(
         ("agent" = String, Path),
-        PathWords,
+        PathQuery,
         ("Range" = Option<String>, Header, description = "A single byte range of a file: `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
         ("If-Range" = Option<String>, Header, description = "ETag of the part that the client already has; if the file has another one, the whole file is sent"),
     ),
@@ -222,16 +222,16 @@ pub(crate) async fn delete(
         (status = 416, description = "The range lies outside of the file"),
     ))]
 pub(crate) async fn download(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(PathWords { path, user }): Words<PathWords>,
+    PathParam(agent): PathParam<String>,
+    Query(PathQuery { path, user }): Query<PathQuery>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let long = door.long_answers.begin(&principal)?;
-    match door.service.download(&principal, &Address { user, agent }, parse(&path)?).await? {
-        Download::File { file, size } => send_file(file, size, &method, &headers, long),
-        Download::Directory(archive) => Ok(send_archive(archive, &method, long)),
+    let permit = state.streams.acquire(&principal)?;
+    match state.service.download(&principal, &Address { user, agent }, parse(&path)?).await? {
+        Download::File { file, size } => send_file(file, size, &method, &headers, permit),
+        Download::Directory(archive) => Ok(send_archive(archive, &method, permit)),
     }
 }

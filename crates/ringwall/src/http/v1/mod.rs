@@ -12,5 +12,5 @@ pub(super) mod sandbox;
 pub(super) mod skill_files;
 pub(super) mod skills;
 
-pub(super) use files::largest;
+pub(super) use files::max_upload_bytes;
 pub(super) use upload::SETTING as UPLOAD_SETTING;

@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{self, Envelope, success};
-use super::files::largest;
+use super::files::max_upload_bytes;
 use super::upload::SETTING;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words, read_text_within};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query, read_text_within};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RangeWords {
+pub(crate) struct RangeQuery {
     /// Path of a file, relative to the sandbox or the skill
     pub(super) path: String,
     /// First line, from 1; default 1
@@ -28,7 +28,7 @@ pub(crate) struct RangeWords {
     pub(super) end: Option<u64>,
 }
 
-impl RangeWords {
+impl RangeQuery {
     /// The requested range; `None` without parameters.
     pub(super) fn lines(&self) -> Result<Option<Lines>, Problem> {
         match (self.start, self.end) {
@@ -42,15 +42,15 @@ impl RangeWords {
 #[derive(Debug, ToSchema)]
 #[schema(as = RangeContent)]
 #[expect(dead_code, reason = "documentation only; `Ranged` writes the response")]
-pub(crate) struct RangeForm {
+pub(crate) struct RangeContentSchema {
     /// A string; with `start` or `end` an array of strings
     #[schema(value_type = Value)]
     content: String,
 }
 
-/// Serializes a text as [`RangeForm`].
+/// Serializes a text as [`RangeContentSchema`].
 #[derive(Debug, Serialize)]
-pub(super) struct Ranged {
+pub(super) struct RangeContent {
     content: Part,
 }
 
@@ -73,19 +73,19 @@ impl Serialize for Part {
 pub(super) fn ranged(text: Text, lines: Option<Lines>) -> Response {
     let size = text.content().len();
     let content = if lines.is_some() { Part::Lines(text) } else { Part::Whole(text) };
-    envelope::text(size, Ranged { content })
+    envelope::text(size, RangeContent { content })
 }
 
 /// Reads a range of a file in the sandbox or in a skill.
 pub(super) async fn read_range(
-    door: &Door,
+    state: &AppState,
     principal: &Principal,
     address: &Address,
     path: &AgentPath,
-    words: &RangeWords,
+    query: &RangeQuery,
 ) -> Result<Response, Problem> {
-    let lines = words.lines()?;
-    let text = door.service.read_file(principal, address, path, lines.unwrap_or(Lines::ALL)).await?;
+    let lines = query.lines()?;
+    let text = state.service.read_file(principal, address, path, lines.unwrap_or(Lines::ALL)).await?;
     Ok(ranged(text, lines))
 }
 
@@ -94,20 +94,20 @@ fn parse(path: &str) -> Result<AgentPath, Problem> {
 }
 
 #[utoipa::path(put, path = "/v1/sandbox/{user}/{agent}/edit", tag = "sandbox",
-    params(("user" = String, Path), ("agent" = String, Path), RangeWords),
+    params(("user" = String, Path), ("agent" = String, Path), RangeQuery),
     request_body(content = String, content_type = "text/plain"),
     responses((status = 200, description = "The lines, or without a range the whole file, were replaced by the body", body = Envelope<String>)))]
 pub(crate) async fn edit(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((user, agent)): Named<(String, String)>,
-    Words(words): Words<RangeWords>,
+    PathParam((user, agent)): PathParam<(String, String)>,
+    Query(query): Query<RangeQuery>,
     body: Body,
 ) -> Result<Json<Envelope<&'static str>>, Problem> {
     let address = Address { user: Some(user), agent };
-    let (path, lines) = (parse(&words.path)?, words.lines()?);
-    let text = read_text_within(body, largest(&door), SETTING).await?;
-    door.service.replace_lines(&principal, &address, &path, lines, &text).await?;
+    let (path, lines) = (parse(&query.path)?, query.lines()?);
+    let text = read_text_within(body, max_upload_bytes(&state), SETTING).await?;
+    state.service.replace_lines(&principal, &address, &path, lines, &text).await?;
     Ok(success("Sandbox file updated successfully."))
 }
 
@@ -115,23 +115,23 @@ pub(crate) async fn edit(
     params(("user" = String, Path), ("agent" = String, Path)),
     responses((status = 200, description = "Paths of all regular files, relative to the sandbox, sorted", body = Envelope<Vec<String>>)))]
 pub(crate) async fn files(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((user, agent)): Named<(String, String)>,
+    PathParam((user, agent)): PathParam<(String, String)>,
 ) -> Result<Json<Envelope<Vec<String>>>, Problem> {
     let address = Address { user: Some(user), agent };
-    Ok(success(door.service.list_files(&principal, &address, parse("")?).await?.relative()))
+    Ok(success(state.service.list_files(&principal, &address, parse("")?).await?.relative()))
 }
 
 #[utoipa::path(get, path = "/v1/sandbox/{user}/{agent}/content", tag = "sandbox",
-    params(("user" = String, Path), ("agent" = String, Path), RangeWords),
-    responses((status = 200, description = "The text of the file, or the lines of the range", body = Envelope<RangeForm>)))]
+    params(("user" = String, Path), ("agent" = String, Path), RangeQuery),
+    responses((status = 200, description = "The text of the file, or the lines of the range", body = Envelope<RangeContentSchema>)))]
 pub(crate) async fn content(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((user, agent)): Named<(String, String)>,
-    Words(words): Words<RangeWords>,
+    PathParam((user, agent)): PathParam<(String, String)>,
+    Query(query): Query<RangeQuery>,
 ) -> Result<Response, Problem> {
     let address = Address { user: Some(user), agent };
-    read_range(&door, &principal, &address, &parse(&words.path)?, &words).await
+    read_range(&state, &principal, &address, &parse(&query.path)?, &query).await
 }

@@ -10,16 +10,16 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{Envelope, success};
-use super::files::UserWord;
+use super::files::UserQuery;
 use super::upload::receive;
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SkillWords {
+pub(crate) struct SkillQuery {
     /// Directory name of the skill, or its listed name if only one skill has it
     name: String,
     /// User of the agent. Default: the token's own user; `default` for owner and operator tokens
@@ -29,7 +29,7 @@ pub(crate) struct SkillWords {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ScopeWords {
+pub(crate) struct ScopeQuery {
     /// `overlay` (default): the user's own layer. `baseline`: shared by all users of the agent;
     /// owners and operators only. May be given as a form field instead
     scope: Option<String>,
@@ -47,42 +47,42 @@ pub(crate) struct SkillForm {
 }
 
 #[utoipa::path(post, path = "/v1/skills/{agent}/upload", tag = "agent skills", operation_id = "upload_own",
-    params(("agent" = String, Path), UserWord), request_body(content = SkillForm, content_type = "multipart/form-data"),
+    params(("agent" = String, Path), UserQuery), request_body(content = SkillForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "A text with one line per installed skill", body = Envelope<String>)))]
 pub(crate) async fn upload_own(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(UserWord { user }): Words<UserWord>,
+    PathParam(agent): PathParam<String>,
+    Query(UserQuery { user }): Query<UserQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Envelope<String>>, Problem> {
     let address = Address { user, agent };
-    let (upload, _) = take_in(&door, &principal, &address, SkillLayer::Overlay, &headers, body).await?;
-    let skills = door.service.finish_skill_upload(&principal, upload, SkillLayer::Overlay).await?;
+    let (upload, _) = receive_skills(&state, &principal, &address, SkillLayer::Overlay, &headers, body).await?;
+    let skills = state.service.finish_skill_upload(&principal, upload, SkillLayer::Overlay).await?;
     let lines =
         skills.iter().map(|skill| format!("\n- Skill [{skill}] uploaded to [skills/{skill}], Status: [Success]"));
     Ok(success(format!("Upload successful. Details:{}", lines.collect::<String>())))
 }
 
 #[utoipa::path(post, path = "/v1/skills/{user}/{agent}/upload", tag = "agent skills",
-    params(("user" = String, Path), ("agent" = String, Path), ScopeWords),
+    params(("user" = String, Path), ("agent" = String, Path), ScopeQuery),
     request_body(content = SkillForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "A sentence with the installed skills and their paths", body = Envelope<String>)))]
 pub(crate) async fn upload(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((user, agent)): Named<(String, String)>,
-    Words(ScopeWords { scope }): Words<ScopeWords>,
+    PathParam((user, agent)): PathParam<(String, String)>,
+    Query(ScopeQuery { scope }): Query<ScopeQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Envelope<String>>, Problem> {
     // A wrong query parameter is rejected before the upload.
     let announced = layer(scope.as_deref(), None)?;
     let address = Address { user: Some(user.clone()), agent: agent.clone() };
-    let (upload, said) = take_in(&door, &principal, &address, announced, &headers, body).await?;
+    let (upload, said) = receive_skills(&state, &principal, &address, announced, &headers, body).await?;
     let layer = layer(scope.as_deref(), said.as_deref())?;
-    let skills = door.service.finish_skill_upload(&principal, upload, layer).await?;
+    let skills = state.service.finish_skill_upload(&principal, upload, layer).await?;
     let place = match layer {
         SkillLayer::Overlay => format!("skill/overlay/{user}/{agent}"),
         SkillLayer::Baseline => format!("skill/baseline/{agent}"),
@@ -92,64 +92,64 @@ pub(crate) async fn upload(
 }
 
 #[utoipa::path(get, path = "/v1/skills/{agent}/list", tag = "agent skills", operation_id = "list_own",
-    params(("agent" = String, Path), UserWord),
+    params(("agent" = String, Path), UserQuery),
     responses((status = 200, description = "The skills of both layers", body = Envelope<Vec<SkillSummary>>)))]
 pub(crate) async fn list_own(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(UserWord { user }): Words<UserWord>,
+    PathParam(agent): PathParam<String>,
+    Query(UserQuery { user }): Query<UserQuery>,
 ) -> Result<Json<Envelope<Vec<SkillSummary>>>, Problem> {
-    Ok(success(door.service.agent_skills(&principal, &Address { user, agent }).await?))
+    Ok(success(state.service.agent_skills(&principal, &Address { user, agent }).await?))
 }
 
 #[utoipa::path(get, path = "/v1/skills/{user}/{agent}/list", tag = "agent skills",
     params(("user" = String, Path), ("agent" = String, Path)),
     responses((status = 200, description = "The skills of both layers", body = Envelope<Vec<SkillSummary>>)))]
 pub(crate) async fn list(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named((user, agent)): Named<(String, String)>,
+    PathParam((user, agent)): PathParam<(String, String)>,
 ) -> Result<Json<Envelope<Vec<SkillSummary>>>, Problem> {
-    Ok(success(door.service.agent_skills(&principal, &Address { user: Some(user), agent }).await?))
+    Ok(success(state.service.agent_skills(&principal, &Address { user: Some(user), agent }).await?))
 }
 
 #[utoipa::path(get, path = "/v1/skills/{agent}/layers", tag = "agent skills",
-    params(("agent" = String, Path), UserWord),
+    params(("agent" = String, Path), UserQuery),
     responses((status = 200, description = "The skills of both layers, each with its layer", body = Envelope<Vec<LayeredSkill>>)))]
 pub(crate) async fn layers(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(UserWord { user }): Words<UserWord>,
+    PathParam(agent): PathParam<String>,
+    Query(UserQuery { user }): Query<UserQuery>,
 ) -> Result<Json<Envelope<Vec<LayeredSkill>>>, Problem> {
-    Ok(success(door.service.layered_skills(&principal, &Address { user, agent }).await?))
+    Ok(success(state.service.layered_skills(&principal, &Address { user, agent }).await?))
 }
 
 #[utoipa::path(delete, path = "/v1/skills/{agent}/delete", tag = "agent skills",
-    params(("agent" = String, Path), SkillWords),
+    params(("agent" = String, Path), SkillQuery),
     responses((status = 200, description = "The skill was deleted for this user; a baseline skill stays for other users", body = Envelope<String>)))]
 pub(crate) async fn delete(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Named(agent): Named<String>,
-    Words(SkillWords { name, user }): Words<SkillWords>,
+    PathParam(agent): PathParam<String>,
+    Query(SkillQuery { name, user }): Query<SkillQuery>,
 ) -> Result<Json<Envelope<String>>, Problem> {
-    door.service.delete_skill(&principal, &Address { user, agent }, &name).await?;
+    state.service.delete_skill(&principal, &Address { user, agent }, &name).await?;
     Ok(success(format!("Successfully deleted skill: {name}")))
 }
 
 /// Receives the file of a form, and its field `scope`.
-async fn take_in(
-    door: &Door,
+async fn receive_skills(
+    state: &AppState,
     principal: &Principal,
     address: &Address,
     layer: SkillLayer,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(SkillUpload, Option<String>), Problem> {
-    let mut upload = door.service.begin_skill_upload(principal, address, layer).await?;
-    let received = receive(headers, body, door.service.upload_max_bytes(), &mut upload).await?;
+    let mut upload = state.service.begin_skill_upload(principal, address, layer).await?;
+    let received = receive(headers, body, state.service.upload_max_bytes(), &mut upload).await?;
     Ok((upload, received.scope))
 }
 

@@ -1,6 +1,6 @@
 //! WebSocket routes: approvals and terminals.
 
-pub(crate) mod socket_line;
-pub(crate) mod socket_words;
-pub(crate) mod sockets;
+pub(crate) mod approvals;
+pub(crate) mod connection;
+pub(crate) mod messages;
 pub(crate) mod terminals;

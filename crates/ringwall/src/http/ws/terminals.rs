@@ -13,21 +13,21 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
 
-use super::socket_line::{Asked, End, Line, Place, upgrade};
-use crate::http::Door;
-use crate::http::transport::body::{Named, Words};
-use crate::http::transport::connections::Caller;
+use super::connection::{End, SocketConnection, SocketPermit, UpgradeResult, upgrade};
+use crate::http::AppState;
+use crate::http::transport::body::{PathParam, Query};
+use crate::http::transport::connections::ClientConnection;
 use crate::http::transport::json;
 use crate::http::transport::problem::Problem;
 
 /// Largest number of rows and of columns.
-const MAX_SIDE: u16 = 1000;
-const DEFAULT: WindowSize = WindowSize { rows: 24, columns: 80 };
+const MAX_WINDOW_SIDE: u16 = 1000;
+const DEFAULT_WINDOW: WindowSize = WindowSize { rows: 24, columns: 80 };
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TerminalWords {
+pub(crate) struct TerminalQuery {
     /// Columns, 1 to 1000; default 80
     cols: Option<u16>,
     /// Rows, 1 to 1000; default 24
@@ -45,7 +45,7 @@ pub(crate) struct TerminalWords {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Order {
+struct ClientMessage {
     resize: Size,
 }
 
@@ -57,76 +57,79 @@ struct Size {
 }
 
 #[utoipa::path(get, path = "/api/sessions/{id}/pty", tag = "sessions", operation_id = "session_terminal",
-    params(("id" = String, Path), TerminalWords),
+    params(("id" = String, Path), TerminalQuery),
     responses(
         (status = 101, description = "A WebSocket. Binary messages are keyboard input and output. The client may send `{\"resize\":{\"cols\",\"rows\"}}`; the server sends `{\"begun\":{\"exec_id\"}}` and `{\"exit\":{\"code\",\"status\",\"reason\"}}`"),
     ))]
 pub(crate) async fn open(
-    State(door): State<Door>,
+    State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    caller: Option<Extension<Caller>>,
+    client: Option<Extension<ClientConnection>>,
     login: Option<Extension<HeldLogin>>,
-    Named(id): Named<String>,
-    Words(words): Words<TerminalWords>,
-    asked: Asked,
+    PathParam(id): PathParam<String>,
+    Query(query): Query<TerminalQuery>,
+    handshake: UpgradeResult,
 ) -> Result<Response, Problem> {
-    let upgrade = upgrade(asked, "POST /api/sessions/{id}/processes runs a command without a terminal")?;
-    let TerminalWords { cols, rows, command, agent_id, user_id, .. } = words;
-    let size = window(cols.unwrap_or(DEFAULT.columns), rows.unwrap_or(DEFAULT.rows)).map_err(Problem::invalid)?;
-    let place = Place::take(&door, &principal, caller, login)?;
+    let upgrade = upgrade(handshake, "POST /api/sessions/{id}/processes runs a command without a terminal")?;
+    let TerminalQuery { cols, rows, command, agent_id, user_id, .. } = query;
+    let size = window_size(cols.unwrap_or(DEFAULT_WINDOW.columns), rows.unwrap_or(DEFAULT_WINDOW.rows))
+        .map_err(Problem::invalid)?;
+    let permit = SocketPermit::acquire(&state, &principal, client, login)?;
     let address = SessionAddress { session_id: id, user_id, agent_id };
-    let opened = match door.service.open_terminal(&principal, address, command, size).await {
+    let opened = match state.service.open_terminal(&principal, address, command, size).await {
         Ok(opened) => Ok(opened),
         // Sent as a close reason: browsers hide the response to a failed handshake from scripts.
         Err(error @ ringwall_service::Error::BackendUnavailable { .. }) => Err(error.to_string()),
-        Err(error) => return Err(Problem::of_session(error)),
+        Err(error) => return Err(Problem::from_session_error(error)),
     };
-    let service = door.service.clone();
+    let service = state.service.clone();
     Ok(upgrade.on_upgrade(async move |socket| {
-        let mut line = Line::new(service, principal, place, socket);
+        let mut connection = SocketConnection::new(service, principal, permit, socket);
         let end = match opened {
-            Ok(OpenedTerminal::There(terminal)) => Sitting { line: &mut line, terminal: *terminal }.sit().await,
+            Ok(OpenedTerminal::There(terminal)) => {
+                TerminalSocket { connection: &mut connection, terminal: *terminal }.run().await
+            }
             Ok(OpenedTerminal::NeedsPerson(exec_id)) => {
                 let reason = format!("{exec_id}: this command needs an approval; send it to POST …/exec instead");
                 End::close(close_code::POLICY, reason)
             }
             Err(why) => End::close(close_code::AGAIN, why),
         };
-        line.finish(end).await;
+        connection.close(end).await;
     }))
 }
 
-fn window(columns: u16, rows: u16) -> Result<WindowSize, String> {
-    match [columns, rows].iter().all(|side| (1..=MAX_SIDE).contains(side)) {
+fn window_size(columns: u16, rows: u16) -> Result<WindowSize, String> {
+    match [columns, rows].iter().all(|side| (1..=MAX_WINDOW_SIDE).contains(side)) {
         true => Ok(WindowSize { rows, columns }),
-        false => Err(format!("cols and rows must be 1 to {MAX_SIDE}")),
+        false => Err(format!("cols and rows must be 1 to {MAX_WINDOW_SIDE}")),
     }
 }
 
 /// A terminal connected to a socket. Dropping it ends the terminal.
-struct Sitting<'a> {
-    line: &'a mut Line,
+struct TerminalSocket<'a> {
+    connection: &'a mut SocketConnection,
     terminal: Terminal,
 }
 
-impl Sitting<'_> {
-    async fn sit(mut self) -> End {
+impl TerminalSocket<'_> {
+    async fn run(mut self) -> End {
         loop {
             let has_room = self.terminal.has_room();
             let step = tokio::select! {
                 event = self.terminal.next() => match event {
-                    Ok(event) => self.tell(event).await,
+                    Ok(event) => self.send_event(event).await,
                     Err(error) => Err(End::close(close_code::ERROR, error.code())),
                 },
-                message = self.line.socket.recv(), if has_room => {
-                    self.line.watch.heard();
-                    self.hear(message).await
+                message = self.connection.socket.recv(), if has_room => {
+                    self.connection.watchdog.note_activity();
+                    self.receive(message).await
                 }
-                moment = self.line.watch.next() => {
+                event = self.connection.watchdog.next() => {
                     if !has_room {
-                        self.line.watch.heard();
+                        self.connection.watchdog.note_activity();
                     }
-                    self.line.attend(moment).await
+                    self.connection.handle(event).await
                 }
             };
             if let Err(end) = step {
@@ -135,31 +138,31 @@ impl Sitting<'_> {
         }
     }
 
-    async fn tell(&mut self, event: TerminalEvent) -> Result<(), End> {
+    async fn send_event(&mut self, event: TerminalEvent) -> Result<(), End> {
         match event {
-            TerminalEvent::Begun => self.say(json!({ "begun": { "exec_id": self.terminal.exec_id() } })).await,
-            TerminalEvent::Shown(bytes) => self.line.pass(Message::binary(bytes)).await,
+            TerminalEvent::Begun => self.send(json!({ "begun": { "exec_id": self.terminal.exec_id() } })).await,
+            TerminalEvent::Shown(bytes) => self.connection.send(Message::binary(bytes)).await,
             TerminalEvent::Typed => Ok(()),
             TerminalEvent::Ended(end) => {
                 let exit = json!({ "code": end.exit_code, "status": end.status, "reason": end.reason });
-                self.say(json!({ "exit": exit })).await?;
+                self.send(json!({ "exit": exit })).await?;
                 Err(End::close(close_code::NORMAL, ""))
             }
         }
     }
 
-    async fn hear(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<(), End> {
+    async fn receive(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<(), End> {
         match message {
             Some(Ok(Message::Binary(bytes))) => {
                 self.terminal.press(&bytes);
                 Ok(())
             }
-            Some(Ok(Message::Text(text))) => match read(&text) {
+            Some(Ok(Message::Text(text))) => match parse_resize(&text) {
                 Ok(size) => {
                     self.terminal.resize(size);
                     Ok(())
                 }
-                Err(message) => self.say(json!({ "error": { "code": "INVALID_MESSAGE", "message": message } })).await,
+                Err(message) => self.send(json!({ "error": { "code": "INVALID_MESSAGE", "message": message } })).await,
             },
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
             Some(Ok(Message::Close(_))) | None => Err(End::Lost),
@@ -167,15 +170,15 @@ impl Sitting<'_> {
         }
     }
 
-    async fn say(&mut self, message: Value) -> Result<(), End> {
-        self.line.pass(Message::text(message.to_string())).await
+    async fn send(&mut self, message: Value) -> Result<(), End> {
+        self.connection.send(Message::text(message.to_string())).await
     }
 }
 
-fn read(text: &str) -> Result<WindowSize, String> {
+fn parse_resize(text: &str) -> Result<WindowSize, String> {
     let value = json::read(text.as_bytes()).map_err(|error| format!("the message is not JSON: {error}"))?;
-    let order: Order = serde_json::from_value(value).map_err(|error| error.to_string())?;
-    window(order.resize.cols, order.resize.rows)
+    let message: ClientMessage = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    window_size(message.resize.cols, message.resize.rows)
 }
 
 #[cfg(test)]
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn malformed_resize_is_rejected() {
-        assert_eq!(read(r#"{"resize":{"cols":100,"rows":40}}"#), Ok(WindowSize { rows: 40, columns: 100 }));
+        assert_eq!(parse_resize(r#"{"resize":{"cols":100,"rows":40}}"#), Ok(WindowSize { rows: 40, columns: 100 }));
         for bad in [
             "",
             "1",
@@ -196,7 +199,7 @@ mod tests {
             r#"{"resize":{"cols":100,"rows":40},"more":1}"#,
             r#"{"resize":{"cols":100,"rows":40},"resize":{"cols":1,"rows":1}}"#,
         ] {
-            assert!(read(bad).is_err(), "{bad}");
+            assert!(parse_resize(bad).is_err(), "{bad}");
         }
     }
 }

@@ -11,7 +11,7 @@ use rmcp::ErrorData;
 use rmcp::model::{Extensions, Implementation};
 use serde::{Deserialize, Serialize};
 
-use crate::http::Caller;
+use crate::http::ClientConnection;
 
 /// The default agent and session.
 pub(crate) const DEFAULT: &str = "default";
@@ -27,28 +27,28 @@ pub(crate) struct Scope {
 
 /// The caller of a request.
 #[derive(Debug, Clone)]
-pub(crate) struct Who {
+pub(crate) struct Caller {
     pub(crate) principal: Principal,
     pub(crate) scope: Scope,
 }
 
-impl Who {
+impl Caller {
     pub(crate) fn local(principal: Principal, scope: Scope) -> Self {
         Self { principal, scope }
     }
 
     /// Adds the client's name and version as it claims them, and its address.
-    pub(super) fn with(self, client: Option<&Implementation>, remote: Option<SocketAddr>) -> Self {
+    pub(super) fn with_client(self, client: Option<&Implementation>, remote: Option<SocketAddr>) -> Self {
         let client = client.map(|client| ClientClaim::new(&client.name, &client.version));
         Self { principal: self.principal.through(Origin { door: "mcp", remote, client }), ..self }
     }
 
     /// The caller of a request over HTTP, and its address.
-    pub(super) fn of(extensions: &Extensions) -> Result<(Self, Option<SocketAddr>), ErrorData> {
+    pub(super) fn from_extensions(extensions: &Extensions) -> Result<(Self, Option<SocketAddr>), ErrorData> {
         let found = extensions.get::<Parts>().and_then(|parts| {
             let principal = parts.extensions.get::<Principal>()?.clone();
             let scope = parts.extensions.get::<Scope>()?.clone();
-            let remote = parts.extensions.get::<Caller>().map(|caller| caller.remote);
+            let remote = parts.extensions.get::<ClientConnection>().map(|caller| caller.remote);
             Some((Self { principal, scope }, remote))
         });
         found.ok_or_else(|| ErrorData::internal_error("the request has no principal", None))

@@ -17,34 +17,34 @@ use super::arguments::schema;
 /// The status of an exec or browser action that waits for an approval.
 pub(super) const PENDING: &str = "approval_pending";
 
-const PICTURE: &str = "image/png";
+const IMAGE: &str = "image/png";
 /// Limit of the JSON in results of code. Parsed, it takes up to a hundred times as much memory.
-const MAX_JSON: usize = 128 * 1024;
+const MAX_JSON_BYTES: usize = 128 * 1024;
 
 /// The forms of one value, by MIME type.
 pub(super) type Forms = std::collections::BTreeMap<String, Value>;
 
 /// Parses the results of code. JSON strings are always kept, because they take no more memory
-/// parsed; other forms are left out beyond [`MAX_JSON`].
+/// parsed; other forms are left out beyond [`MAX_JSON_BYTES`].
 pub(super) fn forms(results: &[Bundle]) -> Vec<Forms> {
-    let mut room = MAX_JSON;
+    let mut room = MAX_JSON_BYTES;
     let mut value = |form: &str| {
         if !form.starts_with('"') {
             room = room.checked_sub(form.len())?;
         }
         serde_json::from_str(form).ok()
     };
-    let mut told =
+    let mut forms_of =
         |bundle: &Bundle| bundle.forms().filter_map(|(mime, form)| Some((mime.to_owned(), value(form)?))).collect();
-    results.iter().map(&mut told).collect()
+    results.iter().map(&mut forms_of).collect()
 }
 
 /// The output schema of the tools that run something.
-pub(super) static RAN: LazyLock<Arc<JsonObject>> = LazyLock::new(schema::<Ran>);
+pub(super) static RUN_SUMMARY_SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(schema::<RunSummary>);
 
 /// Result of code, a command or a skill.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
-pub(super) struct Ran {
+pub(super) struct RunSummary {
     /// SUCCEEDED, FAILED, TIMEOUT, POLICY_DENIED, CANCELLED or LOST; `approval_pending` while it
     /// waits for a person
     pub(super) status: String,
@@ -61,7 +61,7 @@ pub(super) struct Ran {
     pub(super) stderr_truncated: bool,
     /// Why it did not run or was ended
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<Failure>,
+    pub(super) error: Option<RunError>,
     /// URIs of the files that it left, as resources
     pub(super) artifacts: Vec<String>,
     /// Files that the code created, relative to the session's workspace
@@ -81,11 +81,11 @@ pub(super) struct Ran {
     pub(super) execution_time_ms: u64,
     /// The approval that it waits for
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) approval: Option<Asked>,
+    pub(super) approval: Option<ApprovalSummary>,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(super) struct Failure {
+pub(super) struct RunError {
     pub(super) code: String,
     pub(super) message: String,
 }
@@ -95,11 +95,11 @@ pub(super) struct Risk {
     /// safe, low, medium, high or critical
     pub(super) level: String,
     pub(super) reason: String,
-    pub(super) detected_patterns: Vec<Noticed>,
+    pub(super) detected_patterns: Vec<RiskFinding>,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(super) struct Noticed {
+pub(super) struct RiskFinding {
     pub(super) id: String,
     pub(super) line: usize,
     pub(super) message: String,
@@ -107,7 +107,7 @@ pub(super) struct Noticed {
 
 /// An approval.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(super) struct Asked {
+pub(super) struct ApprovalSummary {
     pub(super) approval_id: String,
     /// pending, approved, remembered, denied, expired or cancelled
     pub(super) status: String,
@@ -126,10 +126,10 @@ pub(super) struct Asked {
 
 /// An approval and the state of its exec.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Standing {
-    pub(super) approval: Asked,
+pub(super) struct ApprovalState {
+    pub(super) approval: ApprovalSummary,
     /// The exec or browser action that waits for the approval, or that ran with it
-    pub(super) exec: Ran,
+    pub(super) exec: RunSummary,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -143,11 +143,11 @@ pub(super) struct Paths {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Done {
+pub(super) struct DoneMessage {
     pub(super) message: String,
 }
 
-impl Asked {
+impl ApprovalSummary {
     pub(super) fn of(view: &ApprovalView) -> Self {
         let text = |value: serde_json::Value| value.as_str().map(str::to_owned).unwrap_or_else(|| value.to_string());
         Self {
@@ -163,38 +163,38 @@ impl Asked {
     }
 }
 
-impl Ran {
+impl RunSummary {
     /// The result while a person is asked.
     pub(super) fn pending(view: &ApprovalView) -> Self {
         Self {
             status: PENDING.to_owned(),
             exec_id: view.exec_id.to_string(),
-            approval: Some(Asked::of(view)),
+            approval: Some(ApprovalSummary::of(view)),
             ..Self::default()
         }
     }
 
     /// True if the command exited by itself, with any code, or has no error.
-    fn is_its_own(&self) -> bool {
+    fn is_normal(&self) -> bool {
         let ended = [Status::Succeeded, Status::Failed].map(|status| status.to_string());
         self.exit_code.is_some() && ended.contains(&self.status) || self.error.is_none()
     }
 
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
-        if let Some(asked) = &self.approval
+        if let Some(approval) = &self.approval
             && self.status == PENDING
         {
-            let what = match asked.kind == ApprovalKind::Network.to_string() {
+            let what = match approval.kind == ApprovalKind::Network.to_string() {
                 true => "this running command may connect to a host",
                 false => "this may run",
             };
             text = format!(
                 "{PENDING}: a person is asked whether {what} (approval {}, until {}). Poll approval_status with this \
                  approval_id for the result; do not run it again.\n",
-                asked.approval_id, asked.expires_at
+                approval.approval_id, approval.expires_at
             );
-            for path in &asked.blocked_paths {
+            for path in &approval.blocked_paths {
                 text.push_str(&format!("not allowed yet: {path}\n"));
             }
             return text;
@@ -221,20 +221,20 @@ impl Ran {
     }
 
     pub(super) fn into_result(mut self) -> CallToolResult {
-        let pictures: Vec<ContentBlock> = self.results.iter_mut().flatten().filter_map(take_picture).collect();
+        let images: Vec<ContentBlock> = self.results.iter_mut().flatten().filter_map(take_image).collect();
         let links = self.artifacts.iter().map(|uri| {
             let name = uri.rsplit('/').next().unwrap_or(uri);
             ContentBlock::resource_link(Resource::new(uri, name))
         });
-        let content = std::iter::once(ContentBlock::text(self.text())).chain(pictures).chain(links).collect();
-        told(content, &self, !self.is_its_own())
+        let content = std::iter::once(ContentBlock::text(self.text())).chain(images).chain(links).collect();
+        tool_result(content, &self, !self.is_normal())
     }
 }
 
 /// Removes the image from a result: it becomes a content block of its own.
-fn take_picture(bundle: &mut Forms) -> Option<ContentBlock> {
-    match bundle.remove(PICTURE) {
-        Some(Value::String(picture)) => Some(ContentBlock::image(picture, PICTURE)),
+fn take_image(bundle: &mut Forms) -> Option<ContentBlock> {
+    match bundle.remove(IMAGE) {
+        Some(Value::String(image)) => Some(ContentBlock::image(image, IMAGE)),
         Some(_) | None => None,
     }
 }
@@ -245,10 +245,10 @@ fn line_end(text: &str) -> &'static str {
 
 /// A result as text and as an object.
 pub(super) fn answer(text: impl Into<String>, object: &impl Serialize) -> CallToolResult {
-    told(vec![ContentBlock::text(text)], object, false)
+    tool_result(vec![ContentBlock::text(text)], object, false)
 }
 
-fn told(content: Vec<ContentBlock>, object: &impl Serialize, is_error: bool) -> CallToolResult {
+fn tool_result(content: Vec<ContentBlock>, object: &impl Serialize, is_error: bool) -> CallToolResult {
     let mut result = CallToolResult::success(content);
     result.structured_content = serde_json::to_value(object).ok();
     result.is_error = Some(is_error);
@@ -256,11 +256,11 @@ fn told(content: Vec<ContentBlock>, object: &impl Serialize, is_error: bool) -> 
 }
 
 /// The result for an error of the service, with code and hint.
-pub(super) fn failed(error: &ringwall_service::Error) -> CallToolResult {
+pub(super) fn service_error(error: &ringwall_service::Error) -> CallToolResult {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-    refused(format!("{error} ({}){hint}", error.code()))
+    error_result(format!("{error} ({}){hint}", error.code()))
 }
 
-pub(super) fn refused(message: impl Into<String>) -> CallToolResult {
+pub(super) fn error_result(message: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(message)])
 }

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use crate::cli::client::Scheme;
 use crate::cli::message::Message;
 
-pub(super) struct Server {
+pub(super) struct RemoteServer {
     authority: Authority,
     /// The path of the URL, which precedes every route.
     prefix: String,
@@ -26,13 +26,13 @@ pub(super) struct Server {
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for RemoteServer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Server").field("url", &self.url()).finish_non_exhaustive()
+        formatter.debug_struct("RemoteServer").field("url", &self.url()).finish_non_exhaustive()
     }
 }
 
-impl Server {
+impl RemoteServer {
     pub(super) fn new(url: &str) -> Result<Self, Message> {
         let scheme = Scheme::of(url)?;
         let wrong = || Message::new(format!("--url {url}: not an http:// or https:// address"));
@@ -41,10 +41,10 @@ impl Server {
         let tls = match scheme {
             Scheme::Http => None,
             Scheme::Https => {
-                let trusting = ringwall_executor::trusting_client();
-                let trusting = trusting.map_err(|error| Message::new(format!("could not set up TLS: {error}")))?;
+                let tls_config = ringwall_executor::trusting_client();
+                let tls_config = tls_config.map_err(|error| Message::new(format!("could not set up TLS: {error}")))?;
                 let bare = authority.host().trim_matches(['[', ']']).to_owned();
-                Some((TlsConnector::from(Arc::new(trusting)), ServerName::try_from(bare).map_err(|_| wrong())?))
+                Some((TlsConnector::from(Arc::new(tls_config)), ServerName::try_from(bare).map_err(|_| wrong())?))
             }
         };
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| wrong())?;
@@ -59,7 +59,7 @@ impl Server {
     }
 
     /// Sends one request on a new connection, which ends with the response.
-    pub(super) async fn ask(&self, mut request: Request<Body>) -> Result<Response<Incoming>, String> {
+    pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, String> {
         let target = format!("{}{}", self.prefix, request.uri());
         *request.uri_mut() = target.parse().map_err(|_| format!("{target} is not a valid request target"))?;
         request.headers_mut().insert(header::HOST, self.host.clone());
@@ -68,16 +68,16 @@ impl Server {
         let stream = TcpStream::connect((bare, port)).await.map_err(|error| error.to_string())?;
         let _ = stream.set_nodelay(true);
         match &self.tls {
-            None => speak(stream, request).await,
+            None => exchange(stream, request).await,
             Some((connector, name)) => {
                 let stream = connector.connect(name.clone(), stream).await.map_err(|error| error.to_string())?;
-                speak(stream, request).await
+                exchange(stream, request).await
             }
         }
     }
 }
 
-async fn speak(
+async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Body>,
 ) -> Result<Response<Incoming>, String> {
@@ -94,10 +94,10 @@ mod tests {
     #[test]
     fn url_keeps_its_scheme_and_prefix() {
         for url in ["http://127.0.0.1:8003", "https://ringwall.example.org", "https://[::1]:8003/behind/it"] {
-            assert_eq!(Server::new(&format!("{url}/")).expect("an address").url(), url);
+            assert_eq!(RemoteServer::new(&format!("{url}/")).expect("an address").url(), url);
         }
         for wrong in ["ftp://x", "127.0.0.1:8003", "http://", "http:///x", "https://a b"] {
-            assert!(Server::new(wrong).is_err(), "{wrong}");
+            assert!(RemoteServer::new(wrong).is_err(), "{wrong}");
         }
     }
 }

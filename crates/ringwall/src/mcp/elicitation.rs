@@ -20,53 +20,53 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestContext};
 use serde_json::{Value, json};
 
-use super::who::Who;
+use super::caller::Caller;
 use crate::cli::message::inert;
 
 /// The key of the question in `inputRequests` and of the answer in `inputResponses`.
-const QUESTION: &str = "approval";
+const INPUT_KEY: &str = "approval";
 /// How long a client may wait for its user. The approval usually expires earlier
 /// (`approvals.timeout_s`).
 const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// How the client's user can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum AskMethod {
     /// By an elicitation request while the tool call waits.
     Request,
     /// By a result that asks for input; the client repeats its request.
     Result,
     /// Not through this client; the result is `approval_pending`.
-    Elsewhere,
+    Unavailable,
 }
 
-impl Reach {
-    pub(super) fn of(who: &Who, context: &RequestContext<RoleServer>) -> Self {
-        let asks = context.client_capabilities().and_then(|can| can.elicitation);
+impl AskMethod {
+    pub(super) fn of(caller: &Caller, context: &RequestContext<RoleServer>) -> Self {
+        let capability = context.client_capabilities().and_then(|can| can.elicitation);
         // An empty elicitation capability means forms.
-        let has_forms = asks.is_some_and(|can| can.form.is_some() || can.url.is_none());
-        if !has_forms || !who.may_answer() {
-            return Self::Elsewhere;
+        let has_forms = capability.is_some_and(|can| can.form.is_some() || can.url.is_none());
+        if !has_forms || !caller.may_answer() {
+            return Self::Unavailable;
         }
         match context.protocol_version() {
             Some(version) if version < ProtocolVersion::V_2026_07_28 => Self::Request,
             Some(_) => Self::Result,
-            None => Self::Elsewhere,
+            None => Self::Unavailable,
         }
     }
 }
 
 /// The answer of the client's user.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum UserAnswer {
     Answer(Answer),
     /// The user closed the question without an answer; the approval stays open.
-    Nothing,
+    None,
     /// The request was repeated without an answer.
-    Unasked,
+    Missing,
 }
 
-fn said(result: &ElicitResult) -> Said {
+fn parse_answer(result: &ElicitResult) -> UserAnswer {
     let content = result.content.as_ref();
     let text = |name: &str| content.and_then(|content| content.get(name)).and_then(Value::as_str);
     let verdict = match (&result.action, text("answer")) {
@@ -74,14 +74,14 @@ fn said(result: &ElicitResult) -> Said {
         (ElicitationAction::Accept, Some("remember")) => Verdict::Remember,
         (ElicitationAction::Accept, Some("deny")) | (ElicitationAction::Decline, _) => Verdict::Deny,
         // Also a malformed answer: it must allow nothing.
-        _ => return Said::Nothing,
+        _ => return UserAnswer::None,
     };
     let reason = text("reason").filter(|reason| !reason.trim().is_empty()).map(str::to_owned);
-    Said::Answer(Answer { verdict, reason, modified_code: None })
+    UserAnswer::Answer(Answer { verdict, reason, modified_code: None })
 }
 
 fn question(view: &ApprovalView) -> ElicitRequestParams {
-    let (asks, blocked, title) = match view.kind {
+    let (action, blocked, title) = match view.kind {
         ApprovalKind::Path => ("wants to run", "It names a path that is not allowed", "Allow it to run?"),
         ApprovalKind::Risk => ("wants to run", "It would access", "Allow it to run?"),
         ApprovalKind::Network => {
@@ -89,36 +89,36 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
         }
     };
     let (agent, session) = (inert(view.agent.as_str()), inert(&view.session_id));
-    let mut words = format!("The agent {agent} {asks} in session {session}:\n");
+    let mut text = format!("The agent {agent} {action} in session {session}:\n");
     for line in view.code.as_deref().unwrap_or(&view.command).lines() {
-        words.push_str(&format!("    {}\n", inert(line)));
+        text.push_str(&format!("    {}\n", inert(line)));
     }
     for path in &view.blocked_paths {
-        words.push_str(&format!("{blocked}: {}\n", inert(path)));
+        text.push_str(&format!("{blocked}: {}\n", inert(path)));
     }
     for pattern in &view.patterns {
-        words.push_str(&format!("Finding: {}\n", inert(pattern)));
+        text.push_str(&format!("Finding: {}\n", inert(pattern)));
     }
     for file in &view.covered_files {
         let (path, kept) = (inert(&file.path), if file.pinned { "pinned" } else { "checked, not pinned" });
-        words.push_str(&format!("Covered file: {path}, {} bytes, sha256 {}, {kept}\n", file.size, inert(&file.sha256)));
+        text.push_str(&format!("Covered file: {path}, {} bytes, sha256 {}, {kept}\n", file.size, inert(&file.sha256)));
         if let Some(script) = &file.script {
             for line in script.text.lines() {
-                words.push_str(&format!("    {}\n", inert(line)));
+                text.push_str(&format!("    {}\n", inert(line)));
             }
             if !script.is_whole {
-                words.push_str("    (truncated; the rest is covered but not shown)\n");
+                text.push_str("    (truncated; the rest is covered but not shown)\n");
             }
         }
     }
     for file in &view.not_covered {
-        words.push_str(&format!("Not covered file: {}: {}\n", inert(&file.path), file.why.message()));
+        text.push_str(&format!("Not covered file: {}: {}\n", inert(&file.path), file.why.message()));
     }
-    words.push_str(&format!("Risk: {}.", view.risk_level));
+    text.push_str(&format!("Risk: {}.", view.risk_level));
     let mut answers = vec!["once"];
     if !view.requested_paths.is_empty() {
         let paths: Vec<String> = view.requested_paths.iter().map(|path| inert(path)).collect();
-        words.push_str(&format!(" `remember` also allows in the future: {}.", paths.join(", ")));
+        text.push_str(&format!(" `remember` also allows in the future: {}.", paths.join(", ")));
         answers.push("remember");
     }
     answers.push("deny");
@@ -131,12 +131,12 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
         "required": ["answer"],
     });
     let requested_schema = serde_json::from_value(schema).unwrap_or_else(|_| ElicitationSchema::new(BTreeMap::new()));
-    ElicitRequestParams::FormElicitationParams { meta: None, message: words, requested_schema }
+    ElicitRequestParams::FormElicitationParams { meta: None, message: text, requested_schema }
 }
 
-/// Sends an elicitation request while the tool call waits. Returns [`Said::Nothing`] if the client
+/// Sends an elicitation request while the tool call waits. Returns [`UserAnswer::None`] if the client
 /// fails.
-pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalView) -> Said {
+pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalView) -> UserAnswer {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(question(view)));
     let sent = context.peer.send_request_with_option(request, PeerRequestOptions::with_timeout(TIMEOUT)).await;
     let answered = match sent {
@@ -144,11 +144,11 @@ pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalVie
         Err(error) => Err(error),
     };
     match answered {
-        Ok(ClientResult::ElicitResult(result)) => said(&result),
-        Ok(_) => Said::Nothing,
+        Ok(ClientResult::ElicitResult(result)) => parse_answer(&result),
+        Ok(_) => UserAnswer::None,
         Err(error) => {
             tracing::debug!(approval = %view.id, %error, "an MCP client did not ask its user");
-            Said::Nothing
+            UserAnswer::None
         }
     }
 }
@@ -162,38 +162,38 @@ impl Seal {
         Self(RequestStateCodec::new_unchecked(service.key_for("MCP request states")))
     }
 
-    fn bound(who: &Who, tool: &str) -> Vec<u8> {
-        format!("{}\n{tool}", who.principal.caller()).into_bytes()
+    fn bound(caller: &Caller, tool: &str) -> Vec<u8> {
+        format!("{}\n{tool}", caller.principal.caller()).into_bytes()
     }
 
     /// The question as a result. The repeated request with the answer resumes the exec.
-    pub(super) fn result(&self, who: &Who, tool: &str, view: &ApprovalView) -> InputRequiredResult {
+    pub(super) fn result(&self, caller: &Caller, tool: &str, view: &ApprovalView) -> InputRequiredResult {
         let request = InputRequest::Elicitation(ElicitRequest::new(question(view)));
-        let (named, bound) = (format!("{}/{}", view.exec_id, view.id), Self::bound(who, tool));
+        let (named, bound) = (format!("{}/{}", view.exec_id, view.id), Self::bound(caller, tool));
         let state = self.0.seal_with(named.as_bytes(), &SealOptions::new().associated_data(&bound));
-        InputRequiredResult::new(Some(BTreeMap::from([(QUESTION.to_owned(), request)])), Some(state))
+        InputRequiredResult::new(Some(BTreeMap::from([(INPUT_KEY.to_owned(), request)])), Some(state))
     }
 
     /// Opens the state of a repeated request: the exec and the approval. `None` if it is not
     /// genuine, or was given to another principal or for another tool.
-    pub(super) fn open(&self, who: &Who, tool: &str, state: &str) -> Option<(ExecId, String)> {
-        let named = self.0.open_with(state, &Self::bound(who, tool)).ok()?;
+    pub(super) fn open(&self, caller: &Caller, tool: &str, state: &str) -> Option<(ExecId, String)> {
+        let named = self.0.open_with(state, &Self::bound(caller, tool)).ok()?;
         let (exec_id, approval_id) = std::str::from_utf8(&named).ok()?.split_once('/')?;
         Some((exec_id.parse().ok()?, approval_id.to_owned()))
     }
 }
 
 /// The answer in a repeated request.
-pub(super) fn brought(responses: Option<&BTreeMap<String, Value>>) -> Said {
-    let response = responses.and_then(|responses| responses.get(QUESTION)).cloned();
+pub(super) fn read_responses(responses: Option<&BTreeMap<String, Value>>) -> UserAnswer {
+    let response = responses.and_then(|responses| responses.get(INPUT_KEY)).cloned();
     let result = response.and_then(|response| serde_json::from_value::<ElicitResult>(response).ok());
-    result.map_or(Said::Unasked, |result| said(&result))
+    result.map_or(UserAnswer::Missing, |result| parse_answer(&result))
 }
 
 /// Passes the answer to the service. It is no error if the approval was answered elsewhere first or
 /// has expired.
-pub(super) async fn give(service: &Service, who: &Who, approval_id: &str, answer: Answer) -> Result<(), Error> {
-    match service.answer_approval(&who.principal, approval_id, answer).await {
+pub(super) async fn submit(service: &Service, caller: &Caller, approval_id: &str, answer: Answer) -> Result<(), Error> {
+    match service.answer_approval(&caller.principal, approval_id, answer).await {
         Ok(_) | Err(Error::Conflict { .. } | Error::ApprovalExpired) => Ok(()),
         Err(error) => Err(error),
     }
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(kind: &str, blocked: &[&str]) -> ApprovalView {
+    fn approval(kind: &str, blocked: &[&str]) -> ApprovalView {
         let blocked: Vec<String> = blocked.iter().map(|&text| text.to_owned()).collect();
         let at = Timestamp::from_milliseconds(0);
         ApprovalView {
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    fn words(view: &ApprovalView) -> (String, Value) {
+    fn message_and_form(view: &ApprovalView) -> (String, Value) {
         match question(view) {
             ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
                 (message, serde_json::to_value(requested_schema).expect("a schema"))
@@ -244,10 +244,10 @@ mod tests {
 
     #[test]
     fn question_depends_on_the_kind_of_approval() {
-        let (path, form) = words(&asked("path", &["/srv/x"]));
+        let (path, form) = message_and_form(&approval("path", &["/srv/x"]));
         assert!(path.contains("It names a path that is not allowed: /srv/x"), "{path}");
         assert_eq!(form["properties"]["answer"]["title"], "Allow it to run?");
-        let (network, form) = words(&asked("network", &["pypi.org:443"]));
+        let (network, form) = message_and_form(&approval("network", &["pypi.org:443"]));
         assert!(network.contains("connect to a host that is not allowed: pypi.org:443"), "{network}");
         assert!(
             !network.contains("path") && network.contains("`remember` also allows in the future: pypi.org:443"),
@@ -255,24 +255,28 @@ mod tests {
         );
         assert_eq!(form["properties"]["answer"]["title"], "Allow it to connect to this host?");
         assert_eq!(form["properties"]["answer"]["enum"], json!(["once", "remember", "deny"]));
-        let (_, form) = words(&asked("risk", &[]));
+        let (_, form) = message_and_form(&approval("risk", &[]));
         assert_eq!(form["properties"]["answer"]["enum"], json!(["once", "deny"]));
     }
 
     #[test]
     fn malformed_answer_allows_nothing() {
-        let brought = |response: Value| brought(Some(&BTreeMap::from([(QUESTION.to_owned(), response)])));
-        let once = brought(json!({ "action": "accept", "content": { "answer": "once" } }));
-        assert!(matches!(once, Said::Answer(Answer { verdict: Verdict::Once, .. })), "{once:?}");
-        assert!(matches!(brought(json!({ "action": "decline" })), Said::Answer(Answer { verdict: Verdict::Deny, .. })));
+        let read_responses =
+            |response: Value| read_responses(Some(&BTreeMap::from([(INPUT_KEY.to_owned(), response)])));
+        let once = read_responses(json!({ "action": "accept", "content": { "answer": "once" } }));
+        assert!(matches!(once, UserAnswer::Answer(Answer { verdict: Verdict::Once, .. })), "{once:?}");
+        assert!(matches!(
+            read_responses(json!({ "action": "decline" })),
+            UserAnswer::Answer(Answer { verdict: Verdict::Deny, .. })
+        ));
         for nothing in [
             json!({ "action": "cancel" }),
             json!({ "action": "accept" }),
             json!({ "action": "accept", "content": { "answer": "yes" } }),
         ] {
-            assert!(matches!(brought(nothing.clone()), Said::Nothing), "{nothing}");
+            assert!(matches!(read_responses(nothing.clone()), UserAnswer::None), "{nothing}");
         }
-        assert!(matches!(brought(json!(1)), Said::Unasked));
-        assert!(matches!(super::brought(None), Said::Unasked));
+        assert!(matches!(read_responses(json!(1)), UserAnswer::Missing));
+        assert!(matches!(super::read_responses(None), UserAnswer::Missing));
     }
 }

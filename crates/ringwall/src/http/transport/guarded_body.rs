@@ -9,16 +9,16 @@ use axum::http::Response;
 use hyper::body::{Frame, SizeHint};
 
 /// Drops `held` together with the response's body.
-pub(crate) fn attend<H: Send + Unpin + 'static>(response: Response<Body>, held: H) -> Response<Body> {
-    response.map(|body| Body::new(Attended { body, _held: held }))
+pub(crate) fn guard_body<H: Send + Unpin + 'static>(response: Response<Body>, held: H) -> Response<Body> {
+    response.map(|body| Body::new(GuardedBody { body, _held: held }))
 }
 
-struct Attended<H> {
+struct GuardedBody<H> {
     body: Body,
     _held: H,
 }
 
-impl<H: Unpin> HttpBody for Attended<H> {
+impl<H: Unpin> HttpBody for GuardedBody<H> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -2,7 +2,7 @@
 //! themselves.
 //!
 //! Without `--url` it opens the data directory itself and acts for its owner; if another process
-//! has the directory open, it connects to that (`windows`). With `--url` it forwards messages to
+//! has the directory open, it connects to that (`local_socket`). With `--url` it forwards messages to
 //! another server (`bridge`). Standard output carries only messages; the log goes to standard
 //! error.
 
@@ -18,9 +18,9 @@ use rmcp::{RoleServer, transport::async_rw::AsyncRwTransport};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::caller::{Caller, Scope};
 use super::handler::Mcp;
-use super::who::{Scope, Who};
-use super::{bridge, windows};
+use super::{bridge, local_socket};
 use crate::cli::client::owner_token;
 use crate::cli::message::Message;
 use crate::runtime;
@@ -35,12 +35,12 @@ use crate::server::{
 /// How long execs may go on after the client has disconnected.
 const DRAIN: Duration = Duration::from_millis(500);
 /// How long responses are still written after the client has closed its output.
-pub(super) const LAST_ANSWERS: Duration = Duration::from_secs(5);
+pub(super) const LAST_RESPONSES_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to retry while the process that has the data directory starts or stops.
-const TAKING_OVER: Duration = Duration::from_secs(20);
-const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(50);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Limit of one message, which may contain a file.
-pub(super) const MAX_MESSAGE_LEN: usize = 64 << 20;
+pub(super) const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArguments {
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Mess
     let served = match url {
         Some(url) => {
             let token = token.or_else(|| owner_token(data));
-            runtime.block_on(bridge::carry(&url, token.as_deref(), &scope))
+            runtime.block_on(bridge::forward_stdio(&url, token.as_deref(), &scope))
         }
         None => {
             let overrides = Overrides { database, docker, ..Overrides::default() };
@@ -95,9 +95,9 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
     let data = config.data.clone();
     let service = match open(config, &scope).await? {
         Opened::Own(service) => service,
-        Opened::Joined(stream) => {
+        Opened::Connected(stream) => {
             return tokio::select! {
-                carried = windows::carry(stream) => carried,
+                forwarded = local_socket::forward_stdio(stream) => forwarded,
                 _ = terminate.recv() => Ok(()),
                 _ = interrupt.recv() => Ok(()),
             };
@@ -105,12 +105,12 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
     };
     // The task ends when the service drains.
     tokio::spawn(webhook::run(service.clone()));
-    let _windows = windows::serve(&service, &data);
+    let _local_socket = local_socket::serve(&service, &data);
     let principal = service.authenticate(owner_token(&data).as_deref()).await?;
-    let mcp = Mcp::new(service.clone()).for_one(Who::local(principal, scope));
-    let talking = async {
+    let mcp = Mcp::new(service.clone()).for_caller(Caller::local(principal, scope));
+    let serving = async {
         let (input, output) = rmcp::transport::stdio();
-        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_MESSAGE_LEN);
+        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_MESSAGE_BYTES);
         match mcp.serve(transport).await {
             Ok(running) => wait(running).await,
             // The client has disconnected or does not speak MCP.
@@ -118,7 +118,7 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
         }
     };
     tokio::select! {
-        () = talking => {}
+        () = serving => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -129,7 +129,7 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
 /// The service on the data directory, or a connection to the process that has it open.
 enum Opened {
     Own(Service),
-    Joined(UnixStream),
+    Connected(UnixStream),
 }
 
 async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Message> {
@@ -140,20 +140,20 @@ async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Mes
         fixed: config.fixed,
         file: config.file,
     };
-    let deadline = Instant::now() + TAKING_OVER;
+    let deadline = Instant::now() + OPEN_TIMEOUT;
     loop {
-        let error = match Service::open(config.clone()).await {
+        let in_use = match Service::open(config.clone()).await {
             Ok(service) => return Ok(Opened::Own(service)),
             Err(error @ ringwall_service::Error::DataInUse) => error,
             Err(other) => return Err(other.into()),
         };
-        match windows::join(&config.data, scope).await {
-            Ok(stream) => return Ok(Opened::Joined(stream)),
-            Err(_) if Instant::now() < deadline => tokio::time::sleep(BEFORE_TRYING_AGAIN).await,
-            Err(why) => {
-                tracing::info!(%why, "could not connect to the process that has the data directory open");
+        match local_socket::connect(&config.data, scope).await {
+            Ok(stream) => return Ok(Opened::Connected(stream)),
+            Err(_) if Instant::now() < deadline => tokio::time::sleep(RETRY_PAUSE).await,
+            Err(error) => {
+                tracing::info!(%error, "could not connect to the process that has the data directory open");
                 let hint = "stop that process, or connect to it with --url, for example --url http://127.0.0.1:8003";
-                return Err(Message::from(error).with_hint(hint));
+                return Err(Message::from(in_use).with_hint(hint));
             }
         }
     }

@@ -14,48 +14,48 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, header};
 use hyper::body::{Frame, SizeHint};
 
-const MAX_COUNT: u64 = 128 << 20;
+const MAX_DRAINED_BYTES: u64 = 128 << 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The part of a body that the handler has not read.
-pub(crate) struct Rest {
-    body: Arc<Mutex<Watched>>,
-    begins: Begins,
+pub(crate) struct UnreadBody {
+    body: Arc<Mutex<TrackedBody>>,
+    sends_body: SendsBody,
 }
 
 /// When the client sends its body.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Begins {
+enum SendsBody {
     AtOnce,
     /// When the server begins to read (`Expect: 100-continue`).
-    WhenWanted,
+    AfterContinue,
 }
 
-struct Watched {
+struct TrackedBody {
     body: Body,
-    is_begun: bool,
+    was_polled: bool,
 }
 
 /// Splits a body into one for the handler and access to the part that it leaves unread, which is
 /// `None` if the body is empty.
-pub(crate) fn share(headers: &HeaderMap, body: Body) -> (Body, Option<Rest>) {
+pub(crate) fn split(headers: &HeaderMap, body: Body) -> (Body, Option<UnreadBody>) {
     if body.is_end_stream() {
         return (body, None);
     }
-    let begins = if headers.contains_key(header::EXPECT) { Begins::WhenWanted } else { Begins::AtOnce };
-    let body = Arc::new(Mutex::new(Watched { body, is_begun: false }));
-    (Body::new(Shared(Arc::clone(&body))), Some(Rest { body, begins }))
+    let sends_body = if headers.contains_key(header::EXPECT) { SendsBody::AfterContinue } else { SendsBody::AtOnce };
+    let body = Arc::new(Mutex::new(TrackedBody { body, was_polled: false }));
+    (Body::new(Shared(Arc::clone(&body))), Some(UnreadBody { body, sends_body }))
 }
 
-impl Rest {
-    pub(crate) async fn throw_away(self) {
+impl UnreadBody {
+    pub(crate) async fn drain(self) {
         let mut body = Shared(self.body);
-        let is_unwanted = self.begins == Begins::WhenWanted && !body.lock().is_begun;
+        let was_never_requested = self.sends_body == SendsBody::AfterContinue && !body.lock().was_polled;
         // More than one reference: a task of the handler still reads the body.
-        if is_unwanted || Arc::strong_count(&body.0) > 1 || body.size_hint().lower() > MAX_COUNT {
+        if was_never_requested || Arc::strong_count(&body.0) > 1 || body.size_hint().lower() > MAX_DRAINED_BYTES {
             return;
         }
-        let mut left = MAX_COUNT;
+        let mut left = MAX_DRAINED_BYTES;
         let reading = async {
             while let Some(Ok(frame)) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
                 let count = frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -70,10 +70,10 @@ impl Rest {
     }
 }
 
-struct Shared(Arc<Mutex<Watched>>);
+struct Shared(Arc<Mutex<TrackedBody>>);
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Watched> {
+    fn lock(&self) -> MutexGuard<'_, TrackedBody> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,9 +83,9 @@ impl HttpBody for Shared {
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let mut watched = self.lock();
-        watched.is_begun = true;
-        Pin::new(&mut watched.body).poll_frame(context)
+        let mut tracked = self.lock();
+        tracked.was_polled = true;
+        Pin::new(&mut tracked.body).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// A body of 100 pieces, and the number of those that were read.
-    fn counted() -> (Body, Arc<AtomicU64>) {
+    fn counting_body() -> (Body, Arc<AtomicU64>) {
         let read = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&read);
         let pieces = (0..100).map(move |_| {
@@ -116,36 +116,36 @@ mod tests {
 
     #[tokio::test]
     async fn unread_rest_is_read() {
-        let (body, read) = counted();
-        let (mut body, rest) = share(&HeaderMap::new(), body);
+        let (body, read) = counting_body();
+        let (mut body, unread) = split(&HeaderMap::new(), body);
         std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.unwrap().unwrap();
         drop(body);
-        rest.unwrap().throw_away().await;
+        unread.unwrap().drain().await;
         assert_eq!(read.load(Ordering::Relaxed), 100);
-        assert!(share(&HeaderMap::new(), Body::empty()).1.is_none());
+        assert!(split(&HeaderMap::new(), Body::empty()).1.is_none());
     }
 
     #[tokio::test]
     async fn rest_is_not_read_before_100_continue_or_beside_another_reader() {
         let waiting = HeaderMap::from_iter([(header::EXPECT, "100-continue".parse().unwrap())]);
-        let (body, read) = counted();
-        let (body, rest) = share(&waiting, body);
+        let (body, read) = counting_body();
+        let (body, unread) = split(&waiting, body);
         drop(body);
-        rest.unwrap().throw_away().await;
+        unread.unwrap().drain().await;
         assert_eq!(read.load(Ordering::Relaxed), 0);
-        let (body, read) = counted();
-        let (_kept, rest) = share(&HeaderMap::new(), body);
-        rest.unwrap().throw_away().await;
+        let (body, read) = counting_body();
+        let (_kept, unread) = split(&HeaderMap::new(), body);
+        unread.unwrap().drain().await;
         assert_eq!(read.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn rest_that_never_arrives_is_given_up_after_the_timeout() {
-        let (body, rest) =
-            share(&HeaderMap::new(), Body::from_stream(futures::stream::pending::<Result<Bytes, axum::Error>>()));
+        let (body, unread) =
+            split(&HeaderMap::new(), Body::from_stream(futures::stream::pending::<Result<Bytes, axum::Error>>()));
         drop(body);
         let begun = tokio::time::Instant::now();
-        rest.unwrap().throw_away().await;
+        unread.unwrap().drain().await;
         assert_eq!(begun.elapsed(), TIMEOUT);
     }
 }

@@ -50,7 +50,7 @@ impl Kind {
 }
 
 #[derive(Debug)]
-pub(crate) struct LongAnswers {
+pub(crate) struct CallerLimit {
     kind: Kind,
     limit: usize,
     open: Mutex<HashMap<String, usize>>,
@@ -58,21 +58,21 @@ pub(crate) struct LongAnswers {
 
 /// One counted request, stream or socket. Dropping it ends the count.
 #[derive(Debug)]
-pub(crate) struct LongAnswer {
-    all: Arc<LongAnswers>,
+pub(crate) struct CallerPermit {
+    limits: Arc<CallerLimit>,
     caller: String,
 }
 
-impl LongAnswers {
-    pub(crate) fn of_requests(max_connections: usize) -> Arc<Self> {
+impl CallerLimit {
+    pub(crate) fn for_requests(max_connections: usize) -> Arc<Self> {
         Self::new(Kind::Requests, max_connections)
     }
 
-    pub(crate) fn of_streams(max_connections: usize) -> Arc<Self> {
+    pub(crate) fn for_streams(max_connections: usize) -> Arc<Self> {
         Self::new(Kind::Streams, max_connections)
     }
 
-    pub(crate) fn of_sockets(max_connections: usize) -> Arc<Self> {
+    pub(crate) fn for_sockets(max_connections: usize) -> Arc<Self> {
         Self::new(Kind::Sockets, max_connections)
     }
 
@@ -80,32 +80,32 @@ impl LongAnswers {
         Arc::new(Self { kind, limit: kind.limit(max_connections), open: Mutex::default() })
     }
 
-    pub(crate) fn begin(self: &Arc<Self>, by: &Principal) -> Result<LongAnswer, Problem> {
-        self.count(caller_name(by))
+    pub(crate) fn acquire(self: &Arc<Self>, by: &Principal) -> Result<CallerPermit, Problem> {
+        self.count(caller_key(by))
     }
 
-    fn count(self: &Arc<Self>, caller: String) -> Result<LongAnswer, Problem> {
+    fn count(self: &Arc<Self>, caller: String) -> Result<CallerPermit, Problem> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(caller.clone()).or_default();
         if *count >= self.limit {
             return Err(self.kind.refuse(*count));
         }
         *count += 1;
-        Ok(LongAnswer { all: self.clone(), caller })
+        Ok(CallerPermit { limits: self.clone(), caller })
     }
 }
 
 /// The caller that a request counts for: the user, or the token of an operator or owner.
-pub(crate) fn caller_name(by: &Principal) -> String {
+pub(crate) fn caller_key(by: &Principal) -> String {
     match by.holder() {
         Holder::User(user) | Holder::Agent(user, _) => format!("user {user}"),
         Holder::Owner | Holder::Operator => format!("token {}", by.caller()),
     }
 }
 
-impl Drop for LongAnswer {
+impl Drop for CallerPermit {
     fn drop(&mut self) {
-        let mut open = self.all.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.limits.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn caller_at_its_limit_does_not_block_others() {
-        let answers = LongAnswers::of_streams(8);
+        let answers = CallerLimit::for_streams(8);
         let count = |caller: &str| answers.count(caller.to_owned());
         let (one, _two) = (count("a").unwrap(), count("a").unwrap());
         assert_eq!(count("a").unwrap_err().code(), "TOO_MANY_STREAMS");

@@ -13,30 +13,30 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 
-use super::attended::attend;
-use super::long_answers::LongAnswer;
+use super::caller_limits::CallerPermit;
+use super::guarded_body::guard_body;
 use super::problem::Problem;
 use super::range::{self, Part};
 
-const PIECE: u64 = 256 << 10;
+const CHUNK_BYTES: u64 = 256 << 10;
 
-/// Sends the first `size` bytes of a file. `long` counts the download until its body is dropped.
+/// Sends the first `size` bytes of a file. `permit` counts the download until its body is dropped.
 pub(crate) fn send_file(
     file: File,
     size: u64,
     method: &Method,
     headers: &HeaderMap,
-    long: LongAnswer,
+    permit: CallerPermit,
 ) -> Result<Response, Problem> {
-    let tag = tag(&file, size)?;
-    let part = if method == Method::GET { range::asked(headers, size, &tag) } else { Part::Whole };
+    let etag = etag(&file, size)?;
+    let part = if method == Method::GET { range::requested(headers, size, &etag) } else { Part::Whole };
     let (status, bytes, content_range) = match part {
         Part::Whole => (StatusCode::OK, 0..size, None),
         Part::Bytes(part) => {
             let shown = format!("bytes {}-{}/{size}", part.start(), part.end());
             (StatusCode::PARTIAL_CONTENT, *part.start()..part.end() + 1, Some(shown))
         }
-        Part::Nowhere => {
+        Part::Unsatisfiable => {
             let message = format!("the requested range lies outside of the file, which has {size} bytes");
             let problem = Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "RANGE_NOT_SATISFIABLE", message);
             let mut response = problem.into_response();
@@ -45,13 +45,13 @@ pub(crate) fn send_file(
         }
     };
     let length = bytes.end - bytes.start;
-    let mut response = Response::new(Body::from_stream(pieces(file, bytes)));
+    let mut response = Response::new(Body::from_stream(chunks(file, bytes)));
     *response.status_mut() = status;
     for (name, value) in [
         (header::CONTENT_TYPE, "application/octet-stream"),
         (header::CONTENT_DISPOSITION, "attachment"),
         (header::ACCEPT_RANGES, "bytes"),
-        (header::ETAG, &tag),
+        (header::ETAG, &etag),
         (header::CONTENT_LENGTH, &length.to_string()),
     ] {
         set(&mut response, name, value);
@@ -59,7 +59,7 @@ pub(crate) fn send_file(
     if let Some(shown) = content_range {
         set(&mut response, header::CONTENT_RANGE, &shown);
     }
-    Ok(attend(response, long))
+    Ok(guard_body(response, permit))
 }
 
 pub(crate) fn set(response: &mut Response, name: HeaderName, value: &str) {
@@ -70,7 +70,7 @@ pub(crate) fn set(response: &mut Response, name: HeaderName, value: &str) {
 
 /// An ETag of inode, size and modification time. The API replaces files by a new inode, captured
 /// output only grows, and a box that writes to a file in place changes its modification time.
-fn tag(file: &File, size: u64) -> Result<String, Problem> {
+fn etag(file: &File, size: u64) -> Result<String, Problem> {
     let about = file.metadata().map_err(|error| {
         tracing::error!(%error, "could not stat a file to be sent");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "RUNTIME_ERROR", "the file cannot be read")
@@ -79,18 +79,18 @@ fn tag(file: &File, size: u64) -> Result<String, Problem> {
 }
 
 /// Reads exactly these bytes. If the file has become shorter, the response ends with an error.
-fn pieces(file: File, bytes: Range<u64>) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
+fn chunks(file: File, bytes: Range<u64>) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
     stream::try_unfold((Arc::new(file), bytes), async |(file, bytes)| {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let (offset, wanted) = (bytes.start, PIECE.min(bytes.end - bytes.start));
+        let (offset, wanted) = (bytes.start, CHUNK_BYTES.min(bytes.end - bytes.start));
         let reading = Arc::clone(&file);
-        let piece = tokio::task::spawn_blocking(move || {
-            let mut piece = vec![0; usize::try_from(wanted).unwrap_or_default()];
-            reading.read_exact_at(&mut piece, offset).map(|()| piece)
+        let chunk = tokio::task::spawn_blocking(move || {
+            let mut chunk = vec![0; usize::try_from(wanted).unwrap_or_default()];
+            reading.read_exact_at(&mut chunk, offset).map(|()| chunk)
         });
-        let piece = piece.await.map_err(std::io::Error::other)??;
-        Ok(Some((Bytes::from(piece), (file, offset + wanted..bytes.end))))
+        let chunk = chunk.await.map_err(std::io::Error::other)??;
+        Ok(Some((Bytes::from(chunk), (file, offset + wanted..bytes.end))))
     })
 }

@@ -9,10 +9,10 @@ use crate::http::transport::json;
 
 const MALFORMED: &str = "INVALID_MESSAGE";
 
-pub(crate) fn tell(announcement: &Announcement) -> Value {
+pub(crate) fn announcement_json(announcement: &Announcement) -> Value {
     match announcement {
         Announcement::Opened(view) => {
-            let mut message = about("permission_request", view);
+            let mut message = common_fields("permission_request", view);
             let more = json!({
                 "kind": view.kind,
                 "user": view.user,
@@ -36,7 +36,7 @@ pub(crate) fn tell(announcement: &Announcement) -> Value {
             message
         }
         Announcement::Resolved(view) => {
-            let mut message = about("permission_resolved", view);
+            let mut message = common_fields("permission_resolved", view);
             message["status"] = json!(view.status);
             message["approved"] = matches!(view.status, ApprovalStatus::Approved | ApprovalStatus::Remembered).into();
             message["remember"] = (view.status == ApprovalStatus::Remembered).into();
@@ -48,7 +48,7 @@ pub(crate) fn tell(announcement: &Announcement) -> Value {
 }
 
 /// The fields of every announcement. The id is sent as `requestId` and as `request_id`.
-fn about(kind: &str, view: &ApprovalView) -> Value {
+fn common_fields(kind: &str, view: &ApprovalView) -> Value {
     json!({
         "type": kind,
         "requestId": view.id,
@@ -60,24 +60,24 @@ fn about(kind: &str, view: &ApprovalView) -> Value {
 
 /// The error message for a client whose message was rejected.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Rejection {
     code: &'static str,
     message: String,
     id: Option<String>,
 }
 
-impl Told {
+impl Rejection {
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
-        Told { code: MALFORMED, message: message.into(), id: None }
+        Rejection { code: MALFORMED, message: message.into(), id: None }
     }
 
-    pub(crate) fn about(id: &str, error: &ringwall_service::Error) -> Self {
-        Told { code: error.code(), message: error.to_string(), id: Some(id.to_owned()) }
+    pub(crate) fn for_approval(id: &str, error: &ringwall_service::Error) -> Self {
+        Rejection { code: error.code(), message: error.to_string(), id: Some(id.to_owned()) }
     }
 
     /// An approval of another session does not exist for this socket.
-    pub(crate) fn foreign(id: &str) -> Self {
-        Told { code: "NOT_FOUND", message: format!("there is no approval {id}"), id: Some(id.to_owned()) }
+    pub(crate) fn unknown(id: &str) -> Self {
+        Rejection { code: "NOT_FOUND", message: format!("there is no approval {id}"), id: Some(id.to_owned()) }
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -105,30 +105,30 @@ struct Response {
 
 /// A client's answer to an approval.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ClientAnswer {
     pub(crate) verdict: Verdict,
     pub(crate) reason: Option<String>,
     pub(crate) modified_code: Option<String>,
 }
 
 /// Parses a `permission_response`. Returns the approval's id and the answer.
-pub(crate) fn read(text: &str) -> Result<(String, Said), Told> {
-    let value =
-        json::read(text.as_bytes()).map_err(|error| Told::malformed(format!("the message is not JSON: {error}")))?;
+pub(crate) fn parse_answer(text: &str) -> Result<(String, ClientAnswer), Rejection> {
+    let value = json::read(text.as_bytes())
+        .map_err(|error| Rejection::malformed(format!("the message is not JSON: {error}")))?;
     if value["type"] != "permission_response" {
-        return Err(Told::malformed("type: the only accepted message is permission_response"));
+        return Err(Rejection::malformed("type: the only accepted message is permission_response"));
     }
     let response: Response =
-        serde_json::from_value(value).map_err(|error| Told::malformed(format!("permission_response: {error}")))?;
+        serde_json::from_value(value).map_err(|error| Rejection::malformed(format!("permission_response: {error}")))?;
     let id = match (response.first, response.second) {
         (Some(first), Some(second)) if first != second => {
-            return Err(Told::malformed("requestId and request_id differ"));
+            return Err(Rejection::malformed("requestId and request_id differ"));
         }
         (Some(id), _) | (None, Some(id)) => id,
-        (None, None) => return Err(Told::malformed("requestId is missing")),
+        (None, None) => return Err(Rejection::malformed("requestId is missing")),
     };
     let verdict = verdict(response.approved, response.remember);
-    Ok((id, Said { verdict, reason: response.reason, modified_code: response.modified_code }))
+    Ok((id, ClientAnswer { verdict, reason: response.reason, modified_code: response.modified_code }))
 }
 
 #[cfg(test)]
@@ -139,17 +139,17 @@ mod tests {
     fn answer_is_read_with_either_spelling_of_the_id() {
         for name in ["requestId", "request_id"] {
             let answer =
-                |rest: &str| read(&format!(r#"{{"type":"permission_response","{name}":"a",{rest}}}"#)).unwrap();
-            let said = |verdict, reason: Option<&str>, code: Option<&str>| {
+                |rest: &str| parse_answer(&format!(r#"{{"type":"permission_response","{name}":"a",{rest}}}"#)).unwrap();
+            let expected = |verdict, reason: Option<&str>, code: Option<&str>| {
                 let [reason, modified_code] = [reason, code].map(|text| text.map(str::to_owned));
-                ("a".to_owned(), Said { verdict, reason, modified_code })
+                ("a".to_owned(), ClientAnswer { verdict, reason, modified_code })
             };
-            assert_eq!(answer(r#""approved":true"#), said(Verdict::Once, None, None));
-            assert_eq!(answer(r#""approved":true,"remember":true"#), said(Verdict::Remember, None, None));
+            assert_eq!(answer(r#""approved":true"#), expected(Verdict::Once, None, None));
+            assert_eq!(answer(r#""approved":true,"remember":true"#), expected(Verdict::Remember, None, None));
             let denied = answer(r#""approved":false,"remember":true,"reason":"no""#);
-            assert_eq!(denied, said(Verdict::Deny, Some("no"), None));
+            assert_eq!(denied, expected(Verdict::Deny, Some("no"), None));
             let changed = answer(r#""approved":true,"modified_code":"print(1)""#);
-            assert_eq!(changed, said(Verdict::Once, None, Some("print(1)")));
+            assert_eq!(changed, expected(Verdict::Once, None, Some("print(1)")));
         }
     }
 
@@ -169,9 +169,9 @@ mod tests {
             r#"{"type":"permission_response","requestId":"a","request_id":"b","approved":true}"#,
             r#"{"type":"permission_response","requestId":"a","approved":false,"approved":true}"#,
         ] {
-            let told = read(bad).unwrap_err().to_json();
-            assert_eq!((&told["type"], &told["code"]), (&json!("error"), &json!(MALFORMED)), "{bad}");
-            assert!(told["message"].is_string());
+            let rejection = parse_answer(bad).unwrap_err().to_json();
+            assert_eq!((&rejection["type"], &rejection["code"]), (&json!("error"), &json!(MALFORMED)), "{bad}");
+            assert!(rejection["message"].is_string());
         }
     }
 }

@@ -21,27 +21,27 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
+use super::caller::{Caller, Scope};
 use super::handler::Mcp;
-use super::verb::{LAST_ANSWERS, MAX_MESSAGE_LEN};
-use super::who::{Scope, Who};
+use super::stdio::{LAST_RESPONSES_TIMEOUT, MAX_MESSAGE_BYTES};
 use crate::cli::client::owner_token;
 use crate::cli::message::{Message, UNREACHABLE};
 
 const SOCKET: &str = "mcp.sock";
 /// For the first line of a connection.
-const GREETING: Duration = Duration::from_secs(10);
-const MAX_GREETING_LEN: u64 = 64 << 10;
+const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_FIRST_LINE_BYTES: u64 = 64 << 10;
 /// Between a failed accept and the next attempt.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The socket's path through `/proc/self/fd`, because the kernel limits socket paths to 108 bytes
 /// and a data directory may have a longer one.
-struct Place {
+struct SocketPath {
     directory: File,
     path: PathBuf,
 }
 
-impl Place {
+impl SocketPath {
     fn of(data: &Path) -> io::Result<Self> {
         let directory = File::open(data)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(SOCKET);
@@ -55,26 +55,26 @@ impl Place {
 }
 
 /// The socket server. Dropping it stops it and removes the socket.
-pub(crate) struct Windows {
-    place: Place,
+pub(crate) struct LocalSocket {
+    path: SocketPath,
     serving: JoinHandle<()>,
 }
 
-impl Drop for Windows {
+impl Drop for LocalSocket {
     fn drop(&mut self) {
         self.serving.abort();
-        self.place.remove();
+        self.path.remove();
     }
 }
 
 /// Starts the socket server. The caller must have the data directory open. If it fails, a warning
 /// is logged and the server runs without it.
-pub(crate) fn serve(service: &Service, data: &Path) -> Option<Windows> {
+pub(crate) fn serve(service: &Service, data: &Path) -> Option<LocalSocket> {
     let mcp = Mcp::new(service.clone());
     match open(data) {
-        Ok((place, listener)) => {
+        Ok((path, listener)) => {
             let serving = tokio::spawn(accept(mcp, service.clone(), data.to_owned(), listener));
-            Some(Windows { place, serving })
+            Some(LocalSocket { path, serving })
         }
         Err(error) => {
             tracing::warn!(%error, "could not open mcp.sock; other `ringwall mcp` processes cannot share this data directory");
@@ -83,14 +83,14 @@ pub(crate) fn serve(service: &Service, data: &Path) -> Option<Windows> {
     }
 }
 
-fn open(data: &Path) -> io::Result<(Place, OwnedFd)> {
-    let place = Place::of(data)?;
+fn open(data: &Path) -> io::Result<(SocketPath, OwnedFd)> {
+    let path = SocketPath::of(data)?;
     // Left by a killed server: only this process has the directory open.
-    place.remove();
-    let listener = UnixListener::bind(&place.path)?;
+    path.remove();
+    let listener = UnixListener::bind(&path.path)?;
     listener.set_nonblocking(true)?;
-    std::fs::set_permissions(&place.path, Permissions::from_mode(0o600))?;
-    Ok((place, listener.into()))
+    std::fs::set_permissions(&path.path, Permissions::from_mode(0o600))?;
+    Ok((path, listener.into()))
 }
 
 async fn accept(mcp: Mcp, service: Service, data: PathBuf, socket: OwnedFd) {
@@ -106,38 +106,38 @@ async fn accept(mcp: Mcp, service: Service, data: PathBuf, socket: OwnedFd) {
             Ok((stream, _)) => {
                 let (mcp, service, data) = (mcp.clone(), service.clone(), data.clone());
                 tokio::spawn(async move {
-                    let attended = async {
+                    let served = async {
                         let stream = register(stream, |stream| UnixStream::from_std(stream.into())).await?;
-                        attend(&mcp, &service, &data, stream).await
+                        serve_connection(&mcp, &service, &data, stream).await
                     };
-                    if let Err(error) = attended.await {
+                    if let Err(error) = served.await {
                         tracing::info!(%error, "a connection to mcp.sock failed");
                     }
                 });
             }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection to mcp.sock");
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
 /// Serves one connection, from its first line to its end.
-async fn attend(mcp: &Mcp, service: &Service, data: &Path, stream: UnixStream) -> io::Result<()> {
+async fn serve_connection(mcp: &Mcp, service: &Service, data: &Path, stream: UnixStream) -> io::Result<()> {
     let (own, other) = (rustix::process::geteuid().as_raw(), stream.peer_cred()?.uid());
     if other != own && other != 0 {
         return Err(io::Error::other(format!("the peer has uid {other}")));
     }
     let (input, output) = stream.into_split();
     let mut input = BufReader::new(input);
-    let mut greeting = Vec::new();
-    let mut beginning = (&mut input).take(MAX_GREETING_LEN);
-    tokio::time::timeout(GREETING, beginning.read_until(b'\n', &mut greeting)).await??;
-    let scope: Scope = serde_json::from_slice(&greeting)?;
+    let mut first_line = Vec::new();
+    let mut beginning = (&mut input).take(MAX_FIRST_LINE_BYTES);
+    tokio::time::timeout(FIRST_LINE_TIMEOUT, beginning.read_until(b'\n', &mut first_line)).await??;
+    let scope: Scope = serde_json::from_slice(&first_line)?;
     let principal = service.authenticate(owner_token(data).as_deref()).await.map_err(io::Error::other)?;
-    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_MESSAGE_LEN);
-    let running = mcp.for_one(Who::local(principal, scope)).serve(transport).await.map_err(io::Error::other)?;
+    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_MESSAGE_BYTES);
+    let running = mcp.for_caller(Caller::local(principal, scope)).serve(transport).await.map_err(io::Error::other)?;
     let unwanted = running.cancellation_token();
     let ended = running.waiting().await;
     // Cancels the calls that are still in progress.
@@ -146,43 +146,43 @@ async fn attend(mcp: &Mcp, service: &Service, data: &Path, stream: UnixStream) -
 }
 
 /// Connects to the process that has the data directory open.
-pub(super) async fn join(data: &Path, scope: &Scope) -> io::Result<UnixStream> {
-    let place = Place::of(data)?;
-    let mut stream = UnixStream::connect(&place.path).await?;
-    let mut greeting = serde_json::to_vec(scope)?;
-    greeting.push(b'\n');
-    stream.write_all(&greeting).await?;
+pub(super) async fn connect(data: &Path, scope: &Scope) -> io::Result<UnixStream> {
+    let path = SocketPath::of(data)?;
+    let mut stream = UnixStream::connect(&path.path).await?;
+    let mut first_line = serde_json::to_vec(scope)?;
+    first_line.push(b'\n');
+    stream.write_all(&first_line).await?;
     Ok(stream)
 }
 
 /// Copies between standard streams and the socket. After the client's end of input, responses are
-/// still written for [`LAST_ANSWERS`].
-pub(super) async fn carry(stream: UnixStream) -> Result<(), Message> {
+/// still written for [`LAST_RESPONSES_TIMEOUT`].
+pub(super) async fn forward_stdio(stream: UnixStream) -> Result<(), Message> {
     let (mut from, mut to) = stream.into_split();
-    let said = async {
+    let upward = async {
         let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut to).await;
         let _ = to.shutdown().await;
     };
-    let told = async {
+    let downward = async {
         // Flushes every piece; `tokio::io::copy` would buffer short responses.
-        let (mut output, mut piece) = (tokio::io::stdout(), vec![0; 64 << 10]);
+        let (mut output, mut buffer) = (tokio::io::stdout(), vec![0; 64 << 10]);
         loop {
-            match from.read(&mut piece).await {
+            match from.read(&mut buffer).await {
                 Ok(length @ 1..) => {
-                    output.write_all(&piece[..length]).await?;
+                    output.write_all(&buffer[..length]).await?;
                     output.flush().await?;
                 }
                 Ok(_) | Err(_) => return Ok::<_, io::Error>(()),
             }
         }
     };
-    tokio::pin!(said, told);
+    tokio::pin!(upward, downward);
     tokio::select! {
-        () = &mut said => {
-            let _ = tokio::time::timeout(LAST_ANSWERS, told).await;
+        () = &mut upward => {
+            let _ = tokio::time::timeout(LAST_RESPONSES_TIMEOUT, downward).await;
             Ok(())
         }
-        Ok(()) = &mut told => Err(Message::failed(UNREACHABLE, "the Ringwall process that this one shared the data directory with has ended")
+        Ok(()) = &mut downward => Err(Message::failed(UNREACHABLE, "the Ringwall process that this one shared the data directory with has ended")
             .with_hint("start it again; it will then open the data directory itself")),
         // Standard output was closed.
         else => Ok(()),
@@ -205,13 +205,13 @@ mod tests {
         drop(first);
         let (_place, listener) = open(&data).expect("another one");
         let scope = Scope { agent: Some("a".to_owned()), ..Scope::default() };
-        let joined = join(&data, &scope).await.expect("somebody listens");
+        let joined = connect(&data, &scope).await.expect("somebody listens");
         let (stream, _) = Acceptor::new(listener).await.expect("a listener").accept().await.expect("a window");
         let stream = UnixStream::from_std(stream.into()).expect("a stream");
         drop(joined);
-        let mut greeting = String::new();
-        BufReader::new(stream).read_line(&mut greeting).await.expect("a line");
-        let read: Scope = serde_json::from_str(&greeting).expect("what it is about");
+        let mut first_line = String::new();
+        BufReader::new(stream).read_line(&mut first_line).await.expect("a line");
+        let read: Scope = serde_json::from_str(&first_line).expect("what it is about");
         assert_eq!((read.agent.as_deref(), read.user), (Some("a"), None));
     }
 }

@@ -16,54 +16,54 @@ use axum::http::StatusCode;
 use ringwall_service::{HeldLogin, Principal, Service};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
-use crate::http::Door;
-use crate::http::transport::connections::Caller;
-use crate::http::transport::long_answers::LongAnswer;
-use crate::http::transport::places::{Busy, Seat};
+use crate::http::AppState;
+use crate::http::transport::caller_limits::CallerPermit;
+use crate::http::transport::connection_limit::{ActiveRequest, ConnectionPermit};
+use crate::http::transport::connections::ClientConnection;
 use crate::http::transport::problem::Problem;
 
 /// Limit of a message from the client, and of each of its frames.
-const MAX_BYTES: usize = 64 << 10;
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// For the client to read one message.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two pings. The client must send something, such as the pong, before the next one.
-const PULSE: Duration = Duration::from_secs(20);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 
 /// RFC 6455: a control frame has at most 125 bytes, 2 of them for the close code.
 const MAX_REASON_LEN: usize = 123;
 
-pub(crate) type Asked = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+pub(crate) type UpgradeResult = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 /// Returns the upgrade, or 426 if the request is an ordinary one.
-pub(crate) fn upgrade(asked: Asked, otherwise: &str) -> Result<WebSocketUpgrade, Problem> {
-    let upgrade = asked.map_err(|_| {
+pub(crate) fn upgrade(handshake: UpgradeResult, otherwise: &str) -> Result<WebSocketUpgrade, Problem> {
+    let upgrade = handshake.map_err(|_| {
         let message = "this route is a WebSocket, and the request is not a WebSocket handshake";
         Problem::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
             .with_hint(format!("connect with a WebSocket client; {otherwise}"))
     })?;
-    Ok(upgrade.max_message_size(MAX_BYTES).max_frame_size(MAX_BYTES))
+    Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES))
 }
 
 /// What an open socket occupies: its count for the caller, its connection's slot, its login.
-pub(crate) struct Place {
-    _long: LongAnswer,
-    _busy: Option<Busy>,
-    caller: Option<Caller>,
+pub(crate) struct SocketPermit {
+    _count: CallerPermit,
+    _request: Option<ActiveRequest>,
+    client: Option<ClientConnection>,
     /// The login of a client that authenticated by cookie. The socket ends with it.
     login: Option<HeldLogin>,
 }
 
-impl Place {
-    pub(crate) fn take(
-        door: &Door,
+impl SocketPermit {
+    pub(crate) fn acquire(
+        state: &AppState,
         principal: &Principal,
-        caller: Option<Extension<Caller>>,
+        client: Option<Extension<ClientConnection>>,
         login: Option<Extension<HeldLogin>>,
     ) -> Result<Self, Problem> {
-        Ok(Place {
-            _long: door.sockets.begin(principal)?,
-            _busy: caller.as_ref().and_then(|Extension(caller)| caller.seat.begin()),
-            caller: caller.map(|Extension(caller)| caller),
+        Ok(SocketPermit {
+            _count: state.sockets.acquire(principal)?,
+            _request: client.as_ref().and_then(|Extension(client)| client.permit.begin()),
+            client: client.map(|Extension(client)| client),
             login: login.map(|Extension(login)| login),
         })
     }
@@ -90,88 +90,94 @@ impl End {
     }
 }
 
-async fn evicted(seat: Option<&Seat>) {
-    match seat {
-        Some(seat) => seat.lost().await,
+async fn evicted(permit: Option<&ConnectionPermit>) {
+    match permit {
+        Some(permit) => permit.evicted().await,
         None => std::future::pending().await,
     }
 }
 
 /// An open socket with its principal.
-pub(crate) struct Line {
+pub(crate) struct SocketConnection {
     pub(crate) service: Service,
     pub(crate) principal: Principal,
-    _place: Place,
+    _permit: SocketPermit,
     pub(crate) socket: WebSocket,
-    pub(crate) watch: Watch,
+    pub(crate) watchdog: Watchdog,
 }
 
 /// Reasons other than messages for which a socket may end.
-pub(crate) struct Watch {
-    pulse: Interval,
+pub(crate) struct Watchdog {
+    ping: Interval,
     logged_out: Pin<Box<dyn Future<Output = ()> + Send>>,
-    seat: Option<Arc<Seat>>,
-    is_heard: bool,
+    permit: Option<Arc<ConnectionPermit>>,
+    is_alive: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
-    Pulse,
+pub(crate) enum WatchdogEvent {
+    PingDue,
     LoggedOut,
     /// The connection lost its slot, because the client does not read.
     Evicted,
 }
 
-impl Watch {
-    pub(crate) async fn next(&mut self) -> Moment {
+impl Watchdog {
+    pub(crate) async fn next(&mut self) -> WatchdogEvent {
         tokio::select! {
-            () = &mut self.logged_out => Moment::LoggedOut,
-            _ = self.pulse.tick() => Moment::Pulse,
-            () = evicted(self.seat.as_deref()) => Moment::Evicted,
+            () = &mut self.logged_out => WatchdogEvent::LoggedOut,
+            _ = self.ping.tick() => WatchdogEvent::PingDue,
+            () = evicted(self.permit.as_deref()) => WatchdogEvent::Evicted,
         }
     }
 
     /// Call when a message arrived, and at a ping while messages are not read.
-    pub(crate) fn heard(&mut self) {
-        self.is_heard = true;
+    pub(crate) fn note_activity(&mut self) {
+        self.is_alive = true;
     }
 }
 
-impl Line {
-    pub(crate) fn new(service: Service, principal: Principal, mut place: Place, socket: WebSocket) -> Self {
-        let mut pulse = interval_at(tokio::time::Instant::now() + PULSE, PULSE);
-        pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let login = place.login.take();
+impl SocketConnection {
+    pub(crate) fn new(service: Service, principal: Principal, mut permit: SocketPermit, socket: WebSocket) -> Self {
+        let mut ping = interval_at(tokio::time::Instant::now() + PING_INTERVAL, PING_INTERVAL);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let login = permit.login.take();
         let logged_out = Box::pin(async {
             match login {
                 Some(login) => login.ended().await,
                 None => std::future::pending().await,
             }
         });
-        let seat = place.caller.as_ref().map(|caller| Arc::clone(&caller.seat));
-        Line { service, principal, _place: place, socket, watch: Watch { pulse, logged_out, seat, is_heard: true } }
+        let connection_permit = permit.client.as_ref().map(|client| Arc::clone(&client.permit));
+        SocketConnection {
+            service,
+            principal,
+            _permit: permit,
+            socket,
+            watchdog: Watchdog { ping, logged_out, permit: connection_permit, is_alive: true },
+        }
     }
 
-    pub(crate) async fn attend(&mut self, moment: Moment) -> Result<(), End> {
-        match moment {
-            Moment::LoggedOut => Err(End::close(close_code::POLICY, "the login has ended")),
-            Moment::Evicted => Err(End::Lost),
-            Moment::Pulse if !std::mem::replace(&mut self.watch.is_heard, false) => Err(End::Lost),
-            Moment::Pulse => match self.service.authenticate_again(&self.principal).await {
+    pub(crate) async fn handle(&mut self, event: WatchdogEvent) -> Result<(), End> {
+        match event {
+            WatchdogEvent::LoggedOut => Err(End::close(close_code::POLICY, "the login has ended")),
+            WatchdogEvent::Evicted => Err(End::Lost),
+            WatchdogEvent::PingDue if !std::mem::replace(&mut self.watchdog.is_alive, false) => Err(End::Lost),
+            WatchdogEvent::PingDue => match self.service.authenticate_again(&self.principal).await {
                 Err(ringwall_service::Error::Unauthenticated) => {
                     Err(End::close(close_code::POLICY, "the token is no longer valid"))
                 }
                 // Another error, such as a database that does not respond, says nothing about the
                 // token.
-                Ok(()) | Err(_) => self.pass(Message::Ping(Default::default())).await,
+                Ok(()) | Err(_) => self.send(Message::Ping(Default::default())).await,
             },
         }
     }
 
-    pub(crate) async fn pass(&mut self, message: Message) -> Result<(), End> {
+    pub(crate) async fn send(&mut self, message: Message) -> Result<(), End> {
         let sent = tokio::select! {
-            sent = timeout(TIMEOUT, self.socket.send(message)) => sent,
-            () = evicted(self.watch.seat.as_deref()) => return Err(End::Lost),
+            sent = timeout(SEND_TIMEOUT, self.socket.send(message)) => sent,
+            () = evicted(self.watchdog.permit.as_deref()) => return Err(End::Lost),
         };
         match sent {
             Ok(Ok(())) => Ok(()),
@@ -181,15 +187,15 @@ impl Line {
 
     /// Sends the close frame, then reads until the client closes: closing a TCP connection with
     /// unread data resets it, and the client could lose the last messages.
-    pub(crate) async fn finish(mut self, end: End) {
+    pub(crate) async fn close(mut self, end: End) {
         let End::Close(code, reason) = end else { return };
         let frame = CloseFrame { code, reason: reason.into() };
-        let farewell = async {
+        let closing = async {
             if self.socket.send(Message::Close(Some(frame))).await.is_ok() {
                 while let Some(Ok(_)) = self.socket.recv().await {}
             }
         };
         // After the timeout the connection is dropped.
-        let _ = timeout(TIMEOUT, farewell).await;
+        let _ = timeout(SEND_TIMEOUT, closing).await;
     }
 }
