@@ -79,7 +79,7 @@ pub use session::code::{CodeBegun, CodeRan, CodeRequest, Language};
 pub use session::context::{Bundle, ContextAddress, ContextView};
 pub use session::residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
 pub use session::{SessionAddress, SessionChange, SessionFilter, SessionList, SessionView};
-pub use settings::pinned::{Fixed, Source, setting_keys, setting_variable};
+pub use settings::pinned::{PinnedSettings, Source, setting_keys, setting_variable};
 pub use settings::view::SettingsView;
 pub use settings::{Webhook, aio_service, docker_settings};
 pub use skills::names::SkillNames;

@@ -34,7 +34,7 @@ use crate::service::{Inner, Service, now};
 use crate::session::SessionGates;
 use crate::session::code::Assessors;
 use crate::settings::Settings;
-use crate::settings::pinned::{Fixed, setting_variable};
+use crate::settings::pinned::{PinnedSettings, setting_variable};
 use crate::skills::Skills;
 
 const LOCK: &str = "server.lock";
@@ -51,18 +51,17 @@ pub struct Config {
     pub database: Database,
     pub auth: Auth,
     /// Settings from flags, environment and file, which override the stored ones.
-    pub fixed: Fixed,
+    pub pinned: PinnedSettings,
     /// The configuration file, which no box is shown: it may hold passwords.
     pub file: Option<PathBuf>,
 }
 
-/// Who is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
-    /// Whoever shows a token.
+    /// A request needs a token.
     Tokens,
-    /// Everybody is the owner.
-    Nobody,
+    /// Every request is the owner's (`--no-auth`).
+    Disabled,
 }
 
 impl Service {
@@ -95,7 +94,7 @@ impl Service {
         if expired > 0 {
             tracing::warn!(expired, "approvals of a server that did not stop have expired");
         }
-        let settings = Settings::load(&store, &config.fixed).await?;
+        let settings = Settings::load(&store, &config.pinned).await?;
         for key in &settings.ignored {
             let variable = setting_variable(key);
             tracing::warn!(
@@ -107,7 +106,7 @@ impl Service {
         let aio = settings.aio.assigned()?;
         let owner_token = match config.auth {
             Auth::Tokens => Some(owner_token::ensure(&store, &data).await?),
-            Auth::Nobody => None,
+            Auth::Disabled => None,
         };
         let docker = settings.sandbox.docker.asked();
         let skills_root = settings.skills.root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
@@ -162,7 +161,7 @@ impl Service {
             auth: config.auth,
             logins: Logins::default(),
             owner_token,
-            fixed: config.fixed,
+            pinned: config.pinned,
             store,
             digest_key,
             workspaces: Arc::new(workspaces),

@@ -33,7 +33,7 @@ use crate::pool::BoxPool;
 use crate::session::SessionGates;
 use crate::session::code::Assessors;
 use crate::settings::Settings;
-use crate::settings::pinned::Fixed;
+use crate::settings::pinned::PinnedSettings;
 use crate::skills::Skills;
 
 /// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
@@ -50,7 +50,7 @@ pub(crate) struct Inner {
     pub(crate) logins: Logins,
     /// The hash of the owner's token, where tokens are asked for.
     pub(crate) owner_token: Option<Digest>,
-    pub(crate) fixed: Fixed,
+    pub(crate) pinned: PinnedSettings,
     pub(crate) store: Store,
     pub(crate) digest_key: DigestKey,
     pub(crate) workspaces: Arc<Workspaces>,

@@ -27,7 +27,7 @@ use crate::aio::AioPart;
 use crate::browser::BrowserPart;
 use crate::error::Error;
 use crate::exec::queue::Bounds;
-use crate::settings::pinned::{Fixed, remove_start_up_keys};
+use crate::settings::pinned::{PinnedSettings, remove_start_up_keys};
 use crate::skills::names::McpPart;
 
 /// Stands for the usual root where that is not known.
@@ -283,17 +283,17 @@ impl Retention {
 }
 
 impl Settings {
-    pub(crate) async fn load(store: &Store, fixed: &Fixed) -> Result<Self, Error> {
+    pub(crate) async fn load(store: &Store, pinned: &PinnedSettings) -> Result<Self, Error> {
         match store.settings().await? {
-            None => Self::read(0, Value::Object(Map::new()), fixed),
-            Some(saved) => Self::read(saved.version, saved.document, fixed),
+            None => Self::read(0, Value::Object(Map::new()), pinned),
+            Some(saved) => Self::read(saved.version, saved.document, pinned),
         }
     }
 
-    pub(crate) fn read(version: i64, mut document: Value, fixed: &Fixed) -> Result<Self, Error> {
+    pub(crate) fn read(version: i64, mut document: Value, pinned: &PinnedSettings) -> Result<Self, Error> {
         let ignored = remove_start_up_keys(&mut document);
         let mut whole = document.clone();
-        merge(&mut whole, &fixed.document());
+        merge(&mut whole, &pinned.document());
         let read = Document::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
         let mut limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
         limits.net = match limits.net {
@@ -365,14 +365,14 @@ impl Settings {
 }
 
 /// The AIO service that a server would use which was told the same, for whoever looks without one.
-pub fn aio_service(fixed: &Fixed) -> Result<Option<AioService>, Error> {
-    let settings = Settings::read(0, Value::Object(Map::new()), fixed)?;
+pub fn aio_service(pinned: &PinnedSettings) -> Result<Option<AioService>, Error> {
+    let settings = Settings::read(0, Value::Object(Map::new()), pinned)?;
     Ok(settings.aio.assigned()?.map(|assigned| assigned.service))
 }
 
 /// The docker client and context that a server with the same start-up configuration uses.
-pub fn docker_settings(fixed: &Fixed) -> Result<DockerSettings, Error> {
-    Ok(Settings::read(0, Value::Object(Map::new()), fixed)?.sandbox.docker.asked())
+pub fn docker_settings(pinned: &PinnedSettings) -> Result<DockerSettings, Error> {
+    Ok(Settings::read(0, Value::Object(Map::new()), pinned)?.sandbox.docker.asked())
 }
 
 impl DockerPart {
@@ -477,7 +477,7 @@ mod tests {
             json!({"browser": {"memory_mb": 4097}}),
             json!({"sandbox": {"limits": {"net": {"mode": "allowlist"}}}}),
         ] {
-            let read = Settings::read(0, wrong.clone(), &Fixed::default());
+            let read = Settings::read(0, wrong.clone(), &PinnedSettings::default());
             assert!(matches!(read, Err(Error::InvalidArgument { .. })), "{wrong}: {:?}", read.map(drop));
         }
     }

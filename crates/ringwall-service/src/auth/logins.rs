@@ -140,7 +140,7 @@ impl Service {
     /// Who a login is; nobody once it, or the token it began with, has ended. Where nobody logs in there is none to hold.
     pub async fn authenticate_login(&self, text: &str) -> Result<(Principal, Option<HeldLogin>), Error> {
         match self.inner.auth {
-            Auth::Nobody => Ok((self.authenticate(None).await?, None)),
+            Auth::Disabled => Ok((self.authenticate(None).await?, None)),
             Auth::Tokens => {
                 let (token, held) = self.inner.logins.find(text, Instant::now()).ok_or(Error::Unauthenticated)?;
                 Ok((self.holder_of(&token).await?, Some(held)))

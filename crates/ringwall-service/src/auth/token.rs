@@ -26,7 +26,7 @@ impl Service {
     /// Who this is.
     pub async fn authenticate(&self, token: Option<&str>) -> Result<Principal, Error> {
         match self.inner.auth {
-            Auth::Nobody => return Ok(Principal::new("nobody", Holder::Owner)),
+            Auth::Disabled => return Ok(Principal::new("nobody", Holder::Owner)),
             Auth::Tokens => {}
         }
         let text = token.ok_or(Error::Unauthenticated)?;
@@ -44,7 +44,7 @@ impl Service {
     /// Whether whoever was let in once would be let in now: for what lasts longer than a request.
     pub async fn authenticate_again(&self, by: &Principal) -> Result<(), Error> {
         match self.inner.auth {
-            Auth::Nobody => return Ok(()),
+            Auth::Disabled => return Ok(()),
             Auth::Tokens => {}
         }
         let id: TokenId = by.caller().parse().map_err(|_| Error::Unauthenticated)?;

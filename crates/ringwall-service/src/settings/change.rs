@@ -9,7 +9,7 @@ use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::pool::BoxSort;
 use crate::service::{Service, now};
-use crate::settings::pinned::Fixed;
+use crate::settings::pinned::PinnedSettings;
 use crate::settings::view::SettingsView;
 use crate::settings::{Settings, Webhook, merge};
 
@@ -21,24 +21,24 @@ impl Service {
 
     pub async fn settings(&self, by: &Principal) -> Result<SettingsView, Error> {
         by.require_operator("see the settings")?;
-        SettingsView::new(&self.settings_now(), &self.inner.fixed)
+        SettingsView::new(&self.settings_now(), &self.inner.pinned)
     }
 
     /// Merges into what is set, saves, and applies. Gives all settings as they then are.
     pub async fn change_settings(&self, by: &Principal, patch: Value) -> Result<SettingsView, Error> {
         by.require_operator("change the settings")?;
-        let fixed = &self.inner.fixed;
+        let pinned = &self.inner.pinned;
         loop {
             // Another process may have saved meanwhile, so the change is merged into the stored document.
-            let current = Settings::load(&self.inner.store, fixed).await?;
+            let current = Settings::load(&self.inner.store, pinned).await?;
             // What GET answered, sent back unchanged. Storing it would set each limit's default for all doors, whose own
             // defaults differ.
-            let shown = SettingsView::new(&current, fixed)?;
+            let shown = SettingsView::new(&current, pinned)?;
             if patch == json!(shown) {
                 return Ok(shown);
             }
-            let (document, version) = change(&current, &patch, fixed)?;
-            let mut changed = Settings::read(version, document, fixed)?;
+            let (document, version) = change(&current, &patch, pinned)?;
+            let mut changed = Settings::read(version, document, pinned)?;
             let saved = self.inner.store.save_settings(&changed.document, version, now(), by.caller()).await?;
             match saved {
                 Saved::Conflict { .. } => {}
@@ -47,7 +47,7 @@ impl Service {
                     let applied = self.apply(changed);
                     // How sessions are treated may be another now.
                     self.review_approvals();
-                    return SettingsView::new(&applied, fixed);
+                    return SettingsView::new(&applied, pinned);
                 }
             }
         }
@@ -73,21 +73,21 @@ impl Service {
 
 /// The stored document with a change merged in, and the version that it changes. It must be valid without the values set
 /// at start-up too, because the next start may have none.
-fn change(current: &Settings, patch: &Value, fixed: &Fixed) -> Result<(Value, i64), Error> {
+fn change(current: &Settings, patch: &Value, pinned: &PinnedSettings) -> Result<(Value, i64), Error> {
     let mut patch = patch.clone();
     let Value::Object(members) = &mut patch else {
         return Err(Error::invalid("settings must be an object"));
     };
-    let in_force = json!(SettingsView::new(current, fixed)?);
+    let in_force = json!(SettingsView::new(current, pinned)?);
     for name in ["fixed", "sources", "ignored"] {
         if members.remove(name).is_some_and(|asked| asked != in_force[name]) {
             return Err(Error::invalid(format!("{name}: read-only; leave it out, or send what GET /settings answers")));
         }
     }
-    fixed.spare(&mut patch, &in_force)?;
+    pinned.spare(&mut patch, &in_force)?;
     let mut document = current.document.clone();
     merge(&mut document, &patch);
-    let alone = Settings::read(current.version, document, &Fixed::default())?;
+    let alone = Settings::read(current.version, document, &PinnedSettings::default())?;
     Ok((alone.document, alone.version))
 }
 
@@ -111,18 +111,18 @@ mod tests {
 
     #[test]
     fn what_is_shown_changes_nothing_when_it_is_handed_back() {
-        let mut fixed = Fixed::default();
-        fixed.set("sandbox.limits.memory_mb", "64", Source::Environment).unwrap();
+        let mut pinned = PinnedSettings::default();
+        pinned.set("sandbox.limits.memory_mb", "64", Source::Environment).unwrap();
         let stored = json!({"sandbox": {"limits": {"timeout_ms": 5000, "memory_mb": 128}}});
-        let settings = Settings::read(1, stored, &fixed).unwrap();
-        let shown = json!(SettingsView::new(&settings, &fixed).unwrap());
+        let settings = Settings::read(1, stored, &pinned).unwrap();
+        let shown = json!(SettingsView::new(&settings, &pinned).unwrap());
         assert_eq!(shown["sandbox"]["limits"]["timeout_ms"], 5000);
         assert_eq!(shown["sandbox"]["limits"]["memory_mb"], 64, "what is fixed stands over what is stored");
         assert_eq!(shown["fixed"], json!(["sandbox.limits.memory_mb"]));
-        let (document, version) = change(&settings, &shown, &fixed).unwrap();
+        let (document, version) = change(&settings, &shown, &pinned).unwrap();
         assert_eq!(document["sandbox"]["limits"]["memory_mb"], 128, "what is fixed is not stored");
-        let again = Settings::read(version, document, &fixed).unwrap();
-        assert_eq!(json!(SettingsView::new(&again, &fixed).unwrap()), shown);
+        let again = Settings::read(version, document, &pinned).unwrap();
+        assert_eq!(json!(SettingsView::new(&again, &pinned).unwrap()), shown);
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
             "skills": {"root": "/box/skills", "entries_max": 7},
             "approvals": {"webhook_secret": "hunter2"},
         });
-        let settings = Settings::read(1, stored, &Fixed::default()).unwrap();
+        let settings = Settings::read(1, stored, &PinnedSettings::default()).unwrap();
         let expected = [
             "sandbox.runtime_mode",
             "sandbox.docker.cli_path",
@@ -152,74 +152,74 @@ mod tests {
     #[test]
     fn ignored_keys_are_shown_until_the_next_change() {
         let stored = json!({"skills": {"root": "/box/skills", "entries_max": 7}});
-        let settings = Settings::read(1, stored, &Fixed::default()).unwrap();
-        let shown = json!(SettingsView::new(&settings, &Fixed::default()).unwrap());
+        let settings = Settings::read(1, stored, &PinnedSettings::default()).unwrap();
+        let shown = json!(SettingsView::new(&settings, &PinnedSettings::default()).unwrap());
         assert_eq!(shown["ignored"], json!(["skills.root"]));
         assert_eq!((&shown["skills"]["root"], &shown["sources"]["skills.root"]), (&json!(null), &json!("default")));
-        let (document, version) = change(&settings, &shown, &Fixed::default()).unwrap();
+        let (document, version) = change(&settings, &shown, &PinnedSettings::default()).unwrap();
         assert!(document["skills"].get("root").is_none(), "{document}");
-        assert!(Settings::read(version, document, &Fixed::default()).unwrap().ignored.is_empty());
+        assert!(Settings::read(version, document, &PinnedSettings::default()).unwrap().ignored.is_empty());
     }
 
     #[test]
     fn what_is_fixed_is_not_changed() {
-        let mut fixed = Fixed::default();
-        fixed.set("sandbox.limits.memory_mb", "64", Source::Environment).unwrap();
-        let settings = Settings::read(1, json!({}), &fixed).unwrap();
+        let mut pinned = PinnedSettings::default();
+        pinned.set("sandbox.limits.memory_mb", "64", Source::Environment).unwrap();
+        let settings = Settings::read(1, json!({}), &pinned).unwrap();
         let asked = json!({"sandbox": {"limits": {"memory_mb": 32}}});
-        assert_eq!(change(&settings, &asked, &fixed).unwrap_err().code(), "CONFLICT");
-        assert_eq!(change(&settings, &json!({"fixed": []}), &fixed).unwrap_err().code(), "INVALID_ARGUMENT");
+        assert_eq!(change(&settings, &asked, &pinned).unwrap_err().code(), "CONFLICT");
+        assert_eq!(change(&settings, &json!({"fixed": []}), &pinned).unwrap_err().code(), "INVALID_ARGUMENT");
     }
 
     #[test]
     fn a_secret_is_neither_shown_nor_stored() {
-        let mut fixed = Fixed::default();
-        fixed.set("approvals.webhook_url", "https://hooks.example/x", Source::Environment).unwrap();
-        fixed.set(WEBHOOK_SECRET, "hunter2", Source::Environment).unwrap();
-        let settings = Settings::read(1, json!({}), &fixed).unwrap();
-        let shown = json!(SettingsView::new(&settings, &fixed).unwrap());
+        let mut pinned = PinnedSettings::default();
+        pinned.set("approvals.webhook_url", "https://hooks.example/x", Source::Environment).unwrap();
+        pinned.set(WEBHOOK_SECRET, "hunter2", Source::Environment).unwrap();
+        let settings = Settings::read(1, json!({}), &pinned).unwrap();
+        let shown = json!(SettingsView::new(&settings, &pinned).unwrap());
         assert_eq!(shown["approvals"]["webhook_secret"], HIDDEN);
-        let (document, _) = change(&settings, &shown, &fixed).unwrap();
-        for told in [shown.to_string(), document.to_string(), format!("{settings:?} {fixed:?}")] {
+        let (document, _) = change(&settings, &shown, &pinned).unwrap();
+        for told in [shown.to_string(), document.to_string(), format!("{settings:?} {pinned:?}")] {
             assert!(!told.contains("hunter2"), "{told}");
         }
         let asked = json!({"approvals": {"webhook_secret": "hunter3"}});
-        let free = Settings::read(1, json!({}), &Fixed::default()).unwrap();
-        let refused = change(&free, &asked, &Fixed::default()).unwrap_err();
+        let free = Settings::read(1, json!({}), &PinnedSettings::default()).unwrap();
+        let refused = change(&free, &asked, &PinnedSettings::default()).unwrap_err();
         assert!(refused.code() == "CONFLICT" && !refused.to_string().contains("hunter3"), "{refused}");
     }
 
     #[test]
     fn an_aio_service_is_said_whole_when_the_server_starts() {
-        let mut fixed = Fixed::default();
+        let mut pinned = PinnedSettings::default();
         let said =
             [("aio.url", "http://127.0.0.1:8080"), ("aio.key", "hunter2"), ("aio.user", "u"), ("aio.agent", "a")];
         for (key, value) in said {
-            let so_far = Settings::read(1, json!({}), &fixed).unwrap();
-            assert_eq!(so_far.aio.assigned().is_err(), fixed.keys().count() > 0, "{key}");
-            fixed.set(key, value, Source::Environment).unwrap();
+            let so_far = Settings::read(1, json!({}), &pinned).unwrap();
+            assert_eq!(so_far.aio.assigned().is_err(), pinned.keys().count() > 0, "{key}");
+            pinned.set(key, value, Source::Environment).unwrap();
         }
-        let settings = Settings::read(1, json!({}), &fixed).unwrap();
+        let settings = Settings::read(1, json!({}), &pinned).unwrap();
         let assigned = settings.aio.assigned().unwrap().unwrap();
         assert_eq!((assigned.user.as_str(), assigned.agent.as_str()), ("u", "a"));
-        let shown = json!(SettingsView::new(&settings, &fixed).unwrap());
-        let (document, _) = change(&settings, &shown, &fixed).unwrap();
-        for told in [shown.to_string(), document.to_string(), format!("{settings:?} {fixed:?} {assigned:?}")] {
+        let shown = json!(SettingsView::new(&settings, &pinned).unwrap());
+        let (document, _) = change(&settings, &shown, &pinned).unwrap();
+        for told in [shown.to_string(), document.to_string(), format!("{settings:?} {pinned:?} {assigned:?}")] {
             assert!(!told.contains("hunter2"), "{told}");
         }
-        let free = Settings::read(1, json!({}), &Fixed::default()).unwrap();
+        let free = Settings::read(1, json!({}), &PinnedSettings::default()).unwrap();
         for asked in [json!({"aio": {"url": "http://elsewhere"}}), json!({"aio": 1})] {
-            assert!(change(&free, &asked, &Fixed::default()).is_err(), "{asked}");
+            assert!(change(&free, &asked, &PinnedSettings::default()).is_err(), "{asked}");
         }
-        let mut wrong = Fixed::default();
+        let mut wrong = PinnedSettings::default();
         assert!(wrong.set("aio.url", "file:///etc/passwd", Source::Environment).is_err());
     }
 
     #[test]
     fn every_key_that_is_shown_can_be_fixed() {
-        let settings = Settings::read(0, json!({}), &Fixed::default()).unwrap();
+        let settings = Settings::read(0, json!({}), &PinnedSettings::default()).unwrap();
         let mut shown = BTreeSet::new();
-        leaves(&json!(SettingsView::new(&settings, &Fixed::default()).unwrap()), "", &mut shown);
+        leaves(&json!(SettingsView::new(&settings, &PinnedSettings::default()).unwrap()), "", &mut shown);
         shown.retain(|key| key != "fixed" && key != "ignored" && !key.starts_with("sources."));
         assert_eq!(shown, setting_keys().collect());
     }

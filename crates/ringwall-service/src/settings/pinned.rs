@@ -141,19 +141,19 @@ impl fmt::Display for Source {
 }
 
 #[derive(Clone, Default)]
-pub struct Fixed {
+pub struct PinnedSettings {
     document: Map<String, Value>,
     sources: BTreeMap<String, Source>,
 }
 
-impl fmt::Debug for Fixed {
+impl fmt::Debug for PinnedSettings {
     /// Prints no values, because some are secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Fixed").field(&self.sources).finish()
+        formatter.debug_tuple("PinnedSettings").field(&self.sources).finish()
     }
 }
 
-impl Fixed {
+impl PinnedSettings {
     /// Sets one key, overriding an earlier source. Refuses an unknown key and an invalid value.
     pub fn set(&mut self, key: &str, text: &str, source: Source) -> Result<(), Error> {
         let wrong = |message: String| Error::invalid(format!("{key}: {message}"));
@@ -177,9 +177,9 @@ impl Fixed {
         let Value::Object(document) = document else { return Err(wrong("there is no such setting".to_owned())) };
         let mut sources = self.sources.clone();
         sources.insert(key.to_owned(), source);
-        let fixed = Self { document, sources };
-        Settings::read(0, Value::Object(Map::new()), &fixed)?;
-        *self = fixed;
+        let pinned = Self { document, sources };
+        Settings::read(0, Value::Object(Map::new()), &pinned)?;
+        *self = pinned;
         Ok(())
     }
 
@@ -246,13 +246,13 @@ mod tests {
 
     #[test]
     fn a_value_is_checked_when_it_is_said() {
-        let mut fixed = Fixed::default();
-        fixed.set("sandbox.limits.cpu_cores", "0.5", Source::Environment).unwrap();
-        fixed.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();
-        fixed.set("sandbox.docker.image", "tools:1", Source::Environment).unwrap();
+        let mut pinned = PinnedSettings::default();
+        pinned.set("sandbox.limits.cpu_cores", "0.5", Source::Environment).unwrap();
+        pinned.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();
+        pinned.set("sandbox.docker.image", "tools:1", Source::Environment).unwrap();
         // A text stays one, also where it looks like a number.
-        fixed.set("sandbox.docker.context", "7", Source::Environment).unwrap();
-        fixed.set("commands.allowed", "ls, git cat", Source::Environment).unwrap();
+        pinned.set("sandbox.docker.context", "7", Source::Environment).unwrap();
+        pinned.set("commands.allowed", "ls, git cat", Source::Environment).unwrap();
         for (key, text) in [
             ("sandbox.limits.timeout_ms", "300001"),
             ("sandbox.limits.timeout_ms", "null"),
@@ -269,26 +269,26 @@ mod tests {
             ("sandbox.limits", "{}"),
             ("sandbox", "1"),
         ] {
-            let error = fixed.set(key, text, Source::Environment).unwrap_err();
+            let error = pinned.set(key, text, Source::Environment).unwrap_err();
             assert_eq!(error.code(), "INVALID_ARGUMENT", "{key}={text}: {error}");
         }
         let expected = json!({"sandbox": {
             "limits": {"cpu_cores": 0.5}, "max_queued_execs": 7, "docker": {"image": "tools:1", "context": "7"},
         }, "commands": {"allowed": ["ls", "git", "cat"]}});
-        assert_eq!(fixed.document(), expected, "what was refused left nothing");
-        assert_eq!(fixed.keys().count(), 5);
+        assert_eq!(pinned.document(), expected, "what was refused left nothing");
+        assert_eq!(pinned.keys().count(), 5);
     }
 
     #[test]
     fn a_change_may_say_what_is_so_and_nothing_else() {
-        let mut fixed = Fixed::default();
-        fixed.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();
+        let mut pinned = PinnedSettings::default();
+        pinned.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();
         let in_force = json!({"sandbox": {"max_queued_execs": 7}});
         let mut same = json!({"sandbox": {"max_queued_execs": 7, "max_concurrent_execs": 2}});
-        fixed.spare(&mut same, &in_force).unwrap();
+        pinned.spare(&mut same, &in_force).unwrap();
         assert_eq!(same, json!({"sandbox": {"max_concurrent_execs": 2}}));
         for other in [json!(8), json!(null)] {
-            let refused = fixed.spare(&mut json!({"sandbox": {"max_queued_execs": other}}), &in_force);
+            let refused = pinned.spare(&mut json!({"sandbox": {"max_queued_execs": other}}), &in_force);
             assert_eq!(refused.unwrap_err().code(), "CONFLICT");
         }
     }
@@ -308,7 +308,7 @@ mod tests {
                 let inner = Value::from(value);
                 key.rsplit('.').fold(inner, |inner, name| Value::Object(Map::from_iter([(name.to_owned(), inner)])))
             };
-            let refused = Fixed::default().spare(&mut change("/tmp/x"), &json!({})).unwrap_err();
+            let refused = PinnedSettings::default().spare(&mut change("/tmp/x"), &json!({})).unwrap_err();
             assert_eq!(refused.code(), "CONFLICT", "{key}");
             assert!(refused.hint().unwrap().contains(&setting_variable(key)), "{key}: {:?}", refused.hint());
         }
@@ -316,11 +316,11 @@ mod tests {
 
     #[test]
     fn later_source_overrides_earlier_one() {
-        let mut fixed = Fixed::default();
-        assert_eq!(fixed.sources()["skills.root"], Source::Default);
-        fixed.set("skills.root", "/a", Source::File).unwrap();
-        fixed.set("skills.root", "/b", Source::Environment).unwrap();
-        assert!(fixed.is("skills.root", "/b"));
-        assert_eq!(fixed.sources()["skills.root"], Source::Environment);
+        let mut pinned = PinnedSettings::default();
+        assert_eq!(pinned.sources()["skills.root"], Source::Default);
+        pinned.set("skills.root", "/a", Source::File).unwrap();
+        pinned.set("skills.root", "/b", Source::Environment).unwrap();
+        assert!(pinned.is("skills.root", "/b"));
+        assert_eq!(pinned.sources()["skills.root"], Source::Environment);
     }
 }

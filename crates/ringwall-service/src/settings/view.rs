@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::settings::Settings;
-use crate::settings::pinned::{Fixed, Source};
+use crate::settings::pinned::{PinnedSettings, Source};
 use crate::skills::names::SkillNames;
 
 /// Shown in place of a secret.
@@ -213,7 +213,7 @@ struct AioView {
 }
 
 impl SettingsView {
-    pub(crate) fn new(settings: &Settings, fixed: &Fixed) -> Result<Self, Error> {
+    pub(crate) fn new(settings: &Settings, pinned: &PinnedSettings) -> Result<Self, Error> {
         let layers = crate::exec::order::layers(ringwall_policy::profile::EXECS, settings.operator.clone(), vec![]);
         let effective = ringwall_policy::merge(&layers).map_err(|denial| Error::invalid(denial.message))?;
         let sandbox = &settings.sandbox;
@@ -288,8 +288,8 @@ impl SettingsView {
                 user: settings.aio.user.clone(),
                 agent: settings.aio.agent.clone(),
             },
-            fixed: fixed.keys().map(str::to_owned).collect(),
-            sources: fixed.sources(),
+            fixed: pinned.keys().map(str::to_owned).collect(),
+            sources: pinned.sources(),
             ignored: settings.ignored.clone(),
         })
     }

@@ -14,7 +14,7 @@ pub const DATA: &str = "SERVICE_TEST_CHILD";
 /// Starts an exec that does not end, says which, and waits to be killed.
 pub fn be_the_child(data: PathBuf) -> ExitCode {
     block_on(async {
-        let service = Service::open(config(&data, Auth::Nobody)).await.unwrap();
+        let service = Service::open(config(&data, Auth::Disabled)).await.unwrap();
         let owner = service.authenticate(None).await.unwrap();
         let submitted = service.submit(&owner, shell(HELD)).await.unwrap();
         seen("its first line", async || {
@@ -43,7 +43,7 @@ pub fn a_killed_service_loses_its_execs_and_says_so() {
     child.kill().unwrap();
     child.wait().unwrap();
     block_on(async {
-        let service = Service::open(config(directory.path(), Auth::Nobody)).await.unwrap();
+        let service = Service::open(config(directory.path(), Auth::Disabled)).await.unwrap();
         let owner = service.authenticate(None).await.unwrap();
         let id = line.trim().parse().unwrap();
         let view = service.finished(&owner, &id).await.unwrap();

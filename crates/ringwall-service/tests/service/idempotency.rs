@@ -114,7 +114,7 @@ pub fn known_after_a_restart() {
         let Lab { service, owner, directory } = lab;
         service.drain(std::time::Duration::from_secs(5)).await;
         drop(service);
-        let service = Service::open(config(directory.path(), Auth::Nobody)).await.unwrap();
+        let service = Service::open(config(directory.path(), Auth::Disabled)).await.unwrap();
         let again = service.submit(&owner, keyed("k", 1, "true")).await.unwrap();
         assert_eq!((again.exec_id, again.known), (first.exec_id, true));
     });

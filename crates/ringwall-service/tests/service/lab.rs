@@ -45,13 +45,13 @@ pub async fn seen<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T 
 
 pub fn config(data: &Path, auth: Auth) -> Config {
     let database = Database::Sqlite(data.join("db.sqlite"));
-    Config { data: data.to_owned(), database, auth, fixed: Default::default(), file: None }
+    Config { data: data.to_owned(), database, auth, pinned: Default::default(), file: None }
 }
 
 impl Lab {
     pub async fn open() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let service = Service::open(config(directory.path(), Auth::Nobody)).await.unwrap();
+        let service = Service::open(config(directory.path(), Auth::Disabled)).await.unwrap();
         let owner = service.authenticate(None).await.unwrap();
         Self { service, owner, directory }
     }

@@ -8,7 +8,7 @@ use crate::lab::{HELD, Lab, block_on, config, in_lab, shell};
 
 pub fn one_server_for_one_directory() {
     in_lab(async |lab| {
-        let second = Service::open(config(lab.directory.path(), Auth::Nobody)).await;
+        let second = Service::open(config(lab.directory.path(), Auth::Disabled)).await;
         assert!(matches!(second, Err(ringwall_service::Error::DataInUse)), "{second:?}");
     });
 }
@@ -30,7 +30,7 @@ pub fn drain_ends_what_runs() {
         }
         assert_eq!(service.submit(&owner, shell("true")).await.unwrap_err().code(), "STOPPING");
         drop(service);
-        let service = Service::open(config(directory.path(), Auth::Nobody)).await.unwrap();
+        let service = Service::open(config(directory.path(), Auth::Disabled)).await.unwrap();
         assert_eq!(service.exec(&owner, &running).await.unwrap().summary.status, Status::Cancelled);
     });
 }

@@ -30,8 +30,8 @@ pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, M
         .enable_all()
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
-    let fixed = config::docker(data, arguments.docker.clone())?;
-    let docker = Docker::new(ringwall_service::docker_settings(&fixed)?, data)?;
+    let pinned = config::docker(data, arguments.docker.clone())?;
+    let docker = Docker::new(ringwall_service::docker_settings(&pinned)?, data)?;
     let bar = spinner();
     let built = runtime.block_on(async {
         let mut show = |step: BuildStep| bar.set_message(words(step));

@@ -10,7 +10,7 @@ use crate::server::environment::Environment;
 
 pub(crate) async fn ask(data: &Path) -> Aio {
     let configured = Environment::read().and_then(|environment| config::aio(data, &environment));
-    let service = configured.and_then(|fixed| ringwall_service::aio_service(&fixed).map_err(Message::from));
+    let service = configured.and_then(|pinned| ringwall_service::aio_service(&pinned).map_err(Message::from));
     match service {
         Ok(None) => Aio::NotConfigured,
         Ok(Some(service)) => match service.info().await {

@@ -137,7 +137,7 @@ async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Mes
         data: config.data,
         database: config.database,
         auth: Auth::Tokens,
-        fixed: config.fixed,
+        pinned: config.pinned,
         file: config.file,
     };
     let deadline = Instant::now() + OPEN_TIMEOUT;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ringwall_record::Database;
-use ringwall_service::{Fixed, Source};
+use ringwall_service::{Auth, PinnedSettings, Source};
 use serde::Deserialize;
 
 use crate::cli::message::Message;
@@ -158,13 +158,6 @@ impl fmt::Debug for Aio {
     }
 }
 
-/// Whether clients authenticate with a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Authentication {
-    Tokens,
-    Nobody,
-}
-
 /// The merged configuration.
 #[derive(Debug)]
 pub(crate) struct ServerConfig {
@@ -177,17 +170,17 @@ pub(crate) struct ServerConfig {
     pub(crate) max_connections: Option<usize>,
     pub(crate) max_body_bytes: usize,
     pub(crate) database: Database,
-    pub(crate) fixed: Fixed,
-    pub(crate) authentication: Authentication,
+    pub(crate) pinned: PinnedSettings,
+    pub(crate) auth: Auth,
 }
 
 /// Merges file, environment and flags.
 pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) -> Result<ServerConfig, Message> {
     let file = read(data, flags.config.as_deref())?;
-    let mut fixed = Fixed::default();
-    set_from_file(&mut fixed, &file)?;
-    environment.fix(&mut fixed)?;
-    set_from_flags(&mut fixed, flags.docker)?;
+    let mut pinned = PinnedSettings::default();
+    set_from_file(&mut pinned, &file)?;
+    environment.pin(&mut pinned)?;
+    set_from_flags(&mut pinned, flags.docker)?;
     let hosts = flags.allowed_hosts.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
     let config = ServerConfig {
         listen: flags.listen.or(file.server.listen).unwrap_or(LISTEN),
@@ -195,15 +188,15 @@ pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) 
         max_connections: flags.max_connections.or(file.server.max_connections),
         max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(MAX_BODY_BYTES),
         database: choose_database(data, flags.database.database_url.or(file.database.url)),
-        fixed,
-        authentication: if flags.no_auth { Authentication::Nobody } else { Authentication::Tokens },
+        pinned,
+        auth: if flags.no_auth { Auth::Disabled } else { Auth::Tokens },
         data: data.to_owned(),
         file: flags.config,
     };
     if config.max_connections == Some(0) {
         return Err(Message::new("max_connections must be at least 1, not 0"));
     }
-    if config.authentication == Authentication::Nobody && !config.listen.ip().is_loopback() {
+    if config.auth == Auth::Disabled && !config.listen.ip().is_loopback() {
         return Err(Message::new(format!(
             "--no-auth is refused on {}: every client that can reach this address would be the owner",
             config.listen
@@ -223,26 +216,26 @@ pub(crate) fn database(data: &Path, flags: &DatabaseOverride) -> Result<Database
 }
 
 /// The docker settings of a server with the same data directory and environment.
-pub(crate) fn docker(data: &Path, flags: DockerOverride) -> Result<Fixed, Message> {
-    let mut fixed = from_file(data)?;
-    set_from_flags(&mut fixed, flags)?;
-    Ok(fixed)
+pub(crate) fn docker(data: &Path, flags: DockerOverride) -> Result<PinnedSettings, Message> {
+    let mut pinned = from_file(data)?;
+    set_from_flags(&mut pinned, flags)?;
+    Ok(pinned)
 }
 
 /// The AIO service of a server with the same data directory and environment.
-pub(crate) fn aio(data: &Path, environment: &Environment) -> Result<Fixed, Message> {
-    let mut fixed = from_file(data)?;
-    environment.fix(&mut fixed)?;
-    Ok(fixed)
+pub(crate) fn aio(data: &Path, environment: &Environment) -> Result<PinnedSettings, Message> {
+    let mut pinned = from_file(data)?;
+    environment.pin(&mut pinned)?;
+    Ok(pinned)
 }
 
-fn from_file(data: &Path) -> Result<Fixed, Message> {
-    let (mut fixed, file) = (Fixed::default(), read(data, None)?);
-    set_from_file(&mut fixed, &file)?;
-    Ok(fixed)
+fn from_file(data: &Path) -> Result<PinnedSettings, Message> {
+    let (mut pinned, file) = (PinnedSettings::default(), read(data, None)?);
+    set_from_file(&mut pinned, &file)?;
+    Ok(pinned)
 }
 
-fn set_from_file(fixed: &mut Fixed, file: &File) -> Result<(), Message> {
+fn set_from_file(pinned: &mut PinnedSettings, file: &File) -> Result<(), Message> {
     let File { docker, aio, sandbox, skills, server: _, database: _ } = file;
     let values = [
         ("aio.url", &aio.url),
@@ -259,19 +252,19 @@ fn set_from_file(fixed: &mut Fixed, file: &File) -> Result<(), Message> {
     ];
     for (key, value) in values {
         if let Some(text) = value {
-            fixed.set(key, text, Source::File)?;
+            pinned.set(key, text, Source::File)?;
         }
     }
     Ok(())
 }
 
-fn set_from_flags(fixed: &mut Fixed, docker: DockerOverride) -> Result<(), Message> {
+fn set_from_flags(pinned: &mut PinnedSettings, docker: DockerOverride) -> Result<(), Message> {
     let values =
         [("sandbox.docker.cli_path", docker.docker_cli_path), ("sandbox.docker.context", docker.docker_context)];
     for (key, value) in values {
         // If the flag is missing, clap has filled in the variable. The environment then stays the source.
-        if let Some(text) = value.filter(|text| !fixed.is(key, text)) {
-            fixed.set(key, &text, Source::Flag)?;
+        if let Some(text) = value.filter(|text| !pinned.is(key, text)) {
+            pinned.set(key, &text, Source::Flag)?;
         }
     }
     Ok(())
@@ -320,12 +313,12 @@ mod tests {
         };
         let flagged = with_file(text, flags).unwrap();
         let docker = with_file("[docker]\ncontext = 'there'\n", Overrides::default()).unwrap();
-        assert_eq!(docker.fixed.keys().collect::<Vec<_>>(), ["sandbox.docker.context"]);
+        assert_eq!(docker.pinned.keys().collect::<Vec<_>>(), ["sandbox.docker.context"]);
         let roots = "[sandbox]\nworkspace_root_wsl = '/w'\n[skills]\nroot = '/s'\n";
         let roots = with_file(roots, Overrides::default()).unwrap();
-        assert!(roots.fixed.is("sandbox.workspace_root_wsl", "/w") && roots.fixed.is("skills.root", "/s"));
+        assert!(roots.pinned.is("sandbox.workspace_root_wsl", "/w") && roots.pinned.is("skills.root", "/s"));
         let aio = with_file("[aio]\nurl = 'http://127.0.0.1:1'\nkey = 'hunter2'\n", Overrides::default()).unwrap();
-        assert_eq!(aio.fixed.keys().collect::<Vec<_>>(), ["aio.key", "aio.url"]);
+        assert_eq!(aio.pinned.keys().collect::<Vec<_>>(), ["aio.key", "aio.url"]);
         assert!(!format!("{aio:?}").contains("hunter2"));
         assert_eq!((flagged.listen.port(), flagged.allowed_hosts), (2, vec!["b".to_owned()]));
     }

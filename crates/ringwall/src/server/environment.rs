@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use ringwall_service::{Fixed, Source, setting_keys, setting_variable};
+use ringwall_service::{PinnedSettings, Source, setting_keys, setting_variable};
 
 use crate::cli::message::Message;
 
@@ -53,11 +53,13 @@ impl Environment {
     }
 
     /// Pins every setting whose variable is set.
-    pub(crate) fn fix(&self, fixed: &mut Fixed) -> Result<(), Message> {
+    pub(crate) fn pin(&self, pinned: &mut PinnedSettings) -> Result<(), Message> {
         for key in setting_keys() {
             let name = setting_variable(&key);
             if let Some(text) = self.variables.get(&name) {
-                fixed.set(&key, text, Source::Environment).map_err(|error| Message::new(format!("{name}: {error}")))?;
+                pinned
+                    .set(&key, text, Source::Environment)
+                    .map_err(|error| Message::new(format!("{name}: {error}")))?;
             }
         }
         Ok(())
@@ -101,12 +103,12 @@ mod tests {
             ("RINGWALL_SKILLS_ROOT", "/s", "skills.root"),
         ] {
             check(name).unwrap();
-            let mut fixed = Fixed::default();
-            environment(name, value).fix(&mut fixed).unwrap();
-            assert_eq!(fixed.keys().collect::<Vec<_>>(), [key]);
+            let mut pinned = PinnedSettings::default();
+            environment(name, value).pin(&mut pinned).unwrap();
+            assert_eq!(pinned.keys().collect::<Vec<_>>(), [key]);
         }
-        let mut fixed = Fixed::default();
-        let wrong = environment("RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS", "5s").fix(&mut fixed).unwrap_err();
+        let mut pinned = PinnedSettings::default();
+        let wrong = environment("RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS", "5s").pin(&mut pinned).unwrap_err();
         assert!(format!("{wrong:?}").contains("RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS"), "{wrong:?}");
     }
 

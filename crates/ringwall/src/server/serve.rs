@@ -23,7 +23,7 @@ use crate::server::logging;
 use crate::server::webhook;
 use crate::server::{
     config,
-    config::{Authentication, Overrides, ServerConfig},
+    config::{Overrides, ServerConfig},
 };
 
 /// Time that running execs have to end after a signal to stop.
@@ -61,11 +61,8 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let opening = Service::open(Config {
         data: config.data.clone(),
         database: config.database.clone(),
-        auth: match config.authentication {
-            Authentication::Tokens => Auth::Tokens,
-            Authentication::Nobody => Auth::Nobody,
-        },
-        fixed: config.fixed.clone(),
+        auth: config.auth,
+        pinned: config.pinned.clone(),
         file: config.file.clone(),
     });
     let service = opening.await?;
@@ -108,15 +105,15 @@ fn greet(config: &ServerConfig, listening: std::net::SocketAddr, code: Option<&s
         std::net::IpAddr::V6(_) => (std::net::Ipv6Addr::LOCALHOST, listening.port()).into(),
     };
     let token = config.data.join("owner.token");
-    let (who, header) = match config.authentication {
-        Authentication::Tokens => {
+    let (who, header) = match config.auth {
+        Auth::Tokens => {
             let quoted = token.display().to_string().replace('\'', r"'\''");
             (
                 format!("the owner's token is in {}", token.display()),
                 format!(" -H \"Authorization: Bearer $(cat '{quoted}')\""),
             )
         }
-        Authentication::Nobody => ("everyone is the owner (--no-auth)".to_owned(), String::new()),
+        Auth::Disabled => ("everyone is the owner (--no-auth)".to_owned(), String::new()),
     };
     let console = match code {
         Some(code) => format!("open the console (this link works once, within ten minutes): http://{own}/login#{code}"),
