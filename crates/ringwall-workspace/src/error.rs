@@ -11,7 +11,7 @@ use crate::exec_files::output::Stream;
 use crate::exec_id::ExecId;
 use crate::name::{AgentId, ProjectId};
 use crate::relative_path::{PathProblem, RelativePath};
-use crate::skills::{ArchiveRefusal, SkillName};
+use crate::skills::{ArchiveError, SkillName};
 use crate::tree::Refusal;
 
 #[derive(Debug, thiserror::Error)]
@@ -164,9 +164,9 @@ pub enum Error {
     },
 }
 
-impl From<ArchiveRefusal> for Error {
-    fn from(refusal: ArchiveRefusal) -> Self {
-        Error::Refused(refusal.into())
+impl From<ArchiveError> for Error {
+    fn from(error: ArchiveError) -> Self {
+        Error::Refused(error.into())
     }
 }
 

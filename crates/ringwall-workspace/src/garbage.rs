@@ -15,8 +15,9 @@ use crate::error::Error;
 use crate::exec_files::remove::REMOVED;
 use crate::exec_id::{ExecId, random_digits};
 use crate::fs::beneath;
+use crate::fs::durable::TEMP_PREFIX;
 use crate::fs::erase::erase;
-use crate::skills::{UNFINISHED, resume};
+use crate::skills::resume_install;
 use crate::sweep::{Swept, is_leftover};
 use crate::tree::Section;
 use crate::usage::{SESSIONS, Usage, measure_name};
@@ -107,7 +108,7 @@ impl Collecting<'_> {
         let Some(staging) = self.names.open(self.directory, STAGING) else { return };
         let (found, doing, directory) = (&mut *self.found, self.doing, self.directory);
         self.names.each_name(&staging, |names, name| {
-            let is_upload = name.starts_with(UNFINISHED);
+            let is_upload = name.starts_with(TEMP_PREFIX);
             if !is_upload && !is_leftover(name, &is_running) {
                 return;
             }
@@ -124,7 +125,7 @@ impl Collecting<'_> {
             let Some(usage) = names.note(name, measure_name(&staging, name)) else { return };
             let remove = || {
                 if is_upload && let Ok(skills) = beneath::open_directory(directory, Section::Skills.name()) {
-                    resume(&staging, name, skills)?;
+                    resume_install(&staging, name, skills)?;
                 }
                 // Processes of the exec may still be exiting. An enter without a leave disables
                 // recycling in this workspace until the server ends.

@@ -68,7 +68,7 @@ pub use relative_path::{PathProblem, RelativePath};
 pub use session::files::{SESSION_DIRECTORIES, Session};
 pub use session::list::{FoundSession, SessionMark, SessionPage, SessionTimes};
 pub use skills::{
-    ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, PackedSkills, SkillName, SkillSummary, StagedSkills,
+    ArchiveError, ArchiveLimits, DeletedSkill, HealOutcome, SkillArchive, SkillName, SkillSummary, StagedSkills,
 };
 pub use sweep::{Recorded, Swept};
 pub use tree::{

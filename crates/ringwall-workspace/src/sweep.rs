@@ -16,10 +16,11 @@ use crate::exec_files::begin::whose_output;
 use crate::exec_files::remove::REMOVED;
 use crate::exec_id::ExecId;
 use crate::fs::beneath;
+use crate::fs::durable::TEMP_PREFIX;
 use crate::fs::erase::erase;
 use crate::name::ProjectId;
 use crate::project::ARTIFACTS;
-use crate::skills::{UNFINISHED, resume};
+use crate::skills::resume_install;
 use crate::tree::{ARRIVING, Section};
 use crate::workspaces::{PROJECTS, STAGING, Workspaces};
 
@@ -61,7 +62,7 @@ impl Workspaces {
                     return;
                 };
                 swept.each_name(&staging, |swept, name| {
-                    if name.starts_with(UNFINISHED) {
+                    if name.starts_with(TEMP_PREFIX) {
                         swept.finish_upload(&holder, agent, &staging, name);
                     }
                     if let Some(exec) = whose_output(name)
@@ -100,7 +101,7 @@ impl Swept {
     fn finish_upload(&mut self, holder: &OwnedFd, agent: &str, staging: &OwnedFd, name: &str) {
         let skills = self.open(holder, &format!("{agent}/{}", Section::Skills.name()));
         let resumed = match skills {
-            Some(skills) => resume(staging, name, skills),
+            Some(skills) => resume_install(staging, name, skills),
             None => Ok(()),
         };
         let removed = resumed.and_then(|()| erase(staging, name));

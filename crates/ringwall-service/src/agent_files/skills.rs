@@ -104,7 +104,7 @@ impl Service {
             SkillLayer::Overlay => {
                 let (tree, disk) = (agent.tree.clone(), self.disk_of(&agent));
                 let (staged, room, usage) = detached(move || {
-                    let packed = tree.judge_skills(file, limits)?;
+                    let packed = tree.check_skill_archive(file, limits)?;
                     let usage = packed.usage();
                     let mut room = room.map_or_else(|| disk.reserve(usage), Ok)?;
                     room.reach(usage)?;

@@ -12,12 +12,11 @@ use rustix::io::Errno;
 use crate::baselines::snapshot::{BaselineFile, Version};
 use crate::error::Error;
 use crate::exec_id::random_digits;
-use crate::fs::durable::Batch;
+use crate::fs::durable::{Batch, TEMP_PREFIX};
 use crate::fs::erase::erase;
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::project::READABLE_DIRECTORY;
 use crate::relative_path::RelativePath;
-use crate::skills::UNFINISHED;
 use crate::workspaces::{Owner, Workspace};
 
 /// A directory in `.staging` for copies, and for files that are checked before they are deleted.
@@ -33,7 +32,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new(workspace: &Workspace) -> Result<Self, Error> {
-        let name = format!("{UNFINISHED}{}", random_digits()?);
+        let name = format!("{TEMP_PREFIX}{}", random_digits()?);
         let place = beneath::ensure_directory(workspace.staging(), &name, PRIVATE_DIRECTORY);
         let place = place.map_err(|errno| Error::Stage(errno.into()))?;
         Ok(Self { workspace: workspace.clone(), name, place, count: 0, batch: Batch::default() })

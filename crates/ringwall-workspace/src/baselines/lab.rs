@@ -10,7 +10,7 @@ use zip::write::SimpleFileOptions;
 
 use crate::baselines::{Baselines, Layer, Standing, Update};
 use crate::name::AgentId;
-use crate::skills::{ArchiveLimits, PackedSkills, SkillName};
+use crate::skills::{ArchiveLimits, SkillArchive, SkillName};
 use crate::tree::Tree;
 use crate::workspaces::{Owner, Workspaces};
 
@@ -90,7 +90,7 @@ impl Lab {
         upload.write_all(&zipped(files)).unwrap();
         upload.rewind().unwrap();
         self.baselines
-            .install(&agent(), &tree.judge_skills(upload, LIMITS).and_then(PackedSkills::unpack).unwrap())
+            .install(&agent(), &tree.check_skill_archive(upload, LIMITS).and_then(SkillArchive::unpack).unwrap())
             .unwrap();
     }
 

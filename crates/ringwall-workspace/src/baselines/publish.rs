@@ -19,10 +19,10 @@ use crate::fs::listing::Walk;
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::name::AgentId;
 use crate::relative_path::RelativePath;
-use crate::skills::{SkillName, Staged};
+use crate::skills::{SkillName, StagingDir};
 
 impl Baselines {
-    pub(crate) fn publish(&self, agent: &AgentId, staged: &Staged) -> Result<(), Error> {
+    pub(crate) fn publish(&self, agent: &AgentId, staged: &StagingDir) -> Result<(), Error> {
         let fail = |source| Error::Baseline { doing: "store an upload as baselines", source };
         let described = staged.skills.iter().map(|skill| Ok((skill, describe(&staged.new, skill)?)));
         let described = described.collect::<std::io::Result<Vec<_>>>().map_err(fail)?;

@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use crate::baselines::retire::Retired;
 use crate::baselines::snapshot::{Current, Snapshot, Version};
 use crate::error::Error;
-use crate::fs::durable::read_document;
+use crate::fs::durable::{create_unnamed_file, read_document};
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::name::AgentId;
-use crate::skills::{Archive, ArchiveLimits, SkillName, Staged, unnamed_file};
+use crate::skills::{ArchiveLimits, CheckedZip, SkillName, StagingDir};
 use crate::workspaces::{Owner, STAGING};
 
 pub(crate) const CURRENT: &str = ".current";
@@ -84,13 +84,13 @@ impl Baselines {
 
     /// Creates an empty file without a name for the body of an upload.
     pub fn upload_file(&self) -> Result<File, Error> {
-        unnamed_file(&self.staging)
+        create_unnamed_file(&self.staging)
     }
 
     /// Checks and unpacks an uploaded ZIP and publishes its skills as the agent's baselines, all or
     /// none.
     pub fn upload(&self, agent: &AgentId, archive: File, limits: ArchiveLimits) -> Result<Vec<SkillName>, Error> {
-        let staged = Staged::unpack(&self.staging, Archive::read(archive, limits)?, Owner::server())?;
+        let staged = StagingDir::unpack(&self.staging, CheckedZip::read(archive, limits)?, Owner::server())?;
         self.publish(agent, &staged)?;
         Ok(staged.skills.iter().cloned().collect())
     }

@@ -13,9 +13,13 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::error::Error;
 use crate::exec_id::random_digits;
 use crate::fs::beneath;
-use crate::skills::UNFINISHED;
+
+/// Prefix of names in a staging directory that are uploads or documents in progress. The next start of
+/// the server removes them.
+pub(crate) const TEMP_PREFIX: &str = "upload-";
 
 /// Up to this number each file is synced by itself, which does not wait for data of other writers.
 /// For more files one `syncfs` is faster: for a ZIP of 5,000 files it adds a thirtieth to the time
@@ -53,7 +57,7 @@ pub(crate) fn write_document(
     name: &str,
     document: &impl Serialize,
 ) -> io::Result<()> {
-    let staged = format!("{UNFINISHED}{}", random_digits().map_err(io::Error::other)?);
+    let staged = format!("{TEMP_PREFIX}{}", random_digits().map_err(io::Error::other)?);
     let write = || -> io::Result<()> {
         let mut file = beneath::create_file(staging, staged.as_str())?;
         file.write_all(&serde_json::to_vec(document)?)?;
@@ -73,6 +77,17 @@ pub(crate) fn read_document<T: DeserializeOwned>(directory: &OwnedFd, name: &str
     file.take(MAX_DOCUMENT).read_to_end(&mut text)?;
     let broken = |error| io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {error}"));
     serde_json::from_slice(&text).map_err(broken)
+}
+
+/// Creates a file in `staging` and removes its name, so that a crash leaves nothing behind.
+pub(crate) fn create_unnamed_file(staging: &OwnedFd) -> Result<File, Error> {
+    let name = format!("{TEMP_PREFIX}{}", random_digits()?);
+    let create = || {
+        let file = beneath::create_file(staging, name.as_str())?;
+        rustix::fs::unlinkat(staging, name.as_str(), AtFlags::empty())?;
+        Ok(file)
+    };
+    create().map_err(|errno: Errno| Error::Stage(errno.into()))
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 
 use crate::exec_files::begin::whose_output;
+use crate::fs::durable::TEMP_PREFIX;
 use crate::project::ARTIFACTS;
-use crate::skills::UNFINISHED;
 use crate::tree::{ARRIVING, restore};
 use crate::usage::Usage;
 
@@ -60,7 +60,8 @@ impl Skip {
             Skip::ArtifactsOfProjects => depth == 1 && name == ARTIFACTS.as_bytes(),
             Skip::WhatTheServerWrites => {
                 let is_output = || str::from_utf8(name).is_ok_and(|name| whose_output(name).is_some());
-                depth == 0 && ([ARRIVING, UNFINISHED].iter().any(|own| name.starts_with(own.as_bytes())) || is_output())
+                depth == 0
+                    && ([ARRIVING, TEMP_PREFIX].iter().any(|own| name.starts_with(own.as_bytes())) || is_output())
             }
         }
     }

@@ -1,61 +1,64 @@
-//! The name of an entry of a zip: decoded first, and only then judged.
+//! Decodes the name of a ZIP entry into a relative path.
 //!
-//! An archive that does not say how its names are encoded has them in UTF-8 or in GBK, as Chinese Windows writes them; a
-//! byte of a GBK character may look like a backslash, so nothing is looked for before decoding. What comes out is a
-//! plain relative path or a refusal.
+//! A name that is not declared as UTF-8 is UTF-8 or GBK, which Chinese versions of Windows write.
+//! Decode first: the second byte of a GBK character may equal a backslash. The result is a relative
+//! path without `..`, or an error.
 
 use encoding_rs::GBK;
 
 use crate::error::quote;
 use crate::relative_path::RelativePath;
-use crate::skills::ArchiveRefusal;
+use crate::skills::ArchiveError;
 
-/// Whether an archive says that a name is UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub(crate) enum NameEncoding {
     Utf8,
-    Unsaid,
+    /// The UTF-8 flag of the entry is not set.
+    Undeclared,
 }
 
-/// What a name says that it names.
+/// Taken from the name alone: directories end with a slash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NameKind {
+pub(crate) enum EntryKind {
     File,
     Directory,
 }
 
-pub(crate) fn read_name(raw: &[u8], encoding: Encoding) -> Result<(RelativePath, NameKind), ArchiveRefusal> {
+pub(crate) fn parse_entry_name(raw: &[u8], encoding: NameEncoding) -> Result<(RelativePath, EntryKind), ArchiveError> {
     let text = decode(raw, encoding)?;
-    let refusal = |why: String| ArchiveRefusal::Name { given: quote(&text), why };
+    let invalid = |reason: String| ArchiveError::InvalidName { name: quote(&text), reason };
     if text.chars().any(char::is_control) {
-        return Err(refusal("has control characters".to_owned()));
+        return Err(invalid("contains control characters".to_owned()));
     }
-    if is_drive(&text) {
-        return Err(refusal("begins with a drive".to_owned()));
+    if has_drive_letter(&text) {
+        return Err(invalid("starts with a drive letter".to_owned()));
     }
     let (path, kind) = match text.strip_suffix('/') {
-        Some(directory) => (directory, NameKind::Directory),
-        None => (&*text, NameKind::File),
+        Some(directory) => (directory, EntryKind::Directory),
+        None => (&*text, EntryKind::File),
     };
-    let parsed = RelativePath::from_listing(path.as_bytes()).map_err(|problem| refusal(problem.to_string()))?;
-    Ok((parsed, kind))
+    let path = RelativePath::from_listing(path.as_bytes()).map_err(|problem| invalid(problem.to_string()))?;
+    Ok((path, kind))
 }
 
-fn decode(raw: &[u8], encoding: Encoding) -> Result<String, ArchiveRefusal> {
+fn decode(raw: &[u8], encoding: NameEncoding) -> Result<String, ArchiveError> {
     if let Ok(text) = std::str::from_utf8(raw) {
         return Ok(text.to_owned());
     }
-    let refusal = |why: &str| ArchiveRefusal::Name { given: quote(&String::from_utf8_lossy(raw)), why: why.to_owned() };
+    let invalid = |reason: &str| ArchiveError::InvalidName {
+        name: quote(&String::from_utf8_lossy(raw)),
+        reason: reason.to_owned(),
+    };
     match encoding {
-        Encoding::Utf8 => Err(refusal("is not UTF-8, although the archive says so")),
-        Encoding::Unsaid => GBK
+        NameEncoding::Utf8 => Err(invalid("is declared as UTF-8 but is not")),
+        NameEncoding::Undeclared => GBK
             .decode_without_bom_handling_and_without_replacement(raw)
             .map(|text| text.into_owned())
-            .ok_or_else(|| refusal("is neither UTF-8 nor GBK")),
+            .ok_or_else(|| invalid("is neither UTF-8 nor GBK")),
     }
 }
 
-fn is_drive(text: &str) -> bool {
+fn has_drive_letter(text: &str) -> bool {
     let mut characters = text.chars();
     characters.next().is_some_and(|first| first.is_ascii_alphabetic()) && characters.next() == Some(':')
 }
@@ -66,28 +69,54 @@ mod tests {
 
     use super::*;
 
-    fn read(raw: &[u8]) -> Result<(String, NameKind), String> {
-        read_name(raw, Encoding::Unsaid)
+    fn parse(raw: &[u8]) -> Result<(String, EntryKind), String> {
+        parse_entry_name(raw, NameEncoding::Undeclared)
             .map(|(path, kind)| (path.as_str().to_owned(), kind))
-            .map_err(|refusal| refusal.to_string())
+            .map_err(|error| error.to_string())
+    }
+
+    fn file(name: &str) -> Result<(String, EntryKind), String> {
+        Ok((name.to_owned(), EntryKind::File))
     }
 
     #[test]
-    fn names_are_decoded_before_they_are_judged() {
-        let file = |name: &str| Ok((name.to_owned(), NameKind::File));
-        assert_eq!(read(b"a/b.txt"), file("a/b.txt"));
-        assert_eq!(read("数据/说明.md".as_bytes()), file("数据/说明.md"));
-        assert_eq!(read(b"\xca\xfd\xbe\xdd/\xcb\xb5\xc3\xf7.md"), file("数据/说明.md"));
-        // One character, whose second byte is that of a backslash, or of nothing that GBK has.
-        assert_eq!(read(b"\x81\x5c/x"), file("乗/x"));
-        assert_eq!(read(b"a/"), Ok(("a".to_owned(), NameKind::Directory)));
-        assert_eq!(read(b"./a//b"), file("a/b"));
-        assert!(read(b"\xff\xff").unwrap_err().contains("neither UTF-8 nor GBK"));
-        assert!(read_name(b"\xca\xfd", Encoding::Utf8).is_err());
+    fn utf8_name_is_kept() {
+        assert_eq!(parse(b"a/b.txt"), file("a/b.txt"));
+        assert_eq!(parse("数据/说明.md".as_bytes()), file("数据/说明.md"));
     }
 
     #[test]
-    fn what_leads_elsewhere_is_refused() {
+    fn gbk_name_is_decoded() {
+        assert_eq!(parse(b"\xca\xfd\xbe\xdd/\xcb\xb5\xc3\xf7.md"), file("数据/说明.md"));
+    }
+
+    #[test]
+    fn gbk_character_with_backslash_byte_is_no_separator() {
+        assert_eq!(parse(b"\x81\x5c/x"), file("乗/x"));
+    }
+
+    #[test]
+    fn trailing_slash_names_directory() {
+        assert_eq!(parse(b"a/"), Ok(("a".to_owned(), EntryKind::Directory)));
+    }
+
+    #[test]
+    fn redundant_components_are_removed() {
+        assert_eq!(parse(b"./a//b"), file("a/b"));
+    }
+
+    #[test]
+    fn undecodable_name_is_rejected() {
+        assert!(parse(b"\xff\xff").unwrap_err().contains("neither UTF-8 nor GBK"));
+    }
+
+    #[test]
+    fn gbk_name_declared_as_utf8_is_rejected() {
+        assert!(parse_entry_name(b"\xca\xfd", NameEncoding::Utf8).is_err());
+    }
+
+    #[test]
+    fn unsafe_name_is_rejected() {
         for raw in [
             &b"../x"[..],
             b"a/../../x",
@@ -107,15 +136,19 @@ mod tests {
             b"\xca\xfd/../x",
             &[b'a'; 300],
         ] {
-            assert!(read(raw).is_err(), "{raw:?}");
+            assert!(parse(raw).is_err(), "{raw:?}");
         }
-        assert!(read(&b"a/".repeat(65)).is_err());
+    }
+
+    #[test]
+    fn deep_name_is_rejected() {
+        assert!(parse(&b"a/".repeat(65)).is_err());
     }
 
     proptest! {
         #[test]
-        fn whatever_is_accepted_stays_beneath(raw in proptest::collection::vec(any::<u8>(), 0..40)) {
-            if let Ok((path, _)) = read_name(&raw, Encoding::Unsaid) {
+        fn accepted_name_stays_beneath_root(raw in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok((path, _)) = parse_entry_name(&raw, NameEncoding::Undeclared) {
                 prop_assert!(path.as_str().split('/').all(|name| !matches!(name, "" | "." | "..")));
                 prop_assert!(!path.as_str().contains(['\\', '\0', '\n']));
             }

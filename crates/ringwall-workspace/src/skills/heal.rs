@@ -1,8 +1,10 @@
-//! Putting a skill's `SKILL.md` where it belongs when a script left it deeper, or in other letters.
+//! Moves a skill's `SKILL.md` to the skill's root if a script left it in a subdirectory or in other
+//! letter case.
 //!
-//! Of several, the shallowest is taken, then the first by name, and nothing else moves. A box may change everything
-//! meanwhile: directories are opened beneath the skill's own through no link, and a rename moves whatever has the name then,
-//! from inside the skill to inside the skill.
+//! If there are several, the shallowest is moved, then the first by name. Boxes may run meanwhile:
+//! directories are opened beneath the skill without following symlinks, and the rename has both
+//! ends inside the skill, so a box that swaps names can only make it move another file of the same
+//! skill.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,33 +18,30 @@ use crate::fs::listing::{MAX_NAMES, Walk};
 use crate::skills::SkillName;
 use crate::tree::{SKILL_FILE, Section, Tree, is_reserved, restore};
 
-/// No skill is deeper, and a hostile one could be without end.
+/// Bounds the search; a box can nest directories without limit.
 const MAX_DEPTH: usize = 64;
-/// What is reported of misplaced files; the rest says nothing new.
-pub(crate) const NESTED_SHOWN: usize = 10;
 
-/// How a skill was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Healing {
-    /// `SKILL.md` is at its root.
-    Whole,
-    /// It was moved there.
-    Healed,
-    /// There is none anywhere in it, or no such skill.
+pub enum HealOutcome {
+    /// `SKILL.md` was at the root.
+    Intact,
+    /// `SKILL.md` was moved to the root.
+    Moved,
+    /// The skill does not exist or contains no `SKILL.md`.
     Missing,
 }
 
 impl Tree {
-    /// Sees to it that a skill has its `SKILL.md` at its root, if it has one at all.
-    pub fn heal_skill(&self, skill: &SkillName) -> std::result::Result<Healing, Error> {
-        let fail = |errno: Errno| Error::ReadSkill { skill: skill.clone(), source: errno.into() };
-        match self.open_skill(skill.as_str()).map_err(fail)? {
-            None => Ok(Healing::Missing),
-            Some(directory) => heal(&directory).map_err(fail),
+    pub fn heal_skill(&self, skill: &SkillName) -> std::result::Result<HealOutcome, Error> {
+        let error = |errno: Errno| Error::ReadSkill { skill: skill.clone(), source: errno.into() };
+        match self.open_skill(skill.as_str()).map_err(error)? {
+            None => Ok(HealOutcome::Missing),
+            Some(directory) => heal(&directory).map_err(error),
         }
     }
 
-    /// Heals every skill there is, as after an exec. What cannot be read is left as it is.
+    /// Heals every skill and leaves out those that cannot be read. Called after an exec on the
+    /// agent's files.
     pub fn heal_skills(&self) -> std::result::Result<(), Error> {
         for name in self.skill_folders()?.names {
             if let Ok(Some(directory)) = self.open_skill(&name) {
@@ -52,15 +51,9 @@ impl Tree {
         Ok(())
     }
 
-    /// The directory of a skill; anything else of that name is none.
+    /// `None` if there is no directory of that name, or the server may not open it.
     pub(crate) fn open_skill(&self, name: &str) -> Result<Option<OwnedFd>> {
-        let skills = self.section(Section::Skills);
-        let opened = match beneath::open_directory(skills, name) {
-            // A box may close its own directories, even to a server that is the same user and has no rights beyond.
-            Err(Errno::ACCESS) => reopen(skills, name),
-            outcome => outcome,
-        };
-        match opened {
+        match open_readable(self.section(Section::Skills), name) {
             Ok(directory) => Ok(Some(directory)),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => Ok(None),
             Err(errno) => Err(errno),
@@ -68,35 +61,42 @@ impl Tree {
     }
 }
 
-/// The same for a directory that its owner closed, after its rights are given back.
-fn reopen(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
-    restore(beneath::look_up(&parent, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
-    beneath::open_directory(&parent, path)
-}
-
-pub(crate) fn heal(skill: &OwnedFd) -> Result<Healing> {
-    match try_to_heal(skill) {
-        // Only an owner without privileges gets here, whose box took the rights from it.
+/// Opens a directory and, if its mode forbids that, restores the owner's permissions first. A
+/// rootless server is the same user as its boxes, so a box can lock it out of a directory.
+fn open_readable(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
+    match beneath::open_directory(&parent, path) {
         Err(Errno::ACCESS) => {
-            restore(skill);
-            match try_to_heal(skill) {
-                Err(Errno::ACCESS) => Ok(Healing::Missing),
-                outcome => outcome,
-            }
+            restore(beneath::look_up(&parent, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
+            beneath::open_directory(&parent, path)
         }
-        outcome => outcome,
+        result => result,
     }
 }
 
-fn try_to_heal(skill: &OwnedFd) -> Result<Healing> {
+pub(crate) fn heal(skill: &OwnedFd) -> Result<HealOutcome> {
+    match try_heal(skill) {
+        Err(Errno::ACCESS) => {
+            restore(skill);
+            match try_heal(skill) {
+                Err(Errno::ACCESS) => Ok(HealOutcome::Missing),
+                result => result,
+            }
+        }
+        result => result,
+    }
+}
+
+fn try_heal(skill: &OwnedFd) -> Result<HealOutcome> {
     match rustix::fs::statat(skill, SKILL_FILE, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(status) if FileType::from_raw_mode(status.st_mode) == FileType::RegularFile => return Ok(Healing::Whole),
-        // The place is taken by something that a script made; it is theirs to remove.
-        Ok(_) => return Ok(Healing::Missing),
+        Ok(status) if FileType::from_raw_mode(status.st_mode) == FileType::RegularFile => {
+            return Ok(HealOutcome::Intact);
+        }
+        // A directory or symlink of the user has the name. It is not replaced.
+        Ok(_) => return Ok(HealOutcome::Missing),
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno),
     }
-    let Some(found) = misplaced(skill, 1)?.pop() else { return Ok(Healing::Missing) };
+    let Some(found) = nested_skill_files(skill, 1)?.pop() else { return Ok(HealOutcome::Missing) };
     let (parent, name) = match found.iter().rposition(|byte| *byte == b'/') {
         None => (None, found.as_slice()),
         Some(slash) => (Some(&found[..slash]), &found[slash + 1..]),
@@ -108,57 +108,55 @@ fn try_to_heal(skill: &OwnedFd) -> Result<Healing> {
         rustix::fs::renameat_with(from, name, skill, SKILL_FILE, RenameFlags::NOREPLACE)
     });
     match moved {
-        Ok(()) => Ok(Healing::Healed),
-        // Whoever was quicker has put something there, or taken it away.
-        Err(Errno::EXIST) => Ok(Healing::Whole),
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(Healing::Missing),
+        Ok(()) => Ok(HealOutcome::Moved),
+        // A box created the file, or removed the one that was found, since the search.
+        Err(Errno::EXIST) => Ok(HealOutcome::Intact),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(HealOutcome::Missing),
         Err(errno) => Err(errno),
     }
 }
 
-/// The first `most` files that have the reserved name in some letter case and are not the skill's own, shallowest first.
-pub(crate) fn misplaced(skill: &OwnedFd, most: usize) -> Result<Vec<Vec<u8>>> {
+/// Finds up to `max` files named `SKILL.md` in any letter case, other than the one at the root.
+/// Shallowest first, then by path.
+pub(crate) fn nested_skill_files(skill: &OwnedFd, max: usize) -> Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     let mut level = vec![Vec::new()];
-    let mut room = MAX_NAMES;
+    let mut remaining_names = MAX_NAMES;
     for _ in 0..MAX_DEPTH {
-        let mut here = Vec::new();
-        let mut deeper = Vec::new();
+        let mut matches = Vec::new();
+        let mut next_level = Vec::new();
         for path in level {
             let opened = match path.as_slice() {
                 [] => rustix::fs::openat(skill, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()),
-                path => match beneath::open_directory(skill, path) {
-                    Err(Errno::ACCESS) => reopen(skill, path),
-                    outcome => outcome,
-                },
+                path => open_readable(skill, path),
             };
-            // Swapped since it was listed.
+            // A box may have replaced it since it was listed.
             let Ok(directory) = opened else { continue };
-            let mut walk = Walk::new(room);
+            let mut walk = Walk::new(remaining_names);
             if walk.enter(&directory, &path).is_err() {
                 continue;
             }
             for entry in walk {
-                room = room.saturating_sub(1);
+                remaining_names = remaining_names.saturating_sub(1);
                 match entry.kind {
-                    FileType::Directory => deeper.push(entry.path),
-                    FileType::RegularFile if is_misplaced(&entry.path) => here.push(entry.path),
+                    FileType::Directory => next_level.push(entry.path),
+                    FileType::RegularFile if is_nested_skill_file(&entry.path) => matches.push(entry.path),
                     _ => {}
                 }
             }
         }
-        here.sort();
-        found.extend(here);
-        if found.len() >= most || deeper.is_empty() || room == 0 {
+        matches.sort();
+        found.extend(matches);
+        if found.len() >= max || next_level.is_empty() || remaining_names == 0 {
             break;
         }
-        level = deeper;
+        level = next_level;
     }
-    found.truncate(most);
+    found.truncate(max);
     Ok(found)
 }
 
-fn is_misplaced(path: &[u8]) -> bool {
+fn is_nested_skill_file(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     path != SKILL_FILE.as_bytes() && std::str::from_utf8(name).is_ok_and(is_reserved)
 }

@@ -1,7 +1,7 @@
-//! What skills there are, as they describe themselves.
+//! Lists the skills of an agent with name, description and warnings.
 //!
-//! A skill is a first-level folder with a `SKILL.md` at its root, after healing. Whatever is wrong with one does not
-//! keep the others from being listed; what is odd about one is said as warnings.
+//! A skill is a first-level folder that has a `SKILL.md` at its root after healing. A skill that
+//! cannot be read is left out, and the others are listed.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,143 +13,133 @@ use utoipa::ToSchema;
 
 use crate::error::{Error, quote};
 use crate::fs::beneath;
-use crate::skills::front_matter::{self, About};
-use crate::skills::heal::{Healing, NESTED_SHOWN, heal, misplaced};
-use crate::skills::rules;
+use crate::skills::heal::{HealOutcome, heal, nested_skill_files};
+use crate::skills::metadata::{self, SkillMetadata};
 use crate::tree::{Refusal, SKILL_FILE, Section, Tree, is_reserved};
 
-const NO_DESCRIPTION: &str = "No description available.";
-/// Folders that are looked at; nobody reads a longer list, and a box could make them by the million.
+const DEFAULT_DESCRIPTION: &str = "No description available.";
+/// Bounds the work for a box that creates folders without limit.
 const MAX_SKILLS: usize = 10_000;
-/// Whoever plants more of them than this keeps the last.
-const MAX_SET_ASIDE: u32 = 100;
+const MAX_NESTED_WARNINGS: usize = 10;
+const MAX_RENAME_ATTEMPTS: u32 = 100;
 
-/// One skill of a list.
+/// One skill in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SkillSummary {
     pub name: String,
     pub description: String,
-    /// What the rules for skills do not like about it; absent where there is nothing
+    /// Agentskills rules that the skill breaks, and other SKILL.md files in it; absent if there are none
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
+/// First-level folders of `skills/`, sorted by name.
+#[derive(Debug, Default)]
+pub(crate) struct SkillFolders {
+    /// At most [`MAX_SKILLS`].
+    pub(crate) names: Vec<String>,
+    pub(crate) has_more: bool,
+}
+
 impl Tree {
-    /// All skills in the order of their folders' names. Heals what can be healed.
+    /// Heals and lists all skills, sorted by folder name.
     pub fn list_skills(&self) -> Result<Vec<SkillSummary>, Error> {
         Ok(self.list_skills_by_folder()?.into_iter().map(|(_, skill)| skill).collect())
     }
 
     pub(crate) fn list_skills_by_folder(&self) -> Result<Vec<(String, SkillSummary)>, Error> {
         let folders = self.skill_folders()?;
-        if folders.are_too_many {
+        if folders.has_more {
             return Err(Refusal::TooManySkills { most: MAX_SKILLS }.into());
         }
         let mut listed = Vec::new();
         for folder in folders.names {
-            // What cannot be read is not listed: a folder may go, or be closed, at any moment.
-            let skill = self.summarise(&folder).ok().flatten();
+            // A box may remove or lock the folder at any time, so an error is no reason to fail.
+            let skill = self.summarize(&folder).ok().flatten();
             listed.extend(skill.map(|skill| (folder, skill)));
         }
         Ok(listed)
     }
 
-    fn summarise(&self, folder: &str) -> rustix::io::Result<Option<SkillSummary>> {
+    fn summarize(&self, folder: &str) -> rustix::io::Result<Option<SkillSummary>> {
         let Some(skill) = self.open_skill(folder)? else { return Ok(None) };
-        if heal(&skill)? == Healing::Missing {
+        if heal(&skill)? == HealOutcome::Missing {
             return Ok(None);
         }
-        let Some(about) = self.read_about(&skill)? else { return Ok(None) };
-        let mut warnings = rules::warnings(&about, folder);
-        for path in misplaced(&skill, NESTED_SHOWN)? {
+        let Some(metadata) = self.read_metadata(&skill)? else { return Ok(None) };
+        let mut warnings = metadata.warnings(folder);
+        for path in nested_skill_files(&skill, MAX_NESTED_WARNINGS)? {
             let path = quote(&String::from_utf8_lossy(&path));
-            warnings.push(format!("There is another SKILL.md deeper in the skill: {path}."));
+            warnings.push(format!("The skill contains another SKILL.md, which is ignored: {path}."));
         }
-        let About { name, description, .. } = about;
         Ok(Some(SkillSummary {
-            name: name.unwrap_or_else(|| folder.to_owned()),
-            description: description.unwrap_or_else(|| NO_DESCRIPTION.to_owned()),
+            name: metadata.name.unwrap_or_else(|| folder.to_owned()),
+            description: metadata.description.unwrap_or_else(|| DEFAULT_DESCRIPTION.to_owned()),
             warnings,
         }))
     }
 
-    fn read_about(&self, skill: &OwnedFd) -> rustix::io::Result<Option<About>> {
+    /// `None` if `SKILL.md` is not a regular file, or if it belongs to neither the workspace's
+    /// owner nor the server: a server that runs as root can read it, but the owner may not be
+    /// allowed to.
+    fn read_metadata(&self, skill: &OwnedFd) -> rustix::io::Result<Option<SkillMetadata>> {
         let Some((file, status)) = beneath::open_regular(skill, SKILL_FILE)? else { return Ok(None) };
-        // As root, a file of somebody else's is not this workspace's to show.
         if ![self.workspace().owner().uid, rustix::process::geteuid().as_raw()].contains(&status.st_uid) {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        file.take(front_matter::BYTES_READ).read_to_end(&mut bytes).map_err(|_| Errno::IO)?;
-        Ok(Some(front_matter::read(&String::from_utf8_lossy(&bytes))))
+        file.take(metadata::MAX_READ_BYTES).read_to_end(&mut bytes).map_err(|_| Errno::IO)?;
+        Ok(Some(SkillMetadata::parse(&String::from_utf8_lossy(&bytes))))
     }
 
-    /// The names of the first-level folders, in order. A file there that has the reserved name belongs to no skill: it
-    /// gets another name.
-    pub(crate) fn skill_folders(&self) -> Result<Folders, Error> {
-        let (skills, mut found) = (self.section(Section::Skills), Found::default());
-        let list = |found: &mut Found| -> rustix::io::Result<()> {
-            let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-            let directory = rustix::fs::openat(skills, c".", flags, Mode::empty())?;
-            for entry in Dir::new(directory)? {
-                let entry = entry?;
-                // What is no UTF-8 cannot be asked for.
-                if let Ok(name) = entry.file_name().to_str() {
-                    found.take(name, kind_of(skills, &entry));
-                }
-            }
-            Ok(())
-        };
-        list(&mut found).map_err(|errno| Error::ListSkills(errno.into()))?;
-        for name in &found.strays {
-            put_aside(skills, name);
+    /// Lists the folders. Renames files called `SKILL.md` beside them, which no API could write
+    /// there.
+    pub(crate) fn skill_folders(&self) -> Result<SkillFolders, Error> {
+        let skills = self.section(Section::Skills);
+        let (mut folders, strays) = scan(skills).map_err(|errno| Error::ListSkills(errno.into()))?;
+        for name in &strays {
+            rename_stray(skills, name);
         }
-        found.folders.names.sort();
-        Ok(found.folders)
+        folders.names.sort();
+        Ok(folders)
     }
 }
 
-/// The first-level folders.
-#[derive(Debug, Default)]
-pub(crate) struct Folders {
-    pub(crate) names: Vec<String>,
-    /// More than are looked at.
-    pub(crate) are_too_many: bool,
-}
-
-#[derive(Debug, Default)]
-struct Found {
-    folders: Folders,
-    strays: Vec<String>,
-}
-
-impl Found {
-    fn take(&mut self, name: &str, kind: FileType) {
-        match kind {
+/// Returns the folders, unsorted, and the names of files that have the reserved name.
+fn scan(skills: impl AsFd) -> rustix::io::Result<(SkillFolders, Vec<String>)> {
+    let (mut folders, mut strays) = (SkillFolders::default(), Vec::new());
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    for entry in Dir::new(rustix::fs::openat(&skills, c".", flags, Mode::empty())?)? {
+        let entry = entry?;
+        // Requests are UTF-8, so no request can name the others.
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        match file_type(&skills, &entry) {
             FileType::Directory if matches!(name, "." | "..") => {}
-            FileType::Directory if self.folders.names.len() == MAX_SKILLS => self.folders.are_too_many = true,
-            FileType::Directory => self.folders.names.push(name.to_owned()),
-            FileType::RegularFile if is_reserved(name) => self.strays.push(name.to_owned()),
+            FileType::Directory if folders.names.len() == MAX_SKILLS => folders.has_more = true,
+            FileType::Directory => folders.names.push(name.to_owned()),
+            FileType::RegularFile if is_reserved(name) => strays.push(name.to_owned()),
             _ => {}
         }
     }
+    Ok((folders, strays))
 }
 
-fn kind_of(directory: impl AsFd, entry: &DirEntry) -> FileType {
+/// Some file systems return no type with the directory entry.
+fn file_type(directory: impl AsFd, entry: &DirEntry) -> FileType {
     match entry.file_type() {
-        // Some file systems do not say it in the listing.
         FileType::Unknown => rustix::fs::statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
             .map_or(FileType::Unknown, |status| FileType::from_raw_mode(status.st_mode)),
-        kind => kind,
+        known => known,
     }
 }
 
-/// Gives a file a name that is not reserved. What cannot be done now is done when somebody looks again.
-fn put_aside(skills: impl AsFd, name: &str) {
-    for number in 1..=MAX_SET_ASIDE {
+/// Appends `.misplaced` to the name, or `.misplaced-2` and so on if that exists. After an error the
+/// next listing tries again.
+fn rename_stray(skills: impl AsFd, name: &str) {
+    for number in 1..=MAX_RENAME_ATTEMPTS {
         let number = if number == 1 { String::new() } else { format!("-{number}") };
-        let aside = format!("{name}.misplaced{number}");
-        match rustix::fs::renameat_with(&skills, name, &skills, aside.as_str(), RenameFlags::NOREPLACE) {
+        let renamed = format!("{name}.misplaced{number}");
+        match rustix::fs::renameat_with(&skills, name, &skills, renamed.as_str(), RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => {}
             _ => return,
         }

@@ -1,7 +1,8 @@
-//! Writing what is in a zip into a directory of the server's own, counting every byte that comes out.
+//! Unpacks a checked ZIP into a staging directory.
 //!
-//! What an archive declares is checked and never trusted: the count of written bytes stops a bomb, and an entry that
-//! turns out shorter, longer or different from what was said is refused. Whoever called removes what was written then.
+//! Sizes in the headers are claims, so every written byte is counted: a decompression bomb is
+//! stopped at the limit, and an entry whose data differs from its headers is rejected. After an
+//! error the caller removes the directory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,115 +17,120 @@ use crate::fs::beneath;
 use crate::fs::durable::Batch;
 use crate::project::READABLE_DIRECTORY;
 use crate::relative_path::RelativePath;
-use crate::skills::ArchiveRefusal;
-use crate::skills::archive::{Archive, ArchiveLimits, Descriptor, Entry, Execution, explain};
-use crate::skills::archive_end::{u32_at, u64_at};
+use crate::skills::ArchiveError;
+use crate::skills::archive::{
+    ArchiveLimits, CheckedZip, DataDescriptor, FileEntry, Permissions, from_zip_error, u32_at, u64_at,
+};
 use crate::workspaces::Owner;
 
-const CHUNK: usize = 128 * 1024;
-/// Deflate makes at most about 1030 of one; what people pack stays far below this.
-const MAX_RATIO: u64 = 200;
-/// Small archives of long runs are honest.
-const RATIO_COUNTS_FROM: u64 = 16 * 1024 * 1024;
+const BUFFER_SIZE: usize = 128 * 1024;
+/// Deflate reaches about 1030; archives of real files stay far below 200.
+const MAX_COMPRESSION_RATIO: u64 = 200;
+/// Below this size the ratio is not checked: a small file of repeated bytes is harmless.
+const RATIO_CHECK_MIN_BYTES: u64 = 16 * 1024 * 1024;
 
 const DESCRIPTOR_SIGNATURE: [u8; 4] = *b"PK\x07\x08";
-/// The longest there is: a signature, a checksum, two wide sizes.
-const MAX_DESCRIPTOR: usize = 24;
+/// Signature, checksum and two 64-bit sizes.
+const MAX_DESCRIPTOR_SIZE: usize = 24;
 
 const PLAIN_FILE: Mode = Mode::from_raw_mode(0o644);
 const EXECUTABLE_FILE: Mode = Mode::from_raw_mode(0o755);
 
-/// Unpacks everything into an empty directory that nobody else can reach. The files are `owner`'s afterwards, and the
-/// directories that were made for them; and all of it is on the disk.
-pub(crate) fn unpack(archive: &mut Archive, into: &OwnedFd, owner: Owner) -> Result<(), Error> {
+/// Unpacks all entries into the empty directory `target`, which only the server can reach. On
+/// success the files and directories belong to `owner` and are synced to disk.
+pub(crate) fn unpack(archive: &mut CheckedZip, target: &OwnedFd, owner: Owner) -> Result<(), Error> {
     let limits = archive.limits;
-    let length = archive.file.metadata().map_err(Error::ReadArchive)?.len();
+    let archive_size = archive.file.metadata().map_err(Error::ReadArchive)?.len();
     for directory in &archive.directories {
-        make_directory(into, directory, owner).map_err(failed(directory))?;
+        create_directory(target, directory, owner).map_err(unpack_error(directory))?;
     }
-    let buffer = vec![0; CHUNK];
-    let mut writing = Writing { into, owner, limits, length, written: 0, buffer, batch: Batch::default() };
+    let buffer = vec![0; BUFFER_SIZE];
+    let mut unpacker = Unpacker { target, owner, limits, archive_size, written: 0, buffer, batch: Batch::default() };
     for entry in &archive.files {
-        let mut content = archive.zip.by_index(entry.index).map_err(explain)?;
-        writing.write(&mut content, entry)?;
-        if entry.descriptor == Descriptor::Follows {
-            let end = content.data_start().and_then(|start| start.checked_add(content.compressed_size()));
-            let said = Said { checksum: content.crc32(), compressed: content.compressed_size(), size: content.size() };
-            drop(content);
-            check_descriptor(&archive.file, entry, end, said)?;
+        let mut data = archive.zip.by_index(entry.index).map_err(from_zip_error)?;
+        unpacker.write_file(&mut data, entry)?;
+        if entry.descriptor == DataDescriptor::Present {
+            let end = data.data_start().and_then(|start| start.checked_add(data.compressed_size()));
+            let declared =
+                Declared { checksum: data.crc32(), compressed_size: data.compressed_size(), size: data.size() };
+            drop(data);
+            check_descriptor(&archive.file, entry, end, declared)?;
         }
     }
-    writing.batch.force(into).map_err(Error::Stage)
+    unpacker.batch.force(target).map_err(Error::Stage)
 }
 
-struct Writing<'a> {
-    into: &'a OwnedFd,
+struct Unpacker<'a> {
+    target: &'a OwnedFd,
     owner: Owner,
     limits: ArchiveLimits,
-    /// Of the archive.
-    length: u64,
+    archive_size: u64,
     written: u64,
     buffer: Vec<u8>,
     batch: Batch,
 }
 
-impl Writing<'_> {
-    fn write(&mut self, content: &mut impl Read, entry: &Entry) -> Result<(), Error> {
-        let mut file = beneath::create_file(self.into, entry.path.as_str()).map_err(failed(&entry.path))?;
+impl Unpacker<'_> {
+    fn write_file(&mut self, data: &mut impl Read, entry: &FileEntry) -> Result<(), Error> {
+        let mut file = beneath::create_file(self.target, entry.path.as_str()).map_err(unpack_error(&entry.path))?;
         let mut size = 0_u64;
         loop {
-            let count = match content.read(&mut self.buffer) {
+            let count = match data.read(&mut self.buffer) {
                 Ok(0) => break,
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.raw_os_error().is_some() => return Err(Error::ReadArchive(error)),
-                Err(error) => return Err(damaged(entry, &error.to_string())),
+                Err(error) => return Err(corrupt(entry, &error.to_string())),
             };
             size += count as u64;
-            // Room was asked for as much as it says.
-            if size > entry.size {
-                return Err(damaged(entry, "it is longer than it says"));
+            // The caller reserved disk space for the declared size only.
+            if size > entry.declared_size {
+                return Err(corrupt(entry, "its data is longer than declared"));
             }
-            self.count(count as u64)?;
-            file.write_all(&self.buffer[..count]).map_err(|error| failed_io(&entry.path, error))?;
+            self.count_written(count as u64)?;
+            file.write_all(&self.buffer[..count]).map_err(|error| unpack_io_error(&entry.path, error))?;
         }
-        if size != entry.size {
-            return Err(damaged(entry, "it is shorter than it says"));
+        if size != entry.declared_size {
+            return Err(corrupt(entry, "its data is shorter than declared"));
         }
-        let mode = match entry.execution {
-            Execution::Possible => EXECUTABLE_FILE,
-            Execution::Impossible => PLAIN_FILE,
+        let mode = match entry.permissions {
+            Permissions::Plain => PLAIN_FILE,
+            Permissions::Executable => EXECUTABLE_FILE,
         };
-        rustix::fs::fchmod(&file, mode).and_then(|()| give(&file, self.owner)).map_err(failed(&entry.path))?;
-        self.batch.add(&file).map_err(|error| failed_io(&entry.path, error))
+        rustix::fs::fchmod(&file, mode)
+            .and_then(|()| set_owner(&file, self.owner))
+            .map_err(unpack_error(&entry.path))?;
+        self.batch.add(&file).map_err(|error| unpack_io_error(&entry.path, error))
     }
 
-    fn count(&mut self, count: u64) -> Result<(), ArchiveRefusal> {
+    fn count_written(&mut self, count: u64) -> Result<(), ArchiveError> {
         self.written += count;
         if self.written > self.limits.bytes {
-            return Err(ArchiveRefusal::Bytes(self.limits.bytes));
+            return Err(ArchiveError::TooManyBytes(self.limits.bytes));
         }
-        if self.written > RATIO_COUNTS_FROM && self.written / MAX_RATIO > self.length {
-            return Err(ArchiveRefusal::Ratio(MAX_RATIO));
+        if self.written > RATIO_CHECK_MIN_BYTES && self.written / MAX_COMPRESSION_RATIO > self.archive_size {
+            return Err(ArchiveError::CompressionRatio(MAX_COMPRESSION_RATIO));
         }
         Ok(())
     }
 }
 
-/// What the directory of an archive says of an entry.
+/// Values of an entry in the central directory.
 #[derive(Clone, Copy)]
-struct Said {
+struct Declared {
     checksum: u32,
-    compressed: u64,
+    compressed_size: u64,
     size: u64,
 }
 
-/// Holds what follows an entry's data against what was said of it: with a signature or without, in either width.
-fn check_descriptor(file: &File, entry: &Entry, at: Option<u64>, said: Said) -> Result<(), Error> {
-    let mut bytes = [0; MAX_DESCRIPTOR];
+/// Compares the data descriptor with the central directory. The signature is optional, and sizes
+/// have 32 or 64 bits; nothing in the archive says which form is used, so any that matches is
+/// accepted.
+fn check_descriptor(file: &File, entry: &FileEntry, offset: Option<u64>, declared: Declared) -> Result<(), Error> {
+    let mut bytes = [0; MAX_DESCRIPTOR_SIZE];
     let mut filled = 0;
-    while let Some(at) = at.filter(|_| filled < bytes.len()) {
-        match file.read_at(&mut bytes[filled..], at + filled as u64) {
+    while let Some(offset) = offset.filter(|_| filled < bytes.len()) {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -132,41 +138,41 @@ fn check_descriptor(file: &File, entry: &Entry, at: Option<u64>, said: Said) -> 
         }
     }
     let bytes = &bytes[..filled];
-    let bare = bytes.strip_prefix(&DESCRIPTOR_SIGNATURE);
-    let agrees = |bytes: &[u8]| {
-        let narrow = bytes.len() >= 12
-            && (u64::from(u32_at(bytes, 4)), u64::from(u32_at(bytes, 8))) == (said.compressed, said.size);
-        let wide = bytes.len() >= 20 && (u64_at(bytes, 4), u64_at(bytes, 12)) == (said.compressed, said.size);
-        u32_at(bytes, 0) == said.checksum && (narrow || wide)
+    let without_signature = bytes.strip_prefix(&DESCRIPTOR_SIGNATURE);
+    let sizes = (declared.compressed_size, declared.size);
+    let matches = |bytes: &[u8]| {
+        let narrow = bytes.len() >= 12 && (u64::from(u32_at(bytes, 4)), u64::from(u32_at(bytes, 8))) == sizes;
+        let wide = bytes.len() >= 20 && (u64_at(bytes, 4), u64_at(bytes, 12)) == sizes;
+        u32_at(bytes, 0) == declared.checksum && (narrow || wide)
     };
-    if agrees(bytes) || bare.is_some_and(agrees) {
+    if matches(bytes) || without_signature.is_some_and(matches) {
         Ok(())
     } else {
-        Err(damaged(entry, "what should follow its data is missing or says something else"))
+        Err(corrupt(entry, "its data descriptor is missing or differs from the central directory"))
     }
 }
 
-fn make_directory(into: &OwnedFd, path: &RelativePath, owner: Owner) -> rustix::io::Result<()> {
+fn create_directory(target: &OwnedFd, path: &RelativePath, owner: Owner) -> rustix::io::Result<()> {
     let (parent, name) = path.split();
-    let made = match parent {
-        None => beneath::ensure_directory(into, name, READABLE_DIRECTORY)?,
-        Some(parent) => beneath::ensure_directory(beneath::open_directory(into, parent)?, name, READABLE_DIRECTORY)?,
+    let directory = match parent {
+        None => beneath::ensure_directory(target, name, READABLE_DIRECTORY)?,
+        Some(parent) => beneath::ensure_directory(beneath::open_directory(target, parent)?, name, READABLE_DIRECTORY)?,
     };
-    give(&made, owner)
+    set_owner(&directory, owner)
 }
 
-fn give(handle: impl AsFd, owner: Owner) -> rustix::io::Result<()> {
+fn set_owner(handle: impl AsFd, owner: Owner) -> rustix::io::Result<()> {
     if owner == Owner::server() { Ok(()) } else { beneath::give(handle, owner.uid, owner.gid) }
 }
 
-fn failed(path: &RelativePath) -> impl Fn(Errno) -> Error {
-    move |errno| failed_io(path, errno.into())
+fn unpack_error(path: &RelativePath) -> impl Fn(Errno) -> Error {
+    move |errno| unpack_io_error(path, errno.into())
 }
 
-fn failed_io(path: &RelativePath, source: io::Error) -> Error {
+fn unpack_io_error(path: &RelativePath, source: io::Error) -> Error {
     Error::Unpack { path: path.clone(), source }
 }
 
-fn damaged(entry: &Entry, why: &str) -> Error {
-    ArchiveRefusal::Damaged { name: quote(entry.path.as_str()), why: why.to_owned() }.into()
+fn corrupt(entry: &FileEntry, reason: &str) -> Error {
+    ArchiveError::Corrupt { name: quote(entry.path.as_str()), reason: reason.to_owned() }.into()
 }

@@ -4,7 +4,7 @@
 //! but in [`crate::Error`].
 
 use crate::relative_path::PathProblem;
-use crate::skills::ArchiveRefusal;
+use crate::skills::ArchiveError;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -27,7 +27,7 @@ pub enum Refusal {
     #[error("Skill not found: {0}")]
     SkillMissing(String),
     #[error(transparent)]
-    Archive(#[from] ArchiveRefusal),
+    Archive(#[from] ArchiveError),
     #[error("Path is not a regular file: {0}")]
     Irregular(String),
     #[error("Path is a directory: {0}")]

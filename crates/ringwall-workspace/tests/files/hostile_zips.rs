@@ -1,7 +1,7 @@
 //! Malicious and broken ZIPs: each is rejected with a message, and nothing is changed.
 
 use proptest::prelude::*;
-use ringwall_workspace::{ArchiveLimits, ArchiveRefusal, Error, PackedSkills, Refusal, RefusalKind};
+use ringwall_workspace::{ArchiveError, ArchiveLimits, Error, Refusal, RefusalKind, SkillArchive};
 
 use crate::lab::{Lab, MIB, names};
 use crate::skills::{LIMITS, install, spool, tree};
@@ -12,7 +12,7 @@ use crate::zips::{DESCRIPTOR, ENCRYPTED, Part, UTF8, deflated, file, finish, fol
 fn refusal_within(limits: ArchiveLimits, bytes: &[u8]) -> Refusal {
     let lab = Lab::new();
     install(&lab, &zip(&skill("x", "kept"))).unwrap();
-    let refused = match tree(&lab).judge_skills(spool(&lab, bytes), limits).and_then(PackedSkills::unpack) {
+    let refused = match tree(&lab).check_skill_archive(spool(&lab, bytes), limits).and_then(SkillArchive::unpack) {
         Err(Error::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
     };
@@ -26,7 +26,7 @@ fn refusal_within(limits: ArchiveLimits, bytes: &[u8]) -> Refusal {
 }
 
 #[track_caller]
-fn refusal(bytes: &[u8]) -> ArchiveRefusal {
+fn refusal(bytes: &[u8]) -> ArchiveError {
     match refusal_within(LIMITS, bytes) {
         Refusal::Archive(refusal) => refusal,
         other => panic!("{other:?}"),
@@ -56,7 +56,7 @@ fn invalid_structure_is_rejected_with_contract_text() {
         assert_eq!((&refused, refused.kind()), (&Refusal::Reserved, RefusalKind::Security), "{nested}");
     }
     let stray = refusal(&with([file("readme.txt", "x")]));
-    assert!(matches!(&stray, ArchiveRefusal::Stray(name) if name == "\"readme.txt\""), "{stray}");
+    assert!(matches!(&stray, ArchiveError::StrayFile(name) if name == "\"readme.txt\""), "{stray}");
     assert_eq!(stray.kind(), RefusalKind::Invalid);
 }
 
@@ -96,11 +96,11 @@ fn unsafe_names_are_rejected() {
         long.as_bytes(),
     ] {
         let refused = refusal(&with([file(name, "evil")]));
-        assert!(matches!(refused, ArchiveRefusal::Name { .. }), "{name:?}: {refused}");
+        assert!(matches!(refused, ArchiveError::InvalidName { .. }), "{name:?}: {refused}");
         assert_eq!(refused.kind(), RefusalKind::Invalid);
     }
     let lying = Part { flags: UTF8, ..file(b"x/\xca\xfd", "") };
-    assert!(matches!(refusal(&with([lying])), ArchiveRefusal::Name { .. }));
+    assert!(matches!(refusal(&with([lying])), ArchiveError::InvalidName { .. }));
 }
 
 #[test]
@@ -137,9 +137,9 @@ fn colliding_names_are_rejected() {
     ] {
         let shown: Vec<_> = parts.iter().map(|part| String::from_utf8_lossy(&part.name).into_owned()).collect();
         match refusal(&with(parts)) {
-            ArchiveRefusal::Collision(_) => {}
+            ArchiveError::DuplicatePath(_) => {}
             // The `zip` crate reports equal names.
-            ArchiveRefusal::Malformed(why) => assert!(why.contains("duplicate"), "{shown:?}: {why}"),
+            ArchiveError::Malformed(why) => assert!(why.contains("duplicate"), "{shown:?}: {why}"),
             other => panic!("{shown:?}: {other}"),
         }
     }
@@ -158,22 +158,25 @@ fn symlinks_and_special_files_are_rejected() {
         Part { mode: 0o120_777, ..file("x/link/", "") },
         huge,
     ] {
-        assert!(matches!(refusal(&with([part, file("x/link2/canary", "evil")])), ArchiveRefusal::Link(_)));
+        assert!(matches!(refusal(&with([part, file("x/link2/canary", "evil")])), ArchiveError::Symlink(_)));
     }
     for mode in [0o060_644, 0o020_666, 0o010_644, 0o140_644, 0o040_755, 0o150_000] {
         let refused = refusal(&with([Part { mode, ..file("x/special", "") }]));
-        assert!(matches!(refused, ArchiveRefusal::Special(_)), "{mode:o}: {refused}");
+        assert!(matches!(refused, ArchiveError::SpecialFile(_)), "{mode:o}: {refused}");
     }
-    assert!(matches!(refusal(&with([file("x/d/", "data")])), ArchiveRefusal::Special(_)));
-    assert!(matches!(refusal(&with([Part { mode: 0o100_644, ..file("x/d/", "") }])), ArchiveRefusal::Special(_)));
+    assert!(matches!(refusal(&with([file("x/d/", "data")])), ArchiveError::SpecialFile(_)));
+    assert!(matches!(refusal(&with([Part { mode: 0o100_644, ..file("x/d/", "") }])), ArchiveError::SpecialFile(_)));
 }
 
 #[test]
 fn unreadable_entries_are_rejected() {
-    assert!(matches!(refusal(&with([Part { flags: ENCRYPTED, ..file("x/s", "") }])), ArchiveRefusal::Encrypted(_)));
+    assert!(matches!(refusal(&with([Part { flags: ENCRYPTED, ..file("x/s", "") }])), ArchiveError::Encrypted(_)));
     for method in [1, 9, 12, 14, 93, 95, 98, 99, 12345] {
         let refused = refusal(&with([Part { method, ..file("x/m", "data") }]));
-        assert!(matches!(refused, ArchiveRefusal::Method { .. } | ArchiveRefusal::Malformed(_)), "{method}: {refused}");
+        assert!(
+            matches!(refused, ArchiveError::UnsupportedMethod { .. } | ArchiveError::Malformed(_)),
+            "{method}: {refused}"
+        );
     }
     for part in [
         Part { crc: 7, ..file("x/crc", "data") },
@@ -182,7 +185,7 @@ fn unreadable_entries_are_rejected() {
         Part { size: 5, ..file("x/short", "data") },
     ] {
         let name = String::from_utf8(part.name.clone()).unwrap();
-        assert!(matches!(refusal(&with([part])), ArchiveRefusal::Damaged { .. }), "{name}");
+        assert!(matches!(refusal(&with([part])), ArchiveError::Corrupt { .. }), "{name}");
     }
 }
 
@@ -204,10 +207,10 @@ fn wrong_data_descriptor_is_rejected() {
         });
         install(&lab, &with([part])).unwrap();
         let wrong = file("x/late", "data").described_after(|_, _| after);
-        assert!(matches!(refusal(&with([wrong])), ArchiveRefusal::Damaged { .. }));
+        assert!(matches!(refusal(&with([wrong])), ArchiveError::Corrupt { .. }));
     }
     let missing = Part { flags: DESCRIPTOR, ..file("x/late", "data") };
-    assert!(matches!(refusal(&with([missing])), ArchiveRefusal::Damaged { .. }));
+    assert!(matches!(refusal(&with([missing])), ArchiveError::Corrupt { .. }));
 }
 
 #[test]
@@ -216,10 +219,10 @@ fn decompression_bombs_are_rejected() {
     // Compressed to less than a thousandth.
     let flat = deflated(&[("x/SKILL.md", b"x"), ("x/zeros", &zeros)]);
     assert!(flat.len() < 64 * 1024);
-    assert_eq!(refusal(&flat), ArchiveRefusal::Ratio(200));
+    assert_eq!(refusal(&flat), ArchiveError::CompressionRatio(200));
     assert_eq!(refusal(&flat).kind(), RefusalKind::TooLarge);
     let limits = ArchiveLimits { bytes: MIB, ..LIMITS };
-    assert_eq!(refusal_within(limits, &flat), ArchiveRefusal::Bytes(MIB).into());
+    assert_eq!(refusal_within(limits, &flat), ArchiveError::TooManyBytes(MIB).into());
     // Local header and central directory both declare a small size.
     let mut lying = deflated(&[("x/SKILL.md", b"x"), ("x/zeros", &zeros)]);
     let size = (20_u32 << 20).to_le_bytes();
@@ -229,12 +232,12 @@ fn decompression_bombs_are_rejected() {
     for at in places {
         lying[at..at + 4].copy_from_slice(&100_u32.to_le_bytes());
     }
-    assert!(matches!(refusal(&lying), ArchiveRefusal::Damaged { .. }));
+    assert!(matches!(refusal(&lying), ArchiveError::Corrupt { .. }));
     // Each file is small, their sum is not.
     let many: Vec<(String, &[u8])> = (0..10).map(|number| (format!("x/{number}"), &zeros[..200_000])).collect();
     let mut files: Vec<(&str, &[u8])> = vec![("x/SKILL.md", b"x")];
     files.extend(many.iter().map(|(name, data)| (name.as_str(), *data)));
-    assert_eq!(refusal_within(limits, &deflated(&files)), ArchiveRefusal::Bytes(MIB).into());
+    assert_eq!(refusal_within(limits, &deflated(&files)), ArchiveError::TooManyBytes(MIB).into());
     // A ZIP within a ZIP is an ordinary file, and a small run of zeros is allowed.
     let lab = Lab::new();
     install(&lab, &deflated(&[("x/SKILL.md", b"x"), ("x/inner.zip", &flat), ("x/run", &zeros[..10 << 20])])).unwrap();
@@ -244,18 +247,18 @@ fn decompression_bombs_are_rejected() {
 #[test]
 fn declared_size_beyond_limit_is_rejected() {
     let part = Part { size: u32::MAX - 1, ..file("x/large", "data") };
-    assert_eq!(refusal(&with([part])), ArchiveRefusal::Bytes(LIMITS.bytes));
+    assert_eq!(refusal(&with([part])), ArchiveError::TooManyBytes(LIMITS.bytes));
     let parts: Vec<Part> = (0..3).map(|number| Part { size: 0x7fff_ffff, ..file(format!("x/{number}"), "") }).collect();
-    assert_eq!(refusal(&with(parts)), ArchiveRefusal::Bytes(LIMITS.bytes));
+    assert_eq!(refusal(&with(parts)), ArchiveError::TooManyBytes(LIMITS.bytes));
 }
 
 #[test]
 fn too_many_entries_are_rejected() {
     let parts: Vec<Part> = (0..1001).map(|number| file(format!("x/{number}"), "")).collect();
-    assert_eq!(refusal(&zip(&parts)), ArchiveRefusal::Entries(1000));
+    assert_eq!(refusal(&zip(&parts)), ArchiveError::TooManyEntries(1000));
     // An end record without any entries.
     let claimed = finish(Vec::new(), b"", 60_000, b"");
-    assert_eq!(refusal(&claimed), ArchiveRefusal::Entries(1000));
+    assert_eq!(refusal(&claimed), ArchiveError::TooManyEntries(1000));
     // The same in ZIP64, with 100,000 entries and the maximum.
     for count in [100_000_u64, u64::MAX] {
         let mut bytes = b"PK\x06\x06".to_vec();
@@ -266,7 +269,7 @@ fn too_many_entries_are_rejected() {
         bytes.extend(0_u64.to_le_bytes());
         bytes.extend(1_u32.to_le_bytes());
         bytes.extend(b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0");
-        assert_eq!(refusal(&bytes), ArchiveRefusal::Entries(1000));
+        assert_eq!(refusal(&bytes), ArchiveError::TooManyEntries(1000));
     }
 }
 
@@ -293,7 +296,7 @@ fn ambiguous_archives_are_rejected() {
         ("nothing", Vec::new()),
     ] {
         let refused = refusal(&bytes);
-        assert!(matches!(refused, ArchiveRefusal::Malformed(_)), "{what}: {refused}");
+        assert!(matches!(refused, ArchiveError::Malformed(_)), "{what}: {refused}");
     }
     let lab = Lab::new();
     install(&lab, &finish(data.to_vec(), index, 2, b"a comment")).unwrap();

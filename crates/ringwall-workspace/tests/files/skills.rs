@@ -5,7 +5,7 @@ use std::io::{Seek, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ringwall_workspace::{ArchiveLimits, Error, Healing, PackedSkills, Refusal, SkillName, SkillSummary, Tree};
+use ringwall_workspace::{ArchiveLimits, Error, HealOutcome, Refusal, SkillArchive, SkillName, SkillSummary, Tree};
 
 use crate::lab::{Lab, MIB, give, names, owner, surrender};
 use crate::zips::{deflated, file, folder, skill, zip};
@@ -24,7 +24,7 @@ pub fn tree(lab: &Lab) -> Tree {
 }
 
 pub fn install(lab: &Lab, bytes: &[u8]) -> Result<Vec<String>, Error> {
-    let staged = tree(lab).judge_skills(spool(lab, bytes), LIMITS).and_then(PackedSkills::unpack)?;
+    let staged = tree(lab).check_skill_archive(spool(lab, bytes), LIMITS).and_then(SkillArchive::unpack)?;
     staged.install()?;
     Ok(staged.names().map(SkillName::to_string).collect())
 }
@@ -127,7 +127,7 @@ fn install_during_swaps_changes_nothing_outside() {
             }
         });
         for _ in 0..300 {
-            let staged = tree.judge_skills(spool(&lab, &bytes), LIMITS).and_then(PackedSkills::unpack).unwrap();
+            let staged = tree.check_skill_archive(spool(&lab, &bytes), LIMITS).and_then(SkillArchive::unpack).unwrap();
             // An install may fail after too many attempts; no other error is expected.
             if let Err(error) = staged.install() {
                 assert!(matches!(error, Error::InstallSkill { .. }), "{error:?}");
@@ -166,15 +166,15 @@ fn nested_skill_file_is_moved_to_root() {
     symlink(skills.join("whole"), skills.join("skill-link")).unwrap();
     surrender(&skills);
     for (skill, healing) in [
-        ("deep", Healing::Healed),
-        ("deep", Healing::Whole),
-        ("whole", Healing::Whole),
-        ("letters", Healing::Healed),
-        ("none", Healing::Missing),
-        ("linked", Healing::Missing),
-        ("taken", Healing::Missing),
-        ("skill-link", Healing::Missing),
-        ("nowhere", Healing::Missing),
+        ("deep", HealOutcome::Moved),
+        ("deep", HealOutcome::Intact),
+        ("whole", HealOutcome::Intact),
+        ("letters", HealOutcome::Moved),
+        ("none", HealOutcome::Missing),
+        ("linked", HealOutcome::Missing),
+        ("taken", HealOutcome::Missing),
+        ("skill-link", HealOutcome::Missing),
+        ("nowhere", HealOutcome::Missing),
     ] {
         assert_eq!(tree.heal_skill(&name(skill)).unwrap(), healing, "{skill}");
     }
@@ -206,7 +206,7 @@ fn closed_skill_is_healed() {
         for (directory, mode) in [("d/e", inner), ("d", inner), ("", own)] {
             fs::set_permissions(place.join(directory), Permissions::from_mode(mode)).unwrap();
         }
-        assert_eq!(tree.heal_skill(&name(&format!("s{number}"))).unwrap(), Healing::Healed, "{own:o} {inner:o}");
+        assert_eq!(tree.heal_skill(&name(&format!("s{number}"))).unwrap(), HealOutcome::Moved, "{own:o} {inner:o}");
         assert_eq!(read(&lab, &format!("skills/s{number}/SKILL.md")), "x");
     }
     assert_eq!(tree.list_skills().unwrap().len(), 6);
@@ -290,7 +290,7 @@ fn skills_are_listed_with_metadata_and_warnings() {
     assert_eq!(json, serde_json::json!({"name": "a-good", "description": "Does it."}));
     fs::write(skills.join("a-good/sub/Skill.md"), "x").unwrap();
     let nested: Vec<SkillSummary> = tree.list_skills().unwrap();
-    assert_eq!(nested[0].warnings, ["There is another SKILL.md deeper in the skill: \"sub/Skill.md\"."]);
+    assert_eq!(nested[0].warnings, ["The skill contains another SKILL.md, which is ignored: \"sub/Skill.md\"."]);
     lab.check();
 }
 
@@ -326,8 +326,8 @@ fn search_for_skill_file_is_bounded() {
     for number in 0..12_000 {
         fs::write(lab.host(&format!("skills/wide/{number}")), "").unwrap();
     }
-    assert_eq!(tree.heal_skill(&name("deep")).unwrap(), Healing::Missing);
-    assert_eq!(tree.heal_skill(&name("wide")).unwrap(), Healing::Missing);
+    assert_eq!(tree.heal_skill(&name("deep")).unwrap(), HealOutcome::Missing);
+    assert_eq!(tree.heal_skill(&name("wide")).unwrap(), HealOutcome::Missing);
     assert_eq!(tree.list_skills().unwrap(), []);
 }
 
