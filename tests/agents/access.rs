@@ -1,4 +1,5 @@
-//! Who may act on which workspace: every route of the two contracts, with no token, wrong ones, and those of others.
+//! Access control: every route of contracts 000 and 001 without a token, with wrong tokens and with
+//! tokens of other users and agents.
 
 use serde_json::{Value, json};
 use tests::support::server::Server;
@@ -7,7 +8,7 @@ use crate::caller::{Body, Caller, file_part, form};
 use crate::site::{Site, new_name, workspace_of};
 use crate::zips;
 
-/// Every route of both contracts: method, path, body.
+/// All routes of both contracts: method, path, body.
 fn routes(user: &str, agent: &str) -> Vec<(&'static str, String, Option<Value>)> {
     let file = json!({ "file_path": "files/x", "content": "hostile" });
     let edit = json!({ "file_path": "files/x", "old_string": "a", "new_string": "b" });
@@ -28,7 +29,7 @@ fn routes(user: &str, agent: &str) -> Vec<(&'static str, String, Option<Value>)>
     routes
 }
 
-/// Those that name the user too.
+/// The routes whose path names user and agent.
 fn of_pair(user: &str, agent: &str) -> Vec<(&'static str, String, Option<Value>)> {
     let pair = format!("{user}/{agent}");
     vec![
@@ -46,7 +47,7 @@ fn of_pair(user: &str, agent: &str) -> Vec<(&'static str, String, Option<Value>)
     ]
 }
 
-/// Asks with a body that would do if one might.
+/// Sends a request whose body would be valid.
 fn ask(caller: &Caller, method: &str, path: &str, body: Option<&Value>) -> crate::caller::Said {
     let (kind, bytes) = form(&[&file_part(b"hostile", &zips::skill("hostile", "x"))]);
     let body = match body {
@@ -58,7 +59,7 @@ fn ask(caller: &Caller, method: &str, path: &str, body: Option<&Value>) -> crate
     caller.ask(method, path, body)
 }
 
-pub(crate) fn nobody_is_let_in_without_a_token(site: &Site) {
+pub(crate) fn request_without_valid_token_is_rejected(site: &Site) {
     let server = site.server();
     let agent = site.workspace();
     agent.put("files/x", "a");
@@ -76,7 +77,7 @@ pub(crate) fn nobody_is_let_in_without_a_token(site: &Site) {
     assert_eq!(agent.skill_names(), ["s"]);
 }
 
-pub(crate) fn the_workspace_of_another_is_not_there(site: &Site) {
+pub(crate) fn workspace_of_other_user_is_not_found(site: &Site) {
     let server = site.server();
     let ann = workspace_of(&server, &new_name("ann"), &new_name("agent"));
     ann.put("files/x", "a");
@@ -93,7 +94,8 @@ pub(crate) fn the_workspace_of_another_is_not_there(site: &Site) {
             assert_eq!(said.status, 404, "{method} {path}: {said:?}");
         }
     }
-    // By the routes without a user: an agent's token has one agent, and everybody has only their own user.
+    // Routes without a user in the path: an agent token is limited to its agent, and the `user`
+    // parameter to the token's user.
     for (method, path, body) in routes(&ann.user, &ann.agent).into_iter().take(11) {
         let said = ask(&of_other_agent, method, &path, body.as_ref());
         assert_eq!(said.status, 404, "{method} {path}: {said:?}");
@@ -104,14 +106,14 @@ pub(crate) fn the_workspace_of_another_is_not_there(site: &Site) {
             assert_eq!(said.status, 404, "{method} {query}: {said:?}");
         }
     }
-    // Bob's own workspace of that agent is another one.
+    // Bob's own workspace of the same agent is empty.
     assert_eq!(ann.of(bob, &bob_name).listed("files"), [""; 0]);
     assert_eq!(ann.text("files/x"), "a");
     assert_eq!(ann.listed("files"), ["files/x"]);
     assert_eq!(ann.listed("skills"), ["skills/s/SKILL.md", "skills/s/x"]);
 }
 
-pub(crate) fn every_role_has_its_workspaces(site: &Site) {
+pub(crate) fn roles_reach_their_workspaces(site: &Site) {
     let server = site.server();
     let ann = workspace_of(&server, &new_name("ann"), &new_name("agent"));
     ann.put("files/x", "of ann");
@@ -126,7 +128,7 @@ pub(crate) fn every_role_has_its_workspaces(site: &Site) {
         assert_eq!(by_pair["content"], "of ann", "{role}");
         let by_word = caller.get(&format!("/v1/{agent}/content?path=files/x&user={user}")).success();
         assert_eq!(by_word["content"], "of ann", "{role}");
-        // Without the word they act as `default`.
+        // Without the `user` parameter the user is `default`.
         caller.get(&format!("/v1/{agent}/content?path=files/x")).refused(404);
         caller.post(&format!("/v1/{agent}/write"), &json!({ "file_path": "files/x", "content": role })).success();
         let default = caller.get(&format!("/v1/sandbox/default/{agent}/content?path=x")).success();
@@ -139,7 +141,7 @@ pub(crate) fn every_role_has_its_workspaces(site: &Site) {
     }
 }
 
-pub(crate) fn without_authentication_the_user_is_default(site: &Site) {
+pub(crate) fn user_without_authentication_is_default(site: &Site) {
     let data = tempfile::TempDir::with_prefix("rw-agents-").unwrap();
     let server = Server::start_as(&site.starter(), data, &["--no-auth"]);
     let anyone = Caller::with(&server, None);
@@ -148,8 +150,8 @@ pub(crate) fn without_authentication_the_user_is_default(site: &Site) {
     assert!(server.data().join("workspaces/default/a/files/x").exists());
 }
 
-/// What the server publishes about itself names every route of the contracts.
-pub(crate) fn every_route_is_published(site: &Site) {
+/// `/openapi.json` contains every route of the contracts.
+pub(crate) fn openapi_contains_every_route(site: &Site) {
     let server = site.server();
     let document = server.ask_with("GET", "/openapi.json", &[], None).expect(200);
     let published: Vec<(String, Vec<String>)> = document["paths"]

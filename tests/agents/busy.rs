@@ -1,9 +1,10 @@
-//! A workspace that somebody keeps busy for long: others are told so in time, in the contract's words, and other agents
-//! notice nothing.
+//! Requests that wait too long for a workspace's lock fail with the contract's text; other agents
+//! are not affected.
 //!
-//! No route waits for its client while it has a lock, and the kernel is mostly quick. So it is made to wait: whoever lists a
-//! directory has it locked while the names are written to memory, and here that memory does not come before it is let. The
-//! server then cannot make a name there. Only root may keep the kernel waiting for memory.
+//! No request waits for its client while it holds the lock, so the test blocks one in the kernel:
+//! while a process lists a directory, the kernel holds the directory's lock, and here it must write
+//! the names to memory that is backed by userfaultfd and never supplied. Meanwhile the server
+//! cannot create a name in that directory. Blocking the kernel this way requires root.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::site::Site;
 use crate::zips;
 
-/// System calls: userfaultfd, getdents64. Ends when its input does.
+/// Uses the system calls userfaultfd and getdents64. Ends at the end of its input.
 const HOLDER: &str = r#"
 import ctypes, fcntl, os, struct, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -35,7 +36,7 @@ sys.stdin.read()
 os._exit(0)
 "#;
 
-/// Names cannot be made in a directory as long as this is there.
+/// While this exists, no name can be created in the directory.
 struct Held {
     holder: Child,
     input: Option<ChildStdin>,
@@ -60,7 +61,7 @@ impl Drop for Held {
     }
 }
 
-pub(crate) fn whoever_waits_too_long_is_told(site: &Site) {
+pub(crate) fn long_wait_for_workspace_is_server_busy(site: &Site) {
     let (agent, other) = (site.workspace(), site.workspace());
     agent.put("files/a", "a");
     agent.push(&zips::skill("s", "1")).success();
@@ -70,7 +71,7 @@ pub(crate) fn whoever_waits_too_long_is_told(site: &Site) {
     std::thread::scope(|scope| {
         let agent = &agent;
         let first = scope.spawn(|| agent.write("files/new/x", "x"));
-        // It has the lock when what it writes is on its way.
+        // The first write holds the lock once its file is in `.staging`.
         let deadline = Instant::now() + Duration::from_secs(60);
         while std::fs::read_dir(agent.on_disk(".staging")).unwrap().count() == 0 {
             assert!(Instant::now() < deadline, "nothing is written");

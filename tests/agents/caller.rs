@@ -1,5 +1,5 @@
-//! Somebody who speaks to the routes of agents and reads their answers. Every answer is held against what all have in
-//! common: the envelope, a status that fits it, and no physical path in it.
+//! HTTP client for the agent routes. Checks in every response what all have in common: the
+//! envelope, a matching status, and no path of the host.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tests::support::server::Server;
 use ureq::Agent;
 use ureq::http::Request;
 
-/// Words that only the inside of the data directory has.
+/// Parts of paths in the data directory that no message may contain.
 const PHYSICAL: [&str; 5] = ["workspaces/", "baselines/", ".staging", ".baseline/", "/proc/self"];
 const BOUNDARY: &str = "the-boundary-of-these-parts";
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -22,7 +22,7 @@ pub(crate) struct Caller {
     data: PathBuf,
 }
 
-/// A body and what it is.
+/// A request body with its content type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Body<'a> {
     None,
@@ -31,7 +31,7 @@ pub(crate) enum Body<'a> {
     Other { kind: &'a str, bytes: &'a [u8] },
 }
 
-/// An answer in the envelope.
+/// A response in the envelope.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) status: u16,
@@ -44,10 +44,10 @@ impl Caller {
         Self::with(server, Some(format!("Bearer {token}")))
     }
 
-    /// With this header, or with none.
+    /// With this `authorization` header, or without one.
     pub(crate) fn with(server: &Server, authorization: Option<String>) -> Self {
         let config = Agent::config_builder().http_status_as_error(false).proxy(None);
-        // Keeps a connection: trials ask thousands of times.
+        // Keeps connections open, because the tests send thousands of requests.
         let agent = config.timeout_global(Some(Duration::from_secs(400))).build().into();
         Self { agent, address: server.address.clone(), authorization, data: server.data().to_owned() }
     }
@@ -72,7 +72,7 @@ impl Caller {
         self.ask("PUT", path, Body::Text(text))
     }
 
-    /// A form with one part called `file`.
+    /// Sends a form with one part named `file`.
     pub(crate) fn upload(&self, path: &str, file_name: &[u8], bytes: &[u8]) -> Said {
         self.send_form(path, &[&file_part(file_name, bytes)])
     }
@@ -86,7 +86,7 @@ impl Caller {
         self.try_ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// The same, when the server may be gone.
+    /// Like [`Self::ask`], for a server that may be killed.
     pub(crate) fn try_ask(&self, method: &str, path: &str, body: Body) -> Result<Said, ureq::Error> {
         let (status, kind, bytes) = self.try_raw(method, path, body)?;
         let about = format!("{method} {path}: {status} {}", shorten(&bytes));
@@ -110,7 +110,7 @@ impl Caller {
         }
     }
 
-    /// Status, type and bytes, whatever they are.
+    /// Status, content type and body of any response.
     pub(crate) fn raw(&self, method: &str, path: &str) -> (u16, String, Vec<u8>) {
         self.try_raw(method, path, Body::None).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
@@ -144,31 +144,31 @@ impl Said {
         self.data
     }
 
-    /// The message of a refusal with this status.
+    /// The message of an error with this status.
     pub(crate) fn refused(self, status: u16) -> String {
         assert_eq!(self.status, status, "{}", self.about);
         self.data.as_str().unwrap().to_owned()
     }
 
-    /// The message of a refusal with one of these.
+    /// The message of an error with one of these statuses.
     pub(crate) fn refused_with_one_of(self, statuses: &[u16]) -> String {
         assert!(statuses.contains(&self.status), "not one of {statuses:?}: {}", self.about);
         self.data.as_str().unwrap().to_owned()
     }
 }
 
-/// One part of a form, called `file`.
+/// A part of a form named `file`.
 pub(crate) fn file_part(file_name: &[u8], bytes: &[u8]) -> Vec<u8> {
     let head = b"Content-Disposition: form-data; name=\"file\"; filename=\"".as_slice();
     [head, file_name, b"\"\r\nContent-Type: application/octet-stream\r\n\r\n", bytes].concat()
 }
 
-/// One part of a form that is a word.
+/// A text part of a form.
 pub(crate) fn word_part(name: &str, value: &str) -> Vec<u8> {
     format!("Content-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}").into_bytes()
 }
 
-/// The type and the bytes of a form of these parts.
+/// Content type and body of a form with these parts.
 pub(crate) fn form(parts: &[&[u8]]) -> (String, Vec<u8>) {
     let mut bytes = Vec::new();
     for part in parts {
@@ -180,7 +180,7 @@ pub(crate) fn form(parts: &[&[u8]]) -> (String, Vec<u8>) {
     (format!("multipart/form-data; boundary={BOUNDARY}"), bytes)
 }
 
-/// A value of a query or a segment of a path, with everything encoded that is not plain.
+/// Percent-encodes a query value or path segment.
 pub(crate) fn encode(text: &str) -> String {
     encode_bytes(text.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! What holds while nobody has set anything: the contracts' own numbers and lists.
+//! Default settings: the limits and command lists of the contracts.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ const ARGV: &str =
     "python3 python pip pip3 bash sh ls cat grep sed awk echo cp mv rm mkdir find curl touch tee chmod xargs";
 const MIB: u32 = 1 << 20;
 
-/// On the server that trials share, of which only how many execs run at once was set.
-pub(crate) fn a_new_server_has_the_contracts_limits(site: &Site) {
+/// The shared server changes no other settings than the limits of concurrent execs.
+pub(crate) fn default_settings_match_contracts(site: &Site) {
     let settings = site.server().ask("GET", "/settings", None).expect(200);
     assert_eq!(settings["files"], json!({ "upload_max_mb": 50 }));
     let skills = &settings["skills"];
@@ -27,8 +27,9 @@ pub(crate) fn a_new_server_has_the_contracts_limits(site: &Site) {
     }
 }
 
-/// Half a gigabyte, by what an archive says that it holds; up to there it is only damaged, because it holds less.
-pub(crate) fn half_a_gigabyte_is_unpacked_at_most(site: &Site) {
+/// An archive may declare 512 MiB. One that declares up to this is only rejected because its data
+/// is shorter.
+pub(crate) fn archive_beyond_512_mib_is_rejected(site: &Site) {
     let agent = site.workspace();
     let head = b"name: s\n";
     let claiming =

@@ -1,5 +1,5 @@
-//! A workspace's share of the disk, through the routes: whoever needs more is refused or stopped, is told how much there
-//! is and what to do, and gets on when there is room again. And room that nobody uses is given back.
+//! Disk quotas of workspaces: requests and boxes that exceed them fail with a message that names
+//! usage, limit and remedy, and succeed after files were deleted. Also the removal of unused files.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,8 @@ use crate::workspace::{Ran, Workspace};
 use crate::zips::{Entry, skill, zip};
 
 const MIB: usize = 1024 * 1024;
-/// Far more than any quota here. Where nobody ends it, it ends by itself before the machine's disk is full.
+/// Writes 3 GB, far above each quota, and then ends by itself, so that a missing limit does not
+/// fill the host's disk.
 const FILLER: &str = "for i in {1..3000}; do head -c 1000000 /dev/zero >> filler; done";
 
 fn limited(site: &Site, quota_mb: u64, quota_files: u64) -> Server {
@@ -27,13 +28,13 @@ fn limit(server: &Server, quota_mb: u64, quota_files: u64) {
     set(server, &json!({ "workspace": { "quota_mb": quota_mb, "quota_files": quota_files } }));
 }
 
-/// Says how much is used, what may be, and what to do.
+/// Checks that the message contains usage, limit and remedy.
 fn assert_full(message: &str, setting: &str) {
     assert!(message.contains("The workspace is full: it "), "{message}");
     assert!(message.contains(" of the ") && message.contains("Delete ") && message.contains(setting), "{message}");
 }
 
-pub(crate) fn writes_need_room(site: &Site) {
+pub(crate) fn writes_beyond_quota_are_rejected(site: &Site) {
     let server = limited(site, 4, 200);
     let workspace = workspace_on(&server);
     workspace.put("files/a", &"x".repeat(3 * MIB));
@@ -52,14 +53,14 @@ pub(crate) fn writes_need_room(site: &Site) {
     assert_eq!(workspace.listed("files"), ["files/a"]);
     assert_eq!(workspace.skill_names(), Vec::<String>::new());
     assert_eq!(fs::read_dir(workspace.on_disk(".staging")).unwrap().count(), 0, "nothing stays of what was refused");
-    // Others have a share of their own, and reading and deleting need none.
+    // Other workspaces have a quota of their own. Reading and deleting are not limited.
     workspace_on(&server).put("files/b", &large);
     assert_eq!(workspace.text("files/a").len(), 3 * MIB);
     workspace.delete("files/a").success();
     workspace.put("files/b", &large);
 }
 
-pub(crate) fn names_need_room(site: &Site) {
+pub(crate) fn names_beyond_quota_are_rejected(site: &Site) {
     let server = limited(site, 1000, 40);
     let workspace = workspace_on(&server);
     let written = (0..200).take_while(|number| workspace.write(&format!("files/{number}"), "").status == 200).count();
@@ -80,7 +81,7 @@ fn exec(server: &Server, workspace: &Workspace, script: &str, inputs: &Value) ->
     (answer.status, answer.json())
 }
 
-pub(crate) fn boxes_that_fill_the_disk_are_ended(site: &Site) {
+pub(crate) fn exec_that_exceeds_quota_is_killed(site: &Site) {
     let server = limited(site, 8, 400);
     for (script, setting) in
         [(FILLER, "workspace.quota_mb"), ("i=0; while :; do mkdir d$i; i=$((i+1)); done", "workspace.quota_files")]
@@ -90,21 +91,21 @@ pub(crate) fn boxes_that_fill_the_disk_are_ended(site: &Site) {
         assert_eq!((status, &ended["status"], &ended["exit_code"]), (200, &json!("FAILED"), &json!(137)), "{ended}");
         assert_eq!(ended["error_reason"]["code"], "DISK_QUOTA");
         assert_full(ended["error_reason"]["message"].as_str().unwrap(), setting);
-        // Nothing more comes in, and that is on record.
+        // Further input is rejected, and the exec is recorded.
         let input = json!([{ "path": "small", "content": "x" }]);
         let (status, refused) = exec(&server, &workspace, "true", &input);
         assert_eq!((status, &refused["detail"]["code"]), (413, &json!("DISK_QUOTA")), "{refused}");
         assert_full(refused["detail"]["message"].as_str().unwrap(), setting);
         let listed = server.ask("GET", "/sandbox/execs?project_id=p", None).expect(200);
         assert_eq!((&listed[0]["status"], &listed[0]["exit_code"]), (&json!("FAILED"), &Value::Null), "{listed}");
-        // Whoever made it full can make room.
+        // A command in the full workspace can delete files.
         assert_eq!(exec(&server, &workspace, "rm -r *", &json!([])).1["status"], "SUCCEEDED");
         assert_eq!(exec(&server, &workspace, "true", &input).1["status"], "SUCCEEDED");
     }
 }
 
-/// Whoever only has the answer learns it there. The control is the same line with an end.
-pub(crate) fn whoever_fills_the_disk_is_told(site: &Site) {
+/// The response itself reports the quota. Control: the same command, which stops by itself.
+pub(crate) fn command_that_exceeds_quota_reports_it(site: &Site) {
     let server = limited(site, 8, 400);
     let workspace = workspace_on(&server);
     let ran = workspace.run("cat /dev/zero | head -c 1000000 >> files/filler");
@@ -112,11 +113,11 @@ pub(crate) fn whoever_fills_the_disk_is_told(site: &Site) {
     let ran = workspace.run("while cat /dev/zero | head -c 1000000 >> files/filler; do :; done");
     assert_eq!(ran.code, 137);
     assert_full(&ran.stderr, "workspace.quota_mb");
-    // And it can make room itself.
+    // A command can delete files.
     assert_full(&workspace.write("files/new", "x").refused(413), "workspace.quota_mb");
     assert_eq!(workspace.run("rm files/filler && ls files").code, 0);
     workspace.put("files/new", "x");
-    // The same of a program, in the sandbox and in a skill.
+    // Programs in the sandbox and in a skill behave in the same way.
     workspace.push(&skill("s", "")).success();
     for route in [workspace.sandbox(), workspace.skill_route("s")] {
         let say = |script: &str| Ran::read(&workspace.argv(&route, "bash", &["-c", script]).success());
@@ -129,7 +130,7 @@ pub(crate) fn whoever_fills_the_disk_is_told(site: &Site) {
     }
 }
 
-pub(crate) fn inputs_need_room(site: &Site) {
+pub(crate) fn inputs_beyond_quota_are_rejected(site: &Site) {
     let server = limited(site, 2, 400);
     let workspace = workspace_on(&server);
     let inputs = json!([{ "path": "small", "content": "x" }, { "path": "large", "content": "x".repeat(3 * MIB) }]);
@@ -140,7 +141,7 @@ pub(crate) fn inputs_need_room(site: &Site) {
     assert_eq!(ran["status"], "SUCCEEDED", "{ran}");
 }
 
-pub(crate) fn baselines_wait_for_room(site: &Site) {
+pub(crate) fn baseline_beyond_quota_is_not_added(site: &Site) {
     let server = limited(site, 2, 400);
     let workspace = workspace_on(&server);
     workspace.put("files/a", "a");
@@ -151,7 +152,7 @@ pub(crate) fn baselines_wait_for_room(site: &Site) {
     let list = format!("/v1/skills/{}/list", workspace.agent);
     for _ in 0..2 {
         assert_full(&workspace.caller.get(&list).refused(413), "workspace.quota_mb");
-        // Everything else goes on, or nobody could make room.
+        // Other requests succeed; otherwise the user could not free space.
         assert_eq!(workspace.text("files/a"), "a");
         workspace.put("files/b", "b");
         workspace.delete("files/b").success();
@@ -159,7 +160,7 @@ pub(crate) fn baselines_wait_for_room(site: &Site) {
     limit(&server, 8, 400);
     assert_eq!(workspace.skill_names(), ["s"]);
     assert_eq!(fs::read(workspace.on_disk("skills/s/data")).unwrap(), data.as_bytes());
-    // A new version of the same size takes the place of the old one, although there is no room for both.
+    // A new version of the same size replaces the old one, although both together exceed the quota.
     limit(&server, 5, 400);
     let newer = "y".repeat(3 * MIB);
     let entries = [Entry::file("s/SKILL.md", b"---\nname: s\n---\n"), Entry::file("s/data", newer.as_bytes())];
@@ -168,8 +169,8 @@ pub(crate) fn baselines_wait_for_room(site: &Site) {
     assert_eq!(fs::read(workspace.on_disk("skills/s/data")).unwrap(), newer.as_bytes());
 }
 
-/// With the verb, as whoever runs the server.
-pub(crate) fn room_is_given_back(site: &Site) {
+/// Uses `ringwall gc` as the user who runs the server.
+pub(crate) fn gc_removes_idle_sessions(site: &Site) {
     let server = site.start();
     let workspace = workspace_on(&server);
     workspace.put("files/a", "a");
@@ -202,7 +203,7 @@ pub(crate) fn room_is_given_back(site: &Site) {
     assert!(!workspace.on_disk("sessions/old").exists() && workspace.on_disk("sessions/young").exists());
     assert!(say(&["--json"]).contains("\"files\":0"));
     assert_eq!(workspace.text("files/a"), "a");
-    // Only operators.
+    // Only operators may do this.
     let token = server.make_token(&["--role", "user", "--user", &workspace.user]);
     let (status, ..) = Caller::of(&server, &token).raw("POST", "/api/gc");
     assert_eq!(status, 403);

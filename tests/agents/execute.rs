@@ -1,4 +1,4 @@
-//! Commands of contract 000: a line for a shell in a box, judged before it runs, and what the box is like.
+//! Shell commands of contract 000: which are allowed, and what a command finds in its box.
 
 use serde_json::json;
 use tests::support::host::marked;
@@ -11,10 +11,10 @@ use crate::workspace::Ran;
 const RESERVED: &str = "Security Error: 'SKILL.md' is a system reserved file. You can only create/edit it at the root \
                         of a skill (e.g., skills/my_skill/SKILL.md).";
 
-/// How curl ends when nobody answers where it knocks.
+/// Exit code of curl if the connection fails.
 const CURL_CONNECTED_NOT: i64 = 7;
 
-pub(crate) fn a_line_is_a_shells(site: &Site) {
+pub(crate) fn command_is_run_by_shell(site: &Site) {
     let agent = site.workspace();
     let said = agent.execute("echo out; echo err >&2; exit 7");
     assert_eq!(said.success(), json!({ "stdout": "out\n", "stderror": "err\n", "exit_code": 7 }));
@@ -42,7 +42,7 @@ pub(crate) fn a_line_is_a_shells(site: &Site) {
     assert_eq!(agent.text("files/x"), "hello\n");
 }
 
-pub(crate) fn ordinary_lines_raise_no_alarm(site: &Site) {
+pub(crate) fn ordinary_commands_are_allowed(site: &Site) {
     let agent = site.workspace();
     agent.put("files/x", "a\n");
     agent.put("skills/s/SKILL.md", "name: s\n");
@@ -74,7 +74,7 @@ pub(crate) fn ordinary_lines_raise_no_alarm(site: &Site) {
     }
 }
 
-pub(crate) fn what_is_not_allowed_is_named(site: &Site) {
+pub(crate) fn forbidden_command_is_rejected_by_name(site: &Site) {
     let agent = site.workspace();
     for (line, name) in [
         ("wget x", "wget"),
@@ -93,7 +93,7 @@ pub(crate) fn what_is_not_allowed_is_named(site: &Site) {
         ("echo a | xargs perl", "perl"),
         ("find . -exec perl {} \\;", "perl"),
         ("if ls; then perl; fi", "perl"),
-        // What may stand further on does not begin a line.
+        // Filters and builtins are not allowed as the first command.
         ("cd files && ls", "cd"),
         ("wc -l files/x", "wc"),
         ("if test -f x; then ls; fi", "test"),
@@ -125,7 +125,7 @@ pub(crate) fn what_is_not_allowed_is_named(site: &Site) {
     assert_eq!(agent.listed("files"), [""; 0]);
 }
 
-pub(crate) fn skill_md_is_reserved_in_lines(site: &Site) {
+pub(crate) fn reserved_name_in_command_is_rejected(site: &Site) {
     let agent = site.workspace();
     agent.put("skills/s/SKILL.md", "name: s\n");
     for line in [
@@ -141,7 +141,7 @@ pub(crate) fn skill_md_is_reserved_in_lines(site: &Site) {
         assert_eq!(agent.execute(line).refused(403), RESERVED, "{line}");
     }
     assert_eq!(agent.listed("skills"), ["skills/s/SKILL.md"]);
-    // What a script does is put right afterwards.
+    // Files written by a script are healed afterwards.
     agent.script("mkdir -p skills/new/deep; echo 'name: new' > skills/new/deep/SKILL.md");
     assert_eq!(agent.skill_names(), ["new", "s"]);
     assert_eq!(agent.listed("skills/new"), ["skills/new/SKILL.md"]);
@@ -149,7 +149,7 @@ pub(crate) fn skill_md_is_reserved_in_lines(site: &Site) {
     assert_eq!(agent.listed("skills")[0], "skills/SKILL.md.misplaced");
 }
 
-pub(crate) fn the_environment_is_made_of_nothing(site: &Site) {
+pub(crate) fn environment_contains_only_defaults(site: &Site) {
     let agent = site.workspace();
     let ran = agent.run("python3 -c \"import os; print(sorted(os.environ)); print(os.environ['PATH'])\"");
     let lines: Vec<&str> = ran.stdout.lines().collect();
@@ -163,12 +163,13 @@ pub(crate) fn the_environment_is_made_of_nothing(site: &Site) {
     assert_eq!(agent.run("echo $PWD").stdout, "/workspace\n");
 }
 
-/// Neither in the command's own environment nor in that of any process that it sees, of which one is PID 1.
-pub(crate) fn the_servers_environment_is_nowhere(site: &Site) {
+/// The secret is neither in the command's environment nor in that of any visible process, PID 1
+/// included.
+pub(crate) fn server_environment_is_not_visible(site: &Site) {
     let secret = token().unwrap();
     let data = tempfile::TempDir::with_prefix("rw-agents-").unwrap();
     let server = Server::start_as_under(&site.starter(), data, &[], &[("PROVIDER_TOKEN", &secret)]);
-    // As the same user a server may have closed it to everybody.
+    // The process may be protected from reads by its own user.
     match std::fs::read(format!("/proc/{}/environ", server.id())) {
         Ok(bytes) => assert!(String::from_utf8_lossy(&bytes).contains(&secret), "the control: the server has it"),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
@@ -194,8 +195,8 @@ pub(crate) fn the_servers_environment_is_nowhere(site: &Site) {
     }
 }
 
-/// A machine may have python3 alone. Then `python` is that, whoever runs it, and nothing else is different.
-pub(crate) fn python_is_there_by_either_name(site: &Site) {
+/// If the host has only `python3`, `python` runs that; nothing else in the box changes.
+pub(crate) fn python_runs_by_either_name(site: &Site) {
     let agent = site.workspace();
     let version = agent.run("python3 -V").stdout;
     for line in [
@@ -220,7 +221,7 @@ pub(crate) fn python_is_there_by_either_name(site: &Site) {
     assert_eq!(said["stdout"], version.as_str(), "{said}");
 }
 
-pub(crate) fn the_box_has_the_workspace_and_nothing_else(site: &Site) {
+pub(crate) fn box_sees_only_its_workspace(site: &Site) {
     let agent = site.workspace();
     let other = site.workspace();
     other.put("files/secret", "secret of another");
@@ -239,7 +240,7 @@ pub(crate) fn the_box_has_the_workspace_and_nothing_else(site: &Site) {
         let ran = agent.run(&line);
         assert!(ran.code != 0 && !ran.stdout.contains("secret of another"), "{line}: {ran:?}");
     }
-    // The control: what answers on the host to the same words.
+    // Control: on the host the same request succeeds.
     let address = format!("http://{}/healthz", site.server().address);
     let words = ["-s", "-m", "20", &address];
     let outside = std::process::Command::new("curl").args(words).output().unwrap();
@@ -248,12 +249,12 @@ pub(crate) fn the_box_has_the_workspace_and_nothing_else(site: &Site) {
     assert_eq!((ran.code, ran.stdout.as_str()), (CURL_CONNECTED_NOT, ""), "there is no network: {ran:?}");
 }
 
-pub(crate) fn an_exec_is_on_record(site: &Site) {
+pub(crate) fn execs_are_recorded(site: &Site) {
     let server = site.server();
     let agent = site.workspace();
     agent.run("echo recorded");
     agent.execute("perl -e 1").refused(403);
-    // Told to its own user by the same routes as every exec.
+    // Execs of this kind are listed by the general routes, too.
     let (status, _, bytes) = agent.caller.raw("GET", "/sandbox/execs?limit=10");
     assert_eq!(status, 200);
     let own: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
@@ -265,7 +266,7 @@ pub(crate) fn an_exec_is_on_record(site: &Site) {
     assert!(view["protections"].as_array().is_some_and(|all| all.len() > 3), "{view}");
 }
 
-pub(crate) fn output_is_cut_and_flagged(site: &Site) {
+pub(crate) fn long_output_is_truncated_and_flagged(site: &Site) {
     let agent = site.workspace();
     let limit = 10 << 20;
     let ran = agent.run("python3 -c \"import sys; sys.stdout.write('ü' * 8000000)\"");
@@ -280,7 +281,7 @@ pub(crate) fn output_is_cut_and_flagged(site: &Site) {
     assert!(ran.stdout.ends_with('a'), "{ran:?}");
 }
 
-pub(crate) fn an_exec_ends_with_its_main_process(site: &Site) {
+pub(crate) fn exec_ends_with_main_process(site: &Site) {
     let agent = site.workspace();
     let mark = token().unwrap();
     agent.put("files/daemon.py", "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\n");
@@ -291,8 +292,8 @@ pub(crate) fn an_exec_ends_with_its_main_process(site: &Site) {
     assert!(marked(&mark).unwrap().is_empty(), "a child outlived its box");
 }
 
-/// As long as it takes: the routes of both contracts, side by side.
-pub(crate) fn five_minutes_and_no_more(site: &Site) {
+/// Takes five minutes, for the routes of both contracts at the same time.
+pub(crate) fn commands_time_out_after_five_minutes(site: &Site) {
     let agent = site.workspace();
     let mark = token().unwrap();
     let line = format!("python3 -c 'import time; time.sleep(900)' {mark}");
@@ -309,8 +310,8 @@ pub(crate) fn five_minutes_and_no_more(site: &Site) {
     assert!(marked(&mark).unwrap().is_empty(), "a process survived its time");
 }
 
-/// The lists are settings.
-pub(crate) fn the_lists_are_the_operators(site: &Site) {
+/// The command lists are settings.
+pub(crate) fn command_lists_are_settings(site: &Site) {
     let server = site.start();
     let agent = crate::site::workspace_on(&server);
     let refusal = |name: &str| format!("Security Error: Command '{name}' is not allowed.");

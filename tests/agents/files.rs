@@ -1,4 +1,4 @@
-//! The rows of the contract about files: what each route takes, what it answers, and what it leaves on disk.
+//! The file routes of contract 000: requests, responses, and files on disk.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,7 @@ fn page(content: &str, lines: &[&str]) -> Value {
     json!({ "content": content, "lines": lines })
 }
 
-pub(crate) fn a_whole_file_is_what_it_is(site: &Site) {
+pub(crate) fn written_file_is_read_unchanged(site: &Site) {
     let agent = site.workspace();
     for (content, lines) in [
         ("a\nb\n", &["a", "b"][..]),
@@ -34,7 +34,7 @@ pub(crate) fn a_whole_file_is_what_it_is(site: &Site) {
     assert_eq!(agent.text("files/x"), "one\r\ntwo\r\n");
 }
 
-pub(crate) fn pages_are_counted_from_one(site: &Site) {
+pub(crate) fn page_lines_are_counted_from_one(site: &Site) {
     let agent = site.workspace();
     agent.put("files/x", "a\nb\nc\n");
     for (words, content, lines) in [
@@ -63,7 +63,7 @@ pub(crate) fn pages_are_counted_from_one(site: &Site) {
     }
 }
 
-pub(crate) fn what_cannot_be_read_says_why(site: &Site) {
+pub(crate) fn unreadable_path_is_reported(site: &Site) {
     let agent = site.workspace();
     assert_eq!(agent.content("files/none").refused(404), "Path not found: files/none");
     assert_eq!(agent.content("skills/none/x.py").refused(404), "Path not found: skills/none/x.py");
@@ -79,7 +79,7 @@ pub(crate) fn what_cannot_be_read_says_why(site: &Site) {
     agent.content("files/directory/x/y").refused_with_one_of(&[400, 404]);
 }
 
-pub(crate) fn writes_make_their_directories(site: &Site) {
+pub(crate) fn write_creates_parent_directories(site: &Site) {
     let agent = site.workspace();
     agent.put("files/a/b/c/deep.txt", "deep");
     assert_eq!(agent.text("files/a/b/c/deep.txt"), "deep");
@@ -87,31 +87,31 @@ pub(crate) fn writes_make_their_directories(site: &Site) {
     assert_eq!(agent.text("files/a/b/c/deep.txt"), "d");
     agent.put("skills/s/SKILL.md", "name: s\n");
     agent.put("skills/s/lib/x.py", "1");
-    // What is in the way is not removed.
+    // An existing file or directory in the path is not replaced.
     agent.write("files/a/b", "x").refused_with_one_of(&[400, 409]);
     agent.write("files/a/b/c/deep.txt/x", "x").refused_with_one_of(&[400, 409]);
     for directory in ["files", "skills", "files/", "skills/"] {
         agent.write(directory, "x").refused_with_one_of(&[400, 403]);
     }
     assert_eq!(agent.listed("files"), ["files/a/b/c/deep.txt"]);
-    // A name that only looks like a step upwards, and names of any language.
+    // Names that contain dots without being `..`, and names in several scripts.
     for name in ["files/a..b.txt", "files/..x", "files/x..", "files/…", "files/文件 名.txt", "files/-rf", "files/~"]
     {
         agent.put(name, name);
         assert_eq!(agent.text(name), name);
     }
-    // Upper and lower case are two names.
+    // Names are case-sensitive.
     agent.put("files/Case", "upper");
     agent.put("files/case", "lower");
     assert_eq!((agent.text("files/Case").as_str(), agent.text("files/case").as_str()), ("upper", "lower"));
 }
 
-pub(crate) fn edits_count_what_they_replace(site: &Site) {
+pub(crate) fn edit_with_wrong_count_changes_nothing(site: &Site) {
     let agent = site.workspace();
     agent.put("files/x", "aaa b aaa\n");
     assert_eq!(agent.edit("files/x", "b", "c", None).success(), "Successfully edited file: files/x");
     assert_eq!(agent.text("files/x"), "aaa c aaa\n");
-    // Matches do not overlap: `aa` is twice in `aaa c aaa`.
+    // Matches do not overlap: `aa` occurs twice in `aaa c aaa`.
     for (old, expected, found, wanted) in
         [("a", None, 6, 1), ("aa", Some(4), 2, 4), ("z", None, 0, 1), ("c", Some(2), 1, 2), ("AAA", None, 0, 1)]
     {
@@ -124,7 +124,7 @@ pub(crate) fn edits_count_what_they_replace(site: &Site) {
     }
     agent.edit("files/x", "aa", "1", Some(2)).success();
     assert_eq!(agent.text("files/x"), "1a c 1a\n");
-    // What is put in is not looked at again.
+    // Inserted text is not searched again.
     agent.edit("files/x", "1", "11", Some(2)).success();
     assert_eq!(agent.text("files/x"), "11a c 11a\n");
     agent.edit("files/x", " c ", "", None).success();
@@ -139,7 +139,7 @@ pub(crate) fn edits_count_what_they_replace(site: &Site) {
     agent.edit("files/odd", "a", "b", None).refused_with_one_of(&[400, 409]);
 }
 
-pub(crate) fn lists_are_sorted_names_of_regular_files(site: &Site) {
+pub(crate) fn list_contains_sorted_regular_files(site: &Site) {
     let agent = site.workspace();
     assert_eq!(agent.listed("files"), [""; 0]);
     assert_eq!(agent.listed("skills"), [""; 0]);
@@ -159,7 +159,7 @@ pub(crate) fn lists_are_sorted_names_of_regular_files(site: &Site) {
     agent.caller.get(&format!("/v1/{}/files", agent.agent)).refused(400);
 }
 
-pub(crate) fn deleting_takes_everything_beneath(site: &Site) {
+pub(crate) fn delete_removes_directory_tree(site: &Site) {
     let agent = site.workspace();
     for name in ["files/a", "files/d/1", "files/d/e/2", "files/kept"] {
         agent.put(name, "");
@@ -174,7 +174,7 @@ pub(crate) fn deleting_takes_everything_beneath(site: &Site) {
     assert!(!agent.on_disk("files/d").exists());
 }
 
-pub(crate) fn uploads_keep_their_base_name(site: &Site) {
+pub(crate) fn upload_uses_base_name(site: &Site) {
     let agent = site.workspace();
     let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     assert_eq!(agent.upload("raw.bin", &bytes).success(), "File uploaded successfully: files/raw.bin");
@@ -203,11 +203,11 @@ pub(crate) fn uploads_keep_their_base_name(site: &Site) {
     agent.caller.send_form(&route, &other).refused(400);
     agent.caller.post(&route, &json!({ "file": "x" })).refused_with_one_of(&[400, 415]);
     assert_eq!(agent.listed("files").len(), count, "a refused upload left something");
-    // Parts beside the file are somebody's, and no reason to refuse it.
+    // Other parts of the form are ignored.
     agent.caller.send_form(&route, &[&word_part("note", "x"), &file_part(b"beside", b"1")]).success();
 }
 
-pub(crate) fn downloads_are_the_bytes(site: &Site) {
+pub(crate) fn download_returns_file_or_zip(site: &Site) {
     let agent = site.workspace();
     let bytes: Vec<u8> = (0..=255).rev().cycle().take(3_000_000).collect();
     agent.upload("raw.bin", &bytes).success();
@@ -219,7 +219,7 @@ pub(crate) fn downloads_are_the_bytes(site: &Site) {
     agent.script("cd files/d; ln -s /etc/passwd out; ln -s e/deep in; mkfifo pipe");
     let (status, kind, archive) = agent.download("files/d");
     assert_eq!((status, kind.as_str()), (200, "application/zip"));
-    // Read by a program that knows nothing of ours.
+    // Checked with Python's `zipfile`.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.zip");
     fs::write(&path, archive).unwrap();

@@ -1,4 +1,5 @@
-//! The envelope holds whatever is asked: unknown paths and methods, malformed bodies, missing words, bodies without end.
+//! Malformed requests get an error in the envelope: unknown paths and methods, malformed bodies,
+//! missing parameters, too large and incomplete bodies.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +13,7 @@ use crate::caller::{Body, Caller};
 use crate::site::{Site, set, workspace_on};
 use crate::workspace::{Workspace, snapshot};
 
-pub(crate) fn unknown_paths_and_methods(site: &Site) {
+pub(crate) fn unknown_paths_and_methods_are_rejected(site: &Site) {
     let server = site.server();
     let owner = Caller::of(&server, &server.token);
     for path in
@@ -34,7 +35,7 @@ pub(crate) fn unknown_paths_and_methods(site: &Site) {
     }
 }
 
-pub(crate) fn malformed_bodies(site: &Site) {
+pub(crate) fn malformed_bodies_are_rejected(site: &Site) {
     let agent = site.workspace();
     let routes = ["write", "edit", "execute"].map(|verb| format!("/v1/{}/{verb}", agent.agent));
     for route in &routes {
@@ -80,7 +81,7 @@ pub(crate) fn malformed_bodies(site: &Site) {
     assert_eq!(agent.listed("files"), [""; 0]);
 }
 
-/// Says a request's head, and what follows it, over a connection of its own.
+/// Sends a request over a connection of its own.
 fn say(server: &Server, method: &str, path: &str, headers: &str, rest: &[u8]) -> (String, Value) {
     let mut stream = server.connect();
     let head = format!(
@@ -88,7 +89,7 @@ fn say(server: &Server, method: &str, path: &str, headers: &str, rest: &[u8]) ->
         server.token
     );
     stream.write_all(head.as_bytes()).unwrap();
-    // Whoever is refused early may find the connection closed.
+    // The server may reject the request and close the connection early.
     let _ = stream.write_all(rest);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -98,7 +99,7 @@ fn say(server: &Server, method: &str, path: &str, headers: &str, rest: &[u8]) ->
     (head.to_owned(), object.unwrap_or(Value::Null))
 }
 
-pub(crate) fn bodies_that_are_too_large(site: &Site) {
+pub(crate) fn too_large_bodies_are_rejected(site: &Site) {
     let server = site.start();
     set(&server, &json!({ "files": { "upload_max_mb": 1 } }));
     let agent = workspace_on(&server);
@@ -112,7 +113,7 @@ pub(crate) fn bodies_that_are_too_large(site: &Site) {
             crate::zips::Entry::file("s/big", large.as_bytes()),
         ]))
         .refused(413);
-    // Announced and never sent; and never announced.
+    // With a length that exceeds the limit, and in chunks without a length.
     let kind = "Content-Type: multipart/form-data; boundary=b\r\n";
     for (path, kind) in [
         ("/v1/a/write", ""),
@@ -136,16 +137,16 @@ pub(crate) fn bodies_that_are_too_large(site: &Site) {
     agent.upload("y", b"small").success();
 }
 
-/// What the server holds open in a workspace, whether it has a name there or not.
+/// Files in the workspace that the server process has open, with or without a name.
 fn held_open(server: &Server, workspace: &Path) -> Vec<PathBuf> {
     let handles = fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap();
     let files = handles.filter_map(|handle| fs::read_link(handle.unwrap().path()).ok());
-    // A directory is held for as long as its agent is known.
+    // Directory handles are kept as long as the agent is cached.
     files.filter(|file| file.starts_with(workspace.join(".staging")) && !file.is_dir()).collect()
 }
 
-/// A form that breaks off leaves nothing, and the old file stays.
-pub(crate) fn uploads_that_break_off(site: &Site) {
+/// An interrupted upload leaves nothing, and the old file stays.
+pub(crate) fn interrupted_upload_changes_nothing(site: &Site) {
     let server = site.start();
     let owner = Caller::of(&server, &server.token);
     let agent = Workspace::new(owner.clone(), "default", "a");
@@ -165,7 +166,7 @@ pub(crate) fn uploads_that_break_off(site: &Site) {
         drop(stream);
         wait_until("the end of an upload that broke off", || held_open(&server, &agent.on_disk("")).is_empty());
         assert_eq!(snapshot(&agent.on_disk("")), before, "{path}");
-        // A form whose last boundary never comes, in a body that does end.
+        // A body that ends before its last boundary.
         let (kind, mut bytes) = crate::caller::form(&[&crate::caller::file_part(b"x", b"half")]);
         bytes.truncate(bytes.len() - 10);
         owner.ask("POST", path, Body::Other { kind: &kind, bytes: &bytes }).refused(400);

@@ -1,5 +1,5 @@
-//! Archives that are meant to do harm, made by hand. Each is refused with a status that says why, nothing changes
-//! anywhere, and the server lives on.
+//! Malicious archives, built by hand. Each is rejected with the right status, nothing changes, and
+//! the server continues to run.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn head() -> Entry {
     Entry::file("h/SKILL.md", HEAD)
 }
 
-/// Refuses each archive with this status and leaves everything as it was.
+/// Checks that each archive is rejected with this status and that nothing changed.
 fn assert_refused(agent: &Workspace, archives: &[(&str, Vec<u8>)], status: u16) {
     agent.push(&zips::skill("h", "old")).success();
     let before = snapshot(&agent.on_disk(""));
@@ -28,7 +28,7 @@ fn assert_refused(agent: &Workspace, archives: &[(&str, Vec<u8>)], status: u16) 
     assert_eq!(agent.text("skills/h/main.py"), "old");
 }
 
-pub(crate) fn names_that_leave(site: &Site) {
+pub(crate) fn names_that_lead_out_are_rejected(site: &Site) {
     let agent = site.workspace();
     let scratch = Scratch::new(site.mode().identity()).unwrap();
     let absolute = format!("{}/planted", scratch.path().display());
@@ -57,7 +57,7 @@ pub(crate) fn names_that_leave(site: &Site) {
     ];
     let archives: Vec<(&str, Vec<u8>)> =
         names.iter().map(|name| (*name, zip(&[head(), Entry::file(name, b"planted")]))).collect();
-    // Some of these are only odd; what they may not do is succeed outside their folder.
+    // Some of these names are only unusual; they may be accepted if they stay in the skill.
     agent.push(&zips::skill("h", "old")).success();
     let before = snapshot(&agent.on_disk(""));
     for (name, bytes) in &archives {
@@ -79,7 +79,7 @@ pub(crate) fn names_that_leave(site: &Site) {
     assert_eq!(snapshot(&agent.on_disk("")), before);
 }
 
-pub(crate) fn links_and_devices(site: &Site) {
+pub(crate) fn symlinks_and_special_files_are_rejected(site: &Site) {
     let agent = site.workspace();
     let scratch = Scratch::new(site.mode().identity()).unwrap();
     let outside = scratch.path().to_str().unwrap();
@@ -99,7 +99,7 @@ pub(crate) fn links_and_devices(site: &Site) {
     ];
     assert_refused(&agent, &archives, 400);
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
-    // Bits that give somebody's rights away are taken off.
+    // Set-user-id and similar bits are dropped.
     let mut special = Entry::file("h/special", b"#!/bin/sh\n");
     special.mode = 0o106_777;
     agent.push(&zip(&[head(), special])).success();
@@ -107,7 +107,7 @@ pub(crate) fn links_and_devices(site: &Site) {
     assert!(ran.code == 0 && ran.stdout.trim().len() == 3, "{ran:?}");
 }
 
-pub(crate) fn names_that_collide(site: &Site) {
+pub(crate) fn colliding_names_are_rejected(site: &Site) {
     let agent = site.workspace();
     let file = |name: &str| Entry::file(name, b"x");
     let archives = [
@@ -120,7 +120,7 @@ pub(crate) fn names_that_collide(site: &Site) {
     assert_refused(&agent, &archives, 400);
 }
 
-pub(crate) fn broken_archives(site: &Site) {
+pub(crate) fn broken_archives_are_rejected(site: &Site) {
     let agent = site.workspace();
     let bad_crc = Entry { crc: 1, ..Entry::file("h/x", b"content") };
     let bad_crc_deflated = Entry { crc: 1, ..Entry::deflated("h/x", b"content content content") };
@@ -150,7 +150,7 @@ pub(crate) fn broken_archives(site: &Site) {
     assert_refused(&agent, &archives, 400);
 }
 
-pub(crate) fn bombs(site: &Site) {
+pub(crate) fn decompression_bombs_are_rejected(site: &Site) {
     let server = site.start();
     set(&server, &json!({ "skills": { "unpacked_max_mb": 8, "entries_max": 100 } }));
     let agent = workspace_on(&server);
@@ -171,9 +171,10 @@ pub(crate) fn bombs(site: &Site) {
         ("a hundred and two entries", zip(&many)),
     ];
     assert_refused(&agent, &archives, 413);
-    // One that says less than it is, is damaged, and not written further than it says.
+    // An archive that declares less than it contains is corrupt, and no more than declared is
+    // written.
     assert_refused(&agent, &[("sixty-four megabytes that claim to be ten bytes", zip(&[head(), modest]))], 400);
-    // What fits does so whatever it is packed into, and an archive in an archive is a file.
+    // The limit applies to the unpacked size, and an archive in an archive is an ordinary file.
     let inner = zips::skill("inner", "x");
     agent.push(&zip(&[head(), Entry::file("h/inner.zip", &inner)])).success();
     assert_eq!(agent.listed("skills"), ["skills/h/SKILL.md", "skills/h/inner.zip"]);
@@ -184,20 +185,20 @@ pub(crate) fn bombs(site: &Site) {
     assert!(staged.is_empty(), "left on the way: {:?}", staged.keys());
 }
 
-/// The default bound on entries, with the real number.
-pub(crate) fn too_many_entries(site: &Site) {
+/// The default limit of entries.
+pub(crate) fn too_many_entries_are_rejected(site: &Site) {
     let agent = site.workspace();
     let mut entries: Vec<Entry> = (0..20_001).map(|number| Entry::file(&format!("h/{number}"), b"")).collect();
     entries.push(head());
     assert_refused(&agent, &[("twenty thousand and two entries", zip(&entries))], 413);
 }
 
-/// A reserved name deeper in an archive, and in another letter case.
-pub(crate) fn heads_in_other_places(site: &Site) {
+/// `SKILL.md` in a subdirectory of an archive, or in another letter case.
+pub(crate) fn nested_skill_files_are_rejected(site: &Site) {
     let agent = site.workspace();
     let planted = |name: &str| zip(&[head(), Entry::file(name, b"name: planted\n")]);
     let names = ["h/sub/SKILL.md", "h/sub/skill.md", "h/skill.MD"];
-    // By the rule for the reserved file, in its words and with its status.
+    // Rejected by the rule for the reserved name, with its text and status.
     assert_refused(&agent, &names.map(|name| (name, planted(name))), 403);
     for name in names {
         assert!(agent.push(&planted(name)).refused(403).contains("system reserved file"), "{name}");

@@ -1,5 +1,6 @@
-//! The layers of contract 001: a baseline that all users of an agent share and none can change, and each user's own over
-//! it. The verdict on a baseline is its bytes on the host's disk; the view is the same from the routes and from a box.
+//! Baselines and overlays of contract 001: all users of an agent share a baseline that none can
+//! change, and each has files of their own over it. The baseline is compared on the host's disk;
+//! routes and boxes must show the same files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use crate::site::{Site, new_name, workspace_of};
 use crate::workspace::{Ran, Workspace, snapshot};
 use crate::zips;
 
-/// An agent with two users, and the operator who gives it baselines.
+/// An agent with two users, and an operator who uploads baselines.
 struct Shared {
     server: Arc<Server>,
     ann: Workspace,
@@ -50,7 +51,7 @@ fn base() -> Vec<u8> {
     ])
 }
 
-/// The skill's files and what they hold, by the routes.
+/// Files of the skill with their contents, read through the routes.
 fn by_routes(workspace: &Workspace) -> BTreeMap<String, String> {
     let names = workspace.caller.get(&workspace.skill_route("s/files")).success();
     let names: Vec<String> = serde_json::from_value(names).unwrap();
@@ -63,7 +64,7 @@ fn by_routes(workspace: &Workspace) -> BTreeMap<String, String> {
     names.into_iter().map(read).collect()
 }
 
-/// The same, as seen by a program in a box.
+/// The same files, read by a program in a box.
 fn by_box(workspace: &Workspace) -> BTreeMap<String, String> {
     let program = "import json, os\nfound = {}\nfor d, _, names in os.walk('.'):\n    for n in names:\n        \
         p = os.path.join(d, n)\n        found[p[2:]] = open(p).read()\nprint(json.dumps(found))";
@@ -78,7 +79,7 @@ fn view(workspace: &Workspace) -> BTreeMap<String, String> {
     view
 }
 
-pub(crate) fn uploads_say_where_they_went(site: &Site) {
+pub(crate) fn upload_response_names_scope_and_path(site: &Site) {
     let shared = Shared::new(site);
     let (ann, agent) = (&shared.ann, &shared.ann.agent);
     let said = ann.caller.upload(&ann.skill_route("upload"), b"x.zip", &zips::skill("mine", "1")).success();
@@ -87,7 +88,7 @@ pub(crate) fn uploads_say_where_they_went(site: &Site) {
     said.success();
     let said = shared.push_baseline(&base()).success();
     assert_eq!(said, format!("Upload successful: skill 's' to 'skill/baseline/{agent}/s'"));
-    // The scope as a part of the form.
+    // The scope can also be a part of the form.
     let parts = [word_part("scope", "baseline"), file_part(b"x.zip", &zips::skill("formed", "1"))];
     let said = shared.operator.send_form(&ann.skill_route("upload"), &[&parts[0], &parts[1]]).success();
     assert_eq!(said, format!("Upload successful: skill 'formed' to 'skill/baseline/{agent}/formed'"));
@@ -102,7 +103,7 @@ pub(crate) fn uploads_say_where_they_went(site: &Site) {
         let route = ann.skill_route(&format!("upload?scope={scope}"));
         shared.operator.upload(&route, b"x.zip", &base()).refused(400);
     }
-    // Only operators and owners may.
+    // Only operators and owners may upload baselines.
     let before = shared.on_disk();
     for user in [ann, &shared.bob] {
         user.caller.upload(&user.skill_route("upload?scope=baseline"), b"x.zip", &zips::skill("s", "no")).refused(403);
@@ -115,7 +116,7 @@ pub(crate) fn uploads_say_where_they_went(site: &Site) {
     assert_eq!(shared.on_disk(), before);
 }
 
-pub(crate) fn a_baseline_shows_through(site: &Site) {
+pub(crate) fn baseline_is_visible_below_overlay(site: &Site) {
     let shared = Shared::new(site);
     shared.push_baseline(&base()).success();
     for user in [&shared.ann, &shared.bob] {
@@ -123,13 +124,13 @@ pub(crate) fn a_baseline_shows_through(site: &Site) {
         assert_eq!(listed[0]["name"], "s");
         assert_eq!(listed[0]["description"], "of all");
         assert_eq!(view(user).keys().collect::<Vec<_>>(), ["SKILL.md", "data", "lib/a.txt", "lib/b.txt", "main.py"]);
-        // And in the routes of the other contract.
+        // The routes of contract 000 show the same.
         assert_eq!(user.skills(), listed);
         assert_eq!(user.text("skills/s/lib/a.txt"), "a\n");
         let ran = Ran::read(&user.argv(&user.skill_route("s"), "python3", &["main.py"]).success());
         assert_eq!(ran.stdout, "base\n");
     }
-    // Over it, somebody's own.
+    // Skills of the user's own.
     let ann = &shared.ann;
     ann.push(&zips::skill("mine", "1")).success();
     let names = |user: &Workspace| -> Vec<Value> {
@@ -148,7 +149,7 @@ pub(crate) fn a_baseline_shows_through(site: &Site) {
     assert_eq!(view(&shared.bob)["main.py"], "print('base')\n");
 }
 
-pub(crate) fn edits_are_the_users_own(site: &Site) {
+pub(crate) fn edits_do_not_change_baseline(site: &Site) {
     let shared = Shared::new(site);
     shared.push_baseline(&base()).success();
     let (ann, bob) = (&shared.ann, &shared.bob);
@@ -172,7 +173,7 @@ pub(crate) fn edits_are_the_users_own(site: &Site) {
     assert_eq!(view(ann).keys().collect::<Vec<_>>(), ["SKILL.md", "data", "main.py", "new/file.txt"]);
     assert_eq!(view(bob), of_bob);
     assert_eq!(shared.on_disk(), before, "the baseline changed");
-    // A whole skill is deleted for one user alone, and comes back when that user uploads it.
+    // A deleted skill is hidden from this user only, and comes back when the user uploads it.
     assert_eq!(ann.delete_skill("s").success(), "Successfully deleted skill: s");
     assert_eq!(ann.skills(), json!([]));
     ann.caller.get(&ann.skill_route("s/files")).refused(404);
@@ -182,8 +183,8 @@ pub(crate) fn edits_are_the_users_own(site: &Site) {
     assert_eq!(view(ann)["main.py"], "back");
 }
 
-/// Whatever a box does to the files of a baseline happens to its user's alone, and stays.
-pub(crate) fn what_a_box_changes_is_the_users_own(site: &Site) {
+/// Changes made by a box affect only its user, and persist.
+pub(crate) fn changes_of_box_do_not_change_baseline(site: &Site) {
     let shared = Shared::new(site);
     shared.push_baseline(&base()).success();
     let (ann, bob) = (&shared.ann, &shared.bob);
@@ -219,8 +220,8 @@ pub(crate) fn what_a_box_changes_is_the_users_own(site: &Site) {
     assert_eq!(shared.on_disk(), before, "the baseline changed");
 }
 
-/// A new version reaches what a user has not touched, and nothing else.
-pub(crate) fn a_new_version_respects_what_users_did(site: &Site) {
+/// A new version replaces only what the user has not changed.
+pub(crate) fn new_version_keeps_changes_of_users(site: &Site) {
     let shared = Shared::new(site);
     shared.push_baseline(&base()).success();
     let (ann, bob) = (&shared.ann, &shared.bob);
@@ -246,13 +247,13 @@ pub(crate) fn a_new_version_respects_what_users_did(site: &Site) {
         "data": "second\n", "added": "added\n",
     });
     assert_eq!(json!(view(bob)), expected);
-    // Somebody who comes later sees the newest, and so does everybody after a restart.
+    // A later user gets the newest version.
     let carol = workspace_of(&shared.server, &new_name("carol"), &ann.agent);
     assert_eq!(view(&carol), view(bob));
 }
 
-/// Uploads of one agent's baseline come one after the other, whole; users who look meanwhile see one of them.
-pub(crate) fn baselines_change_as_a_whole(site: &Site) {
+/// Concurrent uploads of a baseline are serialized. Users see exactly one version at a time.
+pub(crate) fn concurrent_uploads_publish_whole_versions(site: &Site) {
     let shared = Shared::new(site);
     let version = |number: usize| {
         let names: Vec<String> = (0..20).map(|file| format!("s/{file}")).collect();
@@ -288,8 +289,9 @@ pub(crate) fn baselines_change_as_a_whole(site: &Site) {
     assert_eq!(view(&shared.ann), view(&shared.bob));
 }
 
-/// A box sees a skill as it was when it began, a new skill is there at once, and the list says what waits.
-pub(crate) fn nothing_changes_beneath_a_box(site: &Site) {
+/// While a box runs, existing skills do not change, new skills appear at once, and the list shows
+/// pending updates.
+pub(crate) fn update_waits_for_running_box(site: &Site) {
     let shared = Shared::new(site);
     let ann = &shared.ann;
     shared.push_baseline(&base()).success();
@@ -300,7 +302,7 @@ pub(crate) fn nothing_changes_beneath_a_box(site: &Site) {
     };
     assert_eq!(layers(ann), [json!(["s", "baseline", null])]);
     let next = zips::of(&[("s/SKILL.md", "name: s\n"), ("s/data", "next\n"), ("new/SKILL.md", "name: new\n")]);
-    // The box says that it is there, and goes when it is told.
+    // The command creates a file when it has started, and ends when another file appears.
     let line = "echo > files/there; while ! ls files/go >/dev/null 2>&1; do sleep 0.02; done; cat skills/s/data skills/new/SKILL.md";
     std::thread::scope(|scope| {
         let held = scope.spawn(|| ann.run(line));

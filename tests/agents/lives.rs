@@ -1,5 +1,6 @@
-//! A server is killed in the middle of writes, uploads, swaps and deletions, again and again. The next one has the old or
-//! the new, whole, or nothing where it was deleted, never less than what was acknowledged, and nothing stray.
+//! Kills the server repeatedly during writes, uploads, installations and deletions. After a restart
+//! each file and skill is the old or the new version as a whole, nothing acknowledged is lost, and
+//! no leftovers remain.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,15 +19,15 @@ use crate::zips;
 
 const AGENTS: usize = 2;
 const FILES: usize = 12;
-/// Of what is deleted; taking more apart takes longer, and is interrupted more often.
+/// Size of the deleted skills. Their deletion takes longer and is interrupted more often.
 const DOOMED_FILES: usize = 40;
-/// What may lie beside files/ and skills/ in a workspace, all of it the server's.
+/// Entries that the server may create in a workspace.
 const BESIDE: [&str; 6] = ["files", "skills", "projects", "sessions", ".baseline", ".staging"];
 const MAX_LIFETIME: u64 = 400;
-/// A machine that takes longer for one of each is broken.
+/// Exceeded only if the server no longer makes progress.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What one agent's things were last acknowledged to be. Versions only grow.
+/// The last acknowledged version of each file and skill of an agent. Versions only increase.
 #[derive(Debug, Default)]
 struct Acknowledged {
     written: AtomicU64,
@@ -37,15 +38,16 @@ struct Acknowledged {
     doomed: [Fate; 3],
 }
 
-/// Of something that is made and deleted in turn: odd numbers are versions of it, and with even ones it is gone.
+/// The state of something that is created and deleted in turn: odd versions exist, even versions
+/// are deleted.
 #[derive(Debug, Default)]
 struct Fate {
     acknowledged: AtomicU64,
-    /// The last that was asked for.
+    /// The last requested version.
     tried: AtomicU64,
 }
 
-/// What is deleted, each by a route of its own: a file, a directory, a skill.
+/// What is deleted, each by another route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doomed {
     File,
@@ -84,7 +86,7 @@ impl Doomed {
         Some(said.status != 503)
     }
 
-    /// The number of what is there, whole, if anything is.
+    /// The version that exists, if any. Checks that it is complete.
     fn found(self, workspace: &Workspace) -> Option<u64> {
         if !workspace.on_disk(self.path()).exists() {
             return None;
@@ -96,7 +98,7 @@ impl Doomed {
     }
 }
 
-/// Whether what is to be deleted is known to be there.
+/// Whether the deleted object is known to exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Acknowledged,
@@ -104,7 +106,7 @@ enum Presence {
 }
 
 impl Fate {
-    /// Makes it and deletes it until nobody answers.
+    /// Creates and deletes in turn until the server is gone.
     fn act(&self, doomed: Doomed, caller: &Caller, agent: &str) {
         act(&self.acknowledged, |number| {
             self.tried.store(number, Ordering::SeqCst);
@@ -116,10 +118,11 @@ impl Fate {
         });
     }
 
-    /// What was acknowledged last is so, or something that was asked for later. The next life goes on from it.
+    /// Checks that the state is the last acknowledged one or one that was requested later, and
+    /// continues from it.
     fn check(&self, doomed: Doomed, workspace: &Workspace) {
         let (told, tried) = (self.acknowledged.load(Ordering::SeqCst), self.tried.load(Ordering::SeqCst));
-        // Where it is gone, the last deletion that was asked for may have been the one.
+        // If the object is missing, the last requested deletion may be the reason.
         let found = doomed.found(workspace).unwrap_or(tried - tried % 2);
         assert!((told..=tried).contains(&found), "{doomed:?}: {found}, told {told}, tried {tried}");
         self.acknowledged.store(found, Ordering::SeqCst);
@@ -134,12 +137,12 @@ impl Acknowledged {
     }
 }
 
-/// A content of several pages, that shows whether it is whole.
+/// Several pages of content that show whether a version is complete.
 fn version(number: u64) -> String {
     format!("{number:08}\n").repeat(4000)
 }
 
-/// The number of a version that is whole.
+/// Checks that the content is one complete version, and returns its number.
 fn number_of(content: &str, what: &str) -> u64 {
     let number = content.get(..8).unwrap_or_else(|| panic!("{what}: {content:?}"));
     assert_eq!(content.len(), 9 * 4000, "{what}: not whole");
@@ -147,7 +150,7 @@ fn number_of(content: &str, what: &str) -> u64 {
     number.parse().unwrap()
 }
 
-/// The number of a skill that is whole and of one version.
+/// Checks that the skill is one complete version, and returns its number.
 fn number_of_skill(workspace: &Workspace, path: &str, count: usize) -> u64 {
     let files = workspace.listed(path);
     assert_eq!(files.len(), count + 1, "{path}: {files:?}");
@@ -166,11 +169,11 @@ fn skill(name: &str, number: u64, count: usize) -> Vec<u8> {
     zips::of(&files)
 }
 
-/// Acts in ever new versions until nobody answers.
+/// Requests new versions until the server is gone.
 fn act(acknowledged: &AtomicU64, mut ask: impl FnMut(u64) -> Option<bool>) {
     let mut number = acknowledged.load(Ordering::SeqCst);
     loop {
-        // A version that was not acknowledged may be there all the same, so its number is not used again.
+        // A version that was not acknowledged may exist, so its number is not used again.
         number += 1;
         match ask(number) {
             Some(true) => acknowledged.store(number, Ordering::SeqCst),
@@ -198,7 +201,7 @@ fn workspaces(server: &Server) -> Vec<Workspace> {
     (0..AGENTS).map(|number| Workspace::new(owner.clone(), "default", &format!("agent{number}"))).collect()
 }
 
-pub(crate) fn killed_in_the_middle(site: &Site) {
+pub(crate) fn killed_server_keeps_acknowledged_versions(site: &Site) {
     let kills = if is_soak() { 150 } else { 10 };
     let state: Vec<Acknowledged> = (0..AGENTS).map(|_| Acknowledged::default()).collect();
     let mut server = site.start();
@@ -259,7 +262,7 @@ fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
                 scope.spawn(move || fate.act(doomed, caller, agent));
             }
             scope.spawn(move || {
-                // Readers and boxes, who must see nothing that is not whole either.
+                // Readers and boxes also must see complete versions only.
                 loop {
                     let path = format!("/v1/{agent}/content?path=files/written");
                     let Ok(said) = caller.try_ask("GET", &path, Body::None) else { return };
@@ -273,7 +276,8 @@ fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
                 }
             });
         }
-        // Some lives are long enough for everything to have been done, however slow the machine is.
+        // Every third life lasts until each kind of request was acknowledged once, also on a slow
+        // machine.
         if life.is_multiple_of(3) {
             let (before, deadline) = (state[0].counts(), Instant::now() + TIMEOUT);
             while state[0].counts().iter().zip(&before).any(|(now, before)| now == before) {
@@ -281,7 +285,7 @@ fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        // Every moment must be a good one to be killed in; these are spread over a life by the golden ratio.
+        // Spreads the time of the kill over the life with steps of the golden ratio.
         std::thread::sleep(Duration::from_millis(20 + life * 618 % MAX_LIFETIME));
         server.signal(Signal::KILL);
         server.ended();
@@ -292,7 +296,7 @@ fn check(workspace: &Workspace, acknowledged: &Acknowledged) {
     let at_least = |found: u64, of: &AtomicU64, what: &str| {
         let told = of.load(Ordering::SeqCst);
         assert!(found >= told, "{what}: version {found}, but {told} was acknowledged");
-        // One that was never acknowledged may have got there; the next life goes on from it.
+        // A version that was not acknowledged may exist; continue from it.
         of.fetch_max(found, Ordering::SeqCst);
     };
     at_least(number_of(&workspace.text("files/written"), "written"), &acknowledged.written, "written");
@@ -322,12 +326,12 @@ fn set_of<const COUNT: usize>(names: [&str; COUNT]) -> BTreeSet<String> {
     names.map(str::to_owned).into()
 }
 
-/// On disk: only names that are known, nothing on its way, and one version of each baseline.
+/// Checks on disk: only known names, nothing in `.staging`, and one version of each baseline.
 fn assert_nothing_stray(workspace: &Workspace) {
     let strays: Vec<_> = names(&workspace.on_disk("")).difference(&set_of(BESIDE)).cloned().collect();
     assert_eq!(strays, [""; 0], "in the workspace");
     let mut staged = names(&workspace.on_disk(".staging"));
-    // One directory is kept for the next box.
+    // The directory for the next box.
     staged.remove("spare");
     assert_eq!(staged, set_of([]), "left on its way");
     let mut skills = names(&workspace.on_disk("skills"));
@@ -340,7 +344,8 @@ fn assert_nothing_stray(workspace: &Workspace) {
     assert_eq!(names(&baseline), set_of(["shared"]));
 }
 
-/// In all of the data directory: what the first server had put there, and beneath that only what is known.
+/// Checks the whole data directory: its top as the first server left it, and only known names
+/// below.
 fn assert_nothing_stray_beside(server: &Server, at_first: &BTreeSet<String>) {
     assert_eq!(&names(server.data()), at_first, "in the data directory");
     let workspaces = server.data().join("workspaces");
@@ -352,14 +357,14 @@ fn assert_nothing_stray_beside(server: &Server, at_first: &BTreeSet<String>) {
     for agent in ["agent0", "agent1"] {
         let workspace = workspaces.join("default").join(agent);
         assert_eq!(names(&workspace.join("sessions")), set_of([]));
-        // Made by the first box, which may have been killed before it was there, or before it was whole.
+        // Created by the first box, which may have been killed before it was complete.
         let (projects, project) = (names(&workspace.join("projects")), workspace.join("projects/workspace"));
         assert!(projects.is_subset(&set_of(["workspace"])), "{projects:?}");
         let parts = names(&project);
         assert!(parts.is_subset(&set_of(["artifacts", "inputs", "work"])), "{parts:?}");
         assert_eq!(names(&project.join("inputs")), set_of([]));
         assert_eq!(names(&project.join("work")), set_of([]));
-        // What a box printed is kept for as long as its exec is on record, and no longer.
+        // Output is kept as long as its exec is in the record.
         for exec in names(&project.join("artifacts")) {
             server.exec(&exec);
         }

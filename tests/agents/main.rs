@@ -1,9 +1,9 @@
-//! Files and skills of agents: the routes under `/v1`, from the contracts' text and through real sockets, as root and
-//! rootless.
+//! Black-box tests of the files and skills of agents: the routes under `/v1` as the contracts
+//! specify them, over real sockets, as root and rootless.
 //!
-//! One file per theme. A trial gets a *site*, which is one way in which the product is run; a mode that cannot run here
-//! is said, never left out in silence. RINGWALL_SOAK=1 takes races and crashes in their long form, and waits for the
-//! time limit of five minutes.
+//! There is one file per theme. A test gets a [`Site`], a mode in which the server runs. A mode
+//! that is not available here is reported as skipped. RINGWALL_SOAK=1 runs longer races and
+//! crashes, and the test of the timeout of five minutes.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 #![expect(clippy::print_stdout, reason = "what is not tried has to be said")]
@@ -43,7 +43,7 @@ use crate::site::Site;
 
 type Try = fn(&Site);
 
-/// A trial's name and its function.
+/// A test's name and function.
 macro_rules! trials {
     ($($module:ident :: { $($name:ident),* $(,)? })*) => {
         &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
@@ -52,70 +52,70 @@ macro_rules! trials {
 
 const TRIALS: &[(&str, Try)] = trials! {
     files::{
-        a_whole_file_is_what_it_is, pages_are_counted_from_one,
-        what_cannot_be_read_says_why, writes_make_their_directories, edits_count_what_they_replace,
-        lists_are_sorted_names_of_regular_files, deleting_takes_everything_beneath, uploads_keep_their_base_name,
-        downloads_are_the_bytes,
+        written_file_is_read_unchanged, page_lines_are_counted_from_one,
+        unreadable_path_is_reported, write_creates_parent_directories, edit_with_wrong_count_changes_nothing,
+        list_contains_sorted_regular_files, delete_removes_directory_tree, upload_uses_base_name,
+        download_returns_file_or_zip,
     }
     paths::{
-        a_path_begins_with_its_section, no_path_leads_out, relative_paths_stay_beneath,
-        odd_bytes_and_lengths_are_bad_input, ids_are_plain_names, skill_md_is_reserved,
+        path_outside_sections_is_rejected, path_that_leads_out_is_rejected, relative_path_stays_in_its_directory,
+        invalid_bytes_and_lengths_are_rejected, invalid_agent_id_is_rejected, skill_file_is_writable_only_at_skill_root,
     }
     planted::{
-        links_that_leave_are_refused, links_that_stay_may_be_read, second_names_of_foreign_files_are_refused,
-        what_is_no_file_is_not_waited_for, nothing_leaks_while_links_are_swapped, everything_is_its_owners,
+        symlink_out_of_files_is_rejected, symlink_within_files_is_readable, hard_link_to_outside_file_is_rejected,
+        special_files_are_rejected_without_blocking, swapped_symlinks_leak_nothing, files_belong_to_workspace_owner,
     }
-    forms::{ unknown_paths_and_methods, malformed_bodies, bodies_that_are_too_large, uploads_that_break_off }
+    forms::{ unknown_paths_and_methods_are_rejected, malformed_bodies_are_rejected, too_large_bodies_are_rejected, interrupted_upload_changes_nothing }
     access::{
-        nobody_is_let_in_without_a_token, the_workspace_of_another_is_not_there, every_role_has_its_workspaces,
-        without_authentication_the_user_is_default, every_route_is_published,
+        request_without_valid_token_is_rejected, workspace_of_other_user_is_not_found, roles_reach_their_workspaces,
+        user_without_authentication_is_default, openapi_contains_every_route,
     }
     skills::{
-        an_upload_names_every_skill, a_new_version_replaces_the_old_whole, what_is_no_skill_is_refused,
-        what_other_systems_add_is_left_out, names_may_be_utf8_or_gbk, a_list_tells_names_and_descriptions,
-        a_list_has_only_folders_with_a_head, heads_are_pulled_up, a_read_heals_and_so_does_a_list, a_skill_is_deleted_by_its_folder,
-        loose_heads_are_warned_about,
+        upload_response_names_every_skill, upload_replaces_whole_skill, archive_without_valid_skill_is_rejected,
+        macos_metadata_is_skipped, utf8_and_gbk_names_are_decoded, list_shows_names_and_descriptions,
+        list_contains_only_folders_with_skill_file, nested_skill_file_is_moved_to_root, read_and_list_heal_skills, skill_is_deleted_by_folder_name,
+        broken_metadata_rules_cause_warnings,
     }
     hostile_zips::{
-        names_that_leave, links_and_devices, names_that_collide, broken_archives, bombs, too_many_entries,
-        heads_in_other_places,
+        names_that_lead_out_are_rejected, symlinks_and_special_files_are_rejected, colliding_names_are_rejected, broken_archives_are_rejected, decompression_bombs_are_rejected, too_many_entries_are_rejected,
+        nested_skill_files_are_rejected,
     }
     execute::{
-        a_line_is_a_shells, ordinary_lines_raise_no_alarm, what_is_not_allowed_is_named, skill_md_is_reserved_in_lines,
-        the_environment_is_made_of_nothing, the_servers_environment_is_nowhere, python_is_there_by_either_name, the_box_has_the_workspace_and_nothing_else, an_exec_is_on_record,
-        output_is_cut_and_flagged, an_exec_ends_with_its_main_process, the_lists_are_the_operators,
+        command_is_run_by_shell, ordinary_commands_are_allowed, forbidden_command_is_rejected_by_name, reserved_name_in_command_is_rejected,
+        environment_contains_only_defaults, server_environment_is_not_visible, python_runs_by_either_name, box_sees_only_its_workspace, execs_are_recorded,
+        long_output_is_truncated_and_flagged, exec_ends_with_main_process, command_lists_are_settings,
     }
     sandbox::{
-        files_are_those_of_the_other_contract, ranges_are_read_inclusively,
-        ranges_replace_their_lines_and_no_other_byte, commands_are_words, programs_are_held_as_lines_are, words_have_their_rules,
-        skill_ids_are_any_one_name,
+        sandbox_files_are_agent_files, line_ranges_include_both_ends,
+        range_edit_changes_only_its_lines, arguments_are_passed_unchanged, programs_have_limits_of_commands, forbidden_arguments_are_rejected,
+        skill_id_may_be_any_name,
     }
     layers::{
-        uploads_say_where_they_went, a_baseline_shows_through, edits_are_the_users_own,
-        what_a_box_changes_is_the_users_own, a_new_version_respects_what_users_did, baselines_change_as_a_whole, nothing_changes_beneath_a_box,
+        upload_response_names_scope_and_path, baseline_is_visible_below_overlay, edits_do_not_change_baseline,
+        changes_of_box_do_not_change_baseline, new_version_keeps_changes_of_users, concurrent_uploads_publish_whole_versions, update_waits_for_running_box,
     }
-    defaults::{ a_new_server_has_the_contracts_limits, half_a_gigabyte_is_unpacked_at_most }
-    memory::{ a_late_page_costs_no_memory, a_large_upload_costs_no_memory, a_large_directory_costs_no_memory }
+    defaults::{ default_settings_match_contracts, archive_beyond_512_mib_is_rejected }
+    memory::{ late_page_uses_no_more_memory, large_upload_uses_no_more_memory, large_download_uses_no_more_memory }
     together::{
-        fifty_writers_and_fifty_readers, no_edit_is_lost, a_stalled_upload_holds_nobody, agents_do_not_meet,
-        a_skill_is_swapped_whole, a_box_and_the_routes_write_the_same,
+        concurrent_readers_see_whole_versions, concurrent_edits_are_not_lost, stalled_upload_blocks_no_request, concurrent_agents_are_independent,
+        skill_is_replaced_atomically, writes_of_box_and_routes_are_whole,
     }
-    busy::{ whoever_waits_too_long_is_told }
-    lives::{ killed_in_the_middle }
+    busy::{ long_wait_for_workspace_is_server_busy }
+    lives::{ killed_server_keeps_acknowledged_versions }
     disk::{
-        writes_need_room, names_need_room, boxes_that_fill_the_disk_are_ended, whoever_fills_the_disk_is_told,
-        inputs_need_room, baselines_wait_for_room, room_is_given_back,
+        writes_beyond_quota_are_rejected, names_beyond_quota_are_rejected, exec_that_exceeds_quota_is_killed, command_that_exceeds_quota_reports_it,
+        inputs_beyond_quota_are_rejected, baseline_beyond_quota_is_not_added, gc_removes_idle_sessions,
     }
     verbs::{
-        files_come_and_go, skills_are_pushed_and_pulled, transfers_show_a_bar, hostile_answers_are_not_unpacked,
-        refusals_are_told_with_a_hint, help_says_what_there_is,
+        files_are_uploaded_and_downloaded, skills_are_pushed_and_pulled, transfers_show_progress_bar, malicious_archive_is_not_unpacked,
+        errors_have_hints, help_lists_commands_and_options,
     }
 };
 
-/// Whose means only root has, whoever runs the server.
-const TRIALS_OF_ROOT: &[&str] = &["busy::whoever_waits_too_long_is_told"];
+/// These need root for the test itself, also if the server is rootless.
+const TRIALS_OF_ROOT: &[&str] = &["busy::long_wait_for_workspace_is_server_busy"];
 
-const TRIALS_IN_SOAK: &[(&str, Try)] = trials! { execute::{ five_minutes_and_no_more } };
+const TRIALS_IN_SOAK: &[(&str, Try)] = trials! { execute::{ commands_time_out_after_five_minutes } };
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

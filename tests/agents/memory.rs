@@ -1,8 +1,8 @@
-//! What is large costs the server no more memory than what is small: pages of a long file, uploads, and directories that
-//! are sent as they are packed.
+//! Large requests use no more memory than small ones: pages of a long file, uploads, and downloads
+//! of directories.
 //!
-//! Memory is the most that the server's process ever had, as the kernel counts it. So each trial has a server of its own,
-//! asks for something small first, and then for the same thing large.
+//! Measured is the peak memory of the server process (VmHWM). Therefore each test starts a server
+//! of its own, sends a small request first and the same request with a large size then.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -18,28 +18,29 @@ use crate::workspace::Workspace;
 use crate::zips::{Entry, zip};
 
 const MIB: usize = 1 << 20;
-/// What a stride, a few pieces ahead and another thread may take.
+/// A stride, some buffers, and another thread.
 const MAX_GROWTH_KB: u64 = 12 << 10;
-/// Of an upload of 50 MiB. Beside a busy neighbour 13 to 24 MiB were measured; a body that is kept whole takes more than 50.
+/// For an upload of 50 MiB. Beside a busy neighbour 13 to 24 MiB were measured; a body held in
+/// memory takes more than 50.
 const MAX_UPLOAD_GROWTH_KB: u64 = 32 << 10;
 const LINES: usize = 5_000_000;
 const LINE_LENGTH: usize = 200;
-/// The longest body that there may be unless the settings say otherwise.
+/// The default of `files.upload_max_mb`.
 const MAX_UPLOAD: usize = 50 * MIB;
 
-/// The most memory that a process ever had.
+/// Peak memory of a process.
 fn peak_kb(process: u32) -> u64 {
     let field = host::field(process, "VmHWM").unwrap();
     field.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// How many bytes a process has read so far, from whatever.
+/// Bytes that a process has read so far, from any source.
 fn bytes_read(process: u32) -> u64 {
     let counts = fs::read_to_string(format!("/proc/{process}/io")).unwrap();
     counts.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
-/// What `act` adds to the most that the server ever had.
+/// Increase of the server's peak memory during `act`.
 fn growth_kb(server: &Server, act: impl FnOnce()) -> u64 {
     let before = peak_kb(server.id());
     act();
@@ -50,7 +51,8 @@ fn own_workspace(server: &Server) -> Workspace {
     Workspace::new(Caller::of(server, &server.token), "default", "a")
 }
 
-/// A file of the workspace's owner with so much in it; written from the host, because that takes a tenth of the time.
+/// A file of the workspace's owner with this content. Written on the host, which takes a tenth of
+/// the time.
 fn fill(agent: &Workspace, path: &str, pieces: usize, piece: impl Fn(usize) -> Vec<u8>) {
     agent.put(path, "");
     let mut file = OpenOptions::new().write(true).open(agent.on_disk(path)).unwrap();
@@ -63,18 +65,19 @@ fn line(number: usize) -> String {
     format!("{:.<1$}", format!("line {number:09}"), LINE_LENGTH - 1)
 }
 
-/// A gigabyte of five million lines.
-pub(crate) fn a_late_page_costs_no_memory(site: &Site) {
+/// The file has 5 million lines, 1 GB in total.
+pub(crate) fn late_page_uses_no_more_memory(site: &Site) {
     let server = site.start();
     let agent = own_workspace(&server);
     agent.put("files/small", &format!("{}\n", line(1)));
-    // All but the last thousand are the same thousand again and again, because writing numbers is slow.
+    // All blocks but the last are equal, because formatting numbers is slow.
     let thousand = |from: usize| (from..from + 1000).map(|number| line(number) + "\n").collect::<String>().into_bytes();
     let (same, last) = (thousand(1), thousand(LINES - 999));
     let pieces = LINES / 1000;
     fill(&agent, "files/big", pieces, |piece| if piece + 1 < pieces { same.clone() } else { last.clone() });
     assert_eq!(fs::metadata(agent.on_disk("files/big")).unwrap().len(), 1_000_000_000);
-    // What changed just now is not kept in mind, because it could change again within the same tick of the clock.
+    // The server does not cache line counts of a file that changed within the last tick of the
+    // clock.
     let changed = fs::metadata(agent.on_disk("files/big")).unwrap().modified().unwrap();
     wait_until("a file that is no longer new", || changed.elapsed().is_ok_and(|age| age.as_millis() > 100));
     let page = |path: &str, number: usize, expected: usize| {
@@ -96,8 +99,9 @@ pub(crate) fn a_late_page_costs_no_memory(site: &Site) {
     assert!(grown < MAX_GROWTH_KB, "late pages of a gigabyte took {grown} KiB more than the first of a short file");
 }
 
-/// As large as an upload may be, to the byte, and stored, so that what comes in is what is written.
-pub(crate) fn a_large_upload_costs_no_memory(site: &Site) {
+/// Exactly the maximum size of an upload. Stored without compression, so that as much is written as
+/// is received.
+pub(crate) fn large_upload_uses_no_more_memory(site: &Site) {
     let server = site.start();
     let agent = own_workspace(&server);
     let archive = |length: usize| {
@@ -119,10 +123,10 @@ pub(crate) fn a_large_upload_costs_no_memory(site: &Site) {
     assert!(grown < MAX_UPLOAD_GROWTH_KB, "uploads of 50 MiB took {grown} KiB more than those of one");
 }
 
-/// What is in it cannot be packed, so that neither what is read nor what is sent could be kept without being seen.
-pub(crate) fn a_large_directory_costs_no_memory(site: &Site) {
+/// Random data, so that neither input nor output is compressible and buffering either would show.
+pub(crate) fn large_download_uses_no_more_memory(site: &Site) {
     const FILES: usize = 2;
-    // A build for tests packs no more than this in a few seconds.
+    // A debug build compresses no more than this in a few seconds.
     let pieces = if is_soak() { 256 } else { 16 };
     let server = site.start();
     let agent = own_workspace(&server);

@@ -1,4 +1,4 @@
-//! The rules about paths, on every route that takes one: where a path may lead, and with which words it is refused.
+//! Rules for paths, on every route that takes one, with the texts of their errors.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::workspace::{Workspace, snapshot};
 const RESERVED: &str = "Security Error: 'SKILL.md' is a system reserved file. You can only create/edit it at the root \
                         of a skill (e.g., skills/my_skill/SKILL.md).";
 
-/// What every route that takes a path says to it.
+/// The responses of every route that takes a path.
 fn everywhere(agent: &Workspace, path: &str) -> Vec<(&'static str, Said)> {
     let route = format!("/v1/{}/download?path={}", agent.agent, encode(path));
     let mut said = everywhere_but_downloads(agent, path);
@@ -19,7 +19,7 @@ fn everywhere(agent: &Workspace, path: &str) -> Vec<(&'static str, Said)> {
     said
 }
 
-/// The same without the one route that answers with bytes.
+/// Like [`everywhere`], without the route whose response is not JSON.
 fn everywhere_but_downloads(agent: &Workspace, path: &str) -> Vec<(&'static str, Said)> {
     vec![
         ("files", agent.list(path)),
@@ -31,7 +31,7 @@ fn everywhere_but_downloads(agent: &Workspace, path: &str) -> Vec<(&'static str,
     ]
 }
 
-/// The same for the routes whose paths are relative to a skill or to the sandbox.
+/// The responses of the routes whose paths are relative to a skill or to the sandbox.
 fn everywhere_relative(agent: &Workspace, path: &str) -> Vec<(String, Said)> {
     let mut said = Vec::new();
     for base in [agent.skill_route("s"), agent.sandbox()] {
@@ -44,7 +44,7 @@ fn everywhere_relative(agent: &Workspace, path: &str) -> Vec<(String, Said)> {
     said
 }
 
-/// A workspace with something in it that must stay as it is.
+/// A workspace with files that must stay unchanged.
 fn furnished(site: &Site) -> Workspace {
     let agent = site.workspace();
     agent.put("files/a", "a");
@@ -53,7 +53,7 @@ fn furnished(site: &Site) -> Workspace {
     agent
 }
 
-pub(crate) fn a_path_begins_with_its_section(site: &Site) {
+pub(crate) fn path_outside_sections_is_rejected(site: &Site) {
     let agent = furnished(site);
     let before = snapshot(&agent.on_disk(""));
     for path in ["other/x", "x", "filesx/y", "Files/x", "skill/x", "workspace/files/x", "projects/p/work/x"] {
@@ -65,7 +65,7 @@ pub(crate) fn a_path_begins_with_its_section(site: &Site) {
     assert_eq!(snapshot(&agent.on_disk("")), before);
 }
 
-pub(crate) fn no_path_leads_out(site: &Site) {
+pub(crate) fn path_that_leads_out_is_rejected(site: &Site) {
     let agent = furnished(site);
     let before = snapshot(&agent.on_disk(""));
     for path in [
@@ -83,7 +83,7 @@ pub(crate) fn no_path_leads_out(site: &Site) {
             assert_eq!(said.refused(403), expected, "{route} {path}");
         }
     }
-    // Which of the two rules is named first is open; that one is, is not.
+    // The path breaks several rules; the message may name any of them.
     for path in
         ["/etc/passwd", "//etc/passwd", "../x", "/files/a", "..", "/", ".", "", "./.", "C:\\x", "\\\\host\\share"]
     {
@@ -97,14 +97,14 @@ pub(crate) fn no_path_leads_out(site: &Site) {
             let is_literal = path != "files\\..\\x" && (said.status == 404 || said.status == 200);
             assert!(is_literal || (400..500).contains(&said.status), "{route} {path}: {said:?}");
         }
-        // As one literal name it may be there now.
+        // The path may exist now as a literal name.
         agent.delete(path);
     }
     agent.delete("files/etc");
     assert_eq!(snapshot(&agent.on_disk("")), before);
 }
 
-pub(crate) fn relative_paths_stay_beneath(site: &Site) {
+pub(crate) fn relative_path_stays_in_its_directory(site: &Site) {
     let agent = furnished(site);
     let before = snapshot(&agent.on_disk(""));
     for path in ["../x", "..", "a/../../x", "/etc/passwd", "../../files/a", "../s/a", "x/../../y"] {
@@ -129,7 +129,7 @@ pub(crate) fn relative_paths_stay_beneath(site: &Site) {
     assert_eq!(snapshot(&agent.on_disk("")), before);
 }
 
-pub(crate) fn odd_bytes_and_lengths_are_bad_input(site: &Site) {
+pub(crate) fn invalid_bytes_and_lengths_are_rejected(site: &Site) {
     let agent = furnished(site);
     let before = snapshot(&agent.on_disk(""));
     for path in ["files/a\0", "files/\0", "files/a\0/../../x", "\0"] {
@@ -144,7 +144,7 @@ pub(crate) fn odd_bytes_and_lengths_are_bad_input(site: &Site) {
             assert!(said.status == 400, "{route}: {said:?}");
         }
     }
-    // Bytes that are no text at all.
+    // Bytes that are not UTF-8.
     for bytes in [&b"files/\xff"[..], b"\xc0\xaf", b"files/\xed\xa0\x80"] {
         let said = agent.caller.get(&format!("/v1/{}/content?path={}", agent.agent, encode_bytes(bytes)));
         assert!(matches!(said.status, 400 | 403 | 404), "{said:?}");
@@ -152,7 +152,7 @@ pub(crate) fn odd_bytes_and_lengths_are_bad_input(site: &Site) {
     assert_eq!(snapshot(&agent.on_disk("")), before);
 }
 
-pub(crate) fn ids_are_plain_names(site: &Site) {
+pub(crate) fn invalid_agent_id_is_rejected(site: &Site) {
     let agent = site.workspace();
     let long = "a".repeat(129);
     let bad = ["skills", "files", "sandbox", "..", "a..b", ".a", "-a", "_a", "a%2fb", "a%20b", "%00", "文件", &long];
@@ -170,7 +170,7 @@ pub(crate) fn ids_are_plain_names(site: &Site) {
     }
 }
 
-pub(crate) fn skill_md_is_reserved(site: &Site) {
+pub(crate) fn skill_file_is_writable_only_at_skill_root(site: &Site) {
     let agent = furnished(site);
     let before = snapshot(&agent.on_disk(""));
     for path in
@@ -190,7 +190,7 @@ pub(crate) fn skill_md_is_reserved(site: &Site) {
     agent.edit("skills/s/SKILL.md", "other", "again", None).success();
     agent.caller.put(&agent.skill_route("s/edit?path=SKILL.md&start=1"), "name: third").success();
     assert_eq!(agent.text("skills/s/SKILL.md"), "name: third\n");
-    // An ordinary file everywhere else.
+    // Elsewhere it is an ordinary file.
     for path in ["files/SKILL.md", "files/a.d/SKILL.md", "skills/s/b/MY_SKILL.md", "skills/s/SKILL.md.txt"] {
         agent.put(path, "x");
     }

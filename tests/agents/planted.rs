@@ -1,6 +1,6 @@
-//! What a box, or somebody with the host's rights, plants in a workspace: links, pipes, devices, second names of foreign
-//! files. The routes neither follow nor wait, and what lies outside stays as it was. Each attack has a control that shows
-//! that the plant is where it should be.
+//! Symlinks, FIFOs, devices and hard links that a box or a privileged host process plants in a
+//! workspace. The routes follow none, do not block, and change nothing outside. Controls show that
+//! the planted files work outside of the server.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
@@ -20,7 +20,7 @@ fn out_of_scope(path: &str) -> String {
     format!("Security Error: Access out of scope. Path: {path}")
 }
 
-/// Reading through `path` is refused on every route, with the contract's words.
+/// Checks that every route rejects reads through `path` with the contract's text.
 fn assert_unread(agent: &Workspace, path: &str) {
     assert_eq!(agent.content(path).refused(403), out_of_scope(path));
     assert_eq!(agent.page(path, "&offset=1").refused(403), out_of_scope(path));
@@ -35,13 +35,13 @@ fn assert_unread(agent: &Workspace, path: &str) {
     }
 }
 
-pub(crate) fn links_that_leave_are_refused(site: &Site) {
+pub(crate) fn symlink_out_of_files_is_rejected(site: &Site) {
     let agent = site.workspace();
     let scratch = Scratch::new(site.mode().identity()).unwrap();
     let canary = Canary::plant(&scratch, "canary").unwrap();
     let outside = canary.text();
     agent.put("files/a", "a");
-    // Planted from inside a box, where the server's paths are only words.
+    // Created in a box, where a path of the host is only text.
     agent.script(&format!(
         "cd files; ln -s {outside} absolute; ln -s ../../../../../../../../{outside} relative; ln -s {} parent; \
          ln -s absolute chained; ln -s ../../../.. up; ln -s /proc/self/root root; ln -s .. above",
@@ -64,7 +64,7 @@ pub(crate) fn links_that_leave_are_refused(site: &Site) {
     }
     assert_eq!(agent.listed("files"), ["files/a"]);
     assert_eq!(canary.changed(), None);
-    // A link itself may be deleted, and a whole-file write replaces the link and never what it names.
+    // A symlink itself may be deleted, and a write replaces the symlink, not its target.
     agent.delete("files/parent").success();
     let said = agent.write("files/absolute", "mine");
     if said.status == 200 {
@@ -82,7 +82,7 @@ pub(crate) fn links_that_leave_are_refused(site: &Site) {
     assert_eq!(canary.changed(), None);
 }
 
-pub(crate) fn links_that_stay_may_be_read(site: &Site) {
+pub(crate) fn symlink_within_files_is_readable(site: &Site) {
     let agent = site.workspace();
     agent.put("files/d/target", "inside");
     agent.put("skills/s/SKILL.md", "name: s\n");
@@ -92,26 +92,26 @@ pub(crate) fn links_that_stay_may_be_read(site: &Site) {
     for path in ["files/loop", "files/dangling"] {
         agent.content(path).refused_with_one_of(&[400, 403, 404]);
     }
-    // Nothing is written through a link, not even one that stays.
+    // Writes follow no symlink, not even one within the files.
     for path in ["files/into/new", "files/into/target"] {
         assert_eq!(agent.write(path, "x").refused(403), out_of_scope(path));
     }
     assert_eq!(agent.edit("files/link", "inside", "x", None).refused(403), out_of_scope("files/link"));
     assert_eq!(agent.text("files/d/target"), "inside");
-    // Deleting a link deletes the link.
+    // Deleting a symlink keeps its target.
     agent.delete("files/into").success();
     agent.delete("files/dangling").success();
     agent.delete("files/loop").success();
     assert_eq!(agent.listed("files"), ["files/d/target"]);
 }
 
-pub(crate) fn second_names_of_foreign_files_are_refused(site: &Site) {
+pub(crate) fn hard_link_to_outside_file_is_rejected(site: &Site) {
     let agent = site.workspace();
     agent.put("files/a", "a");
     agent.script("cd files; ln a b");
-    // Both names are in the workspace.
+    // Both hard links are in the workspace.
     assert_eq!(agent.text("files/b"), "a");
-    // Only the host can make this one, on the same file system and as the workspace's own.
+    // Only the host can create this hard link, which needs the same file system and owner.
     let about = fs::metadata(agent.on_disk("files/a")).unwrap();
     let elsewhere = agent.caller.data().join("workspaces").join(format!("canary-of-{}", agent.user));
     let canary = Canary::plant_at(elsewhere, (about.uid(), about.gid())).unwrap();
@@ -133,13 +133,13 @@ pub(crate) fn second_names_of_foreign_files_are_refused(site: &Site) {
     fs::remove_file(canary.path()).unwrap();
 }
 
-pub(crate) fn what_is_no_file_is_not_waited_for(site: &Site) {
+pub(crate) fn special_files_are_rejected_without_blocking(site: &Site) {
     let agent = site.workspace();
     agent.script("cd files; mkfifo pipe; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'");
     assert!(fs::symlink_metadata(agent.on_disk("files/pipe")).unwrap().file_type().is_fifo(), "the control");
     let mut planted = vec!["files/pipe", "files/socket"];
     if tester_is_root() {
-        // The terminal of nobody: reading it would wait, and the memory of the machine would be worth something.
+        // `/dev/zero` never ends, and `/dev/mem` contains the memory of the host.
         for (name, major, minor) in [("device", 1, 5), ("memory", 1, 1)] {
             let bits = Bits::from_raw_mode(0o666);
             let path = agent.on_disk("files").join(name);
@@ -165,8 +165,9 @@ pub(crate) fn what_is_no_file_is_not_waited_for(site: &Site) {
     agent.delete("files/socket").success();
 }
 
-/// A directory and a link to elsewhere change places as fast as they can while the routes use them.
-pub(crate) fn nothing_leaks_while_links_are_swapped(site: &Site) {
+/// A directory and a symlink to another directory are exchanged in a loop while the routes use
+/// them.
+pub(crate) fn swapped_symlinks_leak_nothing(site: &Site) {
     let agent = site.workspace();
     let scratch = Scratch::new(site.mode().identity()).unwrap();
     let canary = Canary::plant(&scratch, "inside").unwrap();
@@ -181,7 +182,7 @@ pub(crate) fn nothing_leaks_while_links_are_swapped(site: &Site) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                // A deleted one is put back, so that there is always something to swap.
+                // Recreated after a deletion, so that the race continues.
                 if renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE).is_ok() {
                     swaps.fetch_add(1, Ordering::Relaxed);
                     continue;
@@ -225,8 +226,8 @@ pub(crate) fn nothing_leaks_while_links_are_swapped(site: &Site) {
     assert_eq!(canary.changed(), None);
 }
 
-/// As root every workspace has a uid of its own, and everything in it is that uid's.
-pub(crate) fn everything_is_its_owners(site: &Site) {
+/// As root each workspace has a uid of its own, which owns everything in it.
+pub(crate) fn files_belong_to_workspace_owner(site: &Site) {
     let (one, two) = (site.workspace(), site.workspace());
     for agent in [&one, &two] {
         agent.put("files/d/x", "x");
@@ -249,7 +250,8 @@ pub(crate) fn everything_is_its_owners(site: &Site) {
     }
 }
 
-/// Makes the workspace's owner the owner of what the tester planted, so that only its kind is in question.
+/// Makes the workspace's owner the owner of a planted file, so that only its type can be the reason
+/// of an error.
 fn own(agent: &Workspace, path: &Path) {
     let about = fs::metadata(agent.on_disk("files")).unwrap();
     let _ = std::os::unix::fs::lchown(path, Some(about.uid()), Some(about.gid()));

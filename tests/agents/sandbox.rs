@@ -1,4 +1,4 @@
-//! The general sandbox of contract 001: files by ranges of lines, and commands as words instead of a line.
+//! The sandbox routes of contract 001: files by line ranges, and commands as argument lists.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn content(agent: &Workspace, words: &str) -> Value {
     agent.caller.get(&agent.sandbox_route(&format!("content?path=x{words}"))).success()["content"].clone()
 }
 
-pub(crate) fn files_are_those_of_the_other_contract(site: &Site) {
+pub(crate) fn sandbox_files_are_agent_files(site: &Site) {
     let agent = site.workspace();
     assert_eq!(agent.caller.get(&agent.sandbox_route("files")).success(), json!([]));
     let said = agent.caller.put(&agent.sandbox_route("edit?path=d%2Fx.txt"), "Hello General Sandbox").success();
@@ -34,7 +34,7 @@ pub(crate) fn files_are_those_of_the_other_contract(site: &Site) {
     assert_eq!(agent.text("files/empty"), "");
 }
 
-pub(crate) fn ranges_are_read_inclusively(site: &Site) {
+pub(crate) fn line_ranges_include_both_ends(site: &Site) {
     let agent = site.workspace();
     edit(&agent, "", "a\nb\nc\n").success();
     for (words, lines) in [
@@ -53,7 +53,7 @@ pub(crate) fn ranges_are_read_inclusively(site: &Site) {
     }
 }
 
-pub(crate) fn ranges_replace_their_lines_and_no_other_byte(site: &Site) {
+pub(crate) fn range_edit_changes_only_its_lines(site: &Site) {
     let agent = site.workspace();
     for (before, words, body, after) in [
         ("a\nb\nc\n", "&start=2&end=2", "B", "a\nB\nc\n"),
@@ -86,7 +86,7 @@ fn run(agent: &Workspace, command: &str, arguments: &[&str]) -> crate::caller::S
     agent.argv(&agent.sandbox(), command, arguments)
 }
 
-pub(crate) fn commands_are_words(site: &Site) {
+pub(crate) fn arguments_are_passed_unchanged(site: &Site) {
     let agent = site.workspace();
     agent.put("files/main.py", "import os, sys; print(os.getcwd(), sys.argv[1:])");
     let said = run(&agent, "python3", &["main.py", "--city", "Beijing & 'x' $HOME"]).success();
@@ -102,9 +102,9 @@ pub(crate) fn commands_are_words(site: &Site) {
     assert_eq!(agent.listed("files"), ["files/main.py"]);
 }
 
-/// What holds a line holds a program of a skill and one of the sandbox too: nothing of the server's around it, and five
-/// minutes.
-pub(crate) fn programs_are_held_as_lines_are(site: &Site) {
+/// Programs in a skill or the sandbox have the same limits as shell commands: an environment
+/// without the server's variables, and a timeout of five minutes.
+pub(crate) fn programs_have_limits_of_commands(site: &Site) {
     let agent = site.workspace();
     agent.push(&crate::zips::skill("s", "")).success();
     let show = "import json, os; print(json.dumps(dict(os.environ)))";
@@ -121,7 +121,7 @@ pub(crate) fn programs_are_held_as_lines_are(site: &Site) {
     }
 }
 
-pub(crate) fn words_have_their_rules(site: &Site) {
+pub(crate) fn forbidden_arguments_are_rejected(site: &Site) {
     let agent = site.workspace();
     for command in ["perl", "wget", "sudo", "/bin/ls", "./x", "ls -la", "LS", "env", "sort"] {
         let message = run(&agent, command, &[]).refused(403);
@@ -158,7 +158,7 @@ pub(crate) fn words_have_their_rules(site: &Site) {
     run(&agent, "echo", &["a\0b"]).refused(400);
 }
 
-pub(crate) fn skill_ids_are_any_one_name(site: &Site) {
+pub(crate) fn skill_id_may_be_any_name(site: &Site) {
     let agent = site.workspace();
     agent
         .push(&crate::zips::of(&[("天气 查询/SKILL.md", "name: x\n"), ("天气 查询/main.py", "print('ok')")]))

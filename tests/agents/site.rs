@@ -1,6 +1,6 @@
-//! Where the trials act: one server for each way in which the product is run, and workspaces that no other trial has.
+//! Servers for the tests: one shared server for each mode, and workspaces that no other test uses.
 //!
-//! A trial that changes settings or kills its server starts one of its own.
+//! A test that changes settings or kills its server starts one of its own.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,12 +14,12 @@ use tests::support::server::{Server, Starter};
 use crate::caller::Caller;
 use crate::workspace::Workspace;
 
-/// One way in which the product is run.
+/// A mode in which the server runs.
 #[derive(Debug)]
 pub(crate) struct Site {
     mode: Mode,
     binary: PathBuf,
-    /// Started with the first trial that asks for it.
+    /// Started by the first test that needs it.
     server: Mutex<Option<Arc<Server>>>,
 }
 
@@ -34,7 +34,7 @@ impl Site {
         self.mode
     }
 
-    /// The server that trials share.
+    /// The server that tests share.
     pub(crate) fn server(&self) -> Arc<Server> {
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         let started = server.get_or_insert_with(|| {
@@ -46,12 +46,12 @@ impl Site {
         Arc::clone(started)
     }
 
-    /// A server of one's own.
+    /// Starts a server of its own.
     pub(crate) fn start(&self) -> Server {
         self.start_in(TempDir::with_prefix("rw-agents-").unwrap())
     }
 
-    /// The next server on a directory that another has left.
+    /// Starts a server on the data directory of an earlier one.
     pub(crate) fn start_in(&self, data: TempDir) -> Server {
         Server::start_as(&self.starter(), data, &[])
     }
@@ -60,7 +60,7 @@ impl Site {
         Starter { identity: self.mode.identity(), binary: self.binary.clone() }
     }
 
-    /// A workspace of a new user on the shared server, acted on with that user's own token.
+    /// The workspace of a new user on the shared server, with that user's token.
     pub(crate) fn workspace(&self) -> Workspace {
         workspace_on(&self.server())
     }
@@ -71,22 +71,22 @@ impl Site {
     }
 }
 
-/// Whether races, crashes and large things are tried in their long form.
+/// True if races, crashes and large requests run in their long form.
 pub(crate) fn is_soak() -> bool {
     std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1")
 }
 
-/// A name that nobody has had.
+/// Returns an unused name.
 pub(crate) fn new_name(of: &str) -> String {
     format!("{of}{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A workspace of a new user on this server.
+/// The workspace of a new user on this server.
 pub(crate) fn workspace_on(server: &Server) -> Workspace {
     workspace_of(server, &new_name("user"), &new_name("agent"))
 }
 
-/// This workspace, acted on with a new token of its user.
+/// This workspace, with a new token of its user.
 pub(crate) fn workspace_of(server: &Server, user: &str, agent: &str) -> Workspace {
     let token = server.make_token(&["--role", "user", "--user", user]);
     Workspace::new(Caller::of(server, &token), user, agent)

@@ -1,4 +1,4 @@
-//! Skills by contract 000: uploading, listing with what their heads say, healing, deleting.
+//! Skills of contract 000: upload, list with metadata, healing and deletion.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::site::Site;
 use crate::workspace::{Workspace, snapshot};
 use crate::zips::{self, Entry, zip};
 
-pub(crate) fn an_upload_names_every_skill(site: &Site) {
+pub(crate) fn upload_response_names_every_skill(site: &Site) {
     let agent = site.workspace();
     let said = agent.push(&zips::skill("one", "print(1)")).success();
     assert_eq!(said, "Upload successful. Details:\n- Skill [one] uploaded to [skills/one], Status: [Success]");
@@ -24,7 +24,7 @@ pub(crate) fn an_upload_names_every_skill(site: &Site) {
     assert_eq!(agent.text("skills/a/lib/deep/x.txt"), "deep");
 }
 
-pub(crate) fn a_new_version_replaces_the_old_whole(site: &Site) {
+pub(crate) fn upload_replaces_whole_skill(site: &Site) {
     let agent = site.workspace();
     agent.push(&zips::of(&[("s/SKILL.md", "name: s"), ("s/old.py", "old"), ("s/both", "old")])).success();
     agent.push(&zips::skill("other", "kept")).success();
@@ -32,7 +32,7 @@ pub(crate) fn a_new_version_replaces_the_old_whole(site: &Site) {
     assert_eq!(agent.listed("skills/s"), ["skills/s/SKILL.md", "skills/s/both", "skills/s/new.py"]);
     assert_eq!(agent.text("skills/s/both"), "new");
     assert_eq!(agent.text("skills/other/main.py"), "kept");
-    // All or nothing: the second skill of this one is not good, so the first is not taken either.
+    // All or none: the second skill is invalid, so the first is not installed either.
     let before = snapshot(&agent.on_disk(""));
     let half = zips::of(&[("s/SKILL.md", "name: s"), ("s/newest", "x"), ("bad/x", "no SKILL.md")]);
     assert_eq!(
@@ -42,7 +42,7 @@ pub(crate) fn a_new_version_replaces_the_old_whole(site: &Site) {
     assert_eq!(snapshot(&agent.on_disk("")), before);
 }
 
-pub(crate) fn what_is_no_skill_is_refused(site: &Site) {
+pub(crate) fn archive_without_valid_skill_is_rejected(site: &Site) {
     let agent = site.workspace();
     agent.push(&zips::skill("s", "old")).success();
     let before = snapshot(&agent.on_disk(""));
@@ -63,7 +63,7 @@ pub(crate) fn what_is_no_skill_is_refused(site: &Site) {
     assert_eq!(snapshot(&agent.on_disk("")), before);
 }
 
-pub(crate) fn what_other_systems_add_is_left_out(site: &Site) {
+pub(crate) fn macos_metadata_is_skipped(site: &Site) {
     let agent = site.workspace();
     let files = [
         ("s/SKILL.md", "x"),
@@ -78,10 +78,10 @@ pub(crate) fn what_other_systems_add_is_left_out(site: &Site) {
     assert_eq!(agent.listed("skills"), ["skills/s/SKILL.md", "skills/s/sub/x"]);
 }
 
-pub(crate) fn names_may_be_utf8_or_gbk(site: &Site) {
+pub(crate) fn utf8_and_gbk_names_are_decoded(site: &Site) {
     let agent = site.workspace();
     agent.push(&zips::of(&[("天气/SKILL.md", "name: 天气查询\n"), ("天气/工具.py", "1")])).success();
-    // The same in GBK, without the flag: 技能/SKILL.md and 技能/说明.txt.
+    // The same names in GBK, without the UTF-8 flag: 技能/SKILL.md and 技能/说明.txt.
     let gbk = [
         Entry::file("", b"name: x\n").named(b"\xbc\xbc\xc4\xdc/SKILL.md"),
         Entry::file("", b"text").named(b"\xbc\xbc\xc4\xdc/\xcb\xb5\xc3\xf7.txt"),
@@ -91,18 +91,18 @@ pub(crate) fn names_may_be_utf8_or_gbk(site: &Site) {
     let expected = ["skills/天气/SKILL.md", "skills/天气/工具.py", "skills/技能/SKILL.md", "skills/技能/说明.txt"];
     assert_eq!(agent.listed("skills"), expected);
     assert_eq!(agent.text("skills/技能/说明.txt"), "text");
-    // UTF-8 without the flag is UTF-8 all the same.
+    // UTF-8 without the flag is accepted too.
     let unflagged = [Entry::file("", b"name: y\n").named("技/SKILL.md".as_bytes())];
     agent.push(&zip(&unflagged)).success();
     assert_eq!(agent.listed("skills/技"), ["skills/技/SKILL.md"]);
-    // A name in GBK that decodes to a step upwards, or holds a separator in its second byte, leads nowhere.
+    // A GBK name that contains `..` is rejected.
     let before = snapshot(&agent.on_disk(""));
     let hostile = [Entry::file("", b"x").named(b"\xbc\xbc/SKILL.md"), Entry::file("", b"x").named(b"\xbc\xbc/../../x")];
     agent.push(&zip(&hostile)).refused(400);
     assert_eq!(snapshot(&agent.on_disk("")), before);
 }
 
-/// What `list` says about a skill with this head.
+/// The entry in the list of a skill with this `SKILL.md`.
 fn told(agent: &Workspace, head: &str) -> Value {
     agent.put("skills/told/SKILL.md", head);
     let skills = agent.skills();
@@ -112,7 +112,7 @@ fn told(agent: &Workspace, head: &str) -> Value {
     skill
 }
 
-pub(crate) fn a_list_tells_names_and_descriptions(site: &Site) {
+pub(crate) fn list_shows_names_and_descriptions(site: &Site) {
     let agent = site.workspace();
     assert_eq!(agent.skills(), json!([]));
     for (head, name, description) in [
@@ -133,7 +133,7 @@ pub(crate) fn a_list_tells_names_and_descriptions(site: &Site) {
         assert_eq!((found["name"].as_str().unwrap(), said), (name, description.trim_end()), "{head:?}");
         assert_eq!(found.as_object().unwrap().len(), 2, "{found}");
     }
-    // Heads that are meant to hurt whoever reads them: an answer, and soon.
+    // Malicious metadata: the server must respond in time.
     let bomb = "---\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
         d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n\
         g: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nname: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n---\n";
@@ -147,7 +147,7 @@ pub(crate) fn a_list_tells_names_and_descriptions(site: &Site) {
     assert_eq!(agent.skills()[0]["name"], "told");
 }
 
-pub(crate) fn a_list_has_only_folders_with_a_head(site: &Site) {
+pub(crate) fn list_contains_only_folders_with_skill_file(site: &Site) {
     let agent = site.workspace();
     agent.push(&zips::of(&[("b/SKILL.md", "name: b"), ("a/SKILL.md", "name: a")])).success();
     agent.script(
@@ -157,9 +157,9 @@ pub(crate) fn a_list_has_only_folders_with_a_head(site: &Site) {
     assert_eq!(agent.skill_names(), ["a", "b"]);
 }
 
-pub(crate) fn heads_are_pulled_up(site: &Site) {
+pub(crate) fn nested_skill_file_is_moved_to_root(site: &Site) {
     let agent = site.workspace();
-    // By a list.
+    // Healed by a list.
     agent.script(
         "mkdir -p skills/a/b/c skills/a/x; echo 'name: deep' > skills/a/b/c/SKILL.md; \
          echo 'name: shallow' > skills/a/x/SKILL.md; echo code > skills/a/x/main.py",
@@ -167,21 +167,21 @@ pub(crate) fn heads_are_pulled_up(site: &Site) {
     assert_eq!(agent.skill_names(), ["shallow"]);
     let expected = ["skills/a/SKILL.md", "skills/a/b/c/SKILL.md", "skills/a/x/main.py"];
     assert_eq!(agent.listed("skills"), expected, "only that file moves");
-    // By reading it where it is missing; of two that are as deep, the first by name.
+    // Healed by a read; of two files at the same depth the first by name is moved.
     agent.script(
         "mkdir -p skills/r/b skills/r/a; echo 'name: second' > skills/r/b/SKILL.md; \
          echo 'name: first' > skills/r/a/SKILL.md",
     );
     assert_eq!(agent.text("skills/r/SKILL.md"), "name: first\n");
     assert_eq!(agent.listed("skills/r"), ["skills/r/SKILL.md", "skills/r/b/SKILL.md"]);
-    // Never through a link, and never out of the skill.
+    // Healing follows no symlink and stays within the skill.
     agent.put("files/d/SKILL.md", "name: foreign\n");
     agent.script("mkdir skills/l; ln -s ../../files/d skills/l/d; ln -s ../../files/d/SKILL.md skills/l/SKILL.md.d");
     assert_eq!(agent.content("skills/l/SKILL.md").refused(404), "Path not found: skills/l/SKILL.md");
     assert_eq!(agent.text("files/d/SKILL.md"), "name: foreign\n");
     assert_eq!(agent.skill_names(), ["shallow", "first"]);
     assert_eq!(agent.content("skills/none/SKILL.md").refused(404), "Path not found: skills/none/SKILL.md");
-    // One that has its head keeps it; what is deeper is left alone and reported.
+    // A skill with a `SKILL.md` at its root keeps it; further ones are reported only.
     agent.script("mkdir -p skills/a/n; echo 'name: planted' > skills/a/n/SKILL.md");
     let skills = agent.skills();
     let warned = skills.as_array().unwrap().iter().find(|skill| skill["name"] == "shallow").unwrap();
@@ -189,14 +189,15 @@ pub(crate) fn heads_are_pulled_up(site: &Site) {
     assert_eq!(fs::read(agent.on_disk("skills/a/n/SKILL.md")).unwrap(), b"name: planted\n");
 }
 
-/// A file gets the reserved name from the host, so that no write and no end of an exec could heal it before.
+/// Renames a file on the host, so that neither a write nor the end of an exec heals the skill
+/// before the tested request.
 fn plant_head(agent: &Workspace, path: &str, head: &str) {
     agent.put(&format!("{path}.planted"), head);
     fs::rename(agent.on_disk(&format!("{path}.planted")), agent.on_disk(path)).unwrap();
 }
 
-/// Each by itself, with nothing before it that heals too.
-pub(crate) fn a_read_heals_and_so_does_a_list(site: &Site) {
+/// Each route alone, without another one that heals before.
+pub(crate) fn read_and_list_heal_skills(site: &Site) {
     let agent = site.workspace();
     plant_head(&agent, "skills/r/b/SKILL.md", "name: second\n");
     plant_head(&agent, "skills/r/a/SKILL.md", "name: first\n");
@@ -207,7 +208,7 @@ pub(crate) fn a_read_heals_and_so_does_a_list(site: &Site) {
     plant_head(&agent, "skills/l/x/SKILL.md", "name: shallow\n");
     assert_eq!(agent.skill_names(), ["shallow", "first"]);
     assert_eq!(agent.listed("skills/l"), ["skills/l/SKILL.md", "skills/l/b/c/SKILL.md"]);
-    // By the routes of the other contract too.
+    // Also through the routes of contract 001.
     plant_head(&agent, "skills/o/a/SKILL.md", "name: other\n");
     let found = agent.caller.get(&agent.skill_route("o/content?path=SKILL.md")).success();
     assert_eq!(found["content"], "name: other\n");
@@ -217,7 +218,7 @@ pub(crate) fn a_read_heals_and_so_does_a_list(site: &Site) {
     assert_eq!(agent.listed("skills/p"), ["skills/p/SKILL.md"]);
 }
 
-pub(crate) fn a_skill_is_deleted_by_its_folder(site: &Site) {
+pub(crate) fn skill_is_deleted_by_folder_name(site: &Site) {
     let agent = site.workspace();
     agent.push(&zips::of(&[("a/SKILL.md", "name: other"), ("a/x/y", ""), ("b/SKILL.md", "")])).success();
     assert_eq!(agent.delete_skill("a").success(), "Successfully deleted skill: a");
@@ -230,8 +231,8 @@ pub(crate) fn a_skill_is_deleted_by_its_folder(site: &Site) {
     assert_eq!(snapshot(&agent.on_disk("")), before);
 }
 
-/// Names and descriptions that break the rules of agent skills are told, and are no reason to refuse anything.
-pub(crate) fn loose_heads_are_warned_about(site: &Site) {
+/// Names and descriptions that break the agentskills rules cause warnings, not errors.
+pub(crate) fn broken_metadata_rules_cause_warnings(site: &Site) {
     let agent = site.workspace();
     agent.put("skills/good-name/SKILL.md", "---\nname: good-name\ndescription: It does one thing.\n---\n");
     assert!(agent.skills()[0].get("warnings").is_none(), "{}", agent.skills());

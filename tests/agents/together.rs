@@ -1,4 +1,5 @@
-//! Many at once: on one file, on one workspace, on two, and with a box that writes what the routes write.
+//! Concurrent requests: on one file, on one workspace, on several, and beside a box that writes the
+//! same files.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,17 +15,17 @@ use crate::workspace::Workspace;
 use crate::zips;
 
 const MANY: usize = 50;
-/// Longer than anything that is written in one piece by chance.
+/// Long enough that a torn write would show.
 const LINES: usize = 3000;
-/// A machine on which readers and writers do not meet for so long is broken.
+/// Exceeded only if readers and writers no longer make progress.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A content that shows whether it is whole: a name on every line, and how many lines there are.
+/// Content that shows whether it is complete: the name on each of [`LINES`] lines.
 fn version(name: &str) -> String {
     format!("{name}\n").repeat(LINES)
 }
 
-/// The name of a version that is whole.
+/// Checks that the content is one complete version, and returns its name.
 fn name_of(content: &str) -> &str {
     let name = content.lines().next().unwrap_or_default();
     assert!(content.len() == (name.len() + 1) * LINES, "not whole: {} bytes of {name}", content.len());
@@ -32,7 +33,7 @@ fn name_of(content: &str) -> &str {
     name
 }
 
-/// Asks again when the lock was not had in time, which a slow machine may take at its word.
+/// Repeats a request while the workspace is busy, which may happen on a slow machine.
 fn patiently(ask: impl Fn() -> Said) -> Value {
     loop {
         let said = ask();
@@ -46,9 +47,9 @@ fn patiently(ask: impl Fn() -> Said) -> Value {
     }
 }
 
-/// All at once: writers go on until every reader has seen two versions, and readers until every writer is done. So each of
-/// them was there while the others were.
-pub(crate) fn fifty_writers_and_fifty_readers(site: &Site) {
+/// Writers continue until every reader has seen two versions, and readers until every writer has
+/// finished, so that all overlap.
+pub(crate) fn concurrent_readers_see_whole_versions(site: &Site) {
     let agent = site.workspace();
     agent.put("files/x", &version("first"));
     let rounds = if is_soak() { 40 } else { 3 };
@@ -73,7 +74,7 @@ pub(crate) fn fifty_writers_and_fifty_readers(site: &Site) {
                 begin.wait();
                 let (mut seen, mut round) = (BTreeSet::new(), 0);
                 while round < rounds || writing.load(Ordering::SeqCst) > 0 {
-                    // Whole, and by pages, of which each is one version's too.
+                    // The whole file and each page show one version.
                     let found = patiently(|| agent.content("files/x"));
                     let is_new = seen.insert(name_of(found["content"].as_str().unwrap()).to_owned());
                     if is_new && seen.len() == 2 {
@@ -94,8 +95,8 @@ pub(crate) fn fifty_writers_and_fifty_readers(site: &Site) {
     assert_eq!(agent.listed("files"), ["files/x"]);
 }
 
-/// An edit reads and writes in one: none is lost, whoever else edits.
-pub(crate) fn no_edit_is_lost(site: &Site) {
+/// An edit reads and writes atomically: no concurrent edit is lost.
+pub(crate) fn concurrent_edits_are_not_lost(site: &Site) {
     let agent = site.workspace();
     let names: Vec<String> = (0..20).map(|number| format!("<{number}>")).collect();
     agent.put("files/x", &names.concat());
@@ -114,8 +115,8 @@ pub(crate) fn no_edit_is_lost(site: &Site) {
     assert_eq!(agent.text("files/lines"), "done\n".repeat(20));
 }
 
-/// A body that does not come holds nobody: neither another agent nor the same one.
-pub(crate) fn a_stalled_upload_holds_nobody(site: &Site) {
+/// An upload without progress blocks neither other agents nor its own.
+pub(crate) fn stalled_upload_blocks_no_request(site: &Site) {
     let server = site.start();
     let (ann, bob) = (workspace_on(&server), workspace_on(&server));
     ann.put("files/x", "old");
@@ -148,8 +149,8 @@ pub(crate) fn a_stalled_upload_holds_nobody(site: &Site) {
     assert_eq!(ann.text("files/x"), "new");
 }
 
-/// Agents that are busy with themselves, all at once: every answer is a success, and nobody sees anything of another.
-pub(crate) fn agents_do_not_meet(site: &Site) {
+/// Concurrent requests of several agents all succeed, and none sees files of another agent.
+pub(crate) fn concurrent_agents_are_independent(site: &Site) {
     let agents: Vec<Workspace> = (0..6).map(|_| site.workspace()).collect();
     std::thread::scope(|scope| {
         for (number, agent) in agents.iter().enumerate() {
@@ -168,8 +169,8 @@ pub(crate) fn agents_do_not_meet(site: &Site) {
     });
 }
 
-/// A skill is always one version of it, from the routes and from a box, while others come.
-pub(crate) fn a_skill_is_swapped_whole(site: &Site) {
+/// Routes and boxes see one complete version of a skill while new ones are installed.
+pub(crate) fn skill_is_replaced_atomically(site: &Site) {
     let agent = site.workspace();
     let archive = |number: usize| {
         let text = format!("{number:04}");
@@ -188,9 +189,10 @@ pub(crate) fn a_skill_is_swapped_whole(site: &Site) {
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-            // One look of a box from within: a directory that it has entered is one version.
+            // The box enters the directory first, so it reads one version.
             let ran = agent.run("ls > /dev/null && cd skills/s && cat d0/* d1/* d2/*");
-            // One that is being erased under the box may end early, and is still never mixed with another.
+            // If that version is deleted meanwhile, the command may fail, but never reads two
+            // versions.
             assert!(ran.code != 0 || ran.stdout.len() == 30 * 4, "{ran:?}");
             let pieces: BTreeSet<&[u8]> = ran.stdout.as_bytes().chunks(4).collect();
             assert!(pieces.len() <= 1, "{ran:?}");
@@ -201,8 +203,9 @@ pub(crate) fn a_skill_is_swapped_whole(site: &Site) {
     assert_eq!(agent.text("skills/s/d2/29"), "0029");
 }
 
-/// A box and the routes write the same files; each version is whole whoever wrote it, because both replace by a rename.
-pub(crate) fn a_box_and_the_routes_write_the_same(site: &Site) {
+/// A box and the routes write the same file. Both replace it by a rename, so each version is
+/// complete.
+pub(crate) fn writes_of_box_and_routes_are_whole(site: &Site) {
     let agent = site.workspace();
     agent.put("files/x", &version("first"));
     agent.put(
@@ -218,7 +221,8 @@ pub(crate) fn a_box_and_the_routes_write_the_same(site: &Site) {
             for round in 0..40 {
                 agent.put("files/x", &version(&format!("r-{round}")));
                 name_of(&agent.text("files/x"));
-                // The other's name may be gone by the time that it is edited; nothing else may happen.
+                // A box may have replaced the version that the edit expects. No other error is
+                // possible.
                 let said = agent.edit("files/x", &format!("r-{round}\n"), "", Some(LINES as u64 + 1));
                 assert_eq!(said.status, 409, "{said:?}");
             }

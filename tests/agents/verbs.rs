@@ -1,4 +1,4 @@
-//! The command line around files and skills: `ringwall files` and `ringwall skills`, as whoever runs the server.
+//! The commands `ringwall files` and `ringwall skills`, as the user who runs the server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,16 +12,16 @@ use tests::support::server::Server;
 use crate::site::{Site, new_name, workspace_of};
 use crate::zips::{self, Entry, zip};
 
-/// Exit code, standard output, standard error.
+/// Exit code, stdout, stderr.
 type Spoken = (Option<i32>, String, String);
 
-/// Says something at the command line, with this on standard input.
+/// Runs a command with this stdin.
 fn say(server: &Server, url: &str, words: &[&str], input: &[u8]) -> Spoken {
     let mut command = server.command();
-    // The place of --url is after the verb and its own verb.
+    // `--url` belongs after the subcommand.
     command.args(&words[..2]).args(["--url", url]).args(&words[2..]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A verb that reads nothing may have ended.
+    // A command that does not read stdin may have ended.
     let _ = child.stdin.take().unwrap().write_all(input);
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -34,7 +34,7 @@ fn good(spoken: Spoken) -> String {
     stdout
 }
 
-pub(crate) fn files_come_and_go(site: &Site) {
+pub(crate) fn files_are_uploaded_and_downloaded(site: &Site) {
     let server = site.server();
     let url = format!("http://{}", server.address);
     let scratch = Scratch::new(site.mode().identity()).unwrap();
@@ -58,7 +58,7 @@ pub(crate) fn files_come_and_go(site: &Site) {
         good(run(&["files", "put", "-", "files/d/deep.txt"], b"deep\n")),
         "Successfully created or overwritten file: files/d/deep.txt\n"
     );
-    // Longer than one message should be in memory, and not all of it ASCII.
+    // Larger than one message, with characters that are not ASCII.
     let text = scratch.file("long.txt", "zeile ü\n\"\\\n".repeat(500_000).as_bytes(), 0o644).unwrap();
     let long = text.to_str().unwrap();
     good(run(&["files", "put", long, "files/e/long.txt"], b""));
@@ -94,11 +94,11 @@ pub(crate) fn files_come_and_go(site: &Site) {
     assert_eq!(good(run(&["files", "get", "files/notes.txt", "-"], b"")), "one\n2\nthree\n");
     assert_eq!(good(run(&["files", "rm", "files/d"], b"")), "Successfully deleted path: files/d\n");
     assert_eq!(workspace.listed("files"), ["files/notes.txt", "files/raw.bin"]);
-    // The owner's token is found by itself, and acts for whom it says.
+    // The owner's token is found automatically, and `--user` selects the workspace.
     let words = ["files", "ls", "--agent", &agent, "--user", &user];
     assert_eq!(good(say(&server, &url, &words, b"")), "files/notes.txt\nfiles/raw.bin\n");
     assert_eq!(good(say(&server, &url, &["files", "ls", "--agent", &agent], b"")), "");
-    // A name that would steer a terminal is shown and not sent.
+    // Control characters in a name are escaped.
     workspace.put("files/\u{1b}[2Jx", "");
     assert!(good(run(&["files", "ls"], b"")).contains("files/\\u{1b}[2Jx"));
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 3, "something is left on its way");
@@ -118,13 +118,13 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     scratch.file("weather/SKILL.md", head.as_bytes(), 0o644).unwrap();
     scratch.directory("weather/lib").unwrap();
     scratch.file("weather/lib/run.sh", b"#!/bin/sh\necho sunny\n", 0o755).unwrap();
-    // Names that are those of the directories above them.
+    // Names that equal those of their parent directories.
     scratch.directory("weather/weather").unwrap();
     scratch.file("weather/weather/main.py", b"inner", 0o644).unwrap();
     scratch.file("weather/main.py", b"outer", 0o644).unwrap();
     scratch.file("weather/lib/lib", b"of the same name", 0o644).unwrap();
     scratch.directory("weather/none yet").unwrap();
-    // More than any buffer on the way holds.
+    // More than all buffers on the path hold.
     let noise: Vec<u8> = (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     scratch.file("weather/lib/noise", &noise, 0o644).unwrap();
     let told = good(run(&["skills", "push", folder.to_str().unwrap()]));
@@ -158,7 +158,7 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     assert_eq!(told, format!("Upload successful: skill 'two' to 'skill/baseline/{agent}/two'\n"));
     let other = workspace_of(&server, &new_name("other"), &agent);
     assert_eq!(other.skill_names(), ["two"]);
-    // What cannot be sent says which file it is, and changes nothing.
+    // A file that cannot be uploaded is named in the error, and nothing changes.
     std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
     let refused = run(&["skills", "push", folder.to_str().unwrap()]);
     assert!(refused.0 == Some(2) && refused.2.contains("link") && refused.2.contains("symbolic"), "{refused:?}");
@@ -170,8 +170,8 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     assert_eq!(workspace.skill_names(), ["two", "weather"]);
 }
 
-/// On a terminal every transfer has a bar with its end in sight, and it is gone when it is done.
-pub(crate) fn transfers_show_a_bar(site: &Site) {
+/// On a terminal every transfer shows a progress bar, which is removed at the end.
+pub(crate) fn transfers_show_progress_bar(site: &Site) {
     const ON_A_TERMINAL: &str = "import os, pty, sys\nsys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
     let server = site.server();
     let scratch = Scratch::new(site.mode().identity()).unwrap();
@@ -199,22 +199,22 @@ pub(crate) fn transfers_show_a_bar(site: &Site) {
         (vec!["files", "put", &path(&text), "files/d/text"], Some("3.00 MB")),
         (vec!["files", "get", "files/data", &path(&back)], Some("3.00 MB")),
         (vec!["skills", "push", &path(&folder)], Some("3.00 MB")),
-        // How long an archive is that is made on the way nobody knows.
+        // The length of an archive that is created while it is sent is unknown.
         (vec!["skills", "pull", "s", &path(&pulled)], None),
     ] {
         let shown = say(&words);
         let doing = if ["get", "pull"].contains(&words[1]) { "receiving" } else { "sending" };
         assert!(shown.contains(doing), "{words:?}: {shown:?}");
         assert!(total.is_none_or(|total| shown.contains(&format!("% of {total}"))), "{words:?}: {shown:?}");
-        // The line is cleared for what is said at last.
+        // The line is cleared before the final message.
         let last = shown.rsplit("\u{1b}[2K").next().unwrap();
         assert!(!last.contains(doing), "{words:?}: {shown:?}");
     }
     assert_eq!(fs::read(pulled.join("data")).unwrap(), bytes);
 }
 
-/// A server that is somebody else's sends archives that would write elsewhere.
-pub(crate) fn hostile_answers_are_not_unpacked(site: &Site) {
+/// A malicious server sends archives that would write elsewhere.
+pub(crate) fn malicious_archive_is_not_unpacked(site: &Site) {
     let server = site.server();
     let scratch = Scratch::new(site.mode().identity()).unwrap();
     let home = scratch.directory("home").unwrap();
@@ -246,7 +246,7 @@ pub(crate) fn hostile_answers_are_not_unpacked(site: &Site) {
     }
 }
 
-pub(crate) fn refusals_are_told_with_a_hint(site: &Site) {
+pub(crate) fn errors_have_hints(site: &Site) {
     let server = site.server();
     let url = format!("http://{}", server.address);
     let scratch = Scratch::new(site.mode().identity()).unwrap();
@@ -297,7 +297,8 @@ pub(crate) fn refusals_are_told_with_a_hint(site: &Site) {
     assert!(none.0 == Some(2) && none.2.contains("/nonexistent"), "{none:?}");
     let none = run(&["files", "put", "--json", "/nonexistent"]);
     assert_eq!(serde_json::from_str::<Value>(&none.1).unwrap()["error"]["code"], "IO", "{none:?}");
-    // Larger than the server takes: refused before it is sent, or while; told in either case.
+    // Larger than the limit: rejected before or while it is sent; the error is reported in both
+    // cases.
     let large = scratch.join("large");
     fs::File::create(&large).unwrap().set_len(60 << 20).unwrap();
     give(&large, site.mode().identity()).unwrap();
@@ -305,7 +306,7 @@ pub(crate) fn refusals_are_told_with_a_hint(site: &Site) {
     assert!(spoken.0 == Some(2) && !spoken.2.contains("could not reach"), "{spoken:?}");
 }
 
-pub(crate) fn help_says_what_there_is(site: &Site) {
+pub(crate) fn help_lists_commands_and_options(site: &Site) {
     let server = site.server();
     let help = |words: &[&str]| {
         let output = server.command().args(words).arg("--help").output().unwrap();

@@ -1,4 +1,4 @@
-//! One agent's workspace, as its user sees it through the routes, and as it lies on the host's disk.
+//! An agent's workspace: through the routes, and on the host's disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ pub(crate) struct Workspace {
     pub(crate) agent: String,
 }
 
-/// What a command said, and how it ended.
+/// Output and exit code of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) stdout: String,
@@ -30,12 +30,12 @@ impl Workspace {
         Self { caller, user: user.to_owned(), agent: agent.to_owned() }
     }
 
-    /// The same agent's workspace of another caller.
+    /// The workspace of the same agent for another caller and user.
     pub(crate) fn of(&self, caller: Caller, user: &str) -> Self {
         Self::new(caller, user, &self.agent)
     }
 
-    /// Where a path of it lies on the host.
+    /// The host's path of a file in the workspace.
     pub(crate) fn on_disk(&self, path: &str) -> PathBuf {
         self.caller.data().join("workspaces").join(&self.user).join(&self.agent).join(path)
     }
@@ -52,7 +52,7 @@ impl Workspace {
         self.page(path, "")
     }
 
-    /// With the words of the query that choose a page.
+    /// `words` are further query parameters that select a page.
     pub(crate) fn page(&self, path: &str, words: &str) -> Said {
         self.caller.get(&format!("/v1/{}/content?path={}{words}", self.agent, encode(path)))
     }
@@ -65,7 +65,7 @@ impl Workspace {
         self.caller.post(&format!("/v1/{}/write", self.agent), &json!({ "file_path": path, "content": content }))
     }
 
-    /// Writes and does not expect to be refused.
+    /// Writes and expects success.
     pub(crate) fn put(&self, path: &str, content: &str) {
         self.write(path, content).success();
     }
@@ -86,7 +86,7 @@ impl Workspace {
         self.caller.upload(&format!("/v1/files/{}/upload", self.agent), name.as_bytes(), bytes)
     }
 
-    /// Status, type and bytes.
+    /// Status, content type and body.
     pub(crate) fn download(&self, path: &str) -> (u16, String, Vec<u8>) {
         self.caller.raw("GET", &format!("/v1/{}/download?path={}", self.agent, encode(path)))
     }
@@ -116,7 +116,7 @@ impl Workspace {
         Ran::read(&self.execute(command).success())
     }
 
-    /// Runs a script, which may do what no command line may, and expects it to succeed.
+    /// Runs a script that is not limited to allowed commands, and expects success.
     pub(crate) fn script(&self, text: &str) -> String {
         self.put("files/.script", text);
         let ran = self.run("bash files/.script");
@@ -125,7 +125,7 @@ impl Workspace {
         ran.stdout
     }
 
-    /// A route of contract 001, `rest` being what follows the pair of names.
+    /// A skill route of contract 001; `rest` follows user and agent.
     pub(crate) fn skill_route(&self, rest: &str) -> String {
         format!("/v1/skills/{}/{}/{rest}", self.user, self.agent)
     }
@@ -151,7 +151,7 @@ impl Ran {
     }
 }
 
-/// Everything beneath a directory: what each name is, its mode, and its bytes.
+/// Type, mode and content of everything beneath a directory.
 pub(crate) fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (char, u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut open = vec![directory.to_owned()];

@@ -1,4 +1,4 @@
-//! Zip archives made by hand, byte by byte, because no honest writer makes the ones that matter here.
+//! ZIP archives built byte by byte, with contents that no ordinary tool writes.
 
 use std::io::Write;
 
@@ -10,13 +10,13 @@ const CENTRAL: u32 = 0x0201_4b50;
 const END: u32 = 0x0605_4b50;
 pub(crate) const STORED: u16 = 0;
 pub(crate) const DEFLATED: u16 = 8;
-/// The flag that says that names are UTF-8.
+/// Flag: the name is UTF-8.
 const UTF8: u16 = 1 << 11;
 pub(crate) const ENCRYPTED: u16 = 1;
-/// Sizes and checksum follow the data.
+/// Flag: sizes and checksum follow the data.
 pub(crate) const DESCRIPTOR: u16 = 1 << 3;
 
-/// One entry, as it will be claimed to be and as it is.
+/// An entry: the values of its headers and its data.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
@@ -24,16 +24,16 @@ pub(crate) struct Entry {
     pub(crate) method: u16,
     pub(crate) mode: u32,
     pub(crate) crc: u32,
-    /// What the headers say that it unpacks to.
+    /// The declared unpacked size.
     pub(crate) size: u32,
-    /// What lies in the archive.
+    /// The data in the archive.
     pub(crate) packed: Vec<u8>,
-    /// Another place of its data than its own.
+    /// Declares another offset than that of its data.
     pub(crate) offset: Option<u32>,
 }
 
 impl Entry {
-    /// A regular file, stored.
+    /// A regular file without compression.
     pub(crate) fn file(name: &str, content: &[u8]) -> Self {
         let mut crc = Crc::new();
         crc.update(content);
@@ -63,7 +63,7 @@ impl Entry {
         Self { method: DEFLATED, packed: encoder.finish().unwrap(), ..Self::file(name, content) }
     }
 
-    /// With a name that is these bytes, in nobody knows which encoding.
+    /// Sets the raw name and clears the UTF-8 flag.
     pub(crate) fn named(self, name: &[u8]) -> Self {
         Self { name: name.to_vec(), flags: self.flags & !UTF8, ..self }
     }
@@ -83,7 +83,7 @@ impl Entry {
     }
 }
 
-/// The whole archive.
+/// An archive of these entries.
 pub(crate) fn zip(entries: &[Entry]) -> Vec<u8> {
     let (mut bytes, mut directory) = (Vec::new(), Vec::new());
     for entry in entries {
@@ -96,7 +96,7 @@ pub(crate) fn zip(entries: &[Entry]) -> Vec<u8> {
             bytes.extend(&entry.packed);
         }
         directory.extend(CENTRAL.to_le_bytes());
-        // Made on Unix, so that the mode counts.
+        // "Version made by" is Unix, so that the mode is used.
         directory.extend((3_u16 << 8 | 20).to_le_bytes());
         directory.extend(20_u16.to_le_bytes());
         directory.extend(entry.head());
@@ -118,12 +118,12 @@ pub(crate) fn zip(entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// An honest archive of these files.
+/// A valid archive of these files.
 pub(crate) fn of(files: &[(&str, &str)]) -> Vec<u8> {
     zip(&files.iter().map(|(name, content)| Entry::deflated(name, content.as_bytes())).collect::<Vec<_>>())
 }
 
-/// An honest skill with one file beside its SKILL.md.
+/// A valid skill with `SKILL.md` and `main.py`.
 pub(crate) fn skill(name: &str, content: &str) -> Vec<u8> {
     let about = format!("---\nname: {name}\ndescription: about {name}\n---\n");
     of(&[(&format!("{name}/SKILL.md"), &about), (&format!("{name}/main.py"), content)])
