@@ -10,7 +10,7 @@ pub(crate) mod real_path;
 pub(crate) mod secrets;
 
 use std::ffi::CString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ringwall_jail::plan::{FileKind, Owner, Privilege};
 use rustix::fs::{AtFlags, FileType};
@@ -149,15 +149,19 @@ fn system_entry(path: &str) -> Option<SystemEntry> {
 /// Mount points of kernel file systems in the system directories. Read it whenever these directories are cloned for a box
 /// or a spawner: a mount may be newer than the server.
 pub(crate) fn kernel_mounts() -> Result<Vec<CString>, Error> {
-    let mounts = all_kernel_mounts()?.into_iter();
-    let mounts = mounts.filter(|mount| mount.kind == FileKind::Directory);
-    let mounts = mounts.filter(|mount| SYSTEM.iter().any(|system| mount.path.starts_with(system)));
+    let in_system = |path: &Path| SYSTEM.iter().any(|system| path.starts_with(system));
+    let mounts = mask_candidates(in_system)?.into_iter().filter(|mount| mount.kind == FileKind::Directory);
     Ok(mounts.filter_map(|mount| CString::new(mount.path.into_os_string().into_encoded_bytes()).ok()).collect())
 }
 
 /// Mount points of all kernel file systems.
 pub(crate) fn all_kernel_mounts() -> Result<Vec<Covered>, Error> {
-    mount_table::kernel_mounts().map_err(|source| Error::OpenDirectory { path: "/proc/self/mountinfo".into(), source })
+    mask_candidates(|_| true)
+}
+
+fn mask_candidates(is_shown: impl Fn(&Path) -> bool) -> Result<Vec<Covered>, Error> {
+    let path = || "/proc/self/mountinfo".into();
+    mount_table::kernel_mounts(is_shown).map_err(|source| Error::OpenDirectory { path: path(), source })
 }
 
 fn etc_entries() -> Vec<EtcEntry> {

@@ -1,9 +1,11 @@
 //! `/proc/self/mountinfo`: what is mounted where, and which mounts show the kernel rather than files.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ringwall_jail::plan::FileKind;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
@@ -65,14 +67,17 @@ impl Mount {
 }
 
 pub(crate) fn read() -> std::io::Result<Vec<Mount>> {
-    Ok(parse(&std::fs::read(TABLE)?))
+    // The kernel reports a size of 0, for which `fs::read` makes eight reads of growing size.
+    let mut table = Vec::with_capacity(16 << 10);
+    File::open(TABLE)?.read_to_end(&mut table)?;
+    Ok(parse(&table))
 }
 
-/// The mounts of all kernel file systems, as places to mask. Read them again for each box that clones directories of the
-/// host, because a mount may be newer than the server. An unreadable table is an error: without it nothing is known to be
-/// masked.
-pub(crate) fn kernel_mounts() -> std::io::Result<Vec<Covered>> {
-    Ok(read()?.into_iter().filter(Mount::shows_kernel).filter_map(cover).collect())
+/// The mounts of kernel file systems whose paths `is_shown` selects, as places to mask. Read them again for each box that
+/// clones directories of the host, because a mount may be newer than the server. An unreadable table is an error: without
+/// it nothing is known to be masked.
+pub(crate) fn kernel_mounts(is_shown: impl Fn(&Path) -> bool) -> std::io::Result<Vec<Covered>> {
+    Ok(read()?.into_iter().filter(|mount| mount.shows_kernel() && is_shown(&mount.at)).filter_map(cover).collect())
 }
 
 /// Whether an open file lies on a kernel file system. One whose mount is not known does.
@@ -151,7 +156,8 @@ mod tests {
     #[test]
     fn own_proc_is_a_kernel_mount() {
         let proc = Covered { path: "/proc".into(), kind: FileKind::Directory };
-        assert!(kernel_mounts().unwrap().contains(&proc));
+        assert!(kernel_mounts(|_| true).unwrap().contains(&proc));
+        assert_eq!(kernel_mounts(|path| path.starts_with("/nowhere")).unwrap(), []);
         let is_kernel = |path: &str| is_kernel_file(std::fs::File::open(path).unwrap().as_fd(), &read().unwrap());
         assert!(is_kernel("/proc/self/status") && !is_kernel("/usr"));
     }
