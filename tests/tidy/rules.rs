@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use crate::source::{Finding, Source, finding, lines_matching, words};
 
-/// The decision is a pure function of what it is given: what would let `policy` look at the world instead.
+/// Crates whose functions depend on their arguments only, and the names that would break this.
+const PURE_CRATES: &[&str] = &["crates/ringwall-policy/src/", "crates/ringwall-risk/src/"];
 const IMPURE_MODULES: &[&str] = &["env", "fs", "net", "process", "thread"];
 const IMPURE_WORDS: &[&str] = &["SystemTime", "Instant", "async"];
 
@@ -81,11 +82,11 @@ pub(crate) fn has_a_telling_name(source: &Source) -> Vec<Finding> {
 }
 
 pub(crate) fn is_pure(source: &Source) -> Vec<Finding> {
-    if !source.path.starts_with("crates/ringwall-policy/src/") {
+    if !PURE_CRATES.iter().any(|directory| source.path.starts_with(directory)) {
         return Vec::new();
     }
-    let remedy = "`policy` decides from what it is given. Read it in another room and pass it in.";
-    let report = |line, what: &str| finding(&source.path, line, format!("`policy` mentions `{what}`"), remedy);
+    let remedy = "This crate computes from its arguments only. Read the value in another crate and pass it in.";
+    let report = |line, what: &str| finding(&source.path, line, format!("a pure crate mentions `{what}`"), remedy);
     let mut findings = Vec::new();
     for word in IMPURE_WORDS {
         findings.extend(source.lines_with(word).map(|line| report(line, word)));
@@ -205,6 +206,7 @@ mod tests {
         }
         let pure = "use std::{fmt, collections::BTreeMap};\nlet net = a.fs;\n// std::fs\nlet b = \"std::fs\";";
         assert!(is_pure(&Source::new(path, pure)).is_empty());
+        assert_eq!(lines(&is_pure(&Source::new("crates/ringwall-risk/src/assess.rs", "use std::fs;"))), [1]);
         assert!(is_pure(&Source::new("crates/ringwall-executor/src/run.rs", "use std::fs;")).is_empty());
     }
 

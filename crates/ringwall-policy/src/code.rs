@@ -8,10 +8,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use ringwall_risk::{Assessment, Level, Locale};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::error::Error;
-use crate::risk::{Assessment, Level, Locale};
 use crate::verdict::{Ask, AskedRisk, Denial, DenialCode};
 
 /// How strictly a session's code is treated.
@@ -138,8 +138,9 @@ pub fn choose_isolation(asked: Option<Isolation>, demanded: Option<Isolation>) -
 
 #[cfg(test)]
 mod tests {
+    use ringwall_risk::{Content, assess};
+
     use super::*;
-    use crate::risk::{Content, assess};
     use crate::{Ceilings, Layer, LayerName, Layers, Request, Root, Verdict, Workspace, decide_code, profile};
 
     fn verdict(text: &str, mode: SecurityMode, consent: Consent, argv: &[&str]) -> Verdict {

@@ -35,13 +35,12 @@ mod reach;
 mod request;
 mod session;
 
-mod risk;
-
 mod code;
 mod decide;
 mod verdict;
 
 #[cfg(test)]
+#[path = "../../ringwall-risk/src/shapes.rs"]
 mod shapes;
 
 pub use code::{Code, Consent, Isolation, SecurityMode, choose_isolation, demands_isolation};
@@ -62,10 +61,6 @@ pub use net::{
 pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_always_there, normalise, normalise_entry};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
-pub use risk::{
-    Assessment, Content, Finding, Level, Locale, MAX_CONTENT, PASSWORD_FIELDS, PAYMENT_FIELDS, Refusal, Rule, assess,
-    rules, stack_needed,
-};
 pub use session::{AllowedPath, Control, HostView, Named, Reach, Rights, SessionMounts, is_never_shown};
 pub use settings::{
     ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ConcurrentExecs,

@@ -3,12 +3,12 @@
 
 use std::fmt;
 
+use ringwall_risk::{Finding, Level};
 use serde::{Serialize, Serializer};
 
 use crate::decide::Grant;
 use crate::field::Field;
 use crate::layer::LayerName;
-use crate::risk::{Finding, Level};
 use crate::session::Named;
 
 /// The answer to a request.

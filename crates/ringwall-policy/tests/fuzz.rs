@@ -10,10 +10,11 @@
 
 use std::time::{Duration, Instant};
 
-use ringwall_policy::{CommandLine, CommandLists, Content, Level, Locale, assess, blocked, stack_needed};
+use ringwall_policy::{CommandLine, CommandLists, blocked};
+use ringwall_risk::{Content, Level, Locale, assess, stack_needed};
 use shapes::Shape;
 
-#[path = "../src/shapes.rs"]
+#[path = "../../ringwall-risk/src/shapes.rs"]
 mod shapes;
 
 const CASES: u64 = 200;
@@ -22,12 +23,12 @@ const MAX_LEN: usize = 8 * 1024;
 const MAX_IN_SOAK: usize = 192 * 1024;
 
 const SNIPPETS: [&str; 6] = [
-    include_str!("risk/python.txt"),
-    include_str!("risk/javascript.txt"),
-    include_str!("risk/shell.txt"),
-    include_str!("risk/browser.txt"),
-    include_str!("risk/held_out.txt"),
-    include_str!("risk/agents.txt"),
+    include_str!("../../ringwall-risk/tests/snippets/python.txt"),
+    include_str!("../../ringwall-risk/tests/snippets/javascript.txt"),
+    include_str!("../../ringwall-risk/tests/snippets/shell.txt"),
+    include_str!("../../ringwall-risk/tests/snippets/browser.txt"),
+    include_str!("../../ringwall-risk/tests/snippets/held_out.txt"),
+    include_str!("../../ringwall-risk/tests/snippets/agents.txt"),
 ];
 const LINES: [&str; 4] = [
     include_str!("lines/ordinary.txt"),

@@ -5,9 +5,10 @@
 
 use std::ffi::OsString;
 
+use ringwall_risk::shell_syntax::{Printed, paths};
+
 use super::line::{misplaced, not_allowed, wants_network};
 use super::lists::CommandLists;
-use super::operands::{Printed, paths};
 use super::reserved::is_misplaced;
 use crate::error::Error;
 use crate::verdict::{Denial, DenialCode};

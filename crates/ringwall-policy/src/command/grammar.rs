@@ -4,10 +4,10 @@
 //! always has the same result. Trees are walked with a cursor and without recursion, so a deeply
 //! nested line cannot overflow the stack.
 
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
+use ringwall_risk::shell_syntax::find_fault;
+use tree_sitter::{ParseOptions, ParseState, Parser, Point, Tree};
 
 use crate::error::{Error, quote};
 
@@ -67,30 +67,6 @@ impl Budget {
     }
 }
 
-/// The text with a space before each backslash at the start of a line, which does not change its
-/// meaning: otherwise the lexer joins such a line with the previous one and reads a command on it
-/// as an argument. After a line continuation nothing is inserted.
-pub(crate) fn set_apart(text: &str) -> Cow<'_, str> {
-    const TOGETHER: &str = "\n\\";
-    if !text.contains(TOGETHER) {
-        return Cow::Borrowed(text);
-    }
-    let mut apart = String::with_capacity(text.len() + 16);
-    let mut rest = text;
-    while let Some(at) = rest.find(TOGETHER) {
-        let (line, next) = rest.split_at(at);
-        apart.push_str(line);
-        apart.push('\n');
-        let goes_on = line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
-        if !goes_on {
-            apart.push(' ');
-        }
-        rest = next.get(1..).unwrap_or_default();
-    }
-    apart.push_str(rest);
-    Cow::Owned(apart)
-}
-
 pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {
     if text.len() > MAX_LEN {
         return Err(Error::CommandTooLong { length: text.len(), longest: MAX_LEN });
@@ -121,28 +97,6 @@ pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {
     match find_fault(&tree) {
         None => Ok(tree),
         Some(fault) => Err(malformed(text, fault.start_byte(), fault.start_position())),
-    }
-}
-
-/// The first node that is malformed.
-pub(crate) fn find_fault(tree: &Tree) -> Option<Node<'_>> {
-    if !tree.root_node().has_error() {
-        return None;
-    }
-    let mut cursor = tree.walk();
-    loop {
-        let node = cursor.node();
-        if node.is_error() || node.is_missing() {
-            return Some(node);
-        }
-        if node.has_error() && cursor.goto_first_child() {
-            continue;
-        }
-        while !cursor.goto_next_sibling() {
-            if !cursor.goto_parent() {
-                return Some(tree.root_node());
-            }
-        }
     }
 }
 

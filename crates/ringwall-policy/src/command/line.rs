@@ -7,14 +7,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 
-use super::follow::{Next, follow};
-use super::found::{Found, Step};
-use super::grammar::{Budget, parse, set_apart};
-use super::lists::{CommandLists, plain_name};
-use super::operands::{Printed, paths};
+use ringwall_risk::shell_syntax::{Found, Next, Printed, Step, Word, follow, paths, plain_name, set_apart, survey};
+
+use super::grammar::{Budget, parse};
+use super::lists::CommandLists;
 use super::reserved::is_misplaced;
-use super::survey::survey;
-use super::word::Word;
 use crate::error::Error;
 use crate::verdict::{Denial, DenialCode};
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use ringwall_risk::shell_syntax::{is_builtin, plain_name};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::error::{Error, quote};
@@ -24,58 +25,6 @@ const ARGV: [&str; 22] = [
     "python3", "python", "pip", "pip3", "bash", "sh", "ls", "cat", "grep", "sed", "awk", "echo", "cp", "mv", "rm",
     "mkdir", "find", "curl", "touch", "tee", "chmod", "xargs",
 ];
-/// `eval`, `exec`, `command`, `builtin` and `trap` are included because the commands that they run
-/// are checked too; `source` reads a script, as `bash` does.
-const BUILTINS: [&str; 46] = [
-    ".",
-    ":",
-    "[",
-    "bg",
-    "break",
-    "builtin",
-    "caller",
-    "cd",
-    "command",
-    "continue",
-    "declare",
-    "dirs",
-    "disown",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "false",
-    "fg",
-    "getopts",
-    "jobs",
-    "let",
-    "local",
-    "mapfile",
-    "popd",
-    "pushd",
-    "read",
-    "readarray",
-    "readonly",
-    "return",
-    "set",
-    "shift",
-    "shopt",
-    "source",
-    "test",
-    "times",
-    "trap",
-    "true",
-    "type",
-    "typeset",
-    "ulimit",
-    "umask",
-    "unset",
-    "unsetenv",
-    "wait",
-    "time",
-];
-/// Directories in which a box searches programs; all are read-only in it.
-const PROGRAM_DIRECTORIES: [&str; 3] = ["/usr/local/bin/", "/usr/bin/", "/bin/"];
 const MAX_LEN: usize = 255;
 
 /// A name in a list: letters, digits and `. _ + - /`.
@@ -146,7 +95,7 @@ impl CommandLists {
 
     /// True if `name` may be a later command of a line.
     pub(super) fn may_stand(&self, name: &str) -> bool {
-        let is_further = || self.allowed_filters.contains(plain_name(name)) || BUILTINS.contains(&name);
+        let is_further = || self.allowed_filters.contains(plain_name(name)) || is_builtin(name);
         self.may_begin(name) || !self.allowed.is_empty() && is_further()
     }
 
@@ -154,17 +103,6 @@ impl CommandLists {
     pub(super) fn may_run(&self, name: &str) -> bool {
         self.allowed_argv.contains(name)
     }
-}
-
-/// True if `name` is a builtin that changes only the shell itself.
-pub(crate) fn is_builtin(name: &str) -> bool {
-    BUILTINS.contains(&name)
-}
-
-/// Strips the directory of a system program. A path to another directory stays a path.
-pub(crate) fn plain_name(name: &str) -> &str {
-    let stripped = PROGRAM_DIRECTORIES.iter().find_map(|directory| name.strip_prefix(directory));
-    stripped.filter(|name| !name.contains('/')).unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -5,31 +5,17 @@
 //! `find`. The lists say which command names are allowed. This is advice: a script can run any
 //! program, and the box is the limit.
 //!
-//! Reading order: `grammar` parses text to a tree; `survey` collects the commands in it (`found`)
-//! with their words (`word`); `follow` finds the commands that these run; `line` checks all of them
-//! by `lists` and `reserved`. `named` finds the host paths that they name: it steps through the
-//! line and expands each word (`expand`).
+//! Reading order: `grammar` parses text to a tree; [`ringwall_risk::shell_syntax`] finds the
+//! commands in it; `line` checks them by `lists` and `reserved`. `named` finds the host paths that
+//! they name: it steps through the line and expands each word (`expand`).
 
 mod argv;
 mod expand;
-mod follow;
-mod found;
 mod grammar;
 mod line;
 mod lists;
 mod named;
-mod operands;
 mod reserved;
-mod survey;
-mod word;
-
-pub(crate) use follow::{Next, follow};
-pub(crate) use found::Found;
-pub(crate) use grammar::{find_fault, set_apart};
-pub(crate) use lists::{is_builtin, plain_name};
-pub(crate) use operands::{Printed, paths};
-pub(crate) use survey::survey;
-pub(crate) use word::escaped;
 
 pub use argv::ArgvCommand;
 pub use line::CommandLine;

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 
+use ringwall_risk::shell_syntax::{Step, is_windows_path};
+
 use super::expand::{End, Reading, Variables, expand, whole};
-use super::found::Step;
 use super::grammar::Budget;
 use super::line::{Command, CommandLine, Place};
 use crate::error::Error;
-use crate::reach::{FileUse, HostPath, Operand, Sureness, is_windows, looks_like_path, normalise, read_operands};
+use crate::reach::{FileUse, HostPath, Operand, Sureness, looks_like_path, normalise, read_operands};
 
 const DIRECTORY: &str = "PWD";
 const DIRECTORY_BEFORE: &str = "OLDPWD";
@@ -126,7 +127,7 @@ impl<'a> Walk<'a> {
     fn run(&mut self, command: &Command) -> Result<(), Error> {
         // The shell would remove the backslashes of a Windows path.
         let written = command.spelled_name.replace(r"\\", r"\");
-        let name = if is_windows(&written) { &written } else { &command.name };
+        let name = if is_windows_path(&written) { &written } else { &command.name };
         if name.contains(['/', '\\']) {
             let (word, usage) = (command.spelled_name.as_str(), FileUse::Script);
             self.open(Operand { word, sureness: Sureness::Path, usage })?;
@@ -217,7 +218,7 @@ impl<'a> Walk<'a> {
 
     /// The path that a reading means, if it can be known.
     fn resolve(&mut self, reading: &Reading) -> Result<Option<HostPath>, Error> {
-        let separators = if is_windows(&reading.text) { &['/', '\\'][..] } else { &['/'] };
+        let separators = if is_windows_path(&reading.text) { &['/', '\\'][..] } else { &['/'] };
         let directory = reading.text.rfind(separators).map(|at| &reading.text[..=at]);
         let text = match reading.end {
             End::Whole if reading.text == "-" => return Ok(None),
@@ -229,7 +230,7 @@ impl<'a> Walk<'a> {
                 _ => return Ok(None),
             },
         };
-        let base = if text.starts_with('/') || is_windows(text) {
+        let base = if text.starts_with('/') || is_windows_path(text) {
             "/"
         } else {
             match self.variables.get(DIRECTORY).and_then(|directories| directories.first()) {
@@ -265,7 +266,7 @@ fn is_scheme(text: &str) -> bool {
 }
 
 fn is_root(directory: &str) -> bool {
-    directory.trim_matches(['/', '.']).is_empty() || is_windows(directory) && directory.len() <= 3
+    directory.trim_matches(['/', '.']).is_empty() || is_windows_path(directory) && directory.len() <= 3
 }
 
 #[cfg(test)]

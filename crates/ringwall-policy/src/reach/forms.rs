@@ -1,5 +1,7 @@
 //! Commands whose operands have a syntax of their own: `find`, `tar`, `zip`, `dd`, `test`.
 
+use ringwall_risk::shell_syntax::{asks_about_file, compares_files};
+
 use super::options::Operand;
 use super::usage::FileUse;
 
@@ -194,19 +196,6 @@ pub(super) fn dd(words: &[String]) -> Vec<Operand<'_>> {
         _ => None,
     });
     operands.collect()
-}
-
-/// Operators of `test` that examine one file and two files.
-const ONE_FILE: &str = "bcdefghkprsuwxGLNOS";
-const TWO_FILES: [&str; 3] = ["-nt", "-ot", "-ef"];
-
-pub(crate) fn asks_about_file(operator: &str) -> bool {
-    let mut letters = operator.strip_prefix('-').unwrap_or_default().chars();
-    letters.next().is_some_and(|letter| ONE_FILE.contains(letter)) && letters.next().is_none()
-}
-
-pub(crate) fn compares_files(operator: &str) -> bool {
-    TWO_FILES.contains(&operator)
 }
 
 pub(super) fn test(words: &[String]) -> Vec<Operand<'_>> {

@@ -8,10 +8,10 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use ringwall_risk::Locale;
 use serde::{Serialize, Serializer};
 
 use super::sensitive;
-use crate::risk::Locale;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathStyle {

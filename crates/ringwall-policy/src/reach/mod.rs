@@ -21,9 +21,7 @@ mod sensitive;
 mod table;
 mod usage;
 
-pub(crate) use forms::{asks_about_file, compares_files};
 pub use host_path::{HostPath, PathStyle};
-pub(crate) use normalise::is_windows;
 pub use normalise::{NewEntry, normalise, normalise_entry};
 pub(crate) use options::{Operand, Sureness, looks_like_path, read_operands};
 pub use present::{blocked, is_always_there};

@@ -4,13 +4,13 @@
 //! relative path whose base is a Windows path. Only Windows ignores trailing spaces and dots of a
 //! name; on Linux they are part of it.
 
+use ringwall_risk::shell_syntax::{SEPARATORS, WindowsRoot, is_windows_path, trim_name, windows_root};
+
 use super::host_path::{HostPath, PathStyle};
 use crate::error::{Error, quote};
 
 /// The kernel's limit, without the trailing NUL.
 const MAX_LEN: usize = 4095;
-/// On Windows.
-const SEPARATORS: [char; 2] = ['/', '\\'];
 
 /// Replaces `~` by `home`, resolves a relative path against `base`, and resolves `.` and `..`. `..`
 /// at the root stays at the root.
@@ -34,7 +34,7 @@ pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath,
         }
         None => text.to_owned(),
     };
-    let path = match (is_windows(&whole), is_windows(base)) {
+    let path = match (is_windows_path(&whole), is_windows_path(base)) {
         (true, _) => windows(&whole),
         (false, true) if whole.starts_with(['/', '\\']) => windows(&format!("{}{whole}", drive_of(base))),
         (false, true) => windows(&format!("{base}\\{whole}")),
@@ -61,7 +61,7 @@ pub struct NewEntry {
 pub fn normalise_entry(text: &str, base: &str, home: Option<&str>) -> Result<NewEntry, Error> {
     let path = normalise(text, base, home)?;
     let malformed = |wrong| Error::PathMalformed { given: quote(text), wrong };
-    let (separators, rest) = if is_windows(text) || is_windows(base) {
+    let (separators, rest) = if is_windows_path(text) || is_windows_path(base) {
         (&SEPARATORS[..], text.trim_start_matches(SEPARATORS))
     } else {
         (&SEPARATORS[..1], text.strip_prefix('/').unwrap_or(text))
@@ -74,7 +74,7 @@ pub fn normalise_entry(text: &str, base: &str, home: Option<&str>) -> Result<New
     if !is_root && rest.split(separators).any(str::is_empty) {
         return Err(malformed("has an empty segment; write one separator between two names"));
     }
-    let is_relative = !text.starts_with('/') && !is_windows(text) && after_tilde(text).is_none();
+    let is_relative = !text.starts_with('/') && !is_windows_path(text) && after_tilde(text).is_none();
     Ok(NewEntry { path, is_relative })
 }
 
@@ -89,50 +89,6 @@ fn after_tilde(text: &str) -> Option<&str> {
 fn names_a_home(text: &str) -> bool {
     let name = text.strip_prefix('~').unwrap_or_default();
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-}
-
-/// The root of a Windows path, and the text after it.
-enum Start<'t> {
-    Drive(char, &'t str),
-    Share(&'t str),
-}
-
-/// `C:\…`, `C:/…`, `C:` and `\\server\…`.
-pub(crate) fn is_windows(text: &str) -> bool {
-    start(text).is_some()
-}
-
-fn start(text: &str) -> Option<Start<'_>> {
-    if let Some(drive) = drive(text) {
-        return Some(drive);
-    }
-    let mut rest = text.strip_prefix(r"\\").filter(|rest| !rest.starts_with(SEPARATORS))?;
-    let mut is_literal = false;
-    // `\\?\` and `\\.\` mark a literal path.
-    while let Some(after) = rest.strip_prefix(['?', '.']).filter(|after| after.starts_with(SEPARATORS)) {
-        is_literal = true;
-        rest = after.trim_start_matches(SEPARATORS);
-    }
-    if is_literal {
-        if let Some(drive) = drive(rest) {
-            return Some(drive);
-        }
-        let is_share = rest.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(r"UNC\"));
-        rest = if is_share { &rest[4..] } else { rest };
-    }
-    let has_name = rest.split(SEPARATORS).any(|part| !matches!(name_of(part), "" | "?"));
-    has_name.then_some(Start::Share(rest))
-}
-
-fn drive(text: &str) -> Option<Start<'_>> {
-    let letter = text.chars().next().filter(char::is_ascii_alphabetic)?;
-    let rest = text[1..].strip_prefix(':')?;
-    (rest.is_empty() || rest.starts_with(SEPARATORS)).then(|| Start::Drive(letter.to_ascii_uppercase(), rest))
-}
-
-/// Windows ignores trailing dots and spaces of a name.
-fn name_of(part: &str) -> &str {
-    part.trim_end_matches(['.', ' '])
 }
 
 fn linux(text: &str) -> HostPath {
@@ -156,15 +112,15 @@ fn drive_of(text: &str) -> String {
 }
 
 fn windows(text: &str) -> HostPath {
-    let (mut whole, rest, kept) = match start(text) {
-        Some(Start::Drive(letter, rest)) => (format!("{letter}:"), rest, 0),
+    let (mut whole, rest, kept) = match windows_root(text) {
+        Some(WindowsRoot::Drive(letter, rest)) => (format!("{letter}:"), rest, 0),
         // `..` does not remove the server and the share.
-        Some(Start::Share(rest)) => (r"\".to_owned(), rest, 2),
+        Some(WindowsRoot::Share(rest)) => (r"\".to_owned(), rest, 2),
         None => return linux(text),
     };
     let mut names: Vec<&str> = Vec::new();
     for part in rest.split(SEPARATORS) {
-        match (part.trim_end_matches(' '), name_of(part)) {
+        match (part.trim_end_matches(' '), trim_name(part)) {
             ("..", _) if names.len() > kept => drop(names.pop()),
             (_, "") => {}
             // A server named `?` would turn the path into a literal one.

@@ -4,8 +4,9 @@
 //! because relative paths lie in the workspace. The rows therefore need to be exact only about
 //! words that can start with a slash.
 
+use ringwall_risk::shell_syntax::is_windows_path;
+
 use super::forms;
-use super::normalise::is_windows;
 use super::table::{Row, Takes, row};
 use super::usage::{self, FileUse};
 
@@ -46,7 +47,7 @@ impl<'w> Operand<'w> {
 
 /// True if a word looks like a path, for commands and words without a rule.
 pub(crate) fn looks_like_path(text: &str) -> bool {
-    let has_shape = text.contains('/') || text.starts_with(['~', '.']) || is_windows(text);
+    let has_shape = text.contains('/') || text.starts_with(['~', '.']) || is_windows_path(text);
     has_shape && !text.contains('\n')
 }
 
@@ -241,7 +242,7 @@ fn known(row: &Row, is_meant: impl Fn(&str) -> bool) -> Option<Known> {
 /// `host:path` of `scp` and `rsync`.
 fn is_remote(word: &str) -> bool {
     let host = word.split('/').next().unwrap_or_default();
-    host.contains(':') && !is_windows(&word.replace(r"\\", r"\"))
+    host.contains(':') && !is_windows_path(&word.replace(r"\\", r"\"))
 }
 
 /// Switches of Windows commands: `/s`, `/ad`, `/-y`, `/o:n`. Longer names are Linux directories.

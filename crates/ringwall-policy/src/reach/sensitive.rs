@@ -3,8 +3,9 @@
 //! A warning does not forbid the path. Some paths are risky only as a whole (`/var/log`, but not
 //! `/var/log/app`), others including everything below.
 
+use ringwall_risk::Locale;
+
 use super::host_path::{HostPath, PathStyle};
-use crate::risk::Locale;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
@@ -187,8 +188,8 @@ fn sentence(roots: &[(&str, Extent, Sentence)], path: &str, separator: char) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::normalise;
-    use crate::risk::Locale;
+    use super::*;
+    use crate::reach::normalise;
 
     #[test]
     fn warning_is_translated() {

@@ -4,19 +4,10 @@
 //! command is known to write it without reading it, so an approval for an unknown command includes
 //! all files that it names.
 
+pub use ringwall_risk::shell_syntax::FileUse;
+
 use super::options::Operand;
 use super::table::Row;
-
-/// Ordered: a file that is named twice has the greater use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FileUse {
-    Written,
-    /// A pattern, or a word with a part that is known only at run time; the path is its fixed part.
-    Unclear,
-    Read,
-    /// A program, a script or a sourced file.
-    Script,
-}
 
 /// Commands that create, change or remove all of their operands without reading them.
 const WRITES_ALL: &str = "rm unlink rmdir shred sync fsync mkdir mkfifo mknod touch truncate fallocate mktemp tee sponge chmod \

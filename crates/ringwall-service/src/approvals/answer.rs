@@ -4,10 +4,11 @@
 //! question stays open and the answerer is told. All of it happens under the question's own lock, so that of two answers one
 //! finds the other.
 
-use ringwall_policy::{MAX_CONTENT, Rights};
+use ringwall_policy::Rights;
 use ringwall_record::{
     Answer as Recorded, ApprovalKind, ApprovalStatus, Digest, Holder, Remembering, Settled, SettledAs,
 };
+use ringwall_risk::MAX_CONTENT;
 use tokio::time::Instant;
 
 use super::expire::unanswered;

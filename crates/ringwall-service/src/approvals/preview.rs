@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use ringwall_policy::{CommandLine, HostPath, Locale, blocked, normalise};
+use ringwall_policy::{CommandLine, HostPath, blocked, normalise};
 use ringwall_record::{ApprovalKind, Command, ExecId, Filter, Limit, PathScope, Store, UserId};
+use ringwall_risk::Locale;
 use serde::Serialize;
 
 use crate::agent_files::execute::PROJECT;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use ringwall_browser::FieldKind;
-use ringwall_policy::{Content, Level};
 use ringwall_record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs};
+use ringwall_risk::{Content, Level};
 use serde_json::json;
 
 use super::fault::Fault;
@@ -16,7 +16,7 @@ use crate::session::Rules;
 
 /// What a person is asked about, if anything.
 pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {
-    let assessed = ringwall_policy::assess(Content::Browser, &wish.for_assessment().to_string());
+    let assessed = ringwall_risk::assess(Content::Browser, &wish.for_assessment().to_string());
     match (wish, field) {
         (Wish::Evaluate(_), _) => Some("run a script in the page".to_owned()),
         (Wish::Press(press), _) if !press.types() => None,

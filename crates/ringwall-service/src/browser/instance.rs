@@ -2,7 +2,8 @@
 
 use ringwall_browser::{Browser, FieldNames, Files};
 use ringwall_executor::session_box::{Channel, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitStreams};
-use ringwall_policy::{PASSWORD_FIELDS, PAYMENT_FIELDS, Window};
+use ringwall_policy::Window;
+use ringwall_risk::{PASSWORD_FIELDS, PAYMENT_FIELDS};
 use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::task::JoinHandle;
 

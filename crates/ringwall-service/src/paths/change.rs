@@ -3,8 +3,9 @@
 //!
 //! Ringwall's own directories cannot be added, also not through a link. A sensitive path can; the answer warns.
 
-use ringwall_policy::{HostPath, Locale, NewEntry, PathStyle};
+use ringwall_policy::{HostPath, NewEntry, PathStyle};
 use ringwall_record::{Holder, NewPath, PathChange, PathScope, Switch};
+use ringwall_risk::Locale;
 use serde::Serialize;
 use std::path::Path;
 use utoipa::ToSchema;

@@ -5,8 +5,9 @@
 
 use std::sync::LazyLock;
 
-use ringwall_policy::{HostPath, Locale, NewEntry, normalise, normalise_entry};
+use ringwall_policy::{HostPath, NewEntry, normalise, normalise_entry};
 use ringwall_record::{Holder, PathEntry, PathScope, UserId};
+use ringwall_risk::Locale;
 use serde::Serialize;
 use utoipa::ToSchema;
 

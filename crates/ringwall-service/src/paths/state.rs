@@ -1,6 +1,7 @@
 //! Whether path control is on and what a session's box shows of the host if it is off, in the words of log, API and MCP.
 
-use ringwall_policy::{HostView, Locale};
+use ringwall_policy::HostView;
+use ringwall_risk::Locale;
 
 use crate::error::Error;
 use crate::service::Service;

@@ -87,7 +87,7 @@ pub fn a_browser_that_is_not_wanted_leaves_nothing() {
         let in_box = async |line: &str| {
             let request = CodeRequest::in_session_box(address(), line.to_owned(), Some(30), None);
             let begun = lab.service.begin_code(&lab.owner, request).await.unwrap();
-            lab.service.finish_code(&lab.owner, begun, ringwall_policy::Locale::English).await.unwrap().stdout
+            lab.service.finish_code(&lab.owner, begun, ringwall_risk::Locale::English).await.unwrap().stdout
         };
         let folders = async || in_box("ls -d /tmp/browser-* 2>/dev/null; true").await;
         assert_eq!(folders().await, "");

@@ -229,7 +229,7 @@ pub fn a_person_is_asked_about_other_hosts() {
             assert_eq!((approval.kind.as_str(), &approval.requested_paths), ("network", &vec![entry.clone()]));
             let preview = lab
                 .service
-                .preview_approval(&lab.owner, approval.id.as_str(), ringwall_policy::Locale::English)
+                .preview_approval(&lab.owner, approval.id.as_str(), ringwall_risk::Locale::English)
                 .await
                 .unwrap();
             assert_eq!(
@@ -284,7 +284,7 @@ pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
         let try_to = async |line: &str| {
             let request = CodeRequest::in_session_box(address(), line.to_owned(), Some(30), None);
             let begun = lab.service.begin_code(&lab.owner, request).await.unwrap();
-            lab.service.finish_code(&lab.owner, begun, ringwall_policy::Locale::English).await
+            lab.service.finish_code(&lab.owner, begun, ringwall_risk::Locale::English).await
         };
         let run = async |line: &str| try_to(line).await.unwrap();
         let look = async |exec_id: &ExecId| lab.service.exec_network(&lab.owner, exec_id).await.unwrap().connections;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringwall_policy::Locale;
+use ringwall_risk::Locale;
 use ringwall_service::{CodeRan, CodeRequest, Language, OnBusy};
 use serde_json::json;
 

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ringwall_policy::{Assessment, Locale};
+use ringwall_risk::{Assessment, Locale};
 use ringwall_service::{BrowserBegun, CodeBegun, CodeRan, CodeRequest, Error, ExecId, ExecView, Service};
 
 use super::arguments::CodeArguments;

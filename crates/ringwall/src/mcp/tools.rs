@@ -5,7 +5,8 @@
 
 use std::sync::LazyLock;
 
-use ringwall_policy::{Locale, NetMode};
+use ringwall_policy::NetMode;
+use ringwall_risk::Locale;
 use ringwall_service::PathControl;
 use rmcp::model::{Tool, ToolAnnotations};
 use schemars::JsonSchema;

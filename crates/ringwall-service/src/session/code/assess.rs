@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use ringwall_policy::{Assessment, Content};
 use ringwall_record::{Scope, UserId};
+use ringwall_risk::{Assessment, Content};
 use tokio::sync::oneshot;
 
 use crate::auth::principal::Principal;
@@ -38,10 +38,10 @@ impl Service {
 
     pub(super) async fn assess_for(&self, user: &UserId, content: Content, text: String) -> Result<Assessment, Error> {
         if text.len() <= TINY {
-            return Ok(ringwall_policy::assess(content, &text));
+            return Ok(ringwall_risk::assess(content, &text));
         }
         if text.len() <= SMALL {
-            return Self::blocking(|| Ok(ringwall_policy::assess(content, &text))).await;
+            return Self::blocking(|| Ok(ringwall_risk::assess(content, &text))).await;
         }
         self.inner.assessors.assess(user, content, text).await
     }
@@ -72,8 +72,8 @@ fn bounds(threads: u32) -> Bounds {
 
 impl Assessors {
     async fn assess(&self, user: &UserId, content: Content, text: String) -> Result<Assessment, Error> {
-        let (size, stack) = (text.len(), ringwall_policy::stack_needed(text.len()));
-        self.run(user, size, stack, move || ringwall_policy::assess(content, &text)).await
+        let (size, stack) = (text.len(), ringwall_risk::stack_needed(text.len()));
+        self.run(user, size, stack, move || ringwall_risk::assess(content, &text)).await
     }
 
     async fn run<T: Send + 'static>(

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringwall_executor::docker::{DockerState, Runtime};
-use ringwall_policy::{Denial, DockerImage, Isolation, Level, SecurityMode, choose_isolation, demands_isolation};
+use ringwall_policy::{Denial, DockerImage, Isolation, SecurityMode, choose_isolation, demands_isolation};
+use ringwall_risk::Level;
 
 use crate::error::Error;
 use crate::exec::backend::Backend;

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use ringwall_policy::{Ask, Consent, Locale};
+use ringwall_policy::{Ask, Consent};
 use ringwall_record::{
     ApprovalFiles, ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs, Uncovered, UncoveredFile,
 };
+use ringwall_risk::Locale;
 use serde_json::json;
 
 use super::backend::Choice;
@@ -143,12 +144,12 @@ fn uncovered_files() -> ApprovalFiles {
     ApprovalFiles { covered: Vec::new(), not_covered: vec![opened] }
 }
 
-const fn risk_level(level: ringwall_policy::Level) -> RiskLevel {
+const fn risk_level(level: ringwall_risk::Level) -> RiskLevel {
     match level {
-        ringwall_policy::Level::Safe => RiskLevel::Safe,
-        ringwall_policy::Level::Low => RiskLevel::Low,
-        ringwall_policy::Level::Medium => RiskLevel::Medium,
-        ringwall_policy::Level::High => RiskLevel::High,
-        ringwall_policy::Level::Critical => RiskLevel::Critical,
+        ringwall_risk::Level::Safe => RiskLevel::Safe,
+        ringwall_risk::Level::Low => RiskLevel::Low,
+        ringwall_risk::Level::Medium => RiskLevel::Medium,
+        ringwall_risk::Level::High => RiskLevel::High,
+        ringwall_risk::Level::Critical => RiskLevel::Critical,
     }
 }

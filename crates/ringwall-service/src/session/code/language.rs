@@ -1,6 +1,6 @@
 //! The languages in which code can be run, as every door names them.
 
-use ringwall_policy::Content;
+use ringwall_risk::Content;
 use serde::Deserialize;
 use utoipa::ToSchema;
 

@@ -1,7 +1,8 @@
 //! A piece of code as it is asked for, and what about that can be wrong without asking anybody.
 
 use ringwall_executor::pool::OnBusy;
-use ringwall_policy::{Field, MAX_CONTENT};
+use ringwall_policy::Field;
+use ringwall_risk::MAX_CONTENT;
 use ringwall_workspace::{AgentPath, SessionId};
 
 use super::backend::ALL_IN_ONE;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use ringwall_policy::{Assessment, DenialCode, Locale};
+use ringwall_policy::DenialCode;
 use ringwall_record::{ExecId, Status};
+use ringwall_risk::{Assessment, Locale};
 
 use super::order::Input;
 use super::request::CodeRequest;

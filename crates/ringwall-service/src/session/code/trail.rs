@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringwall_policy::Assessment;
 use ringwall_record::ExecId;
+use ringwall_risk::Assessment;
 
 use crate::session::context::CellAnswer;
 

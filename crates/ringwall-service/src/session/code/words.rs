@@ -1,7 +1,7 @@
 //! How a piece of code ended, in a sentence for whoever asked: English, or Chinese where that is spoken.
 
-use ringwall_policy::Locale;
 use ringwall_record::Reason;
+use ringwall_risk::Locale;
 
 use super::confirm::AUTO_REJECTED;
 use crate::exec::outcome::OOM;

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
-use ringwall_policy::{Assessment, Content, Level, Locale, MAX_CONTENT};
+use ringwall_risk::{Assessment, Content, Level, Locale, MAX_CONTENT};
 use ringwall_service::Principal;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

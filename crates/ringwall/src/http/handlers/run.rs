@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use ringwall_policy::Locale;
+use ringwall_risk::Locale;
 use ringwall_service::{Bundle, CodeRan, CodeRequest, ExecId, Language, OnBusy, Principal, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
