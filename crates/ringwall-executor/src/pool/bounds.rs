@@ -1,17 +1,18 @@
-//! How many boxes there may be, and for how long and how often one serves.
+//! Limits of a pool: number of boxes, their idle time and their number of uses.
 
 use std::time::Duration;
 
-/// The bounds of a pool. They can change while it lives; boxes that are in use then stay.
+/// Limits of a pool. If they change, boxes in use stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     pub max_instances: u32,
-    /// How many spares wait at least, of the sort that is kept and of each that is asked for. Where it is 0, none is made.
+    /// Minimum number of idle warm boxes, for the kept kind and for each kind in demand. With 0 no
+    /// warm box is made.
     pub min_instances: u32,
-    /// A session's box ends that nobody has used for so long, and so do spares that nobody has asked for and that
-    /// are not kept.
+    /// A session box that was idle for this long ends. Warm boxes end if no exec asked for their
+    /// kind for this long, except those of the kept kind.
     pub idle_timeout: Duration,
-    /// After how many uses a session's box is replaced by a fresh one.
+    /// A session box is replaced after this many uses.
     pub max_use_count: u32,
     pub acquire_timeout: Duration,
 }

@@ -1,5 +1,5 @@
-//! What a pool has to know of the boxes that it keeps. It makes spares by itself; whoever wants a session's box brings what
-//! makes it.
+//! The operations that a pool needs from its boxes. The pool makes warm boxes itself; the caller
+//! who acquires a session box passes the future that makes it.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use super::sort::Sort;
 
-/// Makes spares, and ends boxes of both sorts.
+/// Makes warm boxes and ends both kinds.
 pub trait Maker: Debug + Send + Sync + 'static {
-    /// What a session is known by.
+    /// Identifies a session.
     type Key: Clone + Ord + Debug + Send + Sync;
-    /// A sort of spares.
+    /// A kind of warm boxes.
     type Kind: Sort;
     type Resident: Debug + Send + Sync;
     type Spare: Debug + Send;
-    /// What spares are made with. Whoever makes one lets go of it after the spare is in its place: who has made a box and is
-    /// to go first waits for its end.
+    /// Shared parts needed to make a warm box. The task drops them after the box is in its slot, so
+    /// an owner that shuts down can wait for the boxes first.
     type Tools: Send + Sync;
 
-    /// Nothing when there are none any more.
+    /// `None` after the owner has shut down.
     fn tools(&self) -> Option<Self::Tools>;
 
-    /// Nothing when it cannot be made; whoever makes it says why.
+    /// `None` if it failed; the implementation logs the reason.
     fn make_spare(tools: &Self::Tools, kind: &Self::Kind) -> impl Future<Output = Option<Self::Spare>> + Send;
 
     fn is_alive(spare: &Self::Spare) -> bool;
@@ -30,9 +30,9 @@ pub trait Maker: Debug + Send + Sync + 'static {
     /// Returns when no process of it is left.
     fn end_spare(spare: Self::Spare) -> impl Future<Output = ()> + Send;
 
-    /// Returns when the box is dead, whoever ended it.
+    /// Returns when the box is dead, for any reason.
     fn died(resident: &Self::Resident) -> impl Future<Output = ()> + Send;
 
-    /// Returns when no process of it is left. It may have died before.
+    /// Returns when no process of the box is left. The box may have died before.
     fn end(resident: Arc<Self::Resident>) -> impl Future<Output = ()> + Send;
 }

@@ -1,39 +1,43 @@
-//! How many spares of each sort are wanted: of a sort that somebody asks for the least number, more after somebody found
-//! none, fewer after some have waited for long, and for a while none at all of one that could not be made. A sort that
-//! nobody has asked for in a long time is forgotten, and before that the one that was not asked for longest, when there
-//! are too many. One sort can be *kept*: it is wanted before anybody asks, and not forgotten. No clock: the time is said.
+//! How many warm boxes of each kind are wanted.
+//!
+//! A kind in demand gets the minimum. A request that finds none raises the number; boxes that
+//! waited too long lower it; a failed start pauses the kind. A kind that no exec asked for is
+//! forgotten after a while, or earlier if there are more than [`MAX_SORTS`]. One kind can be
+//! *kept*: it is wanted without demand and is not forgotten. Times are arguments; the module reads
+//! no clock.
 
 use std::time::Duration;
 
 use super::places::Moment;
 
-/// After the first failure; doubled with each further one.
+/// Pause after the first failure; doubled by each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// More than most servers have settings for.
+/// Most servers use fewer combinations of settings.
 const MAX_SORTS: usize = 8;
-/// After so many failures on end, some two minutes, a sort that was kept is one like any other: it would be tried for ever.
+/// After this many failures in a row, about two minutes, the kept kind loses its privilege, because
+/// it would be retried forever.
 const HOPELESS: u32 = 10;
 
 #[derive(Debug, Clone)]
 pub(super) struct Demand<Kind> {
-    /// Not fewer than these of a sort that is wanted; where it is none, nothing is.
+    /// Minimum for each kind in demand; 0 disables warm boxes.
     least: u32,
     wishes: Vec<Wish<Kind>>,
-    /// Wanted whether or not somebody asks.
+    /// The kind that is wanted without demand.
     kept: Option<Kind>,
-    /// When somebody last asked for any of them.
+    /// Last request for any kind.
     asked: Option<Moment>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Wish<Kind> {
     pub(super) kind: Kind,
-    /// How many should wait, whether or not they can be made now.
+    /// The target number, also while a pause after a failure lasts.
     pub(super) wanted: u32,
     pub(super) asked: Moment,
     failures: u32,
-    /// None is made before.
+    /// The end of the pause after a failure.
     not_before: Moment,
 }
 
@@ -54,12 +58,12 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         }
     }
 
-    /// This sort is wanted from now on, and no other without being asked for.
+    /// Makes `kind` the one kept kind.
     pub(super) fn keep(&mut self, kind: Option<Kind>, now: Moment) {
         if self.kept == kind {
             return;
         }
-        // The one that was kept goes when nobody asks for it, like any other.
+        // The former kept kind expires without demand, like any other.
         let before = std::mem::replace(&mut self.kept, kind.clone());
         if let Some(wish) = before.and_then(|kind| self.find(&kind)) {
             wish.asked = now;
@@ -120,7 +124,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         wish.not_before.max(self.asked.map_or(Moment::ZERO, |asked| asked + pause))
     }
 
-    /// Whether fewer would do when some wait for long.
+    /// True if fewer would do when some wait for long.
     pub(super) fn is_above_least(&self, kind: &Kind) -> bool {
         self.wanted(kind) > self.least
     }

@@ -1,19 +1,19 @@
-//! A pool in numbers, which add up at every instant.
+//! Counters of a pool, taken under one lock, so that they add up.
 
-/// `total` is `busy + idle + warming` and, unless `max` was just lowered, not more than `max`.
+/// `total` is `busy + idle + warming` and at most `max`, unless `max` was just lowered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figures {
     pub total: u32,
-    /// In use, about to be, or being taken apart: whatever nobody else can have.
+    /// In use, assigned to a waiter, or ending.
     pub busy: u32,
     pub idle: u32,
     /// Being made.
     pub warming: u32,
     pub max: u32,
-    /// How often somebody found a box that was ready, and how often not.
+    /// How many acquisitions found a box ready, and how many did not.
     pub hits: u64,
     pub misses: u64,
-    /// What of all this is spares.
+    /// The part of these numbers that is warm boxes.
     pub spares: SpareFigures,
 }
 

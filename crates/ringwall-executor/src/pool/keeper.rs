@@ -1,7 +1,9 @@
-//! Holds the boxes, and does what the rule says: wakes who waits, starts tasks that make and end boxes, looks at the clock.
+//! Owns the boxes and carries out the rules of `places`: answers waiters, runs the tasks that make
+//! and end boxes, and the timer.
 //!
-//! One lock, held for as long as the rule thinks and never across an await. Whoever stops waiting, at whatever point, is
-//! taken out of the rule by the drop of [`Waiting`]; a task that makes or ends a box tells the rule also when it panics.
+//! One lock guards everything. It is held while the rules decide and never across an await.
+//! Dropping [`Waiting`] cancels a request at any point. A task that makes or ends a box reports to
+//! the rules even if it panics.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -26,7 +28,7 @@ pub struct Pool<M: Maker> {
     held: Mutex<Held<M>>,
     began: Instant,
     runtime: Handle,
-    /// For the task that looks at the clock, and for whoever waits for the end of all boxes.
+    /// Wakes the timer task for an earlier deadline or when the pool is dropped.
     changed: Arc<Notify>,
     emptied: Notify,
 }
@@ -38,25 +40,25 @@ struct Held<M: Maker> {
     /// Session boxes from the decision to end them until their last process has ended.
     ending: HashMap<MemberId, Arc<M::Resident>>,
     spares: HashMap<MemberId, M::Spare>,
-    /// When whoever looks at the clock does so next. It may be too early; then nothing is due.
+    /// When the timer task wakes next. Waking too early is harmless.
     alarm: Option<Moment>,
 }
 
-/// The box of a session whose processes may run.
+/// A session box whose processes may be running.
 #[derive(Debug)]
 pub enum Present<M: Maker> {
-    /// The pool does not end the box for being idle, worn or in the way while the hold lives.
+    /// While the hold lives, the pool does not end the box for being idle, worn or in the way.
     Kept(Arc<M::Resident>, Hold<M>),
     /// The pool is ending the box. Its processes may still run.
     Ending(Arc<M::Resident>),
 }
 
-/// Why there is no box.
+/// Why a request got no box.
 #[derive(Debug)]
 pub enum Refused<Failure> {
-    /// Somebody else has it, and whoever asked does not wait.
+    /// Another request uses it, and this one does not wait.
     Busy,
-    /// Nothing became free in time.
+    /// No slot became free within `acquire_timeout`.
     TimedOut,
     /// It was ended while it was being made.
     Ended,
@@ -71,7 +73,7 @@ impl<M: Maker> fmt::Debug for Pool<M> {
 }
 
 impl<M: Maker> Pool<M> {
-    /// To be called in a runtime: that is where boxes are made.
+    /// Must be called inside a tokio runtime, which then runs the pool's tasks.
     pub fn new(maker: M, bounds: Bounds) -> Arc<Self> {
         let held = Held {
             rule: Places::new(bounds),
@@ -101,12 +103,12 @@ impl<M: Maker> Pool<M> {
         self.change(|rule, now| ((), rule.set_bounds(bounds, now)));
     }
 
-    /// Has `min_instances` spares of this sort wait, whether or not somebody asks for them, and of no other.
+    /// Keeps `min_instances` warm boxes of this kind ready without demand, and of no other kind.
     pub fn keep(self: &Arc<Self>, kind: Option<M::Kind>) {
         self.change(|rule, now| ((), rule.keep(kind, now)));
     }
 
-    /// A living spare of this sort, if there is one. It is out of the pool's hands then.
+    /// Takes a living warm box of this kind, if there is one. It then belongs to the caller.
     pub fn take_spare(self: &Arc<Self>, kind: &M::Kind) -> Option<M::Spare> {
         let now = self.now();
         let mut held = self.lock();
@@ -117,7 +119,8 @@ impl<M: Maker> Pool<M> {
         spare
     }
 
-    /// The box of a session, made by `make` where there is none. Dropping this at any point leaves nothing behind.
+    /// Acquires the box of a session, made by `make` if there is none. Dropping the future at any
+    /// point leaves nothing behind.
     pub async fn acquire<Failure: Send + 'static, Making>(
         self: &Arc<Self>,
         key: &M::Key,
@@ -139,14 +142,14 @@ impl<M: Maker> Pool<M> {
                 match made.await {
                     Ok(Ok(())) => waiting.made(id).ok_or(Refused::Ended),
                     Ok(Err(failure)) => Err(Refused::Failed(failure)),
-                    // The task is gone without a word: the runtime ends, or what makes boxes has panicked.
+                    // The task ended without an answer: the runtime shuts down, or `make` panicked.
                     Err(_) => Err(Refused::Ended),
                 }
             }
         }
     }
 
-    /// The box of a session as it is, whoever uses it.
+    /// The current box of a session, also while another request uses it.
     pub fn find(&self, key: &M::Key) -> Option<Arc<M::Resident>> {
         let held = self.lock();
         held.rule.sessions.get(key).and_then(|id| held.residents.get(id)).cloned()
@@ -163,17 +166,17 @@ impl<M: Maker> Pool<M> {
         held.rule.hold(id).then(|| Present::Kept(resident, Hold { pool: self.clone(), id }))
     }
 
-    /// The sessions that have one, or for which one is being made.
+    /// Sessions that have a box or for which one is being made.
     pub fn keys(&self) -> Vec<M::Key> {
         self.lock().rule.sessions.keys().cloned().collect()
     }
 
-    /// Ends the box of a session, whoever uses it.
+    /// Ends the box of a session, also while it is used.
     pub fn dismiss(self: &Arc<Self>, key: &M::Key) {
         self.change(|rule, now| ((), rule.dismiss(key, now)));
     }
 
-    /// Ends everything. When this returns, there is no box, and there will be none.
+    /// Stops the pool. When this returns no box is left and none will be made.
     pub async fn stop(self: &Arc<Self>) {
         self.change(|rule, now| ((), rule.stop(now)));
         loop {
@@ -187,7 +190,7 @@ impl<M: Maker> Pool<M> {
         }
     }
 
-    /// One thought of the rule, and what follows from it.
+    /// Applies one event to the rules and performs the resulting steps.
     pub(super) fn change<T>(self: &Arc<Self>, think: impl FnOnce(&mut Rule<M>, Moment) -> (T, Steps<M>)) -> T {
         let now = self.now();
         let mut held = self.lock();
@@ -207,7 +210,8 @@ impl<M: Maker> Pool<M> {
         (Waiting { pool: self.clone(), ticket, turns, unbegun: None, is_over: false }, patience)
     }
 
-    /// Makes a session's box in a task of its own: whoever wants it may give up meanwhile, and somebody else be glad of it.
+    /// Makes a session box in its own task: if the request is cancelled meanwhile, the next waiter
+    /// gets the box.
     fn begin<Failure: Send + 'static>(
         self: &Arc<Self>,
         id: MemberId,
@@ -226,7 +230,7 @@ impl<M: Maker> Pool<M> {
                     Err(failure)
                 }
             };
-            // Nobody may be listening any more.
+            // The receiver is gone if the request was cancelled.
             let _ = told.send(answer);
         });
         made
@@ -238,7 +242,8 @@ impl<M: Maker> Pool<M> {
         while let Some(step) = steps.pop_front() {
             match step {
                 Step::Serve(ticket, turn) => {
-                    // Whoever has gone meanwhile is on the way to say so.
+                    // A missing or closed channel belongs to a request that is about to cancel
+                    // itself.
                     if let Some(call) = held.calls.get(&ticket) {
                         let _ = call.send(turn);
                     }
@@ -254,14 +259,15 @@ impl<M: Maker> Pool<M> {
             }
         }
         let is_empty = held.rule.is_empty();
-        // Mostly there is nothing earlier to look for, and then nobody is woken.
+        // Usually no deadline is earlier, and the timer task keeps sleeping.
         let next = held.rule.next_tick(self.now());
         let is_earlier = next.is_some_and(|next| held.alarm.is_none_or(|alarm| next < alarm));
         if is_earlier {
             held.alarm = next;
         }
         drop(held);
-        // Without the lock: a runtime that ends drops a task at once, and that tells the rule.
+        // Spawn without the lock: a runtime that shuts down drops the task at once, and the drop
+        // calls back into the pool.
         for job in jobs {
             match job {
                 Job::MakeSpare(id, kind) => self.make_spare(id, kind),
@@ -280,7 +286,7 @@ impl<M: Maker> Pool<M> {
         let place = Place { pool: self.clone(), id, task: Task::Makes };
         self.runtime.spawn(async move {
             let tools = place.pool.maker.tools();
-            // After the tools, so that it goes before them.
+            // Rebound after the tools, so that the slot is dropped before them.
             let place = place;
             let Some(tools) = &tools else { return };
             if let Some(spare) = M::make_spare(tools, &kind).await {
@@ -317,17 +323,17 @@ impl<M: Maker> Drop for Pool<M> {
     }
 }
 
-/// Somebody who wants a box.
+/// A request that waits for a box; dropping it cancels the request.
 struct Waiting<M: Maker> {
     pool: Arc<Pool<M>>,
     ticket: Ticket,
     turns: mpsc::UnboundedReceiver<Turn>,
-    /// The box that they were told to make, until they do.
+    /// The box to make, until the task that makes it has started.
     unbegun: Option<MemberId>,
     is_over: bool,
 }
 
-/// What somebody is called for.
+/// The answer to a waiting request.
 enum Called<M: Maker, Failure> {
     ToHave(MemberId, Arc<M::Resident>),
     ToMake(MemberId),
@@ -344,7 +350,7 @@ impl<M: Maker> Waiting<M> {
                 }
                 Some(Turn::Have(id)) => {
                     let mut held = self.pool.lock();
-                    // Not so when it has died since; then another turn comes.
+                    // Fails if the box has died since; another turn follows.
                     if held.rule.take(self.ticket, id)
                         && let Some(resident) = held.residents.get(&id)
                     {
@@ -357,7 +363,7 @@ impl<M: Maker> Waiting<M> {
         }
     }
 
-    /// Nothing when the box was ended before its maker had it.
+    /// `None` if the box was ended before the request that made it could take it.
     fn made(self, id: MemberId) -> Option<Lease<M>> {
         let held = self.pool.lock();
         let resident = held.residents.get(&id).filter(|_| held.rule.has(self.ticket, id)).cloned();
@@ -380,7 +386,8 @@ impl<M: Maker> Drop for Waiting<M> {
         let now = self.pool.now();
         let mut held = self.pool.lock();
         held.calls.remove(&self.ticket);
-        // What was said and not heard: nobody begins to make it. Under the lock, so that nothing is said after this look.
+        // A turn to make a box may be unread; that box will not be made. Checked under the lock, so
+        // that no turn arrives after this loop.
         while let Ok(turn) = self.turns.try_recv() {
             if let Turn::Make(id) = turn {
                 self.unbegun = Some(id);
@@ -394,7 +401,7 @@ impl<M: Maker> Drop for Waiting<M> {
     }
 }
 
-/// What a task is to do.
+/// Work for a task.
 enum Job<M: Maker> {
     MakeSpare(MemberId, M::Kind),
     End(MemberId, Option<Arc<M::Resident>>, Option<M::Spare>),
@@ -405,7 +412,7 @@ enum Task {
     Ends,
 }
 
-/// A place in the hands of a task. Whatever becomes of the task, the rule hears of it.
+/// A slot owned by a task. Its drop reports to the rules however the task ends.
 struct Place<M: Maker> {
     pool: Arc<Pool<M>>,
     id: MemberId,
@@ -432,7 +439,7 @@ impl<M: Maker> Place<M> {
 }
 
 impl<M: Maker> Drop for Place<M> {
-    /// After a box was made this says nothing new, and is not heard.
+    /// After a successful start the report has no effect.
     fn drop(&mut self) {
         match self.task {
             Task::Makes => self.pool.change(|rule, now| ((), rule.failed(self.id, now))),
@@ -445,7 +452,7 @@ impl<M: Maker> Drop for Place<M> {
     }
 }
 
-/// A dead box is not handed out, and makes room.
+/// Reports the death of a box, so that it is not handed out and its slot becomes free.
 async fn watch_a_box<M: Maker>(pool: Weak<Pool<M>>, id: MemberId, resident: Arc<M::Resident>) {
     M::died(&resident).await;
     drop(resident);
@@ -454,7 +461,7 @@ async fn watch_a_box<M: Maker>(pool: Weak<Pool<M>>, id: MemberId, resident: Arc<
     }
 }
 
-/// Does not keep the pool alive.
+/// The timer task. It holds a weak reference, so it does not keep the pool alive.
 async fn watch_the_clock<M: Maker>(pool: Weak<Pool<M>>, changed: Arc<Notify>) {
     loop {
         let next = {

@@ -1,4 +1,4 @@
-//! The right to a box: given back when it is dropped, wherever that happens.
+//! Guards for the use of a session box; dropping one returns the box to the pool.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::boxes::Maker;
 use super::keeper::Pool;
 use super::places::{MemberId, Ticket};
 
-/// The sole use of a session's box.
+/// Exclusive use of a session box.
 #[derive(Debug)]
 pub struct Lease<M: Maker> {
     pub(super) pool: Arc<Pool<M>>,
@@ -20,7 +20,8 @@ impl<M: Maker> Lease<M> {
         &self.resident
     }
 
-    /// For what goes on in the box when this use is over. Nothing when the box is ending.
+    /// Keeps the box from being idle after this use, for processes that go on running. `None` if
+    /// the box is ending.
     pub fn hold(&self) -> Option<Hold<M>> {
         let is_held = self.pool.change(|places, _| (places.hold(self.id), Vec::new()));
         is_held.then(|| Hold { pool: self.pool.clone(), id: self.id })
@@ -33,7 +34,7 @@ impl<M: Maker> Drop for Lease<M> {
     }
 }
 
-/// Keeps a session's box from being idle, without keeping others from using it.
+/// Keeps a session box from counting as idle. Others may still acquire it.
 #[derive(Debug)]
 pub struct Hold<M: Maker> {
     pub(super) pool: Arc<Pool<M>>,

@@ -1,9 +1,9 @@
-//! The boxes that are kept: single-use ones that were made ahead, and those that are bound to a session.
+//! The pool: warm boxes, which are single-use, and session boxes.
 //!
-//! `places` is the rule, pure: who has which place, who waits, what has to be made and what has to end; `spares` is the
-//! part of it about those, and `demand` says how many of them are wanted. `keeper` holds the boxes themselves, gives them to tasks and does what the rule says. A box
-//! that was bound to a session never serves another one; a spare serves once, and is not the pool's from the moment in
-//! which somebody takes it.
+//! `places` holds the pure rules: which waiter gets which box, what to start and what to end.
+//! `spares` is its part about warm boxes, `demand` says how many of them are wanted. `keeper` owns
+//! the boxes and carries the rules out. A session box never serves another session. A warm box
+//! serves one exec and leaves the pool when it is taken.
 
 mod bounds;
 mod boxes;

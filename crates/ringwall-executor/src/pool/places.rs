@@ -1,8 +1,9 @@
-//! The rule of the pool: which box is whose, who waits for one, what has to be made and what has to end.
+//! The rules of the pool as a pure state machine: which waiter gets which box, what to start and
+//! what to end.
 //!
-//! No clock, no lock, no task: the time is an argument, and what the rule wants done comes back as [`Step`]s. Every place
-//! is counted from the moment in which somebody is told to make a box until the moment in which that box is gone, so
-//! that there are never more boxes than places. After every operation `settle` puts right what has become possible.
+//! It has no clock, lock or task. The time is an argument, and the work to do is returned as
+//! [`Step`]s. A slot counts from the step that starts a box until that box is gone, so there are
+//! never more boxes than slots. Every operation ends in `settle`, which rebalances the pool.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,17 +13,17 @@ use super::demand::Demand;
 use super::figures::{Figures, SpareFigures};
 use super::sort::Sort;
 
-/// Since the pool began.
+/// Time since the pool was created.
 pub(super) type Moment = Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct MemberId(pub(super) u64);
 
-/// Somebody who wants a box, has one, or makes one. Older ones are smaller.
+/// Identifies one request, from waiting through making to using a box. Older tickets are smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket(pub(super) u64);
 
-/// What somebody wants who would have to wait for somebody else.
+/// What to do if another request uses the box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnBusy {
     Wait,
@@ -34,7 +35,7 @@ pub(super) struct Member<Key, Kind> {
     pub(super) role: Role<Key, Kind>,
     pub(super) state: State,
     pub(super) uses: u32,
-    /// What goes on in it beside its uses; it is not idle meanwhile.
+    /// Number of [`super::Hold`]s; the box is not idle while there are any.
     pub(super) holds: u32,
 }
 
@@ -46,14 +47,14 @@ pub(super) enum Role<Key, Kind> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum State {
-    /// Being made; for a session's box by somebody, unless they have given up.
+    /// Being made. `by` is the request that makes a session box, unless it was cancelled.
     Warming {
         by: Option<Ticket>,
     },
     Idle {
         since: Moment,
     },
-    /// It is somebody's turn who has not come for it yet.
+    /// Assigned to a request that has not taken it yet.
     Acquiring {
         by: Ticket,
     },
@@ -63,7 +64,7 @@ pub(super) enum State {
     Ending,
 }
 
-/// What is to be done, outside.
+/// Work that the caller must do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step<Kind> {
     Serve(Ticket, Turn),
@@ -71,16 +72,16 @@ pub(super) enum Step<Kind> {
     End(MemberId),
 }
 
-/// What somebody who wanted a session's box gets.
+/// The answer to a request for a session box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Turn {
-    /// To be taken with [`Places::take`].
+    /// Take it with [`Places::take`].
     Have(MemberId),
-    /// To be made, and told by [`Places::made`] or [`Places::failed`].
+    /// Make it and report [`Places::made`] or [`Places::failed`].
     Make(MemberId),
-    /// Somebody else has it, and this one does not wait.
+    /// Another request uses it, and this one does not wait.
     Busy,
-    /// There are no boxes any more.
+    /// The pool has stopped.
     Stopped,
 }
 
@@ -90,20 +91,20 @@ pub(super) enum Course {
     Stopping,
 }
 
-/// How often somebody found a box that was ready, and how often not.
+/// Counts requests that found a box ready and those that did not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Found {
     hits: u64,
     misses: u64,
 }
 
-/// Nobody is in a line without a reason: whoever could have a box, has it.
+/// Invariant: a request waits only if no box or slot can be given to it.
 #[derive(Debug, Clone)]
 pub(super) struct Places<Key, Kind> {
     pub(super) bounds: Bounds,
     pub(super) members: BTreeMap<MemberId, Member<Key, Kind>>,
     pub(super) sessions: BTreeMap<Key, MemberId>,
-    /// Who waits for the box of which session, or for there to be one. Nobody's line is empty.
+    /// Requests that wait, per session. No queue is empty.
     pub(super) lines: BTreeMap<Key, VecDeque<Ticket>>,
     pub(super) demand: Demand<Kind>,
     pub(super) course: Course,
@@ -154,7 +155,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// Wants the box of a session. What it gets is a step, now or later.
+    /// Requests the box of a session. The answer is a [`Step::Serve`], now or later.
     pub(super) fn acquire(&mut self, key: &Key, on_busy: OnBusy, now: Moment) -> (Ticket, Vec<Step<Kind>>) {
         let ticket = self.ticket();
         if self.course == Course::Stopping {
@@ -169,7 +170,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         (ticket, self.settle(now))
     }
 
-    /// Comes for a box when its turn was to have it. Not so when that box has died meanwhile: then there is another turn.
+    /// Takes an assigned box. False if the box has died since; another [`Turn`] follows.
     pub(super) fn take(&mut self, ticket: Ticket, id: MemberId) -> bool {
         match self.members.get_mut(&id) {
             Some(member) if member.state == (State::Acquiring { by: ticket }) => {
@@ -180,12 +181,13 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// Whether somebody has this box.
+    /// True if this request uses the box.
     pub(super) fn has(&self, ticket: Ticket, id: MemberId) -> bool {
         self.members.get(&id).is_some_and(|member| member.state == State::Busy { by: ticket })
     }
 
-    /// Gives up, at whatever point. Who was told to make a box goes on making it, unless they say that they have failed.
+    /// Cancels a request in any state. A box that it makes is still made, unless [`Places::failed`]
+    /// is reported.
     pub(super) fn cancel(&mut self, ticket: Ticket, now: Moment) -> Vec<Step<Kind>> {
         for line in self.lines.values_mut() {
             line.retain(|other| *other != ticket);
@@ -207,8 +209,8 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         self.settle(now)
     }
 
-    /// A box is made. A session's belongs to whoever made it; if they have given up, to the next, and if there is none, it
-    /// ends: nothing stays of what nobody wanted in the end.
+    /// A box is ready. A session box goes to the request that made it, or, if that was cancelled,
+    /// to the next waiter. Without a waiter it ends.
     pub(super) fn made(&mut self, id: MemberId, now: Moment) -> Vec<Step<Kind>> {
         let Some(member) = self.members.get_mut(&id) else { return Vec::new() };
         let State::Warming { by } = member.state else { return Vec::new() };
@@ -230,7 +232,8 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         steps
     }
 
-    /// A box could not be made. Its place is free; whoever else waits for this session tries for themselves.
+    /// A box could not be made. Its slot is free, and other requests for the session make their own
+    /// attempt.
     pub(super) fn failed(&mut self, id: MemberId, now: Moment) -> Vec<Step<Kind>> {
         match self.members.get(&id) {
             Some(Member { state: State::Warming { .. }, role, .. }) => {
@@ -244,7 +247,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// Whoever had it is done.
+    /// Ends the use of a box.
     pub(super) fn release(&mut self, ticket: Ticket, id: MemberId, now: Moment) -> Vec<Step<Kind>> {
         let Some(member) = self.members.get_mut(&id) else { return Vec::new() };
         if member.state != (State::Busy { by: ticket }) {
@@ -257,7 +260,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         steps
     }
 
-    /// Something goes on in a box that outlasts its use: it is neither idle nor replaced until that is over.
+    /// Adds a hold: until it is released the box is neither idle nor replaced.
     pub(super) fn hold(&mut self, id: MemberId) -> bool {
         match self.members.get_mut(&id) {
             Some(member) if !matches!(member.state, State::Warming { .. } | State::Ending) => {
@@ -279,24 +282,24 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         steps
     }
 
-    /// A box is dead, whoever has it.
+    /// A box has died, also while it is used.
     pub(super) fn died(&mut self, id: MemberId, now: Moment) -> Vec<Step<Kind>> {
         let mut steps: Vec<_> = self.end(id).into_iter().collect();
         steps.extend(self.settle(now));
         steps
     }
 
-    /// The box of a session is to end, whoever has it.
+    /// Ends the box of a session, also while it is used.
     pub(super) fn dismiss(&mut self, key: &Key, now: Moment) -> Vec<Step<Kind>> {
         let Some(id) = self.sessions.get(key).copied() else { return Vec::new() };
-        // Whoever makes it has not got it when it is made, and nobody else has either.
+        // The request that makes it loses it, and no other request gets it.
         if let Some(Member { state: State::Warming { by }, .. }) = self.members.get_mut(&id) {
             *by = None;
         }
         self.died(id, now)
     }
 
-    /// A box that was to end is gone.
+    /// The last process of an ending box is gone.
     pub(super) fn ended(&mut self, id: MemberId, now: Moment) -> Vec<Step<Kind>> {
         if self.members.get(&id).is_some_and(|member| member.state == State::Ending) {
             self.forget(id);
@@ -304,7 +307,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         self.settle(now)
     }
 
-    /// Time has passed.
+    /// Ends boxes that were idle too long and starts warm boxes that are due.
     pub(super) fn tick(&mut self, now: Moment) -> Vec<Step<Kind>> {
         let idle_timeout = self.bounds.idle_timeout;
         let is_old = |member: &Member<Key, Kind>| {
@@ -318,7 +321,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         let mut steps = Vec::new();
         for id in old {
             match self.members.get(&id).map(|member| &member.role) {
-                // It goes when there are more than are wanted.
+                // Lowers the wanted number; `settle` then ends a surplus box.
                 Some(Role::Spare(kind)) => self.demand.unused(kind),
                 Some(Role::Session(_)) | None => steps.extend(self.end(id)),
             }
@@ -327,7 +330,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         steps
     }
 
-    /// The next moment at which a tick would do something.
+    /// The next time at which [`Places::tick`] has something to do.
     pub(super) fn next_tick(&self, now: Moment) -> Option<Moment> {
         let may_expire = |member: &&Member<Key, Kind>| match &member.role {
             Role::Session(_) => true,
@@ -346,13 +349,13 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         self.settle(now)
     }
 
-    /// Spares of this sort are to wait whether or not somebody asks for them.
+    /// Keeps warm boxes of this kind ready without demand.
     pub(super) fn keep(&mut self, kind: Option<Kind>, now: Moment) -> Vec<Step<Kind>> {
         self.demand.keep(kind, now);
         self.settle(now)
     }
 
-    /// No boxes from now on. Those that are being made end when they are.
+    /// Stops the pool. Boxes that are being made end as soon as they are ready.
     pub(super) fn stop(&mut self, now: Moment) -> Vec<Step<Kind>> {
         self.course = Course::Stopping;
         let waiting: Vec<Ticket> = std::mem::take(&mut self.lines).into_values().flatten().collect();
@@ -401,7 +404,8 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// Starts the end of a box, unless that has begun or it is not made yet. Whoever was to have it waits again, first.
+    /// Starts to end a box, unless it is ending or still being made. A request to which it was
+    /// assigned becomes the first waiter again.
     pub(super) fn end(&mut self, id: MemberId) -> Option<Step<Kind>> {
         let member = self.members.get_mut(&id)?;
         match member.state {
@@ -429,7 +433,7 @@ impl<Key, Kind> Member<Key, Kind> {
         matches!(self.role, Role::Spare(_))
     }
 
-    /// Nobody uses it, and nothing goes on in it.
+    /// Idle and without holds.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.state, State::Idle { .. }) && self.holds == 0
     }

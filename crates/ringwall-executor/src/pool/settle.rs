@@ -1,7 +1,7 @@
-//! What has become possible is done: a box that is free goes to whoever waits for it, a place that is free to whoever waits
-//! longest, what is in the way of somebody ends, and what is left over becomes spares.
+//! Rebalances the pool after each event: hands idle boxes to waiters, gives free slots to the
+//! oldest waiter, evicts idle boxes, refills warm boxes.
 //!
-//! Called after every operation, so that each of those changes one thing and none has to remember the others.
+//! Each operation changes one thing and then calls this, so none has to know the consequences.
 
 use super::places::{Course, Member, MemberId, Moment, Places, Role, State, Step, Ticket, Turn};
 use super::sort::{Pace, Sort};
@@ -20,7 +20,8 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         steps
     }
 
-    /// Whether somebody who comes now for this session would have to wait for nobody but us.
+    /// True if a new request for this session would wait only for the pool's own work and not for
+    /// another user of the box.
     pub(super) fn could_have(&self, key: &Key) -> bool {
         if self.lines.contains_key(key) {
             return false;
@@ -34,7 +35,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// The boxes of sessions that are free, to the first who waits for each.
+    /// Assigns each idle session box to its first waiter.
     fn serve_sessions(&mut self, steps: &mut Vec<Step<Kind>>) {
         let waiting: Vec<Key> = self.lines.keys().cloned().collect();
         for key in waiting {
@@ -49,7 +50,8 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// Places for sessions that have no box, in the order in which somebody asked first; where none is free, something ends.
+    /// Gives slots to sessions without a box, oldest request first. If all slots are taken, an idle
+    /// box is evicted.
     fn give_room(&mut self, steps: &mut Vec<Step<Kind>>) {
         while let Some(key) = self.next_without_box() {
             if self.total() < self.bounds.max_instances {
@@ -66,7 +68,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// Where the bounds have become narrower.
+    /// Evicts idle boxes after `max_instances` was lowered.
     fn keep_below_max(&mut self, steps: &mut Vec<Step<Kind>>) {
         while self.total().saturating_sub(self.ending()) > self.bounds.max_instances {
             let Some(id) = self.victim() else { break };
@@ -74,8 +76,8 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// What costs least: the spare that has waited longest of those that are made in a moment, then of the others, and last
-    /// the session that was idle for longest.
+    /// The cheapest box to evict: the oldest idle warm box that is quick to make, then the oldest
+    /// other warm box, then the session box that was idle longest.
     fn victim(&self) -> Option<MemberId> {
         let rank = |member: &Member<Key, Kind>| match (&member.role, member.state) {
             (Role::Spare(kind), State::Idle { since }) => match kind.pace() {
@@ -89,7 +91,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         ranked.min().map(|(_, id)| id)
     }
 
-    /// Who waits longest for a session that has no box.
+    /// The session without a box whose first waiter is oldest.
     pub(super) fn next_without_box(&self) -> Option<Key> {
         let without = self.lines.iter().filter(|(key, _)| !self.sessions.contains_key(key));
         without.min_by_key(|(_, line)| line.front().copied()).map(|(key, _)| key.clone())
@@ -104,16 +106,16 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         next
     }
 
-    /// Whether as many places are becoming free as there are sessions that wait for one, and so many newcomers. A session
-    /// whose own box is ending waits for that, and so for one of those places. A spare that is being made ends when it
-    /// is, for whoever waits then.
+    /// True if the slots that are becoming free suffice for the waiting sessions and `newcomers`
+    /// more. A session whose own box is ending waits for that slot. A warm box that is still being
+    /// made is evicted when it is ready.
     fn will_be_enough(&self, newcomers: usize) -> bool {
         let becoming_free = self.ending().saturating_add(self.spares_being_made());
         becoming_free as usize >= self.waiting_for_place() + newcomers
     }
 
-    /// The same without what takes long: no session that is idle loses its box for a moment's sake, but nobody waits for
-    /// more than that while another could make room.
+    /// The same, without warm boxes that are slow to make. If it holds, no idle session loses its
+    /// box; otherwise a waiter does not wait for a slow box while an idle one can be evicted.
     fn will_soon_be_enough(&self) -> bool {
         let becoming_free = self.ending().saturating_add(self.spares_being_made_at(Pace::Quick));
         becoming_free as usize >= self.waiting_for_place()

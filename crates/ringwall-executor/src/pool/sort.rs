@@ -1,22 +1,23 @@
-//! What a sort of spares has to say of itself.
+//! The properties of a kind of warm boxes that the pool needs.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Spares of one sort can stand in for each other.
+/// Warm boxes of equal kind are interchangeable.
 pub trait Sort: Clone + Eq + Debug + Send + Sync {
-    /// For how long nobody may have asked for a spare before one more is made, where so many of this sort wait. Making
-    /// takes a processor away from those who run.
+    /// How long no exec may have asked for a warm box before one more is made, if `waiting` are
+    /// ready. Making one takes CPU from running execs.
     fn pause(&self, waiting: usize) -> Duration;
 
     fn pace(&self) -> Pace;
 }
 
-/// How long making one takes. Of each pace one is made at a time, so that those who are quick do not wait for the slow.
+/// How long making one takes. One box of each pace is made at a time, so quick ones do not wait for
+/// slow ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// A moment: whoever needs the place can wait for it.
+    /// Short enough that a waiter for the slot can wait until it is made.
     Quick,
-    /// Nobody should wait for that.
+    /// Too long for a waiter.
     Slow,
 }

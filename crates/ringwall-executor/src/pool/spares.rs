@@ -1,12 +1,14 @@
-//! The spares among the places: taken when somebody wants one, made when it is quiet, ended when there are too many.
+//! The warm boxes of the pool: taken by execs, made while the machine is quiet, ended when there
+//! are too many.
 //!
-//! They have what sessions leave: none is made while a session waits for a place. Each that is made takes a processor from
-//! those who run, so that they are made one after the other, and after a pause that their sort asks for.
+//! Sessions come first: no warm box is made while a session waits for a slot. Each start takes CPU
+//! from running execs, so boxes are made one after another, after the pause that their kind asks
+//! for.
 
 use super::places::{Course, Member, MemberId, Moment, Places, Role, State, Step};
 use super::sort::{Pace, Sort};
 
-/// How many of one sort there are.
+/// Number of warm boxes of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ready {
     waiting: usize,
@@ -14,8 +16,8 @@ struct Ready {
 }
 
 impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
-    /// Takes a living spare of this sort, the newest first: those that are not needed are then those that have waited
-    /// longest. It is not the pool's any more.
+    /// Takes a living warm box of this kind, newest first, so that surplus boxes become the oldest
+    /// ones and expire. The box leaves the pool.
     pub(super) fn take_spare(
         &mut self,
         kind: &Kind,
@@ -43,7 +45,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         (taken, steps)
     }
 
-    /// Where fewer are wanted than there are, those that have waited longest go.
+    /// Ends the oldest warm boxes beyond the wanted number.
     pub(super) fn end_unwanted(&mut self, steps: &mut Vec<Step<Kind>>) {
         let wishes = self.demand.wishes();
         let mut wanted: Vec<u32> = wishes.iter().map(|wish| wish.wanted).collect();
@@ -54,7 +56,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
             match of.and_then(|of| wanted.get_mut(of)) {
                 Some(wanted) if *wanted > 0 => *wanted -= 1,
                 Some(_) | None if member.is_free() => unwanted.push(*id),
-                // It ends when it is made.
+                // Still being made; the next call ends it.
                 Some(_) | None => {}
             }
         }
@@ -73,7 +75,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// Which is to be made next, of those that can be made first the one of which there are fewest; and when.
+    /// The kind to make next and when: earliest first, then the kind with the fewest boxes.
     pub(super) fn next_to_make(&self, now: Moment) -> Option<(Moment, Kind)> {
         let is_full = self.total() >= self.bounds.max_instances;
         if self.course == Course::Stopping || is_full || self.next_without_box().is_some() {
