@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, quote};
 use crate::field::Field;
-use crate::net::NetWish;
+use crate::net::NetRequest;
 
 /// The party that set a value. `Machine` is the size of the machine, as a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ impl FromStr for Requirement {
 pub struct Layer {
     pub name: LayerName,
     pub limits: BTreeMap<Field, u64>,
-    pub net: Option<NetWish>,
+    pub net: Option<NetRequest>,
     pub require: BTreeSet<Requirement>,
 }
 
@@ -152,7 +152,7 @@ impl Layer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::{NetMode, Unknown};
+    use crate::net::{NetMode, UnknownHost};
 
     #[test]
     fn key_equals_serialised_form() -> Result<(), serde_json::Error> {
@@ -167,7 +167,7 @@ mod tests {
         for mode in [NetMode::None, NetMode::Allowlist] {
             assert_eq!(serde_json::to_value(mode)?, mode.key());
         }
-        for unknown in [Unknown::Deny, Unknown::Ask] {
+        for unknown in [UnknownHost::Deny, UnknownHost::Ask] {
             assert_eq!(serde_json::to_value(unknown)?, unknown.key());
         }
         Ok(())

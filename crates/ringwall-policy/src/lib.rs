@@ -55,8 +55,8 @@ pub use layer::{Layer, LayerName, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
 pub use net::{
-    External, NOT_PUBLIC, Net, NetEntry, NetHost, NetList, NetMode, NetWish, Unknown, Window, check_page, is_web_port,
-    metadata_use, page_host, special_use,
+    External, NOT_PUBLIC, Net, NetEntry, NetHost, NetList, NetMode, NetRequest, UnknownHost, Window, check_page,
+    is_web_port, metadata_use, page_host, special_use,
 };
 pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_always_there, normalise, normalise_entry};

@@ -71,12 +71,12 @@ pub fn merge(layers: &Layers) -> Result<Effective, Denial> {
 /// No network unless the operator's layer allows it; narrowing layers may remove hosts.
 fn settle_net(layers: &Layers) -> Result<(Net, LayerName), Denial> {
     let (mut net, mut set_by) = match &layers.operator.net {
-        Some(wish) => (Net::of(wish), layers.operator.name),
+        Some(request) => (Net::of(request), layers.operator.name),
         None => (Net::None, LayerName::System),
     };
     for layer in &layers.narrowing {
-        let Some(wish) = &layer.net else { continue };
-        let narrowed = net.narrow(wish, layer.name, set_by)?;
+        let Some(request) = &layer.net else { continue };
+        let narrowed = net.narrow(request, layer.name, set_by)?;
         // A layer that repeats the policy in force has not set it.
         if narrowed != net {
             (net, set_by) = (narrowed, layer.name);
@@ -96,12 +96,12 @@ fn settle(field: Field, layers: &Layers) -> Result<Bound, Denial> {
     let ceiling = Bound { value: layers.ceilings.limits.get(field), set_by: layers.ceilings.set_by };
     let default = Bound { value: layers.system.get(field), set_by: LayerName::System };
     let mut settled = if default.value <= ceiling.value { default } else { ceiling };
-    if let Some(wish) = wish(field, &layers.operator) {
-        settled = admit(field, wish, ceiling)?;
+    if let Some(requested) = requested_value(field, &layers.operator) {
+        settled = admit(field, requested, ceiling)?;
     }
     for layer in &layers.narrowing {
-        if let Some(wish) = wish(field, layer) {
-            let admitted = admit(field, wish, settled)?;
+        if let Some(requested) = requested_value(field, layer) {
+            let admitted = admit(field, requested, settled)?;
             // A layer that repeats the value in force has not set it.
             if admitted.value < settled.value {
                 settled = admitted;
@@ -111,39 +111,39 @@ fn settle(field: Field, layers: &Layers) -> Result<Bound, Denial> {
     Ok(settled)
 }
 
-fn wish(field: Field, layer: &Layer) -> Option<Bound> {
+fn requested_value(field: Field, layer: &Layer) -> Option<Bound> {
     let value = *layer.limits.get(&field)?;
     Some(Bound { value, set_by: layer.name })
 }
 
-/// Returns `wish` if it is a valid limit and within `bound`.
-fn admit(field: Field, wish: Bound, bound: Bound) -> Result<Bound, Denial> {
+/// Returns `requested` if it is a valid limit and within `bound`.
+fn admit(field: Field, requested: Bound, bound: Bound) -> Result<Bound, Denial> {
     // Deserialised layers hold valid values. A layer built in code may not.
-    if let Err(error) = field.check(wish.value) {
+    if let Err(error) = field.check(requested.value) {
         return Err(Denial {
             field: Some(field),
-            asked: Some(wish.value),
+            asked: Some(requested.value),
             allowed: Some(bound.value.min(field.largest())),
-            asked_by: Some(wish.set_by),
-            ..Denial::new(DenialCode::LimitInvalid, format!("{error} (asked for by {})", wish.set_by))
+            asked_by: Some(requested.set_by),
+            ..Denial::new(DenialCode::LimitInvalid, format!("{error} (asked for by {})", requested.set_by))
         });
     }
-    if wish.value <= bound.value {
-        return Ok(wish);
+    if requested.value <= bound.value {
+        return Ok(requested);
     }
-    let (asked, allowed) = (field.quantity(wish.value), field.quantity(bound.value));
+    let (asked, allowed) = (field.quantity(requested.value), field.quantity(bound.value));
     Err(Denial {
         hint: Some(format!("ask for {allowed} or less")),
         field: Some(field),
-        asked: Some(wish.value),
+        asked: Some(requested.value),
         allowed: Some(bound.value),
         layer: Some(bound.set_by),
-        asked_by: Some(wish.set_by),
+        asked_by: Some(requested.set_by),
         ..Denial::new(
             DenialCode::LimitExceeded,
             format!(
                 "{field}: {asked}, asked for by {}, is more than the {allowed} allowed by {}",
-                wish.set_by, bound.set_by
+                requested.set_by, bound.set_by
             ),
         )
     })
@@ -273,8 +273,8 @@ mod tests {
         Ok(())
     }
 
-    fn net(text: &str) -> Option<crate::net::NetWish> {
-        Some(serde_json::from_str(text).expect("a wish"))
+    fn net(text: &str) -> Option<crate::net::NetRequest> {
+        Some(serde_json::from_str(text).expect("a network request"))
     }
 
     #[test]

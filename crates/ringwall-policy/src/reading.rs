@@ -13,7 +13,7 @@ use crate::error::{Error, quote};
 use crate::field::Field;
 use crate::layer::{Layer, LayerName};
 use crate::limits::UNLIMITED;
-use crate::net::NetWish;
+use crate::net::NetRequest;
 
 impl<'de> Deserialize<'de> for Layer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -41,7 +41,7 @@ impl<'de> Visitor<'de> for LayerVisitor {
                     return Err(twice(field.key()));
                 }
             } else if key == "net" {
-                let net: NetWish = map.next_value().map_err(|error| within("net", error))?;
+                let net: NetRequest = map.next_value().map_err(|error| within("net", error))?;
                 if layer.net.replace(net).is_some() {
                     return Err(twice("net"));
                 }
@@ -120,7 +120,7 @@ mod tests {
         )?;
         let values = [5000, 64, 500, 8, 1, 2, 3, 4];
         assert_eq!(layer.limits, Field::ALL.into_iter().zip(values).collect());
-        assert_eq!(layer.net, Some(NetWish::default()));
+        assert_eq!(layer.net, Some(NetRequest::default()));
         assert_eq!(layer.require, [Requirement::Cpu, Requirement::Landlock].into());
         assert_eq!(layer.name, LayerName::Request);
         assert_eq!(layer.named(LayerName::Skill).name, LayerName::Skill);

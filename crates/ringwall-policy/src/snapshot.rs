@@ -54,7 +54,7 @@ impl Effective {
 impl Serialize for Effective {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Written<'a> {
+        struct NetSnapshot<'a> {
             #[serde(flatten)]
             net: &'a Net,
             layer: LayerName,
@@ -64,7 +64,7 @@ impl Serialize for Effective {
         let mut snapshot = serializer.serialize_struct("Effective", 4 + usize::from(required))?;
         snapshot.serialize_field("version", &self.version())?;
         snapshot.serialize_field("limits", &self.limits)?;
-        snapshot.serialize_field("net", &Written { net: &self.net, layer: self.net_set_by })?;
+        snapshot.serialize_field("net", &NetSnapshot { net: &self.net, layer: self.net_set_by })?;
         snapshot.serialize_field("layers", &self.layers)?;
         if required {
             snapshot.serialize_field("require", &self.require)?;
@@ -123,9 +123,9 @@ mod tests {
         other.net_set_by = LayerName::Request;
         versions.push(other.version());
         for list in [r#"{"mode":"allowlist"}"#, r#"{"mode":"allowlist","allow":["a.com"]}"#] {
-            let wish = serde_json::from_str(list).expect("a wish");
+            let request = serde_json::from_str(list).expect("a network request");
             let mut other = effective();
-            other.net = Net::of(&wish);
+            other.net = Net::of(&request);
             versions.push(other.version());
             other.net_set_by = LayerName::Request;
             versions.push(other.version());
@@ -152,7 +152,10 @@ mod tests {
             all.push(Effective { require: [requirement].into(), ..effective() }.terms());
         }
         for list in [r#"{"mode":"allowlist"}"#, r#"{"mode":"allowlist","allow":["a.com"]}"#] {
-            all.push(Effective { net: Net::of(&serde_json::from_str(list).expect("a wish")), ..effective() }.terms());
+            all.push(
+                Effective { net: Net::of(&serde_json::from_str(list).expect("a network request")), ..effective() }
+                    .terms(),
+            );
         }
         let count = all.len();
         all.sort();
@@ -182,8 +185,8 @@ mod tests {
                 },
             })
         );
-        let wish = serde_json::from_str(r#"{"mode":"allowlist","allow":["a.com"]}"#)?;
-        effective.net = Net::of(&wish);
+        let request = serde_json::from_str(r#"{"mode":"allowlist","allow":["a.com"]}"#)?;
+        effective.net = Net::of(&request);
         let net = serde_json::json!({"mode": "allowlist", "allow": ["a.com"], "unknown": "deny", "layer": "system"});
         assert_eq!(serde_json::to_value(&effective)?["net"], net);
         effective.require.insert(Requirement::Landlock);

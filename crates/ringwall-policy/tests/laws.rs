@@ -16,7 +16,7 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
 use ringwall_policy::{
     Ceilings, Control, DenialCode, Effective, Field, HostPath, Layer, LayerName, Layers, Limits, Named, Net, NetList,
-    NetMode, NetWish, Reach, Requirement, Unknown, is_always_there, merge, normalise,
+    NetMode, NetRequest, Reach, Requirement, UnknownHost, is_always_there, merge, normalise,
 };
 
 fn limits(range: std::ops::Range<u64>) -> impl Strategy<Value = Limits> {
@@ -30,14 +30,14 @@ fn layer(name: LayerName, largest: u64) -> impl Strategy<Value = Layer> {
 }
 
 /// Few names, so that entries often cover each other.
-fn net() -> impl Strategy<Value = NetWish> {
+fn net() -> impl Strategy<Value = NetRequest> {
     let entries = ["a.com", "b.a.com", "*.a.com", "*.b.a.com", "c.b.a.com:443", "a.com:80", "a.com:443"];
     let list = vec(select(entries.to_vec()), 0..4).prop_map(|texts| NetList::read(texts).expect("good entries"));
-    let unknown = select(&[Unknown::Deny, Unknown::Ask][..]);
+    let unknown = select(&[UnknownHost::Deny, UnknownHost::Ask][..]);
     let wide = (proptest::option::of(list), proptest::option::of(unknown));
     prop_oneof![
-        1 => Just(NetWish::default()),
-        4 => wide.prop_map(|(allow, unknown)| NetWish { mode: NetMode::Allowlist, allow, unknown }),
+        1 => Just(NetRequest::default()),
+        4 => wide.prop_map(|(allow, unknown)| NetRequest { mode: NetMode::Allowlist, allow, unknown }),
     ]
 }
 
@@ -140,12 +140,12 @@ proptest! {
                 }
                 prop_assert!(layer.require.is_subset(&effective.require));
             }
-            for wish in layers.narrowing.iter().filter_map(|layer| layer.net.as_ref()) {
-                let only = Net::Allowlist { allow: wish.allow.clone().unwrap_or_default(), unknown: Unknown::Ask };
-                let bound = if wish.mode == NetMode::None { &Net::None } else { &only };
-                prop_assert!(wish.mode == NetMode::Allowlist && wish.allow.is_none() || effective.net.is_within(bound));
+            for request in layers.narrowing.iter().filter_map(|layer| layer.net.as_ref()) {
+                let only = Net::Allowlist { allow: request.allow.clone().unwrap_or_default(), unknown: UnknownHost::Ask };
+                let bound = if request.mode == NetMode::None { &Net::None } else { &only };
+                prop_assert!(request.mode == NetMode::Allowlist && request.allow.is_none() || effective.net.is_within(bound));
             }
-            let operators = layers.operator.net.as_ref().map_or(NetMode::None, |wish| wish.mode);
+            let operators = layers.operator.net.as_ref().map_or(NetMode::None, |request| request.mode);
             prop_assert!(effective.net.mode() <= operators);
         }
     }

@@ -15,9 +15,9 @@ use ringwall_executor::docker::DockerSettings;
 use ringwall_executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use ringwall_policy::{
     ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    HostView, Isolation, Layer, LayerName, NetList, NetMode, NetWish, PoolAcquireSeconds, PoolIdleSeconds, PoolMax,
+    HostView, Isolation, Layer, LayerName, NetList, NetMode, NetRequest, PoolAcquireSeconds, PoolIdleSeconds, PoolMax,
     PoolMin, PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours,
-    SkillEntriesMax, Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
+    SkillEntriesMax, UnknownHost, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use ringwall_record::{Confirmation, Store};
 use serde::{Deserialize, Deserializer};
@@ -186,7 +186,7 @@ impl StrictPart {
 pub(crate) struct NetPart {
     pub(crate) mode: NetMode,
     pub(crate) allow: NetList,
-    pub(crate) unknown: Unknown,
+    pub(crate) unknown: UnknownHost,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -198,11 +198,11 @@ pub(crate) struct EgressPart {
 
 impl NetPart {
     /// The operator's say. The list is kept, and counts for nothing, while there is no network.
-    fn wish(&self) -> Option<NetWish> {
+    fn wish(&self) -> Option<NetRequest> {
         match self.mode {
             NetMode::None => None,
             NetMode::Allowlist => {
-                Some(NetWish { mode: self.mode, allow: Some(self.allow.clone()), unknown: Some(self.unknown) })
+                Some(NetRequest { mode: self.mode, allow: Some(self.allow.clone()), unknown: Some(self.unknown) })
             }
         }
     }
@@ -298,7 +298,7 @@ impl Settings {
         let mut limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
         limits.net = match limits.net {
             None => read.net.wish(),
-            Some(NetWish { mode: NetMode::None, .. }) => limits.net,
+            Some(NetRequest { mode: NetMode::None, .. }) => limits.net,
             Some(_) => {
                 let message =
                     "sandbox.limits.net: the network has settings of its own: net.mode, net.allow, net.unknown";

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ringwall_policy::{
-    Access, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, Net, NetMode, NetWish, Owner,
+    Access, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, Net, NetMode, NetRequest, Owner,
     ProjectMounts, Reach, Request, Requirement, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
@@ -42,7 +42,7 @@ fn decide(request: &Request, require: &[Requirement]) -> Grant {
     decide_with(request, require, None)
 }
 
-fn decide_with(request: &Request, require: &[Requirement], net: Option<NetWish>) -> Grant {
+fn decide_with(request: &Request, require: &[Requirement], net: Option<NetRequest>) -> Grant {
     let mut operator = Layer::new(LayerName::CommandLine);
     operator.net = net;
     operator.limits = BTreeMap::from([(Field::CpuMillis, 4000), (Field::MemoryMb, 64), (Field::ScratchMb, 16)]);
@@ -96,7 +96,7 @@ fn usual() {
 
 #[test]
 fn with_a_way_out() {
-    let net = NetWish { mode: NetMode::Allowlist, ..NetWish::default() };
+    let net = NetRequest { mode: NetMode::Allowlist, ..NetRequest::default() };
     let env = [("https_proxy", "secret")];
     let open = decide_with(&request(mounts(), &env), &[], Some(net));
     insta::assert_snapshot!("with_a_way_out", words(&open, &pretend(), Runtime::Usual).unwrap());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ringwall_jail::plan::{CgroupVersion, FileKind, MountAccess, Operation, Plan, Privilege, RootKind, WindowSize};
 use ringwall_policy::{
-    Access, AgentMounts, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetWish, Owner,
+    Access, AgentMounts, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetRequest, Owner,
     ProjectMounts, Reach, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
@@ -83,7 +83,7 @@ fn grant_with(
     root: Root,
     read_only: &[&str],
     require: &[Requirement],
-    net: Option<NetWish>,
+    net: Option<NetRequest>,
 ) -> Grant {
     let request = Request {
         argv: vec!["make".into(), "test".into()],
@@ -180,7 +180,7 @@ fn a_way_out_is_a_port_and_six_variables() {
         let grant = grant_with(Workspace::Private, Root::Host, &[], &[], net);
         lower(&grant, &host, &sources(None, None), &particulars(None, None)).unwrap()
     };
-    let open = plan(Some(NetWish { mode: NetMode::Allowlist, ..NetWish::default() }));
+    let open = plan(Some(NetRequest { mode: NetMode::Allowlist, ..NetRequest::default() }));
     let closed = plan(None);
     assert_eq!((open.way_out, closed.way_out), (Some(3128), None));
     let added: Vec<_> =

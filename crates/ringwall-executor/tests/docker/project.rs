@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ringwall_executor::docker::{Docker, Runtime};
 use ringwall_executor::{Error, Executor, Options, Outcome, Streams};
 use ringwall_policy::{
-    Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetWish, Owner, ProjectMounts, Request, Root,
+    Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetRequest, Owner, ProjectMounts, Request, Root,
     Secret, Verdict, Workspace,
 };
 use tempfile::TempDir;
@@ -113,7 +113,7 @@ impl Project {
         let mut operator = Layer::new(LayerName::CommandLine);
         operator.limits = BTreeMap::from([(Field::MemoryMb, 64), (Field::ScratchMb, 16), (Field::Pids, 64)]);
         operator.limits.extend(wish.limits.iter().copied());
-        operator.net = wish.is_open.then(|| NetWish { mode: NetMode::Allowlist, ..NetWish::default() });
+        operator.net = wish.is_open.then(|| NetRequest { mode: NetMode::Allowlist, ..NetRequest::default() });
         let ceilings = ringwall_policy::profile::machine_ceilings(8192, 8, 32_768);
         let layers = Layers {
             system: ringwall_policy::profile::RUN,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ringwall_executor::warm::{Spare, SpareKind, SpareSort};
 use ringwall_executor::{Ending, Executor, Host, Options, Outcome, Protection, Running, Streams};
 use ringwall_policy::{
-    Ceilings, Control, Field, Grant, Layer, LayerName, Layers, NetList, NetMode, NetWish, Owner, Reach, Request, Root,
-    Secret, SessionMounts, Unknown, Verdict, Workspace, decide, profile,
+    Ceilings, Control, Field, Grant, Layer, LayerName, Layers, NetList, NetMode, NetRequest, Owner, Reach, Request,
+    Root, Secret, SessionMounts, UnknownHost, Verdict, Workspace, decide, profile,
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -95,7 +95,7 @@ impl Lab {
     pub(crate) fn open_grant(&self, argv: &[&str]) -> Grant {
         let mut operator = Layer::new(LayerName::CommandLine);
         let allow = Some(NetList::default());
-        operator.net = Some(NetWish { mode: NetMode::Allowlist, allow, unknown: Some(Unknown::Deny) });
+        operator.net = Some(NetRequest { mode: NetMode::Allowlist, allow, unknown: Some(UnknownHost::Deny) });
         self.decided(UIDS[0], argv, &[], operator)
     }
 

@@ -9,13 +9,13 @@ mod entry;
 mod host;
 mod list;
 mod page;
+mod request;
 mod web_port;
-mod wish;
 
 pub use address::{metadata_use, special_use};
 pub use entry::NetEntry;
 pub use host::NetHost;
 pub use list::NetList;
 pub use page::{External, NOT_PUBLIC, Window, check_page, page_host};
+pub use request::{Net, NetMode, NetRequest, UnknownHost};
 pub use web_port::is_web_port;
-pub use wish::{Net, NetMode, NetWish, Unknown};

@@ -14,8 +14,8 @@ use ringwall_executor::pool::{Hold, OnBusy};
 use ringwall_executor::session_box::{Given, Resident, RunningVisit, VisitOptions, VisitStreams};
 use ringwall_executor::{Ending, Outcome};
 use ringwall_policy::{
-    Control, External, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetWish, Reach as Shown, Request, Root,
-    SecurityMode, SessionMounts, Unknown, Verdict, Window, Workspace, decide, profile,
+    Control, External, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetRequest, Reach as Shown, Request,
+    Root, SecurityMode, SessionMounts, UnknownHost, Verdict, Window, Workspace, decide, profile,
 };
 use tokio::io::AsyncReadExt;
 
@@ -180,8 +180,11 @@ impl Service {
         operator.limits.insert(Field::MemoryMb, settings.browser.memory_mb.get().into());
         operator.limits.insert(Field::Pids, settings.browser.pids.get().into());
         // A way out, and nobody on its list: who may be reached is its own gate's to say.
-        operator.net =
-            Some(NetWish { mode: NetMode::Allowlist, allow: Some(NetList::default()), unknown: Some(Unknown::Deny) });
+        operator.net = Some(NetRequest {
+            mode: NetMode::Allowlist,
+            allow: Some(NetList::default()),
+            unknown: Some(UnknownHost::Deny),
+        });
         let layers = layers(profile::FILES, operator, Vec::new());
         let request = request(Workspace::Private);
         let mut resident = self.inner.executor.start_resident(grant(&request, &[AGENT.to_owned()], &layers)?).await?;

@@ -1,7 +1,7 @@
 //! What a box may reach by its list, in the words in which a refusal is told; the same for its commands and its browser.
 
 use ringwall_executor::egress::Ruling;
-use ringwall_policy::{NOT_PUBLIC, Net, NetHost, NetList, Unknown, special_use};
+use ringwall_policy::{NOT_PUBLIC, Net, NetHost, NetList, UnknownHost, special_use};
 
 #[derive(Debug)]
 pub(crate) struct NetRule {
@@ -25,13 +25,13 @@ impl NetRule {
         }
         match (unknown, host) {
             // Nobody is bothered with what would be refused all the same.
-            (Unknown::Ask, NetHost::Address(address))
+            (UnknownHost::Ask, NetHost::Address(address))
                 if special_use(*address).is_some() && self.lifted.find(host, port).is_none() =>
             {
                 Some(Ruling::Refused(NOT_PUBLIC.to_owned()))
             }
-            (Unknown::Ask, _) => None,
-            (Unknown::Deny, _) => {
+            (UnknownHost::Ask, _) => None,
+            (UnknownHost::Deny, _) => {
                 Some(Ruling::Refused("it is not among the hosts that this box may reach (net.allow)".to_owned()))
             }
         }
@@ -47,7 +47,7 @@ mod tests {
     fn what_is_listed_is_reached_however_it_is_spelt() {
         let allow = NetList::read(["good.com", "*.below.com"]).unwrap();
         let lifted = NetList::read(["10.0.0.1"]).unwrap();
-        for unknown in [Unknown::Deny, Unknown::Ask] {
+        for unknown in [UnknownHost::Deny, UnknownHost::Ask] {
             let rule = NetRule::new(Net::Allowlist { allow: allow.clone(), unknown }, lifted.clone());
             let judge = |host: &str, port: u16| rule.judge(&host.parse().unwrap(), port);
             for (host, port) in [("good.com", 443), ("GOOD.com.", 80), ("a.below.com", 443)] {
@@ -62,7 +62,7 @@ mod tests {
                 ("8.8.8.8", 443),
                 ("10.0.0.1", 443),
             ] {
-                assert_eq!(judge(host, port).is_none(), unknown == Unknown::Ask, "{host}:{port}");
+                assert_eq!(judge(host, port).is_none(), unknown == UnknownHost::Ask, "{host}:{port}");
             }
             // Nobody is asked about what is refused in any case.
             for (host, port) in [("127.0.0.1", 80), ("[::ffff:127.0.0.1]", 80), ("10.0.0.1", 22)] {

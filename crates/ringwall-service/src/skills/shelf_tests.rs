@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ringwall_policy::{Access, Field, LayerName, Mounts, NetWish};
+use ringwall_policy::{Access, Field, LayerName, Mounts, NetRequest};
 use rustix::fs::{Mode, mkfifoat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -133,7 +133,7 @@ fn a_skill_becomes_a_layer_and_mounts() {
     let skill = find(&skills, "text.count").expect("a skill");
     let layer = skill.layer();
     assert_eq!(layer.name, LayerName::Skill);
-    assert_eq!(layer.net, Some(NetWish::default()));
+    assert_eq!(layer.net, Some(NetRequest::default()));
     assert_eq!(layer.limits, [(Field::TimeoutMs, 5000), (Field::MemoryMb, 128), (Field::CpuMillis, 500)].into());
     let expected = Mounts { inputs: Access::ReadOnly, work: Access::Empty, artifacts: Access::ReadWrite };
     assert_eq!(skill.mounts(), expected);

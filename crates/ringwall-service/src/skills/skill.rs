@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jsonschema::Validator;
-use ringwall_policy::{Field, FilePermissions, Layer, LayerName, Mounts, NetWish};
+use ringwall_policy::{Field, FilePermissions, Layer, LayerName, Mounts, NetRequest};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -67,7 +67,7 @@ pub struct Permissions {
     pub fs: FilePermissions,
     #[schema(schema_with = crate::settings::schema::net)]
     #[serde(default)]
-    pub net: NetWish,
+    pub net: NetRequest,
 }
 
 impl Skill {

@@ -32,14 +32,14 @@ impl NetMode {
 /// How a host that is not in the list is handled. Ordered from strict to wide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unknown {
+pub enum UnknownHost {
     #[default]
     Deny,
     /// An approval opens, and the connection waits for the answer.
     Ask,
 }
 
-impl Unknown {
+impl UnknownHost {
     pub const fn key(self) -> &'static str {
         match self {
             Self::Deny => "deny",
@@ -50,33 +50,33 @@ impl Unknown {
 
 /// What one layer asks for. In a narrowing layer an absent value keeps that of the earlier layers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written")]
-pub struct NetWish {
+#[serde(try_from = "RawNetRequest")]
+pub struct NetRequest {
     pub mode: NetMode,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<NetList>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unknown: Option<Unknown>,
+    pub unknown: Option<UnknownHost>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
+#[serde(deny_unknown_fields, expecting = "an object such as {\"mode\":\"none\"}")]
+struct RawNetRequest {
     mode: NetMode,
     allow: Option<NetList>,
-    unknown: Option<Unknown>,
+    unknown: Option<UnknownHost>,
 }
 
-impl TryFrom<Written> for NetWish {
+impl TryFrom<RawNetRequest> for NetRequest {
     type Error = &'static str;
 
-    fn try_from(written: Written) -> Result<Self, Self::Error> {
-        let Written { mode, allow, unknown } = written;
+    fn try_from(raw: RawNetRequest) -> Result<Self, Self::Error> {
+        let RawNetRequest { mode, allow, unknown } = raw;
         match (mode, &allow, unknown) {
             // Rejected, because a list beside `none` would have no effect.
             (NetMode::None, Some(_), _) => Err("allow is for mode allowlist"),
             (NetMode::None, _, Some(_)) => Err("unknown is for mode allowlist"),
-            (NetMode::None, None, None) | (NetMode::Allowlist, ..) => Ok(NetWish { mode, allow, unknown }),
+            (NetMode::None, None, None) | (NetMode::Allowlist, ..) => Ok(NetRequest { mode, allow, unknown }),
         }
     }
 }
@@ -88,7 +88,7 @@ pub enum Net {
     None,
     Allowlist {
         allow: NetList,
-        unknown: Unknown,
+        unknown: UnknownHost,
     },
 }
 
@@ -112,18 +112,18 @@ impl Net {
     }
 
     /// The access that the operator's layer sets.
-    pub(crate) fn of(wish: &NetWish) -> Self {
-        match wish.mode {
+    pub(crate) fn of(request: &NetRequest) -> Self {
+        match request.mode {
             NetMode::None => Net::None,
             NetMode::Allowlist => Net::Allowlist {
-                allow: wish.allow.clone().unwrap_or_default(),
-                unknown: wish.unknown.unwrap_or_default(),
+                allow: request.allow.clone().unwrap_or_default(),
+                unknown: request.unknown.unwrap_or_default(),
             },
         }
     }
 
     /// The access after a narrowing layer, or a denial if the layer asks for more.
-    pub(crate) fn narrow(&self, wish: &NetWish, by: LayerName, set_by: LayerName) -> Result<Self, Denial> {
+    pub(crate) fn narrow(&self, request: &NetRequest, by: LayerName, set_by: LayerName) -> Result<Self, Denial> {
         let refuse = |what: &str, hint: String| Denial {
             layer: Some(set_by),
             asked_by: Some(by),
@@ -133,14 +133,14 @@ impl Net {
                 format!("{what}, asked for by {by}, exceeds the network access allowed by {set_by}"),
             )
         };
-        match (wish.mode, self) {
+        match (request.mode, self) {
             (NetMode::None, _) => Ok(Net::None),
             (NetMode::Allowlist, Net::None) => {
                 let hint = "boxes have no network unless an operator sets net.mode to allowlist and net.allow to hosts";
                 Err(refuse("net.mode: allowlist", hint.to_owned()))
             }
             (NetMode::Allowlist, Net::Allowlist { allow, unknown }) => {
-                let wanted = wish.allow.as_ref().unwrap_or(allow);
+                let wanted = request.allow.as_ref().unwrap_or(allow);
                 if let Some(entry) = allow.exceeded_by(wanted) {
                     let hint = match allow.is_empty() {
                         true => "the list is empty; an operator adds hosts to net.allow".to_owned(),
@@ -148,7 +148,7 @@ impl Net {
                     };
                     return Err(refuse(&format!("net.allow: {entry}"), hint));
                 }
-                let wanted_unknown = wish.unknown.unwrap_or(*unknown);
+                let wanted_unknown = request.unknown.unwrap_or(*unknown);
                 if wanted_unknown > *unknown {
                     let hint = "unlisted hosts are refused; an operator can set net.unknown to ask";
                     return Err(refuse("net.unknown: ask", hint.to_owned()));
@@ -163,8 +163,10 @@ impl Serialize for Net {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mode = self.mode();
         match self {
-            Net::None => NetWish { mode, ..NetWish::default() },
-            Net::Allowlist { allow, unknown } => NetWish { mode, allow: Some(allow.clone()), unknown: Some(*unknown) },
+            Net::None => NetRequest { mode, ..NetRequest::default() },
+            Net::Allowlist { allow, unknown } => {
+                NetRequest { mode, allow: Some(allow.clone()), unknown: Some(*unknown) }
+            }
         }
         .serialize(serializer)
     }
