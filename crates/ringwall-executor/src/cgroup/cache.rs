@@ -1,8 +1,9 @@
-//! Cgroups whose box has ended, kept for one with the same limits.
+//! Keeps the cgroups of ended boxes for the next box with the same limits.
 //!
-//! On version 1 alone, where a box has three directories and the kernel can be told to forget what they counted. Nothing
-//! of one box reaches the next: groups are given away only when no process is left in them, their memory is given back
-//! and nothing was ever killed in them. Others stay until there are too many.
+//! Used on cgroup v1 only, where a box has several directories and its counters can be reset. A set
+//! is reused only if no process is left in it, its memory is uncharged and no OOM kill was counted,
+//! so a box sees nothing of the one before. Other sets stay until there are more than
+//! [`MAX_COUNT`].
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,9 +15,9 @@ use rustix::fs::OFlags;
 
 use crate::cgroup::groups::{Groups, open_at};
 
-/// More than run at once in most servers; each is a dozen descriptors.
+/// Each set holds about a dozen descriptors.
 const MAX_COUNT: usize = 16;
-/// What the kernel may still have on the account of a group that uses nothing: it charges ahead, per processor.
+/// The kernel charges memory in batches per CPU, so an unused group may still show this much.
 const NOTHING_BYTES: u64 = 1024 * 1024;
 
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ pub(crate) struct Shelf {
 #[derive(Debug)]
 struct Kept {
     groups: Groups,
-    /// How many processes are in them, dying ones included.
+    /// `pids.current`: the number of processes, dying ones included.
     processes: OwnedFd,
     memory: Option<MemoryFiles>,
 }
@@ -39,8 +40,8 @@ struct MemoryFiles {
     sockets: OwnedFd,
 }
 
-/// The groups of a box that is being made or runs. Dropping the value gives them back to the shelf. Without a shelf
-/// the spawner, or the undertaker of `ringwall run`, removes them when the box has ended.
+/// The cgroups of a starting or running box. Dropping the value puts them into the cache. Without a
+/// cache the spawner, or the reaper of `ringwall run`, removes them after the box has ended.
 #[derive(Debug)]
 pub(crate) struct ShelvedGroups {
     groups: Groups,
@@ -76,14 +77,14 @@ impl Drop for ShelvedGroups {
 }
 
 impl Shelf {
-    /// Groups that are as good as new, if there are any.
+    /// A set with the limits of `plan` whose counters could be reset.
     pub(crate) fn take(&self, plan: &Cgroups) -> Option<Groups> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept.iter().position(|kept| kept.groups.serve(plan) && kept.is_empty() && kept.renew())?;
         Some(kept.swap_remove(found).groups)
     }
 
-    /// The box need not be gone to its last process yet.
+    /// Processes of the box may still be dying; `take` checks for them.
     pub(crate) fn put(&self, groups: Groups) {
         let Some(new) = Kept::open(groups) else { return };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,8 +98,8 @@ impl Shelf {
 }
 
 impl Kept {
-    /// `None` for groups that were removed, or of which one cannot know whether they are empty; those go with the
-    /// executor.
+    /// `None` if the groups were removed or cannot be checked for processes. The latter are removed
+    /// with the executor.
     fn open(groups: Groups) -> Option<Self> {
         let pids = groups.with(ProtectionName::PidsLimit)?.directory.as_fd();
         let processes = open_at(pids, c"pids.current", OFlags::RDONLY).ok()?;
@@ -117,7 +118,7 @@ impl Kept {
         number(&self.processes) == Some(0)
     }
 
-    /// Forgets what was counted; `false` where there is something that cannot be forgotten.
+    /// Resets the counters; false if one cannot be reset.
     fn renew(&self) -> bool {
         let Some(memory) = &self.memory else { return true };
         let is_small = |file| number(file).is_some_and(|bytes| bytes <= NOTHING_BYTES);
@@ -143,8 +144,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::c_string::literal;
 
-    /// One group with a process limit. Its directory lies in `parent`, an ordinary directory, and has the one file that
-    /// says how many processes are in the group: none.
+    /// A group with a process limit, as an ordinary directory in `parent` whose `pids.current` says
+    /// 0.
     pub(crate) fn empty_group(parent: &Path) -> (Cgroups, Groups) {
         let setting = CgroupSetting {
             file: literal("pids.max"),

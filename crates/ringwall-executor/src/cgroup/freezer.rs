@@ -1,7 +1,6 @@
-//! Holding a whole box still, and letting it go on: the kernel stops every process of its cgroup where it is.
+//! Pauses and resumes a box with the cgroup freezer, which stops all its processes.
 //!
-//! The processes notice nothing. On version 1 one that is held still cannot even be killed until it is let go, so
-//! whoever ends such a box lets it go as well.
+//! On cgroup v1 a frozen process cannot die, so a paused box must be thawed to be killed.
 
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,18 +14,18 @@ use crate::cgroup::groups::open_at;
 
 const FREEZE: &CStr = c"cgroup.freeze";
 const EVENTS: &CStr = c"cgroup.events";
-/// A process in the middle of a system call that cannot be interrupted is waited for.
+/// Freezing waits up to 2 s (2,000 checks) for processes in uninterruptible system calls.
 const LOOKS: u32 = 2000;
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Whether a box is to be held still, or let go.
+/// Pause or resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pause {
     Begin,
     End,
 }
 
-/// The files of one group.
+/// The control files of one group.
 #[derive(Debug)]
 pub(crate) enum Freezer {
     V1(OwnedFd),
@@ -34,7 +33,7 @@ pub(crate) enum Freezer {
 }
 
 impl Freezer {
-    /// Nothing for a group that cannot be held still.
+    /// `None` for a group without a freezer.
     pub(crate) fn open(group: BorrowedFd<'_>) -> Option<Self> {
         if let Ok(state) = open_at(group, FREEZER, OFlags::RDWR) {
             return Some(Freezer::V1(state));
@@ -43,10 +42,11 @@ impl Freezer {
         Some(Freezer::V2 { freeze, events: open_at(group, EVENTS, OFlags::RDONLY).ok()? })
     }
 
-    /// Comes back when nothing in the box runs any more.
+    /// Returns when every process of the box is frozen.
     pub(crate) async fn freeze(&self) -> Result<()> {
         for _ in 0..LOOKS {
-            // Said again on version 1, whose first try may have met a process that was just being born.
+            // On version 1 a process that is just being forked may escape the first write, so it is
+            // repeated.
             let is_still = match self {
                 Freezer::V1(state) => {
                     rustix::io::pwrite(state, FROZEN, 0)?;

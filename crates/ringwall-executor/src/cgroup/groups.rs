@@ -1,7 +1,8 @@
-//! The cgroups of one box: made with their limits, held open to be counted, and removed if nobody else does.
+//! The cgroups of one box: made with their limits, held open to read their counters, and removed.
 //!
-//! Should this process be killed, the spawner removes them, or the undertaker, who outlive it. On version 1 those of a
-//! server are given to one box after another (`shelf`): three directories cost a box a seventh of all its time.
+//! If this process is killed, the spawner or the cgroup reaper, which outlive it, remove them. On
+//! cgroup v1 a server reuses them for the next box (`cache`), because making three directories
+//! takes a seventh of the time of a box.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,20 +15,21 @@ use ringwall_jail::report::{Failure, Protection, ProtectionName, ProtectionState
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 
-/// How often the removal of a dying box's group is tried.
+/// Attempts to remove the group of a dying box.
 const REMOVALS: u32 = 400;
 
 /// The groups of one box, held open.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     made: Vec<Made>,
-    /// What came of their limits.
+    /// The state of each limit.
     pub(crate) protections: Vec<Protection>,
-    /// Files into which PID 1 writes itself (version 1).
+    /// The files into which PID 1 writes its PID to join (version 1).
     pub(crate) doors: Vec<OwnedFd>,
-    /// Files that count, for PID 1 to read when all others are gone, and for us if it cannot.
+    /// Counter files. PID 1 reads them after all other processes have ended; the executor reads
+    /// them if PID 1 cannot.
     pub(crate) counters: Vec<OwnedFd>,
-    /// The bytes in TCP and UDP queues, which version 1 counts apart.
+    /// Bytes in TCP and UDP queues, which version 1 counts separately.
     pub(crate) socket_counter: Option<OwnedFd>,
 }
 
@@ -38,7 +40,7 @@ pub(crate) struct Made {
     pub(crate) directory: OwnedFd,
 }
 
-/// What a plan will make, by their full names.
+/// The full paths of the groups of a plan.
 pub(crate) fn paths(plan: &Cgroups) -> Vec<CString> {
     plan.directories.iter().map(path).collect()
 }
@@ -68,7 +70,8 @@ impl Groups {
             let refused = |errno: Errno| {
                 format!("the kernel refused {} for {}: {errno}", setting.value, setting.file.to_string_lossy())
             };
-            // The first setting of a protection is the limit itself; one that is refused after it leaves a gap.
+            // The first setting of a protection is the limit itself. If a later one is refused, the
+            // protection is partial.
             match (self.protections.iter_mut().find(|known| known.name == name), outcome) {
                 (None, Ok(())) if version == CgroupVersion::V1 && name == ProtectionName::IoLimit => {
                     let why = "cgroup version 1 does not count writes that the kernel performs later";
@@ -102,7 +105,7 @@ impl Groups {
         self.made.iter().find(|made| limits(&made.plan, limit))
     }
 
-    /// Whether they are what this plan would make, whatever their name.
+    /// True if `plan` would make the same groups, apart from their names.
     pub(crate) fn serve(&self, plan: &Cgroups) -> bool {
         let alike = |made: &Made, plan: &CgroupDirectory| {
             made.plan.parent == plan.parent && made.plan.settings == plan.settings
@@ -111,17 +114,17 @@ impl Groups {
             && self.made.iter().zip(&plan.directories).all(|(made, plan)| alike(made, plan))
     }
 
-    /// By what the whole box is held still, if there is anything.
+    /// The freezer of the box, if there is one.
     pub(crate) fn freezer(&self) -> Option<Freezer> {
         self.made.iter().find_map(|made| Freezer::open(made.directory.as_fd()))
     }
 
-    /// The same counters, for somebody who looks while the box runs.
+    /// Duplicates the counter files, for readers while the box runs.
     pub(crate) fn copy_counters(&self) -> Vec<OwnedFd> {
         self.counters.iter().filter_map(|counter| counter.try_clone().ok()).collect()
     }
 
-    /// The group into which PID 1 is born (version 2).
+    /// The group in which PID 1 is created (version 2).
     pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
         self.made.first().map(|made| made.directory.as_fd())
     }
@@ -142,7 +145,7 @@ impl Groups {
         }
     }
 
-    /// The same for groups that nobody is in.
+    /// Removes groups without processes.
     pub(crate) fn remove_now(&self) {
         for made in &self.made {
             let _ = rustix::fs::rmdir(&made.path);

@@ -1,9 +1,9 @@
-//! Where on this machine cgroups can be made for boxes, and the removal of those whose maker died.
+//! Finds where cgroups for boxes can be made, and removes those whose maker died.
 //!
-//! Boxes live below the cgroup in which we were started (version 1), or below its nearest ancestor that we may
-//! write to and that hands its controllers on (version 2, where a group with processes has no limited children).
-//! Groups that hold processes are never touched: other people's shells live there.
-//! Limits that somebody set on us therefore bind our boxes too, wherever the kernel allows it.
+//! Boxes get groups below the cgroup of this process (version 1), or below its nearest ancestor
+//! that is writable and delegates its controllers (version 2, where a group with processes cannot
+//! have limited children). Groups that hold processes are never changed. Limits on this process
+//! therefore also bind its boxes, where the kernel allows it.
 
 use std::ffi::CString;
 use std::io::Write;
@@ -21,23 +21,24 @@ const IO: &str = "io";
 /// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<executor>-<number>`.
 const BOX_PREFIX: &str = "ringwall-";
 
-/// Either a layout or the reason why there is none.
+/// The layout, or the reason why there is none.
 pub type CgroupSupport = Result<CgroupLayout, String>;
 
-/// The directories in which boxes get theirs.
+/// The parent directories of the boxes' groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CgroupLayout {
     pub version: CgroupVersion,
     pub memory: Option<Controller>,
     pub pids: Option<Controller>,
     pub cpu: Option<Controller>,
-    /// `blkio` on version 1, `io` on version 2. A group is chosen for the three above, and has this one or not.
+    /// `blkio` on version 1, `io` on version 2. The choice of the parent does not depend on this
+    /// controller.
     pub io: Option<Controller>,
-    /// By which whole boxes are held still (version 1; on version 2 every group can be).
+    /// The freezer hierarchy (version 1). On version 2 every group can be frozen.
     pub freezer: Option<Controller>,
 }
 
-/// One controller's directory for boxes; on version 2 all are the same.
+/// The parent directory of one controller. On version 2 all controllers share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
     pub parent: CString,
@@ -46,7 +47,8 @@ pub struct Controller {
 }
 
 impl CgroupLayout {
-    /// Looks for usable hierarchies; on version 2 this may ask a group to hand its controllers on.
+    /// Finds usable hierarchies. On version 2 this may enable controllers in a parent's
+    /// `cgroup.subtree_control`.
     pub fn find() -> CgroupSupport {
         let own = kernel_file::read("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
         let mounts =
@@ -77,18 +79,18 @@ impl CgroupLayout {
         controllers.into_iter().flatten().map(|controller| &controller.parent).collect()
     }
 
-    /// Removes what earlier processes left when they were killed together with their jails.
+    /// Removes groups of earlier processes that were killed together with their spawners.
     pub fn sweep(&self) {
         for parent in self.parents() {
             let Ok(parent) = parent.to_str() else { continue };
             for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
                 if entry.file_name().to_str().is_some_and(is_orphan) {
-                    // One that was paused could not end with its maker.
+                    // A frozen box could not die with its maker: thaw it.
                     let _ = std::fs::OpenOptions::new()
                         .write(true)
                         .open(entry.path().join(FREEZER.to_string_lossy().as_ref()))
                         .and_then(|mut state| state.write_all(THAWED));
-                    // Only an empty group can be removed, so a box that still runs is never harmed.
+                    // The kernel removes only empty groups, so a running box is not harmed.
                     let _ = rustix::fs::rmdir(entry.path());
                 }
             }
@@ -96,25 +98,25 @@ impl CgroupLayout {
     }
 }
 
-/// Whether this system has version 2 alone, at its usual place.
+/// True if `/sys/fs/cgroup` is version 2.
 pub(crate) fn is_version_2() -> bool {
     rustix::fs::access("/sys/fs/cgroup/cgroup.controllers", Access::EXISTS).is_ok()
 }
 
-/// What the names of an executor's groups begin with, unique among live executors and recognisable afterwards. A box's
-/// number completes it.
+/// The prefix of an executor's group names. It is unique among live executors; the number of the
+/// box completes the name.
 pub(crate) fn name_prefix() -> String {
     static EXECUTORS: AtomicU64 = AtomicU64::new(0);
     let executor = EXECUTORS.fetch_add(1, Ordering::Relaxed);
     format!("{BOX_PREFIX}{}-{}-{executor}-", std::process::id(), own_start_time())
 }
 
-/// When this process began, which together with its number names it for good.
+/// The start time of this process. Together with the PID it identifies the process for good.
 pub(crate) fn own_start_time() -> u64 {
     start_time("self").unwrap_or(0)
 }
 
-/// Whether a directory's maker is gone: no such process, or another one with its number.
+/// True if the process that made a directory is gone: no process has that PID and start time.
 fn is_orphan(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(BOX_PREFIX) else { return false };
     let mut parts = rest.split('-');
@@ -124,8 +126,8 @@ fn is_orphan(name: &str) -> bool {
     }
 }
 
-/// When a process began, in ticks since boot: the 22nd field of its stat line, counted after the command name,
-/// which may itself contain spaces and brackets.
+/// Start time of a process in ticks since boot: field 22 of its stat line, counted after the
+/// command name, which may contain spaces and brackets.
 pub(crate) fn start_time(process: &str) -> Option<u64> {
     let stat = kernel_file::read(&format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
@@ -153,11 +155,11 @@ fn version_1(controller: &str, own: &str, mounts: &str) -> Option<Controller> {
 #[derive(Debug, PartialEq, Eq)]
 enum NoPlace {
     NotWritable,
-    /// The nearest group that we may write to, if only it were free of processes.
+    /// The nearest writable group contains processes.
     Occupied(PathBuf),
 }
 
-/// The nearest ancestor of our own group that we may write to and that passes its controllers on.
+/// The nearest ancestor of our own group that is writable and delegates its controllers.
 fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoPlace> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::")).ok_or(NoPlace::NotWritable)?;
     let mount = mounts.lines().map(Mount::parse).find_map(|mount| mount.filter(|mount| mount.kind == "cgroup2"));
@@ -191,7 +193,7 @@ fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoPlace> {
     Ok(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu, io, freezer: None })
 }
 
-/// Whether a group holds processes and is not the root of the whole hierarchy, which alone has no type and may
+/// True if a group holds processes and is not the root of the whole hierarchy, which alone has no type and may
 /// have both. Such a group refuses to hand memory on but not pids and cpu: it would become the root of a tree of
 /// threads, where no process can be born into a child.
 fn is_occupied(directory: &Path) -> bool {

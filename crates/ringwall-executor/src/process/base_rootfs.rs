@@ -1,8 +1,10 @@
-//! What all boxes on the host's system have in common, given to the spawner once.
+//! The base rootfs: the part of the root that all boxes on the host's system share, given to the
+//! spawner once.
 //!
-//! PID 1 of a box is then born in a copy of it, made by the kernel in the one call that makes the mount namespace:
-//! a fourth of the work of a box. Only for a server, where it pays, and only as root, whose spawner can have mounts
-//! of its own. A kernel that cannot do it, and a host whose files were replaced since, get boxes made from nothing.
+//! The spawner clones PID 1 with a new mount namespace, which copies the base rootfs in the same
+//! system call; that saves a quarter of the work of a box. Only a server as root has one: its
+//! spawner can have mounts of its own. If the kernel cannot do this, or files of the host were
+//! replaced since, boxes are made without it.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,17 +22,18 @@ use crate::process::spawner::{TIMEOUT, receive_answer};
 
 #[derive(Debug)]
 pub(crate) struct Skeleton {
-    /// Makes everything but the masks over kernel file systems, which differ from one spawner to the next.
+    /// All operations except the masks over kernel file systems, which are read anew for each
+    /// spawner.
     operations: Vec<Operation>,
-    /// Single files of the host's, which are replaced rather than changed (a new list of libraries, say).
+    /// Files of the host that updates replace, such as `ld.so.cache`.
     files: Vec<(CString, Stamp)>,
 }
 
-/// Device, inode, and when it was changed.
+/// Device, inode and change time.
 type Stamp = Option<(u64, u64, i64)>;
 
 impl Skeleton {
-    /// `None` where boxes cannot have one.
+    /// `None` for rootless boxes.
     pub(crate) fn of(host: &Host) -> Option<Self> {
         if host.privilege != Privilege::Root {
             return None;
@@ -42,7 +45,7 @@ impl Skeleton {
         })
     }
 
-    /// Gives it to a spawner that has just started.
+    /// Sends it to a newly started spawner.
     pub(crate) fn offer(&self, requests: &OwnedFd) -> Result<Birthplace, Error> {
         let mut no_owners = |_| Err(Errno::INVAL);
         let mut operations = self.operations.clone();
@@ -63,7 +66,7 @@ impl Skeleton {
         }
     }
 
-    /// Whether the host still has the files that it shows.
+    /// True if the host still has the files that the base rootfs shows.
     pub(crate) fn is_current(&self) -> bool {
         self.files.iter().all(|(path, known)| stamp(path) == *known)
     }

@@ -1,5 +1,6 @@
-//! User namespaces for mounts that show somebody's files to a spare as its own. Making one takes a process, and longer
-//! than everything else that is done when a spare is taken; so they are kept. Nothing of a box is ever in one.
+//! A cache of user namespaces for id-mapped mounts, which show a workspace's files to a warm box as
+//! its own. Making one needs a process and takes longer than all other work when a warm box is
+//! taken. No process of a box is ever in one.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
@@ -7,12 +8,12 @@ use std::sync::{Mutex, PoisonError};
 use ringwall_jail::plan::Owner;
 use rustix::io::Result;
 
-/// As many workspaces as are at work at once, times a few users.
+/// Enough for the workspaces in use at one time, each with a few uids.
 const MAX_COUNT: usize = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Mappings {
-    /// Whose files, shown to whom; the one used last comes last.
+    /// Keyed by owner of the files and uid of the box, least recently used first.
     kept: Mutex<Vec<((Owner, Owner), OwnedFd)>>,
 }
 

@@ -35,7 +35,7 @@ pub(crate) async fn receive<T: DeserializeOwned>(control: &UnixStream) -> Result
 pub(crate) fn find_in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
-        // Programs for root are often missing in an ordinary user's PATH.
+        // An ordinary user's PATH often omits these.
         .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|candidate| rustix::fs::access(candidate, rustix::fs::Access::EXEC_OK).is_ok())

@@ -1,9 +1,9 @@
-//! The program that becomes the jail: this one, started again.
+//! The executable of jail processes: this program, started again.
 //!
-//! A box can name the file that its PID 1 runs from (`#!/proc/self/exe` in a script is enough) and open it for
-//! writing once nobody executes it any more. Landlock refuses both. Where the kernel has no Landlock, jails
-//! start from a sealed copy in memory, which nobody can write to. An agent is started from a read-only mount, which
-//! refuses it as well.
+//! A box can name the file that its PID 1 runs from (`#!/proc/self/exe` in a script suffices) and
+//! open it for writing once no process executes it. Landlock refuses both. Without Landlock, jail
+//! processes run from a sealed copy in memory, which cannot be written. An agent runs from a
+//! read-only mount, which cannot be written either.
 
 use std::ffi::CString;
 use std::io::Read;
@@ -31,7 +31,7 @@ impl Program {
         }
     }
 
-    /// The path under which the kernel finds it, seen from a child of this process.
+    /// The path of the executable, valid in children of this process.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Program::Own => OWN.into(),
@@ -40,8 +40,9 @@ impl Program {
     }
 }
 
-/// This program for a box in which it is the agent. As root it is found by what this process runs, even if another one was
-/// put into its place on the disk since; rootless by its name, because PID 1 finds it for itself.
+/// This program as the agent of a box. As root it is opened through `/proc/self/exe`, so a file
+/// that replaced it on disk is not used. Rootless it is named by path, because PID 1 opens it
+/// itself.
 pub(crate) fn agent(privilege: Privilege) -> Result<Source, Error> {
     let find = || -> std::io::Result<Source> {
         let handle = rustix::fs::open(OWN, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -56,12 +57,12 @@ pub(crate) fn agent(privilege: Privilege) -> Result<Source, Error> {
     find().map_err(Error::CopyProgram)
 }
 
-/// Where this program is on the disk, for makers that find it by its name.
+/// The path of this program on disk, for backends that need a path.
 pub(crate) fn place() -> Result<PathBuf, Error> {
     let path = std::fs::read_link(OWN).map_err(Error::CopyProgram)?;
     match path.exists() {
         true => Ok(path),
-        // The kernel adds a word to the name of one that was replaced.
+        // The kernel appends ` (deleted)` to the name of a replaced file.
         false => Err(Error::ProgramReplaced(path)),
     }
 }

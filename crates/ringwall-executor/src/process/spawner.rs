@@ -1,10 +1,11 @@
-//! The process that is the parent of all boxes of this executor: our own program in the jail's role.
+//! The spawner: the parent process of all boxes of an executor, which is this program in its jail
+//! role.
 //!
-//! Started by posix_spawn, which copies no memory however large this process is, with one socket and an empty
-//! environment. Everything a box needs is sent to its PID 1, so that a box started at the same moment by another
-//! thread cannot inherit it. A spawner that died is started again by the next request. One that does not answer is
-//! retired: the next request goes to a new one, and it is killed when the last of its boxes is over, because they would
-//! die with it.
+//! It is started by posix_spawn, which copies no memory however large this process is, with one
+//! socket and an empty environment. Everything a box needs is sent to its PID 1, so a box that
+//! starts at the same time cannot inherit it. A spawner that died is replaced at the next request.
+//! One that does not answer is retired: requests go to a new one, and it is killed after the last
+//! of its boxes has ended, because its death would kill them.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,13 +31,13 @@ use crate::plan::lower::Birthplace;
 use crate::process::base_rootfs::Skeleton;
 use crate::process::program::Program;
 
-/// How long the process may take to answer, and to end once it was told to.
+/// Time limit for an answer, and for the end after the socket was closed.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Spawner {
     program: Program,
-    /// What a process that is started here is to stand in.
+    /// The root for new spawner processes, if boxes can share one.
     skeleton: Option<Skeleton>,
     groups: GroupPlaces,
     processes: Mutex<Processes>,
@@ -48,14 +49,14 @@ struct Processes {
     retired: Vec<Process>,
 }
 
-/// The process that was asked for a box. As long as somebody has this, it is not killed.
+/// The spawner process that was asked for a box. It is not killed while this value exists.
 #[derive(Debug, Clone)]
 pub(crate) struct Parent {
     pub(crate) birthplace: Birthplace,
     boxes: Arc<()>,
 }
 
-/// Where boxes get their cgroups, how those are named, and when they go at the latest.
+/// Parent directories and name prefix of the boxes' cgroups, and when the spawner removes them.
 #[derive(Debug)]
 struct GroupPlaces {
     parents: Vec<CString>,
@@ -68,18 +69,18 @@ struct Process {
     requests: OwnedFd,
     child: Child,
     birthplace: Birthplace,
-    /// Shared with everybody who has a box of it.
+    /// One reference per box of this process.
     boxes: Arc<()>,
 }
 
 impl Spawner {
-    /// The process itself starts with the first box.
+    /// The process starts with the first box.
     pub(crate) fn new(host: &Host) -> Result<Self, Error> {
         let (program, skeleton) = (Program::choose()?, Skeleton::of(host));
         Ok(Spawner { program, skeleton, groups: GroupPlaces::of(host), processes: Mutex::default() })
     }
 
-    /// Our own program, for whoever else has to start it.
+    /// The executable of jail processes.
     pub(crate) fn program(&self) -> &Program {
         &self.program
     }
@@ -89,12 +90,12 @@ impl Spawner {
         format!("{}{number}", self.groups.prefix)
     }
 
-    /// Whether a box's cgroups are there for the next one too.
+    /// True if cgroups of an ended box stay for the next one.
     pub(crate) fn keeps_groups(&self) -> bool {
         self.groups.removal == Removal::WithTheExecutor
     }
 
-    /// Where the process stands; starts it if need be.
+    /// The root in which the spawner makes PID 1; starts the spawner if needed.
     pub(crate) fn birthplace(&self) -> Result<Birthplace, Error> {
         let mut processes = self.lock();
         if processes.current.is_none() {
@@ -112,14 +113,14 @@ impl Spawner {
         Ok(process)
     }
 
-    /// Asks the process for something, and says which one it was; starts it if need be.
+    /// Sends a request and returns the process that got it; starts the spawner if needed.
     pub(crate) fn request(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Parent, Error> {
         let mut processes = self.lock();
         processes.end_retired();
         let ask = |process: &Process| wire::send(&process.requests, request, descriptors);
         match processes.current.as_ref().map(|process| (ask(process), process.parent())) {
             Some((Ok(()), parent)) => return Ok(parent),
-            // More wait to be read than there are boxes at once: nobody reads them.
+            // The socket buffer is full, which means that the process does not read.
             Some((Err(Errno::AGAIN), _)) => processes.retire(),
             None | Some((Err(Errno::PIPE | Errno::CONNRESET), _)) => {}
             Some((Err(errno), _)) => return Err(talk(errno)),
@@ -129,7 +130,7 @@ impl Spawner {
         Ok(started.parent())
     }
 
-    /// Asks this process for nothing any more. Another one that took its place meanwhile stays.
+    /// Stops sending requests to this process. Its successor, if there is one, stays.
     pub(crate) fn retire(&self, parent: &Parent) {
         let mut processes = self.lock();
         if processes.current.as_ref().is_some_and(|process| Arc::ptr_eq(&process.boxes, &parent.boxes)) {
@@ -141,12 +142,12 @@ impl Spawner {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether what the process stands in is still what the host has.
+    /// True if the base rootfs still shows the current files of the host.
     pub(crate) fn is_current(&self) -> bool {
         self.skeleton.as_ref().is_none_or(Skeleton::is_current)
     }
 
-    /// A user namespace for a mount that shows the owner's files as the host user's.
+    /// Makes a user namespace for a mount that shows `owner`'s files as those of `host`.
     pub(crate) fn mapping(&self, owner: Owner, host: Owner) -> rustix::io::Result<OwnedFd> {
         let (ours, theirs) = wire::pair()?;
         let parent = self.request(&Request::Mapping { owner, host }, &[theirs.as_fd()]).map_err(|_| Errno::PIPE)?;
@@ -163,7 +164,7 @@ impl Spawner {
     }
 }
 
-/// The answer to a request that has one. An answer that does not come is a timeout.
+/// Receives the answer to a request; a missing answer is `ETIMEDOUT`.
 pub(crate) fn receive_answer(socket: &OwnedFd) -> rustix::io::Result<Option<(Answer, Vec<OwnedFd>)>> {
     set_socket_timeout(socket, Timeout::Recv, Some(TIMEOUT))?;
     match wire::receive(socket) {
@@ -177,7 +178,7 @@ impl Processes {
         self.retired.extend(self.current.take());
     }
 
-    /// Kills those whose boxes are over. They were given up, so they are not waited for.
+    /// Kills retired processes without boxes. They did not answer, so they are not waited for.
     fn end_retired(&mut self) {
         for mut process in self.retired.extract_if(.., |process| Arc::strong_count(&process.boxes) == 1) {
             let _ = process.child.kill();
@@ -197,7 +198,7 @@ impl Process {
     /// Starts our own program in the jail's role.
     fn start(program: &Program) -> Result<Self, Error> {
         let (requests, theirs) = wire::pair().map_err(talk)?;
-        // Nobody waits for a process that reads nothing.
+        // A full socket must not block this process.
         rustix::io::ioctl_fionbio(&requests, true).map_err(talk)?;
         #[expect(clippy::disallowed_methods, reason = "the one program that the product starts is its own jail")]
         let child = Command::new(program.path())
@@ -215,7 +216,7 @@ impl Process {
         Parent { birthplace: self.birthplace, boxes: Arc::clone(&self.boxes) }
     }
 
-    /// It will not see the directories by name from a skeleton.
+    /// The base rootfs does not show the cgroup directories, so they are sent as descriptors.
     fn learn_groups(&self, groups: &GroupPlaces) -> Result<(), Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path: &CString| rustix::fs::open(path, flags, Mode::empty());
@@ -232,7 +233,7 @@ impl GroupPlaces {
             Ok(layout) => GroupPlaces {
                 parents: layout.parents().into_iter().cloned().collect(),
                 prefix: layout::name_prefix(),
-                // Used again are those of which one can see that they are empty and which can be made to forget.
+                // Reusable groups need a process count and resettable counters.
                 removal: match (layout.version, &layout.pids) {
                     (CgroupVersion::V1, Some(_)) => Removal::WithTheExecutor,
                     _ => Removal::WithItsBox,
@@ -244,8 +245,8 @@ impl GroupPlaces {
 }
 
 impl Drop for Process {
-    /// The spawner ends after the last of its boxes, so this waits until nothing of any is left: no process, no mount,
-    /// no cgroup. One that stands still is killed, and its boxes with it.
+    /// The spawner exits after its last box, so this returns when no process, mount or cgroup of
+    /// its boxes is left. After [`TIMEOUT`] it is killed together with its boxes.
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.requests, Shutdown::Both);
         if !self.ends_in_time() {
@@ -258,7 +259,7 @@ impl Drop for Process {
 impl Process {
     fn ends_in_time(&self) -> bool {
         let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // A child that was not waited for keeps its number, so this is the right one.
+        // The PID of a child that was not waited for is not reused.
         let Some(Ok(handle)) = number.map(|number| rustix::process::pidfd_open(number, PidfdFlags::empty())) else {
             return false;
         };
