@@ -1,5 +1,5 @@
-//! Reading the kernel's small text files in as few calls as they take: their size is not known beforehand, and the
-//! kernel writes them anew for every call.
+//! Reads small files of /proc and /sys in few calls. Their size is unknown beforehand, and the
+//! kernel generates the content at each read.
 
 use rustix::fs::{Mode, OFlags};
 

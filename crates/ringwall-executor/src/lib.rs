@@ -1,9 +1,9 @@
-//! THE HANDS: a grant becomes a running box, and a box an outcome.
+//! Turns a grant into a running box, and a box into an outcome.
 //!
-//! A grant is the only thing accepted; who asked and why is not known here. `host` learns what this machine
-//! offers, `sources` opens the directories that the grant names, `lower` turns both into a plan (pure), `start`
-//! hands the plan to a jail that `prepare` began, `running` follows the box to its end. This process itself never
-//! forks, unshares or mounts.
+//! A grant is the only input; this crate does not know who asked and why. `host` collects facts
+//! about the machine, `sources` opens the directories that the grant names, `plan` turns both into
+//! a plan (pure), `native` sends the plan to a jail process and follows the box to its end. This
+//! process itself never forks, unshares or mounts.
 
 pub mod aio_service;
 pub mod backend;

@@ -1,28 +1,28 @@
-//! How a box ended, and what it cost.
+//! How a box ended and what it used.
 
 use std::time::Duration;
 
 use ringwall_jail::report::{Protection, StepTime};
 
-/// The one ending that every box has.
+/// Why a box ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Exited(i32),
-    /// The command ended by a signal, its own or another's.
+    /// A signal ended the command.
     Signalled(i32),
     /// The time limit was reached.
     TimedOut,
-    /// Somebody outside ended it with this signal.
+    /// The executor's caller stopped the box with this signal.
     Stopped(i32),
-    /// It held too much of a counter that rootless boxes share with the server: epoll watches, or descriptors that
-    /// were sent and not received.
+    /// The box held too much of a counter that rootless boxes share with the server: epoll watches,
+    /// or descriptors that were sent and not received.
     OverCounters,
 }
 
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub ending: Ending,
-    /// The box reached its memory limit and something in it was killed for that.
+    /// The box reached its memory limit and a process was killed for it.
     pub out_of_memory: bool,
     pub duration: Duration,
     pub usage: Usage,
@@ -30,16 +30,16 @@ pub struct Outcome {
     pub steps: Vec<StepTime>,
 }
 
-/// What is not known is not there.
+/// Resources used; unknown values are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub cpu: Option<Duration>,
-    /// Of the whole box where a cgroup counted it, otherwise of its largest process.
+    /// Peak of the whole box if a cgroup counted it, otherwise of its largest process.
     pub peak_memory_bytes: Option<u64>,
 }
 
 impl Outcome {
-    /// The exit code that a shell would show.
+    /// The exit code as a shell reports it.
     pub fn exit_code(&self) -> i32 {
         const SHELL_SIGNAL_BASE: i32 = 128;
         const TIMED_OUT: i32 = 124;

@@ -1,11 +1,12 @@
-//! What boxes of other makers have, and the refusal of one that lacks what it needs. (A native box's PID 1 looks for itself.)
+//! The protections of Docker and gVisor boxes, and the refusal of a box that lacks a required one.
+//! PID 1 of a native box checks for itself.
 
 use ringwall_jail::report::{Protection, ProtectionName, ProtectionState};
 use ringwall_policy::Grant;
 
 use crate::error::Error;
 
-/// Always there: docker and gVisor give these to every box, and what we ask of them takes the rest away.
+/// Docker and gVisor give these to every box, or take the privilege away as we request.
 pub(crate) const OF_EVERY_MAKER: [ProtectionName; 9] = [
     ProtectionName::MountNamespace,
     ProtectionName::PidNamespace,
@@ -18,7 +19,8 @@ pub(crate) const OF_EVERY_MAKER: [ProtectionName; 9] = [
     ProtectionName::NoExtraGroups,
 ];
 
-/// A box without a filter of system calls is refused, as everywhere; so is one that lacks what its grant requires.
+/// Refuses a box without a system call filter, and one that lacks a protection which its grant
+/// requires.
 pub(crate) fn check(grant: &Grant, protections: &[Protection], backend: &'static str) -> Result<(), Error> {
     let required = grant.effective().require.iter().map(|requirement| protection_of(*requirement));
     let state = |name| protections.iter().find(|protection| protection.name == name);
@@ -37,7 +39,7 @@ pub(crate) fn check(grant: &Grant, protections: &[Protection], backend: &'static
     }
 }
 
-/// The requirements that a policy can make, as the jail names them.
+/// The jail's name of a policy requirement.
 pub(crate) fn protection_of(requirement: ringwall_policy::Requirement) -> ProtectionName {
     match requirement {
         ringwall_policy::Requirement::Landlock => ProtectionName::Landlock,

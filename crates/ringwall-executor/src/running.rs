@@ -13,8 +13,9 @@ pub enum Streams {
     Terminal(OwnedFd),
 }
 
-/// Three pipes: our ends and the command's. A box never holds a descriptor of the host's. The pipes belong to the
-/// box's user, because programs open their own streams again by name (`> /dev/stderr`).
+/// Makes three pipes and returns our ends and the command's. A box never gets a descriptor of the
+/// host's own streams. The pipes belong to the box's user, because programs reopen their streams by
+/// name (`> /dev/stderr`).
 pub(crate) fn pipes(owner: Owner) -> rustix::io::Result<(Streams, Vec<OwnedFd>)> {
     let make = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;

@@ -1,21 +1,21 @@
-//! How long a command may run, on the monotonic clock: SIGTERM, a moment to obey, then the end. The same for every maker
-//! of boxes.
+//! The time limit of a command on the monotonic clock: SIGTERM, [`GRACE`], SIGKILL. All backends
+//! use it.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use ringwall_policy::{Field, Grant};
 
-/// How long a box may take to obey SIGTERM.
+/// Time between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// What a grant allows; nothing where it sets no limit.
+/// The grant's time limit, if it has one.
 pub(crate) fn of(grant: &Grant) -> Option<Duration> {
     let milliseconds = grant.effective().limits.get(Field::TimeoutMs);
     (milliseconds != ringwall_policy::UNLIMITED).then(|| Duration::from_millis(milliseconds))
 }
 
-/// Has the box stopped at its deadline. Never comes back: whoever waits for the box sees its end.
+/// Stops the box at its deadline. Never returns: the caller waits for the end of the box.
 pub(crate) async fn keep(deadline: Option<Instant>, stop: impl Future<Output = ()>) -> Infallible {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,

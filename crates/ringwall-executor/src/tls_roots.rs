@@ -1,5 +1,4 @@
-//! Whom this machine trusts on the other end of a TLS connection: those whom its own list of certificates names, and
-//! nobody whom a program brings along.
+//! TLS roots come from the system store only; no bundled certificates.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_native_certs::load_native_certs;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// Reads the list, which takes a while: whoever calls often keeps what it gives.
+/// Reads the system store, which is slow; callers keep the result.
 pub fn trust() -> TlsConfig {
     let own = load_native_certs().certs;
     let own: Vec<Certificate<'static>> = own.iter().map(|one| Certificate::from_der(one.as_ref()).to_owned()).collect();
@@ -18,7 +17,7 @@ pub fn trust() -> TlsConfig {
         .build()
 }
 
-/// The same for whoever speaks TLS over a stream of its own.
+/// The same for callers that run TLS over their own stream.
 pub fn trusting_client() -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(load_native_certs().certs);

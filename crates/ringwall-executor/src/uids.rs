@@ -11,7 +11,7 @@ use crate::pidfd::{Init, is_over};
 /// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
 
-/// Each process has so many for boxes without a workspace, and so many more for boxes that it makes ahead.
+/// Number of uids per server process: for boxes without a workspace, and for warm boxes.
 pub(crate) const OWN_UIDS: u32 = 30;
 pub(crate) const SPARE_UIDS: u32 = 30;
 
@@ -20,7 +20,7 @@ pub(crate) fn box_uid(slot: u32) -> u32 {
     uid(slot % OWN_UIDS)
 }
 
-/// One of those that go to boxes made ahead, which keep theirs for as long as they live.
+/// The uid of a warm box, which keeps it for its whole life.
 pub(crate) fn spare_uid(slot: u32) -> u32 {
     uid(OWN_UIDS + slot % SPARE_UIDS)
 }
@@ -41,13 +41,13 @@ pub(crate) struct Leases {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many were ever let.
+    /// Slots that were ever handed out.
     begun: u32,
-    /// Those whose box is over, or will be soon; the one given back first comes first.
+    /// Returned slots whose box has ended or is ending, first returned first.
     left: VecDeque<(u32, Init)>,
 }
 
-/// One user id, given back when this is dropped.
+/// One uid, returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     slot: u32,
@@ -60,7 +60,7 @@ impl Leases {
         Leases { size, uid, state: Mutex::default() }
     }
 
-    /// A user that no living box is; `None` while there are `most` of them or more.
+    /// Returns a uid of no living box, or `None` if `most` are in use.
     pub(crate) fn take(self: &Arc<Self>, most: u32) -> Option<Lease> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let over = state.left.iter().filter(|(_, init)| is_over(init)).count();
@@ -86,7 +86,7 @@ impl Lease {
         Owner { uid, gid: uid }
     }
 
-    /// Whose end will end it.
+    /// The uid becomes free when this PID 1 has ended.
     pub(crate) fn bind(&mut self, init: Init) {
         self.init = init;
     }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(users.len(), held.len());
         assert!(leases.take(SPARE_UIDS).is_none());
 
-        // This process stands in for a PID 1 that lives on when its box was let go of.
+        // This process stands in for a PID 1 that outlives its lease.
         let living = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
         let mut held = held.into_iter();
         let (mut first, second) = (held.next().expect("many"), held.next().expect("many"));

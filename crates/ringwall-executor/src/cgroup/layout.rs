@@ -193,16 +193,16 @@ fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoPlace> {
     Ok(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu, io, freezer: None })
 }
 
-/// True if a group holds processes and is not the root of the whole hierarchy, which alone has no type and may
-/// have both. Such a group refuses to hand memory on but not pids and cpu: it would become the root of a tree of
-/// threads, where no process can be born into a child.
+/// True if a group other than the root of the hierarchy (which has no `cgroup.type`) holds
+/// processes. Such a group cannot delegate memory. Enabling pids and cpu would make it the root of
+/// a threaded subtree, in whose children no process can be created.
 fn is_occupied(directory: &Path) -> bool {
     let processes = std::fs::read_to_string(directory.join("cgroup.procs"));
     directory.join("cgroup.type").exists() && processes.map_or(true, |processes| !processes.is_empty())
 }
 
-/// Asks the kernel to give children the controllers that they lack. One at a time: a refused one must not spoil
-/// the others; the caller sees what came of it by what is enabled afterwards.
+/// Enables the missing controllers for children, one at a time, because one refused controller
+/// would reject the whole write. The caller reads back what is enabled.
 fn hand_on(directory: &Path) {
     let enabled = handed_on(directory);
     for controller in CONTROLLERS.iter().chain([&IO]).filter(|name| !enabled.contains(**name)) {
@@ -216,7 +216,7 @@ fn handed_on(directory: &Path) -> std::collections::BTreeSet<String> {
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-/// The part of a mountinfo line that matters here.
+/// The used fields of a mountinfo line.
 struct Mount<'a> {
     root: &'a str,
     point: &'a str,
@@ -232,7 +232,7 @@ impl<'a> Mount<'a> {
         Some(Mount { root: front.next()?, point: front.next()?, kind: back.next()?, options: back.nth(1)? })
     }
 
-    /// Where a group's path is in the file system.
+    /// The path of a group in the file system.
     fn locate(&self, group: &str) -> Option<PathBuf> {
         let below = Path::new(group).strip_prefix(self.root).ok()?;
         Some(Path::new(self.point).join(below))
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(mount.locate("/elsewhere"), None);
     }
 
-    /// A directory that looks like a group of version 2.
+    /// Makes a directory that looks like a version 2 group.
     fn pretend_group(path: &Path, processes: &str, handed_on: &str) {
         std::fs::create_dir_all(path).unwrap();
         for (file, content) in

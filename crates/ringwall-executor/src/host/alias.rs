@@ -1,8 +1,10 @@
-//! Other names of a directory: where the same file system, or a part of it, is mounted a second time.
+//! Finds other paths of a directory: where the same file system, or a part of it, is mounted a
+//! second time.
 //!
-//! Links are found by following them; a bind mount leaves nothing to follow, and its kernel's own name is the one by which it
-//! was reached. So both sides are named by what lies beneath all mounts: the file system, and the path inside of it. A
-//! file system that shows another one's files as its own (an overlay, a network share of this machine) is not seen through.
+//! Links are found by following them. A bind mount has nothing to follow, and the kernel reports
+//! the path by which it was reached. So both sides are compared by file system and path inside of
+//! it. A file system that shows another one's files (an overlay, a network share of this machine)
+//! is not recognised.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::host::{mount_table, mount_table::Mount};
 
-/// The other names of these directories, or of parts of them. Nothing where the kernel does not say.
+/// Other paths of these directories or of parts of them. Empty if the mount table cannot be read.
 pub fn aliases(paths: &[PathBuf]) -> Vec<PathBuf> {
     let Ok(mounts) = mount_table::read() else { return Vec::new() };
     let mut found = Vec::new();
@@ -24,7 +26,7 @@ pub fn aliases(paths: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// The other names of a path that lies on the mount of that number.
+/// Other paths of a path on the mount with this id.
 fn others(path: &Path, mount: u64, mounts: &[Mount]) -> Vec<PathBuf> {
     let Some(own) = mounts.iter().find(|one| one.id == mount) else { return Vec::new() };
     let Ok(below) = path.strip_prefix(&own.at) else { return Vec::new() };
@@ -32,7 +34,7 @@ fn others(path: &Path, mount: u64, mounts: &[Mount]) -> Vec<PathBuf> {
     let same = mounts.iter().filter(|one| one.file_system == own.file_system);
     let named = same.filter_map(|one| match inner.strip_prefix(&one.root) {
         Ok(below) => Some(one.at.join(below)),
-        // A part of it.
+        // A part of the directory.
         Err(_) => one.root.starts_with(&inner).then(|| one.at.clone()),
     });
     named.filter(|name| !name.starts_with(path)).collect()
@@ -57,7 +59,7 @@ mod tests {
         let mut found = others(Path::new("/var/data"), 21, &mounts);
         found.sort();
         assert_eq!(found, ["/mnt/a part", "/mnt/above/data", "/mnt/whole"].map(PathBuf::from));
-        // Reached by the second name, the first is another.
+        // From the second path, the first one is found.
         let mut found = others(Path::new("/mnt/whole"), 30, &mounts);
         found.sort();
         let expected = ["/mnt/a part", "/mnt/above/data", "/var/data", "/var/data/inside"];

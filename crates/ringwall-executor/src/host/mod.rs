@@ -1,7 +1,7 @@
-//! What this machine offers a box, learnt once and then only read.
+//! What this machine offers to boxes; read once at start-up.
 //!
-//! Facts, not decisions: which system directories there are, with which rights we run, where cgroups can be
-//! made. `lower` decides what follows from them.
+//! It collects facts only: system directories, our privileges, where cgroups can be made. `lower`
+//! decides what follows from them.
 
 pub(crate) mod alias;
 pub(crate) mod mount_table;
@@ -21,12 +21,13 @@ use crate::counters::Caps;
 use crate::error::Error;
 use crate::kernel_file;
 
-/// Where programs and libraries live. `/usr` is a directory; the others are, by distribution, links into it.
+/// Directories of programs and libraries. `/usr` is a directory; the others are links into it on
+/// most distributions.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// Parts of the host's /etc without which programs in /usr do not work, and that hold no secrets: where names
-/// lead (alternatives), where libraries are (ld.so.cache), whom to trust (certificates), what time it is, what
-/// fonts there are, how pictures are drawn. Each is a mount and costs every box 10 µs.
+/// Entries of the host's /etc that programs in /usr need and that hold no secrets: alternatives,
+/// library cache, certificates, time zone, fonts, plotting defaults. Each is a mount, which costs a
+/// box 10 µs.
 const ETC: [&str; 8] = [
     "/etc/alternatives",
     "/etc/ld.so.cache",
@@ -38,7 +39,7 @@ const ETC: [&str; 8] = [
     "/etc/pki/tls/certs",
 ];
 
-/// Java finds its configuration through links from here into a directory of /etc whose name begins its own:
+/// Java's configuration is in a directory of /etc whose name is a prefix of its own:
 /// `java-17-openjdk-amd64` and `/etc/java-17-openjdk`.
 const JAVA: &str = "/usr/lib/jvm";
 
@@ -54,13 +55,13 @@ pub struct Host {
     pub memory_mb: u64,
     pub cpus: u64,
     pub pids: u64,
-    /// How many files all processes of this machine together can have open (fs.file-max).
+    /// `fs.file-max`: open files of all processes together.
     pub open_files: u64,
-    /// How many mappings one process can have (vm.max_map_count). Each can hold a file open without a descriptor.
+    /// `vm.max_map_count`: mappings per process. Each can hold a file open without a descriptor.
     pub mappings: u64,
-    /// The disks of this machine by their numbers, `8:0`; no partitions and no memory.
+    /// Disks of this machine by device number (`8:0`), without partitions and memory disks.
     pub disks: Vec<String>,
-    /// Where python3 is, if it is there without a `python`.
+    /// The path of python3 if there is no `python`.
     pub python3_alone: Option<CString>,
     pub(crate) counter_caps: Caps,
 }
@@ -83,7 +84,7 @@ pub struct EtcEntry {
     pub kind: FileKind,
 }
 
-/// Something of the host that no box sees, however it is reached.
+/// A path of the host that is masked in every box that would show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Covered {
     pub(crate) path: PathBuf,
@@ -96,7 +97,7 @@ impl Host {
         Self::probe_as(privilege())
     }
 
-    /// The same when it is known with which rights we run.
+    /// The same for known privileges.
     pub(crate) fn probe_as(privilege: Privilege) -> Self {
         let system = rustix::system::sysinfo();
         Host {
@@ -118,7 +119,8 @@ impl Host {
     }
 }
 
-/// Root is real only in the first user namespace: elsewhere its ids are somebody else's, and we act as any user.
+/// uid 0 counts as root only in the initial user namespace; in another one we act as an
+/// unprivileged user.
 pub(crate) fn privilege() -> Privilege {
     let all_ids = kernel_file::read("/proc/self/uid_map")
         .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
@@ -127,7 +129,7 @@ pub(crate) fn privilege() -> Privilege {
     if rustix::process::geteuid().is_root() && all_ids && capable { Privilege::Root } else { Privilege::Rootless }
 }
 
-/// The user and group that a box is on the host: as root `own_uid`, otherwise our own.
+/// Host user and group of a box: `own_uid` as root, otherwise our own.
 pub(crate) fn ids(privilege: Privilege, own_uid: u32) -> Owner {
     match privilege {
         Privilege::Root => Owner { uid: own_uid, gid: own_uid },
@@ -146,8 +148,8 @@ fn system_entry(path: &str) -> Option<SystemEntry> {
     Some(SystemEntry { path: CString::new(path).ok()?, kind })
 }
 
-/// Mount points of kernel file systems in the system directories. Read it whenever these directories are cloned for a box
-/// or a spawner: a mount may be newer than the server.
+/// Mount points of kernel file systems in the system directories. Read them again whenever these
+/// directories are cloned, because a mount may be newer than the server.
 pub(crate) fn kernel_mounts() -> Result<Vec<CString>, Error> {
     let in_system = |path: &Path| SYSTEM.iter().any(|system| path.starts_with(system));
     let mounts = mask_candidates(in_system)?.into_iter().filter(|mount| mount.kind == FileKind::Directory);
@@ -186,7 +188,7 @@ fn etc_entry(path: &str) -> Option<EtcEntry> {
     Some(EtcEntry { path: CString::new(path).ok()?, kind })
 }
 
-/// Disks that hold something. Loop devices and compressed memory pass their requests on to others.
+/// Disks with a size above 0. Loop devices and compressed memory pass their requests on to others.
 fn disks() -> Vec<String> {
     const NOT_DISKS: [&str; 5] = ["loop", "ram", "zram", "fd", "sr"];
     let mut found = Vec::new();

@@ -1,5 +1,6 @@
-//! The root of boxes on the host's system before anything is known of one: what the spawner stands in, and what a box has
-//! that is made ahead. Both have empty places for everything that any box may be shown. Pure, like `lower`.
+//! Operations for the root of a box before its files are known: the base rootfs of the spawner and
+//! the root of a warm box. Both have empty mount points for everything that a box may be shown.
+//! Pure, like `lower`.
 
 use std::ffi::CString;
 
@@ -14,12 +15,12 @@ use crate::plan::lower::{
     own_places, private, processes, system,
 };
 
-/// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the
-/// spawner needs it to map ids, and the kernel lets a box mount its own only where one can be seen. PID 1 covers it.
-/// Masks over kernel file systems are not part of it.
+/// The base rootfs, which the spawner makes for itself. Its /proc is the host's: the spawner needs
+/// it to map ids, and the kernel lets a box mount its own /proc only where one is visible. PID 1
+/// covers it. Masks over kernel file systems are not part of it.
 pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
     let mut operations = frame(host, &[], MIB, ROOT_INODES);
-    // A box that stays has its agent there.
+    // Mount point of the agent of a session box.
     operations.push(Operation::File { at: literal(AGENT), content: Vec::new(), mode: 0o444 });
     operations.push(Operation::Bind {
         source: Source { path: literal("/proc"), identity: None, owner: None },
@@ -31,7 +32,7 @@ pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
     operations
 }
 
-/// A root with the host's system, and places for everything that any box may have besides.
+/// A root with the host's system and mount points for everything that a box may get.
 fn frame(host: &Host, kernel_mounts: &[CString], size: u64, inodes: u64) -> Vec<Operation> {
     let directory = |at: &str| Operation::Directory { at: literal(at), mode: 0o755 };
     let mut operations = vec![Operation::TmpfsRoot { size, inodes }];
@@ -47,7 +48,8 @@ fn frame(host: &Host, kernel_mounts: &[CString], size: u64, inodes: u64) -> Vec<
     operations
 }
 
-/// What a box adds to the skeleton before it is known on which files it works; from nothing, where there is no skeleton.
+/// What a warm box adds to the base rootfs before its files are known. Without a base rootfs: the
+/// whole root.
 pub(crate) fn ahead(host: &Host, kernel_mounts: &[CString], scratch: u64, root: RootKind) -> Vec<Operation> {
     let places = PLACES.into_iter().filter(|(place, _)| *place != WORKSPACE);
     match root {

@@ -1,6 +1,7 @@
-//! The limits of a box in the kernel's terms: cgroup files where there are cgroups, a watchdog where not.
+//! The limits of a box as cgroup files and rlimits, or as PID 1's memory watchdog where there are
+//! no cgroups.
 //!
-//! Pure, like `lower`. Whatever cannot be enforced is said in the plan's protections; nothing is left out silently.
+//! Pure, like `lower`. A limit that cannot be enforced is listed in the plan's protections.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -13,13 +14,14 @@ use crate::c_string::literal;
 use crate::cgroup::layout::{CgroupLayout, Controller};
 use crate::host::Host;
 
-/// PID 1 counts as a process of the box, but not against what the box was promised. So does the agent of one that stays.
+/// PID 1 and the agent count as processes in the kernel, so the kernel's limit is raised by them.
 pub(crate) const OUR_PROCESSES: u64 = 1;
 pub(crate) const OUR_AGENT: u64 = 1;
-/// The threads of gVisor's own kernel, which ends when it gets no more.
+/// Threads of gVisor's own kernel, which aborts if it cannot start one.
 pub(crate) const GVISOR_THREADS: u64 = 128;
 const MIB: u64 = 1024 * 1024;
-/// The kernel takes a quota of at least 1 ms; a small share needs a long period to come out at that.
+/// The kernel's minimum quota is 1 ms, so a share below [`SMALL_SHARE_MILLIS`] per period uses the
+/// long period.
 const PERIOD_MICROSECONDS: u64 = 100_000;
 const LONG_PERIOD_MICROSECONDS: u64 = 1_000_000;
 const SMALL_SHARE_MILLIS: u64 = 10;
@@ -27,7 +29,7 @@ const SMALL_SHARE_MILLIS: u64 = 10;
 /// Open files per process. Browsers and build tools stay below 4096; below 256 many programs fail.
 const MAX_OPEN_FILES: u64 = 4096;
 const MIN_OPEN_FILES: u64 = 256;
-/// A box may hold this part of the files that all processes of the machine can have open together.
+/// A box may hold one part in this many of `fs.file-max`.
 const SHARE_OF_OPEN_FILES: u64 = 4;
 /// At least this much memory is charged to a box for each open file. The kernel's `struct file` takes 192 bytes on Linux
 /// 6.18, more on older ones.
@@ -38,25 +40,27 @@ const LOCKED_MEMORY: u64 = 8 * MIB;
 const MESSAGE_QUEUES: u64 = 0;
 const PENDING_SIGNALS: u64 = 1024;
 
-/// On version 1, where the kernel counts TCP and UDP queues apart, they may hold this part of the memory limit beside it.
+/// Version 1 counts TCP and UDP queues separately; they may hold one part in this many of the
+/// memory limit, in addition to it.
 const SHARE_OF_SOCKETS: u64 = 4;
 
-/// What a box may do to each disk in a second. An fsync is two or three writes: without a limit, one box that calls it in a
-/// loop made those of others take five times as long.
+/// Per disk and second. An fsync is two or three writes: without a limit, one box that calls it in
+/// a loop slowed others down five times.
 const DISK_WRITES: u64 = 500;
 const DISK_READS: u64 = 4000;
 const DISK_WRITE_MIB: u64 = 128;
 const DISK_READ_MIB: u64 = 512;
 
-/// How long a box is there.
+/// Lifetime of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stay {
     OneCommand,
-    /// For many, and paused between them.
+    /// Many commands; the box may be paused between them.
     Resident,
 }
 
-/// The box's cgroups, and what is known about its limits before it exists. So many processes are not the box's own.
+/// The cgroups of a box and the state of its limits as far as known before it exists. `not_its_own`
+/// processes are ours.
 pub(crate) fn cgroups(
     limits: &Limits,
     host: &Host,
@@ -130,12 +134,12 @@ fn settings(
         (CgroupVersion::V2, ProtectionName::MemoryLimit) => vec![
             main("memory.max", bytes),
             refine("memory.swap.max", "0".to_owned()),
-            // Out of memory ends the box as a whole, never half of it.
+            // The OOM killer kills the whole box.
             refine("memory.oom.group", "1".to_owned()),
         ],
         (_, ProtectionName::PidsLimit) => vec![main("pids.max", pids)],
         (CgroupVersion::V1, _) => {
-            // A new group has the usual period already.
+            // A new group has the default period already.
             let unusual = (period != PERIOD_MICROSECONDS).then(|| refine("cpu.cfs_period_us", period.to_string()));
             unusual.into_iter().chain([main("cpu.cfs_quota_us", quota.to_string())]).collect()
         }
@@ -143,7 +147,7 @@ fn settings(
     }
 }
 
-/// The same limits on each disk.
+/// Sets the same limits on each disk.
 fn io_settings(version: CgroupVersion, disks: &[String]) -> Vec<CgroupSetting> {
     let setting = |file: &str, value: String| CgroupSetting {
         file: literal(file),
@@ -174,7 +178,7 @@ fn quota(cpu_millis: u64) -> (u64, u64) {
     (cpu_millis * period / 1000, period)
 }
 
-/// What stands in for cgroups.
+/// The protections of a box without cgroups.
 fn without(why: &str) -> Vec<Protection> {
     vec![
         Protection::partial(
@@ -193,7 +197,7 @@ fn without(why: &str) -> Vec<Protection> {
     ]
 }
 
-/// PID 1 counts memory where it turns out that the kernel does not.
+/// PID 1 counts memory if the kernel does not.
 pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog {
     Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems }
 }
@@ -204,7 +208,7 @@ pub(crate) fn descriptors(pids: u64, host: &Host) -> u64 {
     (host.open_files / SHARE_OF_OPEN_FILES / pids.max(1)).clamp(MIN_OPEN_FILES, MAX_OPEN_FILES)
 }
 
-/// Whether a box of `pids` processes can hold more than a quarter of fs.file-max. A file that was opened, mapped and closed
+/// True if a box of `pids` processes can hold more than a quarter of fs.file-max. A file that was opened, mapped and closed
 /// needs no descriptor, so descriptors alone do not bound it. Mappings per process do, and a memory cgroup does, which is
 /// charged for each file.
 fn open_files(limits: &Limits, pids: u64, host: &Host) -> Protection {
@@ -224,7 +228,7 @@ fn open_files(limits: &Limits, pids: u64, host: &Host) -> Protection {
     Protection::partial(ProtectionName::OpenFiles, why)
 }
 
-/// The limits of each process in a box of so many processes, ours included.
+/// The rlimits of each process in a box of `pids` processes, ours included.
 pub(crate) fn resource_limits(pids: u64, host: &Host) -> Vec<ResourceLimit> {
     [
         // One byte is too little for a core file, and unlike zero it also keeps the host's core handler from starting.

@@ -1,7 +1,9 @@
-//! Grant and host facts become a plan. Pure: the same input gives the same plan, and a snapshot test shows it.
+//! Turns a grant and facts about the host into a plan. Pure: the same input gives the same plan,
+//! and snapshot tests show whole plans.
 //!
-//! What a box contains is decided here and only here. The operations are in the order in which the jail applies
-//! them: a root, the system, /etc, /dev, /proc, places to write, what the grant adds, and at last a lock on the root.
+//! Only this module decides what a box contains. The operations are in the order in which the jail
+//! applies them: root, system, /etc, /dev, /proc, writable directories, the grant's files, and last
+//! the lock on the root.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -29,20 +31,20 @@ use crate::{box_layout, counters, egress};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 const OS_RELEASE: &str = "/etc/os-release";
-/// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
-/// kilobytes come out of the box's share.
+/// Inodes for the root's own directories, links and small files. Their few kilobytes are taken from
+/// the box's scratch space.
 pub(crate) const ROOT_INODES: u64 = 1024;
-/// One file or directory per so many bytes of a memory file system.
+/// A memory file system has one inode per this many bytes.
 pub(crate) const BYTES_PER_INODE: u64 = 4096;
-/// Where a box can write.
+/// The writable directories of a box and their modes.
 pub(crate) const PLACES: [(&str, u32); 5] =
     [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (box_layout::HOME, 0o755), (WORKSPACE, 0o755)];
-/// Where a project's directories are.
+/// The directories of a project.
 pub(crate) const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
-/// A directory with nothing but places for an agent's files, to cover `/workspace` with.
+/// A directory that contains only mount points for an agent's files, mounted over `/workspace`.
 const AGENT_FRAME: &str = "/var/agent";
 pub(crate) const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
-/// An empty directory, to cover others with.
+/// An empty directory, mounted over others to hide them.
 pub(crate) const EMPTY: &str = "/var/empty";
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
@@ -52,15 +54,15 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/stderr", "/proc/self/fd/2"),
     ("/dev/ptmx", "pts/ptmx"),
 ];
-/// Parts of /proc that tell about the machine or other tenants, and that everybody may read. /proc is mounted
-/// read-only as a whole. Every mount costs each box 10 µs, so the lists are short.
+/// Files of /proc that show the machine or other tenants and that every user may read. /proc is
+/// read-only as a whole. Each mask is a mount, which costs a box 10 µs.
 const MASKED_FILES: [&str; 5] = ["kallsyms", "interrupts", "softirqs", "sched_debug", "latency_stats"];
-/// Parts that only root may read, or that show what belongs to the reader's user id. As root the box's uid is neither root's
-/// nor another agent's, so they are closed or empty.
+/// Files that only root may read or that show what belongs to the reader's uid. As root a box's uid
+/// is neither root nor that of another agent, so they are closed or empty.
 const MASKED_FROM_USERS: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
 const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 
-/// What is not in the grant because it is no permission: how this one box is named, shown and tested.
+/// Parameters of this one box that are not permissions and therefore not in the grant.
 #[derive(Debug)]
 pub(crate) struct Particulars {
     pub(crate) name: String,
@@ -72,30 +74,30 @@ pub(crate) struct Particulars {
     pub(crate) hidden: Option<PathBuf>,
     /// Mount points of kernel file systems in the system directories; none if the box starts with these directories.
     pub(crate) kernel_mounts: Vec<CString>,
-    /// What PID 1 is born into.
+    /// The root in which PID 1 starts.
     pub(crate) birthplace: Birthplace,
     pub(crate) occupant: Occupant,
 }
 
-/// Who lives in the box.
+/// What PID 1 starts.
 #[derive(Debug, Clone)]
 pub(crate) enum Occupant {
-    /// What the grant names.
+    /// The command of the grant.
     Command,
-    /// Our own agent, from this program; what it starts has grants of its own.
+    /// Our agent, which is this program. Each command that it starts has a grant of its own.
     Agent(Source),
 }
 
-/// What PID 1 sees when it is born.
+/// The root in which PID 1 starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Birthplace {
-    /// The host's mounts: everything has to be made.
+    /// The host's mounts: the plan makes the whole root.
     Host,
-    /// What all boxes on the host's system have in common.
+    /// A copy of the base rootfs.
     Skeleton,
 }
 
-/// The whole translation.
+/// Makes the plan of a box.
 pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: &Particulars) -> Result<Plan, Error> {
     let limits = &grant.effective().limits;
     let scratch = limits.get(Field::ScratchMb) * MIB;
@@ -113,7 +115,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
     let (cgroups, mut protections) = limits::cgroups(limits, host, &particulars.name, ours, stay);
     let open_files = limits::descriptors(limits.get(Field::Pids) + ours, host);
     protections.extend(counters::protections(host.privilege, host.counter_caps, open_files));
-    // The skeleton has no room for other roots, nor for directories at places of their own.
+    // The base rootfs serves neither images nor mounts at arbitrary paths.
     let fits = sources.image.is_none() && sources.read_only.is_empty() && sources.allowed.is_empty();
     let root = match particulars.birthplace {
         Birthplace::Skeleton if fits => RootKind::Skeleton,
@@ -174,12 +176,12 @@ fn operations(
     }
     operations.extend(own_files());
     if sources.image.is_none() {
-        // A file of the host at the same place could not be bound over a link.
+        // A file of the host could not be bound over this link.
         if !sources.allowed.iter().any(|allowed| allowed.at == Path::new(OS_RELEASE)) {
             operations.push(os_release());
         }
         operations.push(Operation::Directory { at: literal(EMPTY), mode: 0o555 });
-        // Before anything of the host's can be shown in the place of its own directory.
+        // Before a directory of the host can be mounted over the link's directory.
         if let Some(laid) = sources.python.lay() {
             operations.extend(python::place(host.python3_alone.as_ref()));
             operations.push(laid);
@@ -187,7 +189,7 @@ fn operations(
     }
     operations.extend(devices(sources.image.is_some()));
     let empty = match sources.image {
-        // An image may have anything there.
+        // An image may contain something at this path.
         Some(_) => Cover::FileSystem,
         None => Cover::Directory(literal(EMPTY)),
     };
@@ -209,7 +211,7 @@ fn operations(
     operations
 }
 
-/// What one box adds to the skeleton.
+/// What a box adds to the base rootfs.
 fn additions(
     sources: &Sources,
     scratch: u64,
@@ -237,11 +239,11 @@ pub(crate) fn own_places(places: Vec<(&'static str, u32)>, scratch: u64, privile
     operations
 }
 
-/// The files that a command works on, in a root that has places for them.
+/// The files of a command, in a root that has mount points for them.
 pub(crate) fn shown(sources: &Sources, identity: &Identity, hidden: Option<&Path>) -> Vec<Operation> {
     let mut operations = Vec::new();
     if sources.project.iter().any(|place| place.at == AGENT_FILES) {
-        // The skeleton's own has the places of a project.
+        // The base rootfs has mount points of a project there.
         let cover = Cover::Directory(literal(AGENT_FRAME));
         operations.push(Operation::Mask { at: literal(WORKSPACE), cover });
     }
@@ -251,24 +253,24 @@ pub(crate) fn shown(sources: &Sources, identity: &Identity, hidden: Option<&Path
     operations
 }
 
-/// The agent's program, over whatever else is there. It can be read and executed, and not written to.
+/// Mounts the agent's program over the path, readable and executable but not writable.
 pub(crate) fn agents_place(program: &Source) -> Operation {
     Operation::Bind { source: program.clone(), at: literal(AGENT), kind: FileKind::File, access: MountAccess::ReadOnly }
 }
 
-/// The agent is told everything else when it is there.
+/// The agent receives everything else over its socket.
 pub(crate) fn agents_command() -> Command {
     Command { argv: vec![literal(AGENT)], environment: Vec::new(), search: Vec::new(), directory: literal("/") }
 }
 
-/// One directory, or those of a project or of an agent's files.
+/// The mount of one directory, or those of a project or of an agent's files.
 fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
     let whole = sources.workspace.iter();
     let whole = whole.map(|directory| bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity));
     whole.chain(sources.project.iter().flat_map(|place| project(place, identity))).collect()
 }
 
-/// The files that we write ourselves.
+/// The files in /etc that we write.
 pub(crate) fn own_files() -> impl Iterator<Item = Operation> {
     box_layout::etc_files(box_layout::UID, box_layout::GID).into_iter().map(|(at, content)| Operation::File {
         at: literal(at),
@@ -311,7 +313,7 @@ pub(crate) fn masks(directories: &[CString]) -> impl Iterator<Item = Operation> 
 fn devices(on_image: bool) -> Vec<Operation> {
     let mut operations = Vec::new();
     if on_image {
-        // Whatever the image brought as /dev is covered, not used.
+        // Covers the image's /dev.
         operations.push(tmpfs("/dev", MIB, 0o755));
     }
     operations.extend(device_nodes());
@@ -339,8 +341,8 @@ pub(crate) fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operat
     operations
 }
 
-/// Where the box can write, with the modes of these directories. A directory of the host that is shown above or at
-/// such a place takes it away; HOME is then /tmp.
+/// The writable directories of the box that no mount of the host replaces. A directory of the host
+/// shown at or above one of them takes its place; without the home directory, HOME is /tmp.
 fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
     let taken = |place: &str| {
         (place == WORKSPACE && (sources.workspace.is_some() || !sources.project.is_empty()))
@@ -350,8 +352,8 @@ fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
     PLACES.into_iter().filter(|(place, _)| !taken(place)).collect()
 }
 
-/// A place for the box's own files. On the host's system they share the memory file system of the root; an image
-/// may have files there already, which a new one covers.
+/// A writable directory. On the host's system it is part of the root's memory file system; an image
+/// may contain files there, so it gets a tmpfs over them.
 pub(crate) fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
     match on_image {
         true => tmpfs(at, scratch, mode),
@@ -372,13 +374,14 @@ fn bind(directory: &Opened, at: &[u8], access: MountAccess, identity: &Identity)
     }
 }
 
-/// A directory of a project. Where the box may not look, an empty one covers whatever an image has there.
+/// Mounts a directory of a project, or an empty one over the image's if the box may not see it.
 fn project(place: &ProjectPlace, identity: &Identity) -> Vec<Operation> {
     match &place.content {
         Some((directory, MountAccess::ReadWrite)) => {
             vec![bind(directory, place.at.as_bytes(), MountAccess::ReadWrite, identity)]
         }
-        // What is only read needs no owner, and mapping one costs more than the rest of the mounts.
+        // A read-only mount needs no owner. An id-mapped mount costs more than the other mounts
+        // together.
         Some((directory, MountAccess::ReadOnly)) => vec![Operation::Bind {
             source: Source { path: directory.path.clone(), identity: Some(directory.identity), owner: None },
             at: literal(place.at),
@@ -392,15 +395,15 @@ fn project(place: &ProjectPlace, identity: &Identity) -> Vec<Operation> {
     }
 }
 
-/// As root a directory that belongs to somebody else shows inside as the box's own, through an id-mapped mount.
+/// As root, an id-mapped mount shows another user's directory as the box's own.
 fn source(directory: &Opened, identity: &Identity) -> Source {
     let foreign = directory.owner.uid != identity.host_uid || directory.owner.gid != identity.host_gid;
     let owner = (identity.privilege == Privilege::Root && foreign).then_some(directory.owner);
     Source { path: directory.path.clone(), identity: Some(directory.identity), owner }
 }
 
-/// Landlock's view of the same: everything can be read, and written to where the mounts are writable. A read-only mount does
-/// not stop a process from writing to a named pipe on it; the missing Landlock right does.
+/// The Landlock rules: everything is readable, and writable where the mounts are. A read-only mount
+/// does not stop writes to a named pipe on it; the missing Landlock right does.
 pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
     let root = if sources.image.is_some() { AccessRight::Write } else { AccessRight::Read };
@@ -422,7 +425,7 @@ pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     rules
 }
 
-/// The memory file systems of the box: the root alone, or on an image one for each place.
+/// The memory file systems of the box: the root, or on an image one per writable directory.
 fn scratch_places(sources: &Sources) -> Vec<CString> {
     let mut places = vec!["/"];
     if sources.image.is_some() {
@@ -431,12 +434,12 @@ fn scratch_places(sources: &Sources) -> Vec<CString> {
     places.into_iter().map(literal).collect()
 }
 
-/// Where the box's user is at home: somewhere that can be written to.
+/// The home directory, which must be writable.
 pub(crate) fn home(sources: &Sources) -> &'static str {
     if private_places(sources).iter().any(|(place, _)| *place == box_layout::HOME) { box_layout::HOME } else { "/tmp" }
 }
 
-/// The environment is built from nothing; what the grant names comes last and wins.
+/// The environment contains only what is set here; the grant's variables override it.
 pub(crate) fn command(grant: &Grant, home: &str, python: Python, on_terminal: bool) -> Result<Command, Error> {
     let mut environment = std::collections::BTreeMap::from([
         ("HOME", OsStr::new(home)),
@@ -445,7 +448,7 @@ pub(crate) fn command(grant: &Grant, home: &str, python: Python, on_terminal: bo
         ("USER", OsStr::new(box_layout::USER)),
     ]);
     match grant.workspace() {
-        // Five variables are promised there, and no others.
+        // An agent's command has exactly five variables.
         Workspace::Agent(_) => {
             environment.insert("PATH", OsStr::new(AGENT_SEARCH));
             environment.insert("PWD", grant.cwd().as_os_str());

@@ -34,7 +34,7 @@ pub(crate) struct Allowed {
     pub(crate) opened: Opened,
 }
 
-/// Whether a box is refused if the path is gone, or another file, when the box is made.
+/// True if a box is refused if the path is gone, or another file, when the box is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     Required,
@@ -54,7 +54,7 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
             return Err(Error::OwnData(place.real.clone()));
         }
         if place.real == Path::new("/") {
-            // A root of our own has the rest of it.
+            // The box has its own root; only its parts are opened.
             let whole = view::open_all()?;
             allowed.extend(whole.allowed.into_iter().map(|part| Allowed { rights: place.rights, ..part }));
             links.extend(whole.links);
@@ -65,7 +65,7 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
         if one.opened.is_kernel_file(&mounts) {
             continue;
         }
-        // What another shows already at the same place, with the same rights, needs no second mount.
+        // Skip a path that another entry already shows at the same place with the same rights.
         let is_shown = |other: &Allowed| {
             other.rights == one.rights
                 && other.opened.owner == one.opened.owner
@@ -73,7 +73,7 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
                 && place.at.starts_with(&other.at)
                 && other.at == other.opened.place()
         };
-        // A link inside of what is shown leads there by itself.
+        // A link inside a shown directory works by itself.
         let is_within = |other: &Allowed| place.at != place.real && place.at.starts_with(&other.at);
         if !allowed.iter().any(|other| is_shown(other) || is_within(other)) {
             allowed.push(one);
@@ -81,7 +81,7 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
     }
     let pins = data.map_or(Ok(Vec::new()), |data| pin(&allowed, data))?;
     allowed.extend(pins);
-    // A directory before what is in it: the later mount is the one that is seen.
+    // A directory comes before its contents, because later mounts cover earlier ones.
     allowed.sort_by(|one, other| one.at.cmp(&other.at));
     Ok((allowed, links))
 }
@@ -90,7 +90,7 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
 /// over the data stays in its place. The binds show no more than the directory they lie in.
 fn pin(allowed: &[Allowed], data: &Path) -> Result<Vec<Allowed>, Error> {
     let above = allowed.iter().filter(|one| one.at == one.opened.place() && data.starts_with(&one.at));
-    // The last of those that lie in each other is the one that is seen.
+    // The innermost of nested directories is the visible one.
     let Some(shown) = above.max_by_key(|one| one.at.components().count()) else { return Ok(Vec::new()) };
     let between = data.ancestors().skip(1).take_while(|directory| *directory != shown.at);
     let mut pins = Vec::new();
@@ -152,7 +152,7 @@ impl Allowed {
         }
     }
 
-    /// Whose files the box owns inside. A group that is no person's gives no rights.
+    /// The owner whose files the box owns. A system group gives no rights.
     fn owner(&self, identity: &Identity) -> Option<Owner> {
         let Owner { uid, gid } = self.opened.owner;
         let is_mapped = match (identity.privilege, self.rights) {

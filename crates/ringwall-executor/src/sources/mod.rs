@@ -1,7 +1,8 @@
-//! The directories that a grant names, opened once and held until the box stands.
+//! Opens the directories that a grant names and holds them until the box has started.
 //!
-//! The policy judged real paths. If opening one now leads elsewhere, somebody swapped a link in between, and the
-//! box is refused. The handle stays open so that the inode that the jail compares cannot be reused meanwhile.
+//! The policy judged real paths. If a path now leads elsewhere, a link was swapped in between, and
+//! the box is refused. The open handle keeps the inode from being reused before the jail compares
+//! it.
 
 pub(crate) mod allowed;
 mod private_files;
@@ -40,7 +41,8 @@ static VIEW_READERS: Semaphore = Semaphore::const_new(4);
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) workspace: Option<Opened>,
-    /// The places of a project, or of an agent's files; none where the workspace is one directory.
+    /// The directories of a project or of an agent's files; empty if the workspace is one
+    /// directory.
     pub(crate) project: Vec<ProjectPlace>,
     pub(crate) read_only: Vec<Opened>,
     /// Paths of the host that a session may reach, each before those inside it.
@@ -49,13 +51,14 @@ pub(crate) struct Sources {
     pub(crate) links: Vec<Link>,
     /// What is masked below any directory of the host that the box shows.
     pub(crate) covered: Vec<Covered>,
-    /// Whether the box may talk to whoever listens in a file.
+    /// Refused if the box sees a directory of the host.
     pub(crate) unix_sockets: UnixSockets,
     pub(crate) image: Option<Opened>,
     pub(crate) python: Python,
 }
 
-/// One of a project's directories, where the box sees it; an empty one where it may not see what is there.
+/// One directory of a project at its path in the box; `content` is `None` if the box may not see
+/// it.
 #[derive(Debug)]
 pub(crate) struct ProjectPlace {
     pub(crate) at: &'static str,
@@ -68,13 +71,13 @@ pub(crate) struct Opened {
     pub(crate) path: CString,
     pub(crate) identity: FileIdentity,
     pub(crate) owner: Owner,
-    /// Held open: see above.
+    /// Keeps the inode in use; see the head of this file.
     held: Held,
 }
 
 #[derive(Debug)]
 pub(crate) enum Held {
-    /// A directory, or a file that is located only.
+    /// An O_PATH descriptor of a directory or file.
     Place(OwnedFd),
     Image(HeldImage),
     /// The identity is still compared, but its inode number may have been reused by a user who may write to the parent
@@ -88,12 +91,12 @@ impl Opened {
         Opened { path, identity, owner: Owner { uid: status.st_uid, gid: status.st_gid }, held }
     }
 
-    /// Where it is on the host.
+    /// The path on the host.
     pub(crate) fn place(&self) -> &Path {
         Path::new(OsStr::from_bytes(self.path.as_bytes()))
     }
 
-    /// Looks for a directory below it that is reached through no link.
+    /// Checks that a directory below it exists and is reached through no link.
     pub(crate) fn find_directory(&self, below: &Path) -> rustix::io::Result<()> {
         let top = match &self.held {
             Held::Place(handle) => handle.as_fd(),
@@ -105,7 +108,7 @@ impl Opened {
         rustix::fs::openat2(top, below, flags, Mode::empty(), resolve).map(drop)
     }
 
-    /// Whether it lies on a kernel file system. True also if it is not held open, because its mount is then unknown.
+    /// True if it lies on a kernel file system. True also if it is not held open, because its mount is then unknown.
     pub(crate) fn is_kernel_file(&self, mounts: &[Mount]) -> bool {
         match &self.held {
             Held::Place(handle) => mount_table::is_kernel_file(handle.as_fd(), mounts),
@@ -153,8 +156,9 @@ impl Sources {
         if shows_host {
             covered.extend(host::all_kernel_mounts()?);
         }
-        // In a directory of the host's there may be a socket of somebody who listens, an agent for keys or a daemon, and to
-        // connect is to act as them; no mount and no right of a file tells that from opening one.
+        // A directory of the host may contain the socket of a daemon or key agent, and connecting
+        // means acting as its user. No mount option or file right separates that from opening a
+        // file.
         let sees_host = allowed.iter().any(|allowed| allowed.kind == FileKind::Directory);
         let unix_sockets = if sees_host { UnixSockets::Refused } else { UnixSockets::Allowed };
         let image = match grant.root() {
@@ -171,7 +175,7 @@ impl Sources {
     }
 }
 
-/// Whose files the box works on, where that says who it is.
+/// The owner of the files that the box works on, which is also the box's user.
 pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
     match grant.workspace() {
         Workspace::Project(mounts) => Some(mounts.owner),
@@ -182,7 +186,7 @@ pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
     .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })
 }
 
-/// What makers other than the jail mount for a box: the places of a project, or a session's directory.
+/// What backends other than the native one mount: the directories of a project, or of a session.
 pub(crate) fn open_places(grant: &Grant, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
     match grant.workspace() {
         Workspace::Project(mounts) => open_project(mounts, data),
@@ -191,12 +195,13 @@ pub(crate) fn open_places(grant: &Grant, data: Option<&Path>) -> Result<Vec<Proj
     }
 }
 
-/// A session's own directory, as the one place of its box.
+/// The session's directory as the only mount of its box.
 pub(crate) fn session_place(opened: Opened) -> ProjectPlace {
     ProjectPlace { at: WORKSPACE, content: Some((opened, MountAccess::ReadWrite)) }
 }
 
-/// Whether a session has its own directory and nothing else of the host: all that makers other than the jail can give.
+/// True if a session has its own directory and nothing else of the host, which is all that other
+/// backends can mount.
 pub(crate) fn is_alone(mounts: &SessionMounts) -> bool {
     match &mounts.control {
         Control::On(reach) => reach.places.is_empty(),
@@ -204,7 +209,7 @@ pub(crate) fn is_alone(mounts: &SessionMounts) -> bool {
     }
 }
 
-/// Projects lie inside our own directory, where we made them; only one that holds all of ours is refused.
+/// Projects lie inside the data directory. Only a mount that contains all of it is refused.
 pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
     let directories = [
         ("/workspace/inputs", &mounts.inputs, mounts.access.inputs),
@@ -223,7 +228,7 @@ pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Resul
     places.collect()
 }
 
-/// Both can be written to; the directory that they lie in cannot, because it is not of theirs.
+/// Both are writable. Their parent is not part of the agent's files, so it is read-only.
 fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
     let places = [(AGENT_FILES, &mounts.files), (AGENT_SKILLS, &mounts.skills)].into_iter();
     places
@@ -275,9 +280,9 @@ fn open_own(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {
     }
 }
 
-/// The directory to start in is there and reached through no link. Other
-/// makers would make a missing one, as root; and a link that a box has planted (`/proc/self/fd/7`) has led runtimes out of
-/// the container before.
+/// Checks that the working directory exists and is reached through no link. Docker and gVisor would
+/// create a missing one as root, and a planted link (`/proc/self/fd/7`) has led runtimes out of a
+/// container (CVE-2024-21626).
 pub(crate) fn check_working_directory(grant: &Grant, project: &[ProjectPlace]) -> Result<(), Error> {
     let inside = grant.cwd();
     let below = project.iter().find_map(|place| Some((place, inside.strip_prefix(place.at).ok()?)));
@@ -293,7 +298,7 @@ pub(crate) fn check_working_directory(grant: &Grant, project: &[ProjectPlace]) -
     }
 }
 
-/// An image is held, so that it cannot be removed while the box is being made.
+/// Holds the image, so that it cannot be removed while the box starts.
 fn open_image(images: &Store, name: &ringwall_policy::ImageName) -> Result<Opened, Error> {
     let image = images.hold(name)?;
     let path = image.path().to_owned();
@@ -304,7 +309,7 @@ fn open_image(images: &Store, name: &ringwall_policy::ImageName) -> Result<Opene
     Ok(Opened::new(path, &status, Held::Image(image)))
 }
 
-/// Opens a real path; a path that leads through a link is not one.
+/// Opens a real path; a path that contains a link is refused.
 fn open(path: &Path) -> Result<Opened, Error> {
     let handle = open_directory(path)?;
     let fail = |errno: Errno| Error::OpenDirectory { path: path.to_owned(), source: errno.into() };
@@ -318,7 +323,7 @@ fn open(path: &Path) -> Result<Opened, Error> {
     Ok(Opened::new(path, &status, Held::Place(handle)))
 }
 
-/// The real path of a directory: absolute, through no link. This is the path that a policy judges.
+/// The real path of a directory, absolute and without links. The policy judges this path.
 pub fn real_path(path: &Path) -> Result<PathBuf, Error> {
     let handle = open_directory(path)?;
     let bytes = where_is(handle.as_fd())
@@ -326,16 +331,16 @@ pub fn real_path(path: &Path) -> Result<PathBuf, Error> {
     Ok(PathBuf::from(OsStr::from_bytes(&bytes)))
 }
 
-/// Where a directory of our own really is; it may lie behind a link that the operator made.
+/// The real path of our own directory, which may lie behind a link of the operator.
 pub(crate) fn follow(path: &Path) -> Option<PathBuf> {
     let handle = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     where_is(handle.as_fd()).ok().map(|bytes| PathBuf::from(OsStr::from_bytes(&bytes)))
 }
 
-/// The last name must be a directory itself. A link there is refused rather than followed: whoever can replace it
-/// would choose what the box sees.
+/// The last component must be a directory. A link is refused and not followed, because its owner
+/// could choose what the box sees.
 fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
-    // Collecting the components drops a slash at the end, which would make the kernel follow the link after all.
+    // Drops a trailing slash, which would make the kernel follow a link as last component.
     let path: PathBuf = path.components().collect();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| match errno {
