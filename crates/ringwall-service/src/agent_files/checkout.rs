@@ -1,8 +1,9 @@
-//! Bringing what an agent shares with others into a workspace, before that is used.
+//! Checks out the agent's baselines, the skills that all its users share, into a workspace before
+//! it is used.
 //!
-//! While boxes run there, skills that it has stay as they are, though not for ever. Whoever changes something or runs
-//! something waits for its turn to do it; whoever only reads waits for a moment, and else reads what there is: a reader is
-//! never refused because somebody else is slow.
+//! While boxes run there, its skills stay unchanged, for at most [`MAX_WAIT`]. A request that
+//! changes or runs something waits for the checkout. A reader waits at most [`READER_TIMEOUT`] and
+//! then reads what is there, so it is never refused because another request is slow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +18,14 @@ use super::locks::Locks;
 use super::open::Agent;
 use super::quota::Disk;
 
-/// How long boxes that follow each other without a gap may keep a new version of a skill away: twice the time of one command.
+/// How long back-to-back boxes may delay a new version of a skill: twice the time limit of one
+/// command.
 const MAX_WAIT: Duration = Duration::from_secs(600);
-/// What a reader waits for a new version at most. Others who read are mostly done by then; and if nobody waited at all,
-/// readers who follow each other without a gap would keep it away.
+/// How long a reader waits for a new version. Most other readers finish in that time. Without any
+/// wait, back-to-back readers would delay the version forever.
 const READER_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Who wants the workspace in step.
+/// What the workspace is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
     Reading,
@@ -45,7 +47,7 @@ impl Service {
 struct Checkout<'a> {
     baselines: &'a Arc<Baselines>,
     locks: &'a Locks,
-    /// Where boxes are.
+    /// Read-locked while boxes run in a workspace.
     boxes: &'a Locks,
     longest_wait: Duration,
 }
@@ -73,11 +75,11 @@ impl Checkout<'_> {
                 None => return Ok(()),
             },
         };
-        // Whoever had the lock before may have done it.
+        // The previous holder of the lock may have done it.
         if Service::blocking(standing).await? == Standing::InStep {
             return Ok(());
         }
-        // Held until it is done: a box that comes meanwhile waits.
+        // Held until the checkout is done, so a new box waits.
         let alone = alone();
         let (baselines, tree, disk) = (Arc::clone(self.baselines), agent.tree.clone(), disk());
         detached(move || {
@@ -92,7 +94,8 @@ impl Checkout<'_> {
             };
             drop(alone);
             match synced {
-                // Reading and deleting must go on, or nobody could make room.
+                // Reading and deleting must still work when the quota is exceeded, or no user could
+                // make room.
                 Err(Error::DiskQuota { message }) => {
                     tracing::warn!(agent = %id, message, "baselines wait for room in a workspace");
                     Ok(())
@@ -135,7 +138,7 @@ mod tests {
             Self { directory, baselines, locks: Locks::default(), boxes: Locks::default(), agent }
         }
 
-        /// Makes this the text of the skill that all users of the agent share.
+        /// Publishes a baseline skill with this text.
         fn publish(&self, text: &str) {
             let mut zip = zip::ZipWriter::new(self.baselines.upload_file().unwrap());
             zip.start_file("s/SKILL.md", SimpleFileOptions::default()).unwrap();
@@ -186,7 +189,7 @@ mod tests {
         let lab = Lab::new();
         lab.publish("1");
         let (user, agent) = (&lab.agent.user, &lab.agent.agent);
-        // Somebody reads for long, or changes something: another reader gets what there is.
+        // Behind a slow reader or a writer, a reader gets the old version.
         let slow = lab.locks.read(user, agent).await.unwrap();
         lab.bring(For::Reading, LONG).await.unwrap();
         drop(slow);
@@ -199,7 +202,7 @@ mod tests {
         });
         brought.unwrap();
         assert_eq!(lab.text().as_deref(), Some("1"), "whoever changes something has waited");
-        // And when nobody is there, a reader sees what was published before it asked.
+        // Without other requests a reader gets what was published before it asked.
         lab.publish("2");
         lab.bring(For::Reading, LONG).await.unwrap();
         assert_eq!(lab.text().as_deref(), Some("2"));

@@ -1,8 +1,7 @@
-//! Running something on an agent's files: a line for a shell, or a program in a skill or in the sandbox.
+//! Runs a shell line, or a program in a skill or in `files`, on an agent's files.
 //!
-//! The words are checked and become an order like any other; from there on it is an exec as all are, on record, in line,
-//! and to be asked about. Whoever asked waits for its ending and is told in the contract's words. No lock is held
-//! meanwhile.
+//! The command is checked and becomes an ordinary exec: recorded, queued, subject to approval. The
+//! caller waits for its end and gets the answer in the contract's words. No lock is held meanwhile.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -26,24 +25,24 @@ use super::files::require_skill;
 use super::open::{Address, Agent};
 use super::problem::ProblemKind;
 
-/// Keeps what execs on an agent's files print.
+/// The project that holds the output of execs on an agent's files.
 pub(crate) const PROJECT: &str = "workspace";
 pub(crate) const WORKSPACE: &str = "/workspace";
-/// Of each stream, in an answer.
+/// Bytes per stream in an answer.
 pub(crate) const SHOWN: u64 = 10 * 1024 * 1024;
 
-/// What is to run.
+/// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Execution {
-    /// By a shell, in the workspace.
+    /// A shell line in the workspace.
     Line(String),
-    /// In a skill.
+    /// A program in a skill.
     Skill { skill: String, command: String, arguments: Vec<String> },
-    /// In `files`.
+    /// A program in `files`.
     Sandbox { command: String, arguments: Vec<String> },
 }
 
-/// What it printed, as text, and how it ended.
+/// Output as text, and how the exec ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executed {
     pub stdout: String,
@@ -52,7 +51,7 @@ pub struct Executed {
 }
 
 impl Service {
-    /// Begins, and comes back when that is on record: it runs, or waits for its turn.
+    /// Submits it and returns when the intent is recorded; the exec runs or is queued.
     pub async fn begin_execution(
         &self,
         by: &Principal,
@@ -65,7 +64,7 @@ impl Service {
         self.admit(order).await
     }
 
-    /// Runs it and waits for its ending. It goes on when whoever asked is gone.
+    /// Runs it and waits for its end. It continues if the caller disconnects.
     pub async fn execute(&self, by: &Principal, address: &Address, what: Execution) -> Result<Executed, Error> {
         let is_line = matches!(what, Execution::Line(_));
         let submitted = self.begin_execution(by, address, what).await.map_err(|error| match error {
@@ -94,7 +93,7 @@ impl Service {
         let stdout = self.output(by, exec_id, Stream::Stdout, 0, SHOWN).await?;
         let stderr = self.output(by, exec_id, Stream::Stderr, 0, SHOWN).await?;
         let (stdout, mut stderr) = (text(stdout), text(stderr));
-        // What kept the program from starting, or ended it, nobody but us can say.
+        // The program cannot report why it did not start or was ended, so the server adds it.
         if let Some(reason) = &view.error_reason {
             match reason.code.as_str() {
                 "COMMAND_NOT_FOUND" | "COMMAND_NOT_EXECUTABLE" => stderr = format!("{}\n", reason.message),
@@ -106,7 +105,7 @@ impl Service {
     }
 }
 
-/// Reads and checks what is to run. What is not allowed stays in the order, to go on record.
+/// Parses and checks the request. A denial stays in the order, so that it is recorded.
 fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) -> Result<Order, Error> {
     let lists = &settings.commands;
     match what {
@@ -182,7 +181,7 @@ fn is_stopped(view: &ExecView) -> bool {
     view.error_reason.as_ref().is_some_and(|reason| reason.code == "SERVER_STOPPED")
 }
 
-/// In the words of the contract that the route belongs to.
+/// The message of the route's contract.
 fn timed_out(view: &ExecView, is_line: bool) -> Error {
     let limit = view.policy_snapshot["limits"]["timeout_ms"].as_u64().unwrap_or(profile::FILES.timeout_ms);
     Error::agent(ProblemKind::Timeout, time_is_up(limit / 1000, is_line))
@@ -196,7 +195,7 @@ fn time_is_up(seconds: u64, is_line: bool) -> String {
     }
 }
 
-/// What is no UTF-8 is shown as such; a character that the limit cut through is not shown at all.
+/// Converts to text with replacement characters; a character cut by the limit is dropped.
 pub(crate) fn text(part: OutputPart) -> String {
     let is_cut = part.truncated || part.total > part.bytes.len() as u64;
     let mut bytes = part.bytes;
@@ -221,7 +220,7 @@ mod tests {
         let usual = profile::FILES.timeout_ms / 1000;
         assert_eq!(time_is_up(usual, true), "Execution Timeout: Process killed after 300 seconds.");
         assert_eq!(time_is_up(usual, false), "Execution timed out after 5 minutes.");
-        // As an operator may have set it.
+        // With the operator's setting.
         assert_eq!(time_is_up(90, true), "Execution Timeout: Process killed after 90 seconds.");
         assert_eq!(time_is_up(90, false), "Execution timed out after 90 seconds.");
     }

@@ -1,8 +1,8 @@
-//! Reading and changing an agent's files, each under its workspace's lock.
+//! Reads and changes an agent's files under the workspace's lock.
 //!
-//! What blocks for long goes to a thread of its own and takes its lock along: whoever asked may go away, and nobody else
-//! is let in before the work is done. A deleted tree is taken apart after the lock is given back, because nobody can see
-//! it any more.
+//! Long blocking work runs on its own thread and keeps its lock, so it finishes under the lock even
+//! if the caller disconnects. A deleted tree is erased after the lock is released, because no path
+//! leads to it any more.
 
 use ringwall_workspace::{AgentPath, Change, Download, Lines, Listing, Refusal, SkillName, Text};
 
@@ -14,7 +14,7 @@ use super::open::{Address, Agent};
 use super::quota::Disk;
 use super::room::Room;
 
-/// A replacement that is asked for.
+/// A requested replacement of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     pub old: String,
@@ -23,7 +23,7 @@ pub struct Edit {
 }
 
 impl Service {
-    /// Every regular file beneath a directory.
+    /// Lists every regular file beneath a directory.
     pub async fn list_files(&self, by: &Principal, address: &Address, path: AgentPath) -> Result<Listing, Error> {
         let (agent, reading) = self.read_agent(by, address).await?;
         detached(move || {
@@ -34,7 +34,7 @@ impl Service {
         .await
     }
 
-    /// Lines of a file. A skill's own file that lies too deep is put into its place first.
+    /// Reads lines of a file. A `SKILL.md` that lies too deep is moved to its place first.
     pub async fn read_file(
         &self,
         by: &Principal,
@@ -49,7 +49,7 @@ impl Service {
                 read => return Ok(read?),
             };
             let Some(Ok(skill)) = path.skill_file_of().map(str::parse::<SkillName>) else { return Err(missing.into()) };
-            // A single rename, which any number may try at once.
+            // A single rename, safe for concurrent readers.
             agent.tree.heal_skill(&skill)?;
             Ok(agent.tree.read(path, lines)?)
         })
@@ -80,7 +80,7 @@ impl Service {
         Self::blocking(|| make(agent.tree.edit(path, &edit.old, &edit.new, edit.expected)?, &[&disk])).await
     }
 
-    /// Replaces lines of a file, or all of it, which makes it if it is missing.
+    /// Replaces lines of a file, or the whole file, which is created if missing.
     pub async fn replace_lines(
         &self,
         by: &Principal,
@@ -94,7 +94,7 @@ impl Service {
         Self::blocking(|| make(agent.tree.replace_lines(path, lines, body.as_bytes())?, &[&disk])).await
     }
 
-    /// The same in a skill that is there; a file does not make one.
+    /// The same in an existing skill; writing a file creates no skill.
     pub async fn replace_skill_lines(
         &self,
         by: &Principal,
@@ -114,7 +114,7 @@ impl Service {
         .await
     }
 
-    /// Every file of a skill that is there.
+    /// Lists every file of an existing skill.
     pub async fn list_skill_files(&self, by: &Principal, address: &Address, skill: &str) -> Result<Listing, Error> {
         let directory = AgentPath::skill(skill)?;
         let (agent, reading) = self.read_agent(by, address).await?;
@@ -126,7 +126,7 @@ impl Service {
         .await
     }
 
-    /// Deletes a file, or a directory with everything in it.
+    /// Deletes a file, or a directory with its contents.
     pub async fn delete_path(&self, by: &Principal, address: &Address, path: &AgentPath) -> Result<(), Error> {
         let (agent, writing) = self.change_agent(by, address).await?;
         let removed = Self::blocking(|| Ok(agent.tree.delete(path)?)).await?;
@@ -134,14 +134,14 @@ impl Service {
         let disk = self.disk_of(&agent);
         let erased = detached(move || Ok(removed.erase()?)).await;
         if let Err(error) = erased {
-            // It is deleted all the same; the room that it takes is given back at the next start.
+            // The path is gone; its space is freed at the next start.
             tracing::warn!(error = %causes(&error), "could not erase what was deleted");
         }
         disk.shrink();
         Ok(())
     }
 
-    /// Opens a file, or finds what is in a directory, to be sent.
+    /// Opens a file, or lists a directory, for download.
     pub async fn download(&self, by: &Principal, address: &Address, path: AgentPath) -> Result<Download, Error> {
         let (agent, reading) = self.read_agent(by, address).await?;
         detached(move || {
@@ -153,7 +153,7 @@ impl Service {
     }
 }
 
-/// Makes a change, if there is room on these disks for what it adds.
+/// Makes a change if these quotas have room for its growth.
 pub(crate) fn make(change: Change<'_>, disks: &[&Disk]) -> Result<(), Error> {
     let growth = change.growth();
     let rooms = disks.iter().map(|disk| disk.reserve(growth)).collect::<Result<Vec<Room>, _>>()?;
@@ -169,7 +169,7 @@ pub(super) fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), 
     Err(Refusal::SkillMissing(directory.given().to_owned()).into())
 }
 
-/// Does what may take long on a thread of its own, to its end, whoever still waits for it.
+/// Runs `work` to its end on a blocking thread, also if the caller stops waiting.
 pub(crate) async fn detached<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

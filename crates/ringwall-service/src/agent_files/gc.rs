@@ -1,5 +1,5 @@
-//! Giving room back that nobody uses: sessions that are over, strays on the way in or out, versions of baselines that
-//! nobody has any more. By an operator's word, and every hour beside retention.
+//! Removes expired sessions, abandoned temporary files and unused baseline versions, at an
+//! operator's request and every hour with retention.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,17 +14,17 @@ use crate::service::{Service, now};
 
 use super::files::detached;
 
-/// Nobody is on the way for so long: an upload that takes this long was broken off long before.
+/// Temporary files older than this belong to broken uploads.
 const STRAY_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// What was removed, or would be.
+/// What was removed, or would be
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Freed {
-    /// Whether it was only looked for
+    /// True if nothing was removed
     pub dry_run: bool,
     /// Sessions that were not used for `sessions.retention_hours`
     pub sessions: u64,
-    /// What execs, uploads and deletions left on their way
+    /// Temporary files of execs, uploads and deletions
     pub strays: u64,
     /// Versions of baselines that newer ones have replaced
     pub baseline_versions: u64,
@@ -35,7 +35,7 @@ pub struct Freed {
 }
 
 impl Service {
-    /// Removes what nobody needs any more at this moment, or only says what that is.
+    /// Removes unused data, or only reports it.
     pub async fn collect_garbage(&self, by: &Principal, doing: Doing) -> Result<Freed, Error> {
         by.require_operator("remove what nobody needs any more")?;
         self.remove_garbage(now(), doing).await

@@ -1,9 +1,10 @@
-//! Who reads and who changes the files of one workspace at the same time: readers share, writers exclude.
+//! Reader-writer locks, one per workspace.
 //!
-//! Each workspace has a lock of its own, made when it is first wanted and forgotten with its last holder, so that no agent
-//! waits for another. Waiting is bounded and fair: nobody who comes later overtakes a writer. A guard owns its lock and may
-//! go to another thread, where the work goes on although whoever asked is gone. Execs take none; a second set of locks says
-//! where boxes are, for those who must not change anything beneath one.
+//! A lock is created at first use and removed with its last holder, so workspaces do not wait for
+//! each other. Waiting is bounded and fair: no later request overtakes a writer. A guard owns its
+//! lock and can move to another thread, where work continues after the caller has disconnected.
+//! Execs take no lock; a second set of locks records where boxes run, for operations that must not
+//! change files under a box.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,22 +28,22 @@ pub(crate) struct Locks {
     all: Arc<Mutex<HashMap<Key, Arc<RwLock<()>>>>>,
 }
 
-/// The right to read what is in a workspace, as long as it is held.
+/// A read lock on a workspace.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    // Dropped in this order: a lock is forgotten when nobody holds it any more.
+    // Dropped in this order: the share removes the lock from the map if it was the last one.
     _guard: OwnedRwLockReadGuard<()>,
     _share: Share,
 }
 
-/// The right to change what is in a workspace, as long as it is held.
+/// A write lock on a workspace.
 #[derive(Debug)]
 pub(crate) struct Writing {
     _guard: OwnedRwLockWriteGuard<()>,
     _share: Share,
 }
 
-/// Somebody's interest in a lock, waiting or holding.
+/// A reference to a lock by a waiter or holder.
 #[derive(Debug)]
 struct Share {
     locks: Locks,
@@ -62,20 +63,20 @@ impl Locks {
         self.write_within(WRITE_TIMEOUT, user, agent).await.ok_or_else(|| busy("Update"))
     }
 
-    /// If it is had soon.
+    /// `None` if the lock is not free in time.
     pub(crate) async fn write_within(&self, patience: Duration, user: &UserId, agent: &AgentId) -> Option<Writing> {
         let (lock, share) = self.share(user, agent);
         let guard = timeout(patience, lock.write_owned()).await.ok()?;
         Some(Writing { _guard: guard, _share: share })
     }
 
-    /// For as long as a box is there; whoever excludes boxes does so for moments.
+    /// Held while a box runs. Writers hold these locks only briefly.
     pub(crate) async fn stay(&self, user: &UserId, agent: &AgentId) -> Reading {
         let (lock, share) = self.share(user, agent);
         Reading { _guard: lock.read_owned().await, _share: share }
     }
 
-    /// If nobody is there.
+    /// `None` if the lock is held.
     pub(crate) fn try_write(&self, user: &UserId, agent: &AgentId) -> Option<Writing> {
         let (lock, share) = self.share(user, agent);
         lock.try_write_owned().ok().map(|guard| Writing { _guard: guard, _share: share })
@@ -95,7 +96,7 @@ impl Locks {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut all = self.locks.map();
-        // Only the map's own is left; new ones are made under this mutex.
+        // Only the map's reference is left; new ones are made under this mutex.
         if all.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             all.remove(&self.key);
         }
@@ -156,7 +157,7 @@ mod tests {
         let locks = Locks::default();
         let (user, agent) = pair("a");
         let held = locks.write(&user, &agent).await.unwrap();
-        // One waits its time out, one is given up at once.
+        // One request times out, one is cancelled at once.
         assert!(locks.read(&user, &agent).await.is_err());
         assert!(timeout(Duration::ZERO, locks.write(&user, &agent)).await.is_err());
         assert_eq!(locks.map().len(), 1);

@@ -1,7 +1,8 @@
-//! Room on the disk that is kept for what is on its way, until it is there or given up.
+//! Reservations of quota for data that is being written.
 //!
-//! Whoever writes where no look sees it (an upload, a file that is to replace another) keeps room for it first, and so does
-//! whoever writes much at once. What needs no more than there is needs no room, also where there is none.
+//! A writer whose bytes no measurement sees yet (an upload, the replacement of a file) reserves
+//! room first, as does one that writes much at once. A change that needs no more than it frees
+//! needs no reservation, also when the quota is exceeded.
 
 use ringwall_workspace::Usage;
 
@@ -9,7 +10,7 @@ use crate::error::Error;
 
 use super::quota::Disk;
 
-/// Dropped, it gives the room back.
+/// A reservation, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Room {
     disk: Disk,
@@ -17,14 +18,14 @@ pub(crate) struct Room {
 }
 
 impl Disk {
-    /// Keeps room for so much more. Blocks where that has to be looked at.
+    /// Reserves room for `more`. May measure the workspace, which blocks.
     pub(crate) fn reserve(&self, more: Usage) -> Result<Room, Error> {
         let mut room = Room { disk: self.clone(), kept: Usage::default() };
         room.reach(more)?;
         Ok(room)
     }
 
-    /// Does what adds so much, if there is room for it.
+    /// Runs `work`, which adds `more`, if there is room.
     pub(crate) fn adding<T>(&self, more: Usage, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let room = self.reserve(more)?;
         let done = work()?;
@@ -34,7 +35,7 @@ impl Disk {
 }
 
 impl Room {
-    /// Has at least so much. After an error it has what it had.
+    /// Extends the reservation to `wanted`. After an error it is unchanged.
     pub(crate) fn reach(&mut self, wanted: Usage) -> Result<(), Error> {
         let more = wanted.minus(self.kept);
         if more != Usage::default() {
@@ -44,7 +45,7 @@ impl Room {
         Ok(())
     }
 
-    /// What it was kept for is there now, and this is by how much there is more.
+    /// The data is written and added `grown` to the usage.
     pub(crate) fn settle(self, grown: Usage) {
         self.disk.add(grown);
     }

@@ -1,7 +1,8 @@
-//! The skills of an agent: uploading, listing and deleting them, in a user's own layer or in the one that all share.
+//! Uploads, lists and deletes skills of an agent, in a user's overlay or in the baseline that all
+//! users share.
 //!
-//! An upload is received and unpacked before any lock is taken; the lock is held only while it is swapped in. What takes
-//! long runs on a thread of its own, and goes on to its end when whoever asked is gone.
+//! An upload is received and unpacked before a lock is taken; the lock covers only the swap. Long
+//! work runs on its own thread and finishes also if the caller disconnects.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -29,18 +30,19 @@ pub enum SkillLayer {
     Baseline,
 }
 
-/// An upload that is being received. What is written to it has no name anywhere, and is gone when it is dropped.
+/// An upload in progress. Its file has no name and vanishes when this is dropped.
 #[derive(Debug)]
 pub struct SkillUpload {
     agent: Agent,
     file: File,
     written: u64,
-    /// In the workspace, for the archive and then for what is in it, whichever is more. What all share takes none there.
+    /// The reservation in the workspace: the larger of archive and contents. A baseline needs none
+    /// there.
     room: Option<Room>,
 }
 
 impl Write for SkillUpload {
-    /// What there is no room for is an error of the kind `QuotaExceeded`, in words for whoever sends it.
+    /// Fails with `QuotaExceeded` and a message for the user if the quota has no room.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(room) = &mut self.room {
             keep_for(room, self.written.saturating_add(bytes.len() as u64))?;
@@ -56,12 +58,12 @@ impl Write for SkillUpload {
 }
 
 impl Service {
-    /// How much an upload may hold, and any other body that concerns an agent's files.
+    /// The size limit of an upload and of other bodies for an agent's files.
     pub fn upload_max_bytes(&self) -> u64 {
         u64::from(self.settings_now().files.upload_max_mb.get()) * MIB
     }
 
-    /// Begins an upload to a layer, as far as that is known already.
+    /// Begins an upload; the layer may still be unknown.
     pub async fn begin_skill_upload(
         &self,
         by: &Principal,
@@ -83,7 +85,7 @@ impl Service {
         .await
     }
 
-    /// Unpacks what was received and swaps it in: all skills of the upload, or none. Their names.
+    /// Unpacks the upload and swaps all its skills in, or none. Returns their names.
     pub async fn finish_skill_upload(
         &self,
         by: &Principal,
@@ -116,7 +118,7 @@ impl Service {
                     baselines.install(&id, &staged)?;
                     drop(writing);
                     let names = staged.names().cloned().collect();
-                    // The old ones go with it.
+                    // This also deletes the old versions.
                     drop(staged);
                     room.settle(usage);
                     Ok(names)
@@ -126,11 +128,11 @@ impl Service {
         }
     }
 
-    /// What skills an agent has, shared ones too. Heals those whose `SKILL.md` is not where it should be: a single rename,
-    /// which any number may try at once.
+    /// Lists the skills of an agent, shared ones included. Moves a misplaced `SKILL.md` to its
+    /// place, which is a single rename and safe for concurrent requests.
     pub async fn agent_skills(&self, by: &Principal, address: &Address) -> Result<Vec<SkillSummary>, Error> {
         let (agent, reading) = self.read_agent(by, address).await?;
-        // Without room for what the agent shares with others, this would not be the list.
+        // If the baselines could not be checked out for lack of room, the list would be incomplete.
         self.require_sync(&agent).await?;
         detached(move || {
             let _reading = reading;
@@ -139,7 +141,7 @@ impl Service {
         .await
     }
 
-    /// The same, with the layer that each comes from.
+    /// The same with the layer of each skill.
     pub async fn layered_skills(&self, by: &Principal, address: &Address) -> Result<Vec<LayeredSkill>, Error> {
         let (agent, reading) = self.read_agent(by, address).await?;
         self.require_sync(&agent).await?;
@@ -152,7 +154,7 @@ impl Service {
         .await
     }
 
-    /// Deletes a skill for its user alone.
+    /// Deletes a skill of this user only.
     pub async fn delete_skill(&self, by: &Principal, address: &Address, name: &str) -> Result<(), Error> {
         let skill: SkillName = name.parse()?;
         let (agent, writing) = self.change_agent(by, address).await?;
@@ -161,7 +163,7 @@ impl Service {
         detached(move || {
             let deleted = baselines.delete(&id, &agent.tree, &skill)?;
             drop(writing);
-            // Taking it apart needs no lock: nobody sees it any more.
+            // Erasing needs no lock, because no path leads to it any more.
             drop(deleted);
             disk.shrink();
             Ok(())
@@ -174,7 +176,7 @@ impl Service {
         ArchiveLimits { bytes: u64::from(skills.unpacked_max_mb.get()) * MIB, entries: skills.entries_max.get().into() }
     }
 
-    /// Says so where baselines wait for room.
+    /// Fails if baselines wait for room in the quota.
     async fn require_sync(&self, agent: &Agent) -> Result<(), Error> {
         let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
         let (baselines, disk) = (&self.inner.baselines, self.disk_of(agent));

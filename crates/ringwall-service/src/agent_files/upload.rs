@@ -1,6 +1,7 @@
-//! A file that arrives: written beside as its bytes come, and given its name when all of them are there.
+//! Receives a file: writes its bytes to a temporary file and gives it its name when all have
+//! arrived.
 //!
-//! No lock is held while somebody sends slowly. Whatever goes wrong before the end leaves nothing.
+//! No lock is held while a client sends slowly. An upload that fails leaves nothing.
 
 use std::io::{self, Write};
 
@@ -19,7 +20,7 @@ pub struct Upload {
     agent: Agent,
     staged: StagedFile,
     written: u64,
-    /// Kept for what was written.
+    /// The reservation for the bytes written so far.
     room: Room,
 }
 
@@ -35,13 +36,13 @@ impl Service {
         .await
     }
 
-    /// Gives the file its name in `files/`, of which only the last part counts. Where it is then.
+    /// Gives the file its name in `files/`, using only the last component, and returns its path.
     pub async fn finish_upload(&self, upload: Upload, file_name: &str) -> Result<String, Error> {
         let path = place(file_name)?;
         let Upload { agent, staged, written, mut room } = upload;
         let _writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
         Self::blocking(|| {
-            // Only now is it known whether the name is a new one.
+            // Only under the lock is it known if the name is new.
             let growth = agent.tree.growth(&path, written);
             room.reach(growth)?;
             agent.tree.place(staged, &path)?;
@@ -54,7 +55,7 @@ impl Service {
 }
 
 impl Write for Upload {
-    /// What there is no room for is an error of the kind `QuotaExceeded`, in words for whoever sends it.
+    /// Fails with `QuotaExceeded` and a message for the user if the quota has no room.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         keep_for(&mut self.room, self.written.saturating_add(bytes.len() as u64))?;
         let count = self.staged.write(bytes)?;
@@ -67,7 +68,7 @@ impl Write for Upload {
     }
 }
 
-/// Keeps room for so many bytes of something on its way.
+/// Extends the reservation to `length` bytes.
 pub(super) fn keep_for(room: &mut Room, length: u64) -> io::Result<()> {
     let wanted = Usage { files: 0, ..Usage::of_file(length) };
     room.reach(wanted).map_err(|error| match error {

@@ -1,8 +1,9 @@
-//! Looking at what a workspace takes while a box runs in it, and once more afterwards.
+//! Measures a workspace while a box runs in it, and once afterwards.
 //!
-//! No exec waits for this. The first look comes after a moment, so that a short exec is never looked at while it runs; the
-//! longer looking takes, the rarer it is. In between the file system is asked what it has left, which costs nothing, and
-//! if it lost more than the workspace had left, the next look is early.
+//! No exec waits for a measurement. The first one comes after [`MIN_INTERVAL`], so short execs are
+//! not measured while they run; the longer a measurement takes, the rarer they are. In between
+//! `statfs` shows how much the file system has lost, which is cheap; if that is more than the
+//! workspace had left, the next measurement is early.
 
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use crate::error::{Error, causes};
 
 use super::quota::{Disk, Figure, MIN_INTERVAL};
 
-/// Of the time that a look takes: others who fill the disk shall not make us look all the time.
+/// An early measurement waits at least this multiple of the last one's duration, so that others who
+/// fill the disk do not cause constant measurements.
 const EARLIEST: u32 = 2;
-/// Between two whole looks at a workspace in which nothing is known to run.
+/// Interval of full measurements of a workspace in which no exec is known to run.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Comes back when the first of several shares is exceeded.
+/// Returns when the first of these quotas is exceeded.
 pub(crate) async fn watch_all(disks: &[Disk]) -> String {
     let watches: Vec<_> = disks.iter().map(|disk| Box::pin(disk.watch())).collect();
     if watches.is_empty() {
@@ -25,7 +27,7 @@ pub(crate) async fn watch_all(disks: &[Disk]) -> String {
 }
 
 impl Disk {
-    /// Comes back when the workspace takes more than a box in it may, with words that say so.
+    /// Returns the error message when the workspace exceeds what a box may use.
     pub(crate) async fn watch(&self) -> String {
         let mut rest = MIN_INTERVAL;
         loop {
@@ -43,8 +45,9 @@ impl Disk {
         }
     }
 
-    /// Looks once, for one who looks all the time while nothing is known to run: at what the file system has lost, and at
-    /// everything only where that is much, or long ago. With words, if the workspace takes more than it may.
+    /// One step of the periodic check while no exec is known to run: asks `statfs`, and measures
+    /// only if much was lost or the last measurement is old. Returns a message if the quota is
+    /// exceeded.
     pub(crate) async fn glance(&self) -> Option<String> {
         let is_due = self.figure().is_none_or(|figure| {
             let passed = figure.begun.elapsed();
@@ -64,13 +67,13 @@ impl Disk {
         }
     }
 
-    /// Has the workspace measured again soon, because an exec has been there. Several within a moment are one.
+    /// Schedules a measurement after an exec. Several requests within a moment are merged.
     pub(crate) fn measure_later(&self) {
         let Some(rest) = self.plan() else { return };
         let disk = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(rest).await;
-            // Who comes from here on is not seen by this look any more.
+            // Requests from here on need a new measurement.
             disk.unplan();
             if let Err(error) = disk.look_now().await {
                 tracing::warn!(error = %causes(&error), "could not see what a workspace takes");
@@ -78,7 +81,7 @@ impl Disk {
         });
     }
 
-    /// Waits until the next look is due. It is then due at once.
+    /// Waits until the next measurement is due.
     async fn wait(&self, figure: &Figure) -> Duration {
         loop {
             tokio::time::sleep(MIN_INTERVAL).await;
@@ -90,7 +93,7 @@ impl Disk {
         }
     }
 
-    /// Somebody else's look will do, if it is fresh: several boxes may run in one workspace.
+    /// Reuses a fresh measurement of another box in the same workspace.
     async fn look(&self) -> Result<Figure, Error> {
         match self.figure().filter(|figure| figure.begun.elapsed() < MIN_INTERVAL) {
             Some(figure) => Ok(figure),
