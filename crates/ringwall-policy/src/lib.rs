@@ -59,9 +59,9 @@ pub use net::{
     is_web_port, metadata_use, page_host, special_use,
 };
 pub use permission::{Access, FilePermissions, Mounts, Place};
-pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_always_there, normalise, normalise_entry};
+pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_in_every_box, normalise, normalise_entry};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
-pub use session::{AllowedPath, Control, HostView, Named, Reach, Rights, SessionMounts, is_never_shown};
+pub use session::{AllowedPath, HostView, NamedPath, PathAccess, PathControl, Rights, SessionMounts, is_never_mounted};
 pub use settings::{
     ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ConcurrentExecs,
     ConcurrentExecsPerUser, ExecsKeptDays, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses,

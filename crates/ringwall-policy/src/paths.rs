@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::quote;
 use crate::permission::{Access, Mounts};
 use crate::request::{AgentMounts, ProjectMounts, Workspace};
-use crate::session::Control;
+use crate::session::PathControl;
 use crate::verdict::{Denial, DenialCode};
 
 /// Mount point of the workspace in every box, and the default working directory.
@@ -128,8 +128,8 @@ pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspac
     // them.
     if let Workspace::Session(mounts) = workspace
         && match &mounts.control {
-            Control::On(reach) => reach.names(&path),
-            Control::Off(_) => true,
+            PathControl::On(access) => access.names(&path),
+            PathControl::Off(_) => true,
         }
     {
         return Ok(path);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::paths::{FORBIDDEN_TREES, WORKSPACE, check_workspace, plain, show};
-use crate::reach::{HostPath, PathStyle, is_always_there, normalise};
+use crate::reach::{HostPath, PathStyle, is_in_every_box, normalise};
 use crate::request::Owner;
 use crate::verdict::{Denial, DenialCode};
 
@@ -25,16 +25,16 @@ pub struct SessionMounts {
     pub work: PathBuf,
     /// Owner of the files on the host. If the server runs as root, the box runs as this user.
     pub owner: Owner,
-    pub control: Control,
+    pub control: PathControl,
     /// The server's own data: masked in the box, also below a directory that the box shows.
     pub hidden: Vec<PathBuf>,
 }
 
 /// Path control of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Control {
+pub enum PathControl {
     /// The box shows the allowed paths and the host's system directories.
-    On(Reach),
+    On(PathAccess),
     /// The box shows this part of the host, and no path needs an approval.
     Off(HostView),
 }
@@ -64,21 +64,21 @@ impl HostView {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct PathAccess {
     /// The enabled entries of the list that apply to this user.
     pub entries: Vec<HostPath>,
     /// Paths that an approver allowed for this exec.
     pub approved: Vec<HostPath>,
     /// Paths that the command names.
-    pub named: Vec<Named>,
+    pub named: Vec<NamedPath>,
     /// Existing files and directories of `entries` and `approved`, also under the symlinks by which
     /// the command reaches them.
-    pub places: Vec<AllowedPath>,
+    pub mounts: Vec<AllowedPath>,
 }
 
 /// A path of the host that a command names, and its real path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedPath {
     pub path: HostPath,
     pub real: HostPath,
 }
@@ -97,12 +97,12 @@ pub struct AllowedPath {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
     /// The owner of the path, if that is an ordinary user. For paths that the operator allowed.
-    Owners,
+    Owner,
     /// The box's own user.
-    Boxes,
+    BoxUser,
 }
 
-impl Reach {
+impl PathAccess {
     /// True if the command names exactly this path.
     pub(crate) fn names(&self, path: &Path) -> bool {
         self.named.iter().any(|named| Path::new(named.path.as_str()) == path)
@@ -111,17 +111,17 @@ impl Reach {
     /// True if `path` is an ancestor of a named path that resolves to a different one: a symlink,
     /// or a path behind one.
     fn leads_through(&self, path: &Path) -> bool {
-        let leads = |named: &&Named| named.path != named.real && !is_always_there(&named.path);
+        let leads = |named: &&NamedPath| named.path != named.real && !is_in_every_box(&named.path);
         self.named.iter().filter(leads).any(|named| Path::new(named.path.as_str()).starts_with(path))
     }
 
     /// The first named and allowed path that is not mounted: it does not exist, or is neither a
     /// file nor a directory.
-    pub fn unseen(&self) -> Option<&HostPath> {
-        let is_free = |named: &Named| is_always_there(&named.path) || is_always_there(&named.real);
-        let is_shown = |real: &Path| self.places.iter().any(|place| real.starts_with(&place.real));
-        let mut named = self.named.iter().filter(|named| named.real.style() == PathStyle::Linux && !is_free(named));
-        named.find(|named| !is_shown(Path::new(named.real.as_str()))).map(|named| &named.path)
+    pub fn first_unmounted(&self) -> Option<&HostPath> {
+        let is_in_box = |named: &NamedPath| is_in_every_box(&named.path) || is_in_every_box(&named.real);
+        let is_mounted = |real: &Path| self.mounts.iter().any(|mount| real.starts_with(&mount.real));
+        let mut named = self.named.iter().filter(|named| named.real.style() == PathStyle::Linux && !is_in_box(named));
+        named.find(|named| !is_mounted(Path::new(named.real.as_str()))).map(|named| &named.path)
     }
 
     fn allows(&self, path: &HostPath) -> bool {
@@ -129,10 +129,10 @@ impl Reach {
     }
 
     /// The named paths that no list allows and that a box does not have by itself, each once.
-    fn blocked(&self) -> Vec<Named> {
-        let is_free = |named: &&Named| is_always_there(&named.path) || is_always_there(&named.real);
-        let mut blocked: Vec<Named> = Vec::new();
-        for named in self.named.iter().filter(|named| !is_free(named) && !self.allows(&named.real)) {
+    fn blocked(&self) -> Vec<NamedPath> {
+        let is_in_box = |named: &&NamedPath| is_in_every_box(&named.path) || is_in_every_box(&named.real);
+        let mut blocked: Vec<NamedPath> = Vec::new();
+        for named in self.named.iter().filter(|named| !is_in_box(named) && !self.allows(&named.real)) {
             if !blocked.contains(named) {
                 blocked.push(named.clone());
             }
@@ -141,12 +141,12 @@ impl Reach {
     }
 }
 
-impl Control {
+impl PathControl {
     /// The paths that need an approval.
-    pub fn blocked(&self) -> Vec<Named> {
+    pub fn blocked(&self) -> Vec<NamedPath> {
         match self {
-            Control::On(reach) => reach.blocked(),
-            Control::Off(_) => Vec::new(),
+            PathControl::On(access) => access.blocked(),
+            PathControl::Off(_) => Vec::new(),
         }
     }
 }
@@ -156,29 +156,29 @@ pub(crate) fn check_session(mounts: &SessionMounts) -> Result<SessionMounts, Den
     let work = check_workspace(&mounts.work)?;
     let hidden = mounts.hidden.iter().map(|path| plain("what is hidden", path)).collect::<Result<Vec<_>, _>>()?;
     let control = match &mounts.control {
-        Control::Off(view) => Control::Off(*view),
-        Control::On(reach) => {
-            check_named(reach, &hidden)?;
-            Control::On(Reach { places: check_places(reach, &hidden)?, ..reach.clone() })
+        PathControl::Off(view) => PathControl::Off(*view),
+        PathControl::On(access) => {
+            check_named(access, &hidden)?;
+            PathControl::On(PathAccess { mounts: check_mounts(access, &hidden)?, ..access.clone() })
         }
     };
     Ok(SessionMounts { work, owner: mounts.owner, control, hidden })
 }
 
 /// The server's own data cannot be allowed, so naming it is denied without a question.
-fn check_named(reach: &Reach, hidden: &[PathBuf]) -> Result<(), Denial> {
-    let named = reach.named.iter().find(|named| {
+fn check_named(access: &PathAccess, hidden: &[PathBuf]) -> Result<(), Denial> {
+    let named = access.named.iter().find(|named| {
         let real = Path::new(named.real.as_str());
         hidden.iter().any(|hidden| real.starts_with(hidden))
     });
     named.map_or(Ok(()), |named| Err(refused(Path::new(named.path.as_str()), OWN)))
 }
 
-fn check_places(reach: &Reach, hidden: &[PathBuf]) -> Result<Vec<AllowedPath>, Denial> {
-    let mut places = BTreeMap::new();
-    for place in &reach.places {
-        let (at, real) = (plain("the allowed path", &place.at)?, plain("the allowed path", &place.real)?);
-        if is_never_shown(&at) || is_never_shown(&real) {
+fn check_mounts(access: &PathAccess, hidden: &[PathBuf]) -> Result<Vec<AllowedPath>, Denial> {
+    let mut mounts = BTreeMap::new();
+    for mount in &access.mounts {
+        let (at, real) = (plain("the allowed path", &mount.at)?, plain("the allowed path", &mount.real)?);
+        if is_never_mounted(&at) || is_never_mounted(&real) {
             continue;
         }
         if hidden.iter().any(|hidden| real.starts_with(hidden)) {
@@ -186,29 +186,29 @@ fn check_places(reach: &Reach, hidden: &[PathBuf]) -> Result<Vec<AllowedPath>, D
         }
         let is_allowed = |path: &Path| {
             let text = path.to_str().and_then(|text| normalise(text, "/", None).ok());
-            text.is_some_and(|path| reach.allows(&path))
+            text.is_some_and(|path| access.allows(&path))
         };
         // The real path must be allowed. The path in the box may instead be a symlink that the
         // command uses.
         if !is_allowed(&real) {
             return Err(refused(&real, "is not in the list of allowed paths"));
         }
-        if !is_allowed(&at) && !reach.leads_through(&at) {
+        if !is_allowed(&at) && !access.leads_through(&at) {
             return Err(refused(&at, "is not in the list of allowed paths"));
         }
         // If two entries have the same path, the operator's rights win.
-        let rights = match places.get(&at) {
-            Some(AllowedPath { rights: Rights::Owners, .. }) => Rights::Owners,
-            Some(AllowedPath { rights: Rights::Boxes, .. }) | None => place.rights,
+        let rights = match mounts.get(&at) {
+            Some(AllowedPath { rights: Rights::Owner, .. }) => Rights::Owner,
+            Some(AllowedPath { rights: Rights::BoxUser, .. }) | None => mount.rights,
         };
-        places.insert(at.clone(), AllowedPath { at, real, rights });
+        mounts.insert(at.clone(), AllowedPath { at, real, rights });
     }
-    Ok(places.into_values().collect())
+    Ok(mounts.into_values().collect())
 }
 
 /// Kernel and runtime directories (`/proc`, `/dev`, …) and the workspace belong to each box; no
 /// list can replace them.
-pub fn is_never_shown(path: &Path) -> bool {
+pub fn is_never_mounted(path: &Path) -> bool {
     path.starts_with(WORKSPACE) || FORBIDDEN_TREES.iter().any(|tree| path.starts_with(tree))
 }
 
@@ -229,15 +229,15 @@ mod tests {
         texts.iter().map(|text| host_path(text)).collect()
     }
 
-    fn place(path: &str) -> AllowedPath {
-        AllowedPath { at: path.into(), real: path.into(), rights: Rights::Boxes }
+    fn mount(path: &str) -> AllowedPath {
+        AllowedPath { at: path.into(), real: path.into(), rights: Rights::BoxUser }
     }
 
-    fn named(path: &str, real: &str) -> Named {
-        Named { path: host_path(path), real: host_path(real) }
+    fn named(path: &str, real: &str) -> NamedPath {
+        NamedPath { path: host_path(path), real: host_path(real) }
     }
 
-    fn judge(control: Control, cwd: Option<&str>) -> Verdict {
+    fn judge(control: PathControl, cwd: Option<&str>) -> Verdict {
         let owner = Owner::new(2001, 2002).expect("an ordinary user");
         let (work, hidden) = ("/data/w/sessions/s/work".into(), vec!["/data".into()]);
         let request = Request {
@@ -257,9 +257,9 @@ mod tests {
         decide(&request, &layers)
     }
 
-    fn blocked(entries: &[&str], approved: &[&str], named: &[Named]) -> Option<Vec<String>> {
+    fn blocked(entries: &[&str], approved: &[&str], named: &[NamedPath]) -> Option<Vec<String>> {
         let (entries, approved) = (paths(entries), paths(approved));
-        match judge(Control::On(Reach { entries, approved, named: named.to_vec(), places: vec![] }), None) {
+        match judge(PathControl::On(PathAccess { entries, approved, named: named.to_vec(), mounts: vec![] }), None) {
             Verdict::Allow(_) => None,
             Verdict::Ask(ask) => Some(ask.blocked.iter().map(|named| named.path.to_string()).collect()),
             Verdict::Deny(denial) => Some(vec![denial.code.key().to_owned()]),
@@ -297,13 +297,13 @@ mod tests {
         assert_eq!(blocked(&["/database"], &[], &[named("/database", "/database")]), None);
     }
 
-    fn granted(entries: &[&str], places: &[AllowedPath]) -> Result<Vec<String>, DenialCode> {
-        let reach = Reach { entries: paths(entries), places: places.to_vec(), ..Reach::default() };
-        match judge(Control::On(reach), None) {
+    fn granted(entries: &[&str], mounts: &[AllowedPath]) -> Result<Vec<String>, DenialCode> {
+        let access = PathAccess { entries: paths(entries), mounts: mounts.to_vec(), ..PathAccess::default() };
+        match judge(PathControl::On(access), None) {
             Verdict::Allow(grant) => {
                 let Workspace::Session(mounts) = grant.workspace() else { unreachable!() };
-                let Control::On(reach) = &mounts.control else { unreachable!() };
-                Ok(reach.places.iter().map(|place| place.at.to_string_lossy().into_owned()).collect())
+                let PathControl::On(access) = &mounts.control else { unreachable!() };
+                Ok(access.mounts.iter().map(|mount| mount.at.to_string_lossy().into_owned()).collect())
             }
             Verdict::Deny(denial) => Err(denial.code),
             Verdict::Ask(ask) => panic!("{ask:?}"),
@@ -313,30 +313,31 @@ mod tests {
     #[test]
     fn unlisted_mount_is_denied() {
         let texts = |texts: &[&str]| Ok(texts.iter().map(|text| (*text).to_owned()).collect());
-        let both = [place("/srv/a/b"), place("/srv/a"), place("/srv/a/b/")];
+        let both = [mount("/srv/a/b"), mount("/srv/a"), mount("/srv/a/b/")];
         assert_eq!(
             granted(&["/srv"], &both),
             texts(&["/srv/a", "/srv/a/b"]),
             "a directory before its content, each once"
         );
-        assert_eq!(granted(&["/srv/a"], &[place("/srv/b")]), Err(DenialCode::PathForbidden));
-        assert_eq!(granted(&["/"], &[place("/data/x")]), Err(DenialCode::PathForbidden));
-        assert_eq!(granted(&["/"], &[place("/"), place("/home")]), texts(&["/", "/home"]), "the real root is allowed");
-        let link = AllowedPath { at: "/home/link".into(), real: "/srv/a".into(), rights: Rights::Boxes };
+        assert_eq!(granted(&["/srv/a"], &[mount("/srv/b")]), Err(DenialCode::PathForbidden));
+        assert_eq!(granted(&["/"], &[mount("/data/x")]), Err(DenialCode::PathForbidden));
+        assert_eq!(granted(&["/"], &[mount("/"), mount("/home")]), texts(&["/", "/home"]), "the real root is allowed");
+        let link = AllowedPath { at: "/home/link".into(), real: "/srv/a".into(), rights: Rights::BoxUser };
         assert_eq!(granted(&["/home/link"], std::slice::from_ref(&link)), Err(DenialCode::PathForbidden));
         assert_eq!(granted(&["/home/link", "/srv"], std::slice::from_ref(&link)), texts(&["/home/link"]));
         assert_eq!(granted(&["/srv"], std::slice::from_ref(&link)), Err(DenialCode::PathForbidden));
         for never in ["/proc", "/sys/fs", "/dev/shm", "/run/docker.sock", "/workspace/x"] {
-            assert_eq!(granted(&["/"], &[place(never)]), texts(&[]), "{never}");
+            assert_eq!(granted(&["/"], &[mount(never)]), texts(&[]), "{never}");
         }
     }
 
     #[test]
     fn symlink_on_command_line_shows_allowed_target_only() {
-        let check = |named: Named, entries: &[&str]| {
-            let link = AllowedPath { at: "/home/link".into(), real: "/srv/a".into(), rights: Rights::Boxes };
-            let reach = Reach { entries: paths(entries), named: vec![named], places: vec![link], ..Reach::default() };
-            check_places(&reach, &[]).map(|places| places.len()).map_err(|denial| denial.code)
+        let check = |named: NamedPath, entries: &[&str]| {
+            let link = AllowedPath { at: "/home/link".into(), real: "/srv/a".into(), rights: Rights::BoxUser };
+            let access =
+                PathAccess { entries: paths(entries), named: vec![named], mounts: vec![link], ..PathAccess::default() };
+            check_mounts(&access, &[]).map(|mounts| mounts.len()).map_err(|denial| denial.code)
         };
         assert_eq!(check(named("/home/link/x", "/srv/a/x"), &["/srv"]), Ok(1));
         assert_eq!(check(named("/home/link", "/srv/a"), &["/srv"]), Ok(1));
@@ -348,50 +349,52 @@ mod tests {
         ] {
             assert_eq!(check(named.clone(), entries), Err(DenialCode::PathForbidden), "{named:?}");
         }
-        let own = AllowedPath { at: "/tmp".into(), real: "/srv/a".into(), rights: Rights::Boxes };
+        let own = AllowedPath { at: "/tmp".into(), real: "/srv/a".into(), rights: Rights::BoxUser };
         let named = vec![named("/tmp/x", "/srv/a/x")];
-        let reach = Reach { entries: paths(&["/srv"]), named, places: vec![own], ..Reach::default() };
-        assert!(check_places(&reach, &[]).is_err(), "the box's own /tmp is not replaced");
+        let access = PathAccess { entries: paths(&["/srv"]), named, mounts: vec![own], ..PathAccess::default() };
+        assert!(check_mounts(&access, &[]).is_err(), "the box's own /tmp is not replaced");
     }
 
     #[test]
-    fn allowed_path_without_mount_is_unseen() {
-        let unseen = |path: &str, places: &[AllowedPath]| {
-            let reach = Reach { named: vec![named(path, path)], places: places.to_vec(), ..Reach::default() };
-            reach.unseen().map(ToString::to_string)
+    fn allowed_path_without_mount_is_unmounted() {
+        let unmounted = |path: &str, mounts: &[AllowedPath]| {
+            let access =
+                PathAccess { named: vec![named(path, path)], mounts: mounts.to_vec(), ..PathAccess::default() };
+            access.first_unmounted().map(ToString::to_string)
         };
-        assert_eq!(unseen("/srv/new", &[]), Some("/srv/new".to_owned()));
-        assert_eq!(unseen("/srv/new", &[place("/srv/newer")]), Some("/srv/new".to_owned()));
-        assert_eq!(unseen("/srv/new", &[place("/srv")]), None);
+        assert_eq!(unmounted("/srv/new", &[]), Some("/srv/new".to_owned()));
+        assert_eq!(unmounted("/srv/new", &[mount("/srv/newer")]), Some("/srv/new".to_owned()));
+        assert_eq!(unmounted("/srv/new", &[mount("/srv")]), None);
         for own in ["/workspace/new", "/tmp/new", "/usr/bin/none", r"C:\new"] {
-            assert_eq!(unseen(own, &[]), None, "{own}");
+            assert_eq!(unmounted(own, &[]), None, "{own}");
         }
     }
 
     #[test]
     fn operator_rights_win_over_user_rights() {
-        let (owners, boxes) = (AllowedPath { rights: Rights::Owners, ..place("/srv") }, place("/srv"));
-        for places in [[owners.clone(), boxes.clone()], [boxes, owners]] {
-            let reach = Reach { entries: paths(&["/srv"]), places: places.to_vec(), ..Reach::default() };
-            assert_eq!(check_places(&reach, &[]).expect("allowed")[0].rights, Rights::Owners);
+        let (owners, boxes) = (AllowedPath { rights: Rights::Owner, ..mount("/srv") }, mount("/srv"));
+        for mounts in [[owners.clone(), boxes.clone()], [boxes, owners]] {
+            let access = PathAccess { entries: paths(&["/srv"]), mounts: mounts.to_vec(), ..PathAccess::default() };
+            assert_eq!(check_mounts(&access, &[]).expect("allowed")[0].rights, Rights::Owner);
         }
     }
 
     #[test]
     fn command_starts_in_allowed_directory() {
-        let reach = |cwd: &str, entries: &[&str]| {
-            let reach = Reach { entries: paths(entries), named: vec![named(cwd, cwd)], ..Reach::default() };
-            match judge(Control::On(reach), Some(cwd)) {
+        let verdict = |cwd: &str, entries: &[&str]| {
+            let access = PathAccess { entries: paths(entries), named: vec![named(cwd, cwd)], ..PathAccess::default() };
+            match judge(PathControl::On(access), Some(cwd)) {
                 Verdict::Allow(_) => "allow",
                 Verdict::Ask(_) => "ask",
                 Verdict::Deny(_) => "deny",
             }
         };
-        assert_eq!(reach("/workspace/a", &[]), "allow");
-        assert_eq!(reach("/srv/a", &["/srv"]), "allow");
-        assert_eq!(reach("/srv/a", &[]), "ask");
-        let unnamed = judge(Control::On(Reach { entries: paths(&["/srv"]), ..Reach::default() }), Some("/srv"));
+        assert_eq!(verdict("/workspace/a", &[]), "allow");
+        assert_eq!(verdict("/srv/a", &["/srv"]), "allow");
+        assert_eq!(verdict("/srv/a", &[]), "ask");
+        let unnamed =
+            judge(PathControl::On(PathAccess { entries: paths(&["/srv"]), ..PathAccess::default() }), Some("/srv"));
         assert!(matches!(unnamed, Verdict::Deny(_)), "an unnamed start directory is denied");
-        assert!(matches!(judge(Control::Off(HostView::Full), Some("/srv")), Verdict::Allow(_)));
+        assert!(matches!(judge(PathControl::Off(HostView::Full), Some("/srv")), Verdict::Allow(_)));
     }
 }

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::decide::Grant;
 use crate::field::Field;
 use crate::layer::LayerName;
-use crate::session::Named;
+use crate::session::NamedPath;
 
 /// The answer to a request.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub enum Strictness {
 pub struct Ask {
     pub reasons: Vec<String>,
     /// The named host paths that are not allowed.
-    pub blocked: Vec<Named>,
+    pub blocked: Vec<NamedPath>,
     /// The risk found in the code.
     pub risk: Option<AskedRisk>,
 }

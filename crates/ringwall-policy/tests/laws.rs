@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
 use ringwall_policy::{
-    Ceilings, Control, DenialCode, Effective, Field, HostPath, Layer, LayerName, Layers, Limits, Named, Net, NetList,
-    NetMode, NetRequest, Reach, Requirement, UnknownHost, is_always_there, merge, normalise,
+    Ceilings, DenialCode, Effective, Field, HostPath, Layer, LayerName, Layers, Limits, NamedPath, Net, NetList,
+    NetMode, NetRequest, PathAccess, PathControl, Requirement, UnknownHost, is_in_every_box, merge, normalise,
 };
 
 fn limits(range: std::ops::Range<u64>) -> impl Strategy<Value = Limits> {
@@ -112,13 +112,13 @@ fn host_path() -> impl Strategy<Value = HostPath> {
 }
 
 prop_compose! {
-    fn reach()(
+    fn path_access()(
         entries in vec(host_path(), 0..3),
         approved in vec(host_path(), 0..3),
         named in vec((host_path(), host_path()), 0..4),
-    ) -> Reach {
-        let named = named.into_iter().map(|(path, real)| Named { path, real }).collect();
-        Reach { entries, approved, named, places: Vec::new() }
+    ) -> PathAccess {
+        let named = named.into_iter().map(|(path, real)| NamedPath { path, real }).collect();
+        PathAccess { entries, approved, named, mounts: Vec::new() }
     }
 }
 
@@ -284,23 +284,23 @@ proptest! {
     }
 
     #[test]
-    fn path_is_blocked_unless_listed_or_in_every_box(reach in reach()) {
-        let blocked = Control::On(reach.clone()).blocked();
-        for named in &reach.named {
-            let lists = reach.entries.iter().chain(&reach.approved);
-            let is_free = is_always_there(&named.path) || is_always_there(&named.real);
+    fn path_is_blocked_unless_listed_or_in_every_box(access in path_access()) {
+        let blocked = PathControl::On(access.clone()).blocked();
+        for named in &access.named {
+            let lists = access.entries.iter().chain(&access.approved);
+            let is_in_box = is_in_every_box(&named.path) || is_in_every_box(&named.real);
             let is_listed = lists.into_iter().any(|allowed| allowed.covers(&named.real));
-            prop_assert_eq!(!blocked.contains(named), is_free || is_listed);
+            prop_assert_eq!(!blocked.contains(named), is_in_box || is_listed);
         }
-        prop_assert!(blocked.iter().all(|named| reach.named.contains(named)));
+        prop_assert!(blocked.iter().all(|named| access.named.contains(named)));
     }
 
     #[test]
-    fn approval_of_path_allows_no_other(reach in reach(), more in host_path()) {
-        let before = Control::On(reach.clone()).blocked();
-        let mut approved = reach.clone();
+    fn approval_of_path_allows_no_other(access in path_access(), more in host_path()) {
+        let before = PathControl::On(access.clone()).blocked();
+        let mut approved = access.clone();
         approved.approved.push(more.clone());
-        let after = Control::On(approved).blocked();
+        let after = PathControl::On(approved).blocked();
         for named in &before {
             prop_assert_eq!(after.contains(named), !more.covers(&named.real));
         }

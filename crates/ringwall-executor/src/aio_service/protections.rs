@@ -2,7 +2,7 @@
 //! requires one is refused.
 
 use ringwall_jail::report::{Protection, ProtectionName};
-use ringwall_policy::{Control, Grant, Root, Workspace};
+use ringwall_policy::{Grant, PathControl, Root, Workspace};
 
 use crate::backend;
 use crate::error::{AioError, Error};
@@ -26,8 +26,8 @@ pub(super) fn check(grant: &Grant) -> Result<(), Error> {
             Some("a workspace that is not a session's")
         }
         (Root::Host, Workspace::Session(mounts)) => match &mounts.control {
-            Control::On(reach) if !reach.places.is_empty() => Some("paths of this host"),
-            Control::On(_) | Control::Off(_) => None,
+            PathControl::On(access) if !access.mounts.is_empty() => Some("paths of this host"),
+            PathControl::On(_) | PathControl::Off(_) => None,
         },
         (Root::Host, Workspace::Private) => None,
     };

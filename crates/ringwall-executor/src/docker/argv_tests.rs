@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ringwall_policy::{
-    Access, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, Net, NetMode, NetRequest, Owner,
-    ProjectMounts, Reach, Request, Requirement, Root, Secret, SessionMounts, Verdict, Workspace,
+    Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Net, NetMode, NetRequest, Owner, PathAccess,
+    PathControl, ProjectMounts, Request, Requirement, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
 use super::{Particulars, Sizes, argv, argv_ahead, image};
@@ -121,7 +121,7 @@ fn ahead_of_a_session() {
     let mounts = SessionMounts {
         work: "/data/s/work".into(),
         owner: Owner::new(2001, 2002).unwrap(),
-        control: Control::On(Reach::default()),
+        control: PathControl::On(PathAccess::default()),
         hidden: Vec::new(),
     };
     let mut request = request(self::mounts(), &[]);

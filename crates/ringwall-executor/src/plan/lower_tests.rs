@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use ringwall_jail::plan::{CgroupVersion, FileKind, MountAccess, Operation, Plan, Privilege, RootKind, WindowSize};
 use ringwall_policy::{
-    Access, AgentMounts, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetRequest, Owner,
-    ProjectMounts, Reach, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict, Workspace,
+    Access, AgentMounts, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetRequest, Owner,
+    PathAccess, PathControl, ProjectMounts, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict,
+    Workspace,
 };
 
 use super::{Birthplace, MIB, Occupant, Particulars, lower, shown};
@@ -233,7 +234,7 @@ fn regular_os_release_of_the_host_replaces_the_link() {
     let regular = Allowed {
         at: "/etc/os-release".into(),
         kind: FileKind::File,
-        rights: Rights::Boxes,
+        rights: Rights::BoxUser,
         access: MountAccess::ReadOnly,
         presence: Presence::Optional,
         opened: Opened::pretend(c"/etc/os-release", 0),
@@ -377,10 +378,10 @@ fn a_sessions_paths() {
     };
     let places = || {
         vec![
-            allowed("/etc/app.conf", 0, Rights::Owners, FileKind::File),
-            allowed("/home/u", 1001, Rights::Owners, FileKind::Directory),
-            allowed("/srv", 1001, Rights::Boxes, FileKind::Directory),
-            allowed("/tmp", 0, Rights::Owners, FileKind::Directory),
+            allowed("/etc/app.conf", 0, Rights::Owner, FileKind::File),
+            allowed("/home/u", 1001, Rights::Owner, FileKind::Directory),
+            allowed("/srv", 1001, Rights::BoxUser, FileKind::Directory),
+            allowed("/tmp", 0, Rights::Owner, FileKind::Directory),
         ]
     };
     let covered = || {
@@ -397,7 +398,7 @@ fn a_sessions_paths() {
     let mounts = SessionMounts {
         work: "/data/w/sessions/s/work".into(),
         owner: Owner::new(2001, 2002).unwrap(),
-        control: Control::On(Reach::default()),
+        control: PathControl::On(PathAccess::default()),
         hidden: vec!["/data".into()],
     };
     let grant = grant(Workspace::Session(Box::new(mounts)), Root::Host, &[], &[]);

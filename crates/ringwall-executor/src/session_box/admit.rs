@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ringwall_policy::{Control, Field, Grant, SessionMounts, Workspace};
+use ringwall_policy::{Field, Grant, PathControl, SessionMounts, Workspace};
 
 use crate::error::Error;
 
@@ -47,9 +47,9 @@ fn is_same_workspace(home: &Workspace, visitor: &Workspace) -> bool {
 /// What of the host is mounted; which of it a command names is no matter.
 fn reach(mounts: &SessionMounts) -> Option<BTreeSet<(&Path, &Path)>> {
     match &mounts.control {
-        Control::Off(_) => None,
-        Control::On(reach) => {
-            Some(reach.places.iter().map(|place| (place.at.as_path(), place.real.as_path())).collect())
+        PathControl::Off(_) => None,
+        PathControl::On(access) => {
+            Some(access.mounts.iter().map(|place| (place.at.as_path(), place.real.as_path())).collect())
         }
     }
 }
@@ -58,7 +58,7 @@ fn reach(mounts: &SessionMounts) -> Option<BTreeSet<(&Path, &Path)>> {
 mod tests {
     use super::*;
     use ringwall_policy::{
-        Ceilings, Layer, LayerName, Layers, Owner, Reach, Request, Requirement, Root, Secret, Verdict, decide,
+        Ceilings, Layer, LayerName, Layers, Owner, PathAccess, Request, Requirement, Root, Secret, Verdict, decide,
     };
 
     struct Asked {
@@ -76,7 +76,7 @@ mod tests {
         let mounts = SessionMounts {
             work: asked.work.into(),
             owner: Owner::new(2001, 2002).unwrap(),
-            control: Control::On(Reach::default()),
+            control: PathControl::On(PathAccess::default()),
             hidden: Vec::new(),
         };
         let request = Request {

@@ -96,7 +96,7 @@ fn pin(allowed: &[Allowed], data: &Path) -> Result<Vec<Allowed>, Error> {
     let mut pins = Vec::new();
     for directory in between {
         let Some(one) = open(directory, directory, shown.rights)? else { continue };
-        let rights = if one.opened.owner == shown.opened.owner { shown.rights } else { Rights::Boxes };
+        let rights = if one.opened.owner == shown.opened.owner { shown.rights } else { Rights::BoxUser };
         pins.push(Allowed { rights, ..one });
     }
     Ok(pins)
@@ -156,8 +156,8 @@ impl Allowed {
     fn owner(&self, identity: &Identity) -> Option<Owner> {
         let Owner { uid, gid } = self.opened.owner;
         let is_mapped = match (identity.privilege, self.rights) {
-            (Privilege::Root, Rights::Owners) => ORDINARY.contains(&uid),
-            (Privilege::Root, Rights::Boxes) | (Privilege::Rootless, _) => false,
+            (Privilege::Root, Rights::Owner) => ORDINARY.contains(&uid),
+            (Privilege::Root, Rights::BoxUser) | (Privilege::Rootless, _) => false,
         };
         let gid = if ORDINARY.contains(&gid) { gid } else { identity.host_gid };
         is_mapped.then_some(Owner { uid, gid })

@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringwall_jail::plan::{FileIdentity, FileKind, MountAccess, Owner, UnixSockets};
-use ringwall_policy::{Access, AgentMounts, Control, Grant, HostView, ProjectMounts, Root, SessionMounts, Workspace};
+use ringwall_policy::{
+    Access, AgentMounts, Grant, HostView, PathControl, ProjectMounts, Root, SessionMounts, Workspace,
+};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
@@ -204,8 +206,8 @@ pub(crate) fn session_place(opened: Opened) -> ProjectPlace {
 /// backends can mount.
 pub(crate) fn is_alone(mounts: &SessionMounts) -> bool {
     match &mounts.control {
-        Control::On(reach) => reach.places.is_empty(),
-        Control::Off(_) => false,
+        PathControl::On(access) => access.mounts.is_empty(),
+        PathControl::Off(_) => false,
     }
 }
 
@@ -239,11 +241,11 @@ fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPl
 /// What a session reaches of the host, and what of that is hidden from it.
 async fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<Shown, Error> {
     let mut shown = match &mounts.control {
-        Control::On(reach) => {
-            let (allowed, links) = open_allowed(&reach.places, data)?;
+        PathControl::On(access) => {
+            let (allowed, links) = open_allowed(&access.mounts, data)?;
             Shown { allowed, links, ..Shown::default() }
         }
-        Control::Off(view) => open_view(*view).await?,
+        PathControl::Off(view) => open_view(*view).await?,
     };
     let hidden = mounts.hidden.iter().filter_map(|path| find_place(path));
     shown.covered.extend(hidden.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() }));

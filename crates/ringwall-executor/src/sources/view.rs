@@ -213,7 +213,7 @@ impl Shown {
     }
 
     fn bind(&mut self, path: &Path, access: MountAccess) -> Result<(), Error> {
-        let opened = match allowed::open(path, path, Rights::Boxes) {
+        let opened = match allowed::open(path, path, Rights::BoxUser) {
             // Gone meanwhile, or a mount that does not answer, such as a dead network file system in a home directory.
             Err(Error::DirectoryReplaced(_) | Error::OpenDirectory { .. }) if self.is_by_entry => None,
             opened => opened?,

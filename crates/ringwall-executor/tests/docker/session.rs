@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ringwall_executor::docker::{ContainerShape, ContainerSpare, Docker, DockerSettings, Runtime};
 use ringwall_executor::session_box::{Resident, RunningVisit, VisitOptions, VisitOutput};
 use ringwall_executor::{Error, Executor, Host, Outcome};
-use ringwall_policy::{Control, Field, Grant, Owner, Reach, Root, SessionMounts, Workspace};
+use ringwall_policy::{Field, Grant, Owner, PathAccess, PathControl, Root, SessionMounts, Workspace};
 use tokio::io::AsyncReadExt;
 
 use super::daemon::Daemon;
@@ -82,7 +82,7 @@ impl Session {
         let mounts = SessionMounts {
             work: self.path("").components().collect(),
             owner: Owner::new(UID, GID).unwrap(),
-            control: Control::On(Reach::default()),
+            control: PathControl::On(PathAccess::default()),
             hidden: Vec::new(),
         };
         let root = match self.maker {

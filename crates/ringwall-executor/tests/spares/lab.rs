@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ringwall_executor::warm::{Spare, SpareKind, SpareSort};
 use ringwall_executor::{Ending, Executor, Host, Options, Outcome, Protection, Running, Streams};
 use ringwall_policy::{
-    Ceilings, Control, Field, Grant, Layer, LayerName, Layers, NetList, NetMode, NetRequest, Owner, Reach, Request,
-    Root, Secret, SessionMounts, UnknownHost, Verdict, Workspace, decide, profile,
+    Ceilings, Field, Grant, Layer, LayerName, Layers, NetList, NetMode, NetRequest, Owner, PathAccess, PathControl,
+    Request, Root, Secret, SessionMounts, UnknownHost, Verdict, Workspace, decide, profile,
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -103,7 +103,7 @@ impl Lab {
         let mounts = SessionMounts {
             work: self.workspace(uid),
             owner: Owner::new(uid, uid).unwrap(),
-            control: Control::On(Reach::default()),
+            control: PathControl::On(PathAccess::default()),
             hidden: Vec::new(),
         };
         let request = Request {

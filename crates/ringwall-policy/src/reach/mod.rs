@@ -24,5 +24,5 @@ mod usage;
 pub use host_path::{HostPath, PathStyle};
 pub use normalise::{NewEntry, normalise, normalise_entry};
 pub(crate) use options::{Operand, Sureness, looks_like_path, read_operands};
-pub use present::{blocked, is_always_there};
+pub use present::{blocked, is_in_every_box};
 pub use usage::FileUse;

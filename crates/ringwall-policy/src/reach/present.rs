@@ -64,7 +64,7 @@ const FILES: [&str; 27] = [
 const DOORS: [&str; 4] = ["root", "cwd", "task", "map_files"];
 
 /// True if every box has this path.
-pub fn is_always_there(path: &HostPath) -> bool {
+pub fn is_in_every_box(path: &HostPath) -> bool {
     let text = path.as_str();
     let below = |tree: &&str| text.strip_prefix(*tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     path.style() == PathStyle::Linux && (FILES.contains(&text) || TREES.iter().any(below) && !leads_on(path))
@@ -77,7 +77,7 @@ fn leads_on(path: &HostPath) -> bool {
 
 /// The named paths that no box has of its own and no entry covers.
 pub fn blocked<'a>(named: &'a [HostPath], entries: &[HostPath]) -> Vec<&'a HostPath> {
-    let is_open = |path: &&HostPath| is_always_there(path) || entries.iter().any(|entry| entry.covers(path));
+    let is_open = |path: &&HostPath| is_in_every_box(path) || entries.iter().any(|entry| entry.covers(path));
     named.iter().filter(|path| !is_open(path)).collect()
 }
 
@@ -109,7 +109,7 @@ mod tests {
             "/proc/cpuinfo",
             "/etc/ssl/certs/ca.pem",
         ] {
-            assert!(is_always_there(&path(there)), "{there}");
+            assert!(is_in_every_box(&path(there)), "{there}");
         }
         for not in [
             "/",
@@ -135,7 +135,7 @@ mod tests {
             r"C:\tmp",
             r"\\tmp\x",
         ] {
-            assert!(!is_always_there(&path(not)), "{not}");
+            assert!(!is_in_every_box(&path(not)), "{not}");
         }
     }
 

@@ -138,8 +138,8 @@ impl Service {
 /// What an operator allows acts as their entries do, and what a user allows as theirs.
 fn rights(by: &Principal) -> Rights {
     match by.holder() {
-        Holder::Owner | Holder::Operator => Rights::Owners,
-        Holder::User(_) | Holder::Agent(..) => Rights::Boxes,
+        Holder::Owner | Holder::Operator => Rights::Owner,
+        Holder::User(_) | Holder::Agent(..) => Rights::BoxUser,
     }
 }
 

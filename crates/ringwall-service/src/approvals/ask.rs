@@ -60,7 +60,7 @@ impl Service {
         let (author, remembered) = (Author::new(by), Remembering::Nothing);
         let settled = Answer { as_what: answer, at: now(), author, reason: reason.clone(), remembered };
         self.inner.store.settle_approval(&id, settled).await?;
-        let (by, rights) = (by.to_owned(), Rights::Boxes);
+        let (by, rights) = (by.to_owned(), Rights::BoxUser);
         let decision = match answer {
             SettledAs::Approved => Decision::Approved { by, rights, reason, remembered: false, modified: None },
             SettledAs::Remembered | SettledAs::Denied | SettledAs::Expired | SettledAs::Cancelled => {

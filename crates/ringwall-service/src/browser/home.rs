@@ -14,7 +14,7 @@ use ringwall_executor::pool::{Hold, OnBusy};
 use ringwall_executor::session_box::{Given, Resident, RunningVisit, VisitOptions, VisitStreams};
 use ringwall_executor::{Ending, Outcome};
 use ringwall_policy::{
-    Control, External, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetRequest, Reach as Shown, Request,
+    External, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetRequest, PathAccess, PathControl, Request,
     Root, SecurityMode, SessionMounts, UnknownHost, Verdict, Window, Workspace, decide, profile,
 };
 use tokio::io::AsyncReadExt;
@@ -222,7 +222,7 @@ impl Service {
         let work = self.session_work(place);
         let owner = self.owner_of(&place.name.user_id, &place.name.agent_id).await?;
         let owner = ringwall_policy::Owner::new(owner.uid, owner.gid)?;
-        let mounts = SessionMounts { work, owner, control: Control::On(Shown::default()), hidden: Vec::new() };
+        let mounts = SessionMounts { work, owner, control: PathControl::On(PathAccess::default()), hidden: Vec::new() };
         let layers = layers(profile::FILES, self.settings_now().operator.clone(), Vec::new());
         let request = request(Workspace::Session(Box::new(mounts)));
         let own = grant(&request, &[AGENT.to_owned()], &layers)?;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringwall_policy::{
-    AgentMounts, Ceilings, Control, Denial, DockerImage, Effective, Grant, HostPath, Isolation, Kind, Layer, LayerName,
-    Layers, Limits, Mounts, ProjectMounts, Reach, Request, Root, Secret, SessionMounts, Verdict, Workspace, check_cwd,
-    check_kind, decide, decide_code, profile,
+    AgentMounts, Ceilings, Denial, DockerImage, Effective, Grant, HostPath, Isolation, Kind, Layer, LayerName, Layers,
+    Limits, Mounts, PathAccess, PathControl, ProjectMounts, Request, Root, Secret, SessionMounts, Verdict, Workspace,
+    check_cwd, check_kind, decide, decide_code, profile,
 };
 use ringwall_record::{AgentId, Author, UserId};
 use ringwall_workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
@@ -74,13 +74,13 @@ pub(crate) enum Needs {
 pub(crate) enum Places<'a> {
     Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: Mounts },
     Agent { files: &'a Path, skills: &'a Path },
-    Session { work: &'a Path, control: Control, hidden: &'a [PathBuf] },
+    Session { work: &'a Path, control: PathControl, hidden: &'a [PathBuf] },
 }
 
 impl<'a> Places<'a> {
     /// What code works on: the session's files alone.
     pub(crate) fn code(work: &'a Path) -> Self {
-        Places::Session { work, control: Control::On(Reach::default()), hidden: &[] }
+        Places::Session { work, control: PathControl::On(PathAccess::default()), hidden: &[] }
     }
 }
 
@@ -212,7 +212,7 @@ impl Order {
 impl Order {
     /// The policy as it goes on record: the limits with whose word each is, what of the host its box has, and what is known of
     /// its code. Before it is known what a person says, what it has of the host is not told.
-    pub(crate) fn snapshot(&self, effective: &Effective, control: Option<&Control>) -> Value {
+    pub(crate) fn snapshot(&self, effective: &Effective, control: Option<&PathControl>) -> Value {
         let mut snapshot = json!(effective);
         match (&self.ground, control) {
             (Ground::Session { .. }, Some(control)) => note(control, &mut snapshot),
@@ -226,7 +226,7 @@ impl Order {
 }
 
 /// What of the host's paths a grant gives, where it is about them.
-pub(crate) fn control(grant: &Grant) -> Option<&Control> {
+pub(crate) fn control(grant: &Grant) -> Option<&PathControl> {
     match grant.workspace() {
         Workspace::Session(mounts) => Some(&mounts.control),
         Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_) => None,

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ringwall_policy::{Ask, Grant, HostPath, Layers, Named, Net, Rights, Verdict};
+use ringwall_policy::{Ask, Grant, HostPath, Layers, NamedPath, Net, Rights, Verdict};
 use ringwall_record::{ApprovalKind, Digest, RiskLevel, Start, Status};
 use ringwall_workspace::SessionId;
 use serde_json::json;
@@ -147,7 +147,7 @@ impl Exec {
         Ok(())
     }
 
-    fn approve(&mut self, blocked: &[Named], rights: Rights) {
+    fn approve(&mut self, blocked: &[NamedPath], rights: Rights) {
         match &mut self.order.ground {
             Ground::Session { approved, .. } => {
                 approved.extend(blocked.iter().map(|named| Approved { path: named.real.clone(), rights }));
@@ -211,14 +211,14 @@ impl Exec {
         };
         let mut requested_paths: Vec<HostPath> = Vec::new();
         let mut blocked_paths: Vec<HostPath> = Vec::new();
-        for Named { path, real } in &ask.blocked {
+        for NamedPath { path, real } in &ask.blocked {
             push_new(&mut requested_paths, requested(real));
             push_new(&mut blocked_paths, path.clone());
             push_new(&mut blocked_paths, real.clone());
         }
         let is_sensitive = requested_paths.iter().chain(&blocked_paths).any(|path| path.warning().is_some());
         let missing = ask.blocked.iter().filter_map(|named| Some((named, missing_from(&named.real)?)));
-        let patterns = missing.map(|(Named { path, .. }, parent)| {
+        let patterns = missing.map(|(NamedPath { path, .. }, parent)| {
             format!("{path} is not there, and allowing it makes nothing: for it to be made, {parent} has to be allowed")
         });
         let action = Action { files: coverage.digests(), ..Action::of(self) };
@@ -281,7 +281,7 @@ impl Action {
     }
 
     /// Nothing where the layers contradict each other, and so no policy can be told.
-    fn digest(&self, layers: &Layers, blocked: &[Named]) -> Option<Digest> {
+    fn digest(&self, layers: &Layers, blocked: &[NamedPath]) -> Option<Digest> {
         let paths: Vec<_> = blocked.iter().map(|named| (&named.path, &named.real)).collect();
         let action = json!({
             "words": self.words, "cwd": self.cwd.to_string_lossy(), "env_keys": self.env_keys,
@@ -322,9 +322,9 @@ mod tests {
         }
     }
 
-    fn blocked(path: &str, real: &str) -> [Named; 1] {
+    fn blocked(path: &str, real: &str) -> [NamedPath; 1] {
         let read = |text| normalise(text, "/", None).unwrap();
-        [Named { path: read(path), real: read(real) }]
+        [NamedPath { path: read(path), real: read(real) }]
     }
 
     #[test]

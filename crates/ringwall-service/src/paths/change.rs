@@ -207,7 +207,7 @@ impl Service {
             return Ok(warnings);
         }
         let spelt = Path::new(path.as_str());
-        if ringwall_policy::is_never_shown(spelt) {
+        if ringwall_policy::is_never_mounted(spelt) {
             warnings.push(match locale {
                 Locale::English => format!("{path} is every box's own: the host's is never shown there"),
                 Locale::Chinese => format!("{path} 是每个沙箱自己的：永远不会显示主机上的内容"),

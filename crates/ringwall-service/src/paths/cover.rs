@@ -9,8 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use ringwall_policy::{
-    AllowedPath, Control, FileUse, HostPath, NamedFile, NamedFiles, PathStyle, Reach, Rights, is_always_there,
-    is_never_shown,
+    AllowedPath, FileUse, HostPath, NamedFile, NamedFiles, PathAccess, PathControl, PathStyle, Rights, is_in_every_box,
+    is_never_mounted,
 };
 use ringwall_record::{ApprovalFiles, CoveredFile, Digest, ScriptText, Uncovered, UncoveredFile, UserId};
 use ringwall_workspace::{Content, NoContent, Owner, read_content, read_stamp};
@@ -82,15 +82,16 @@ impl Service {
         named: &[HostPath],
         files: &NamedFiles,
     ) -> Result<Coverage, Error> {
-        let Control::On(reach) = self.reach(user, named, &[]).await? else { return Ok(Coverage::default()) };
+        let PathControl::On(access) = self.reach(user, named, &[]).await? else { return Ok(Coverage::default()) };
         let (files, work) = (files.clone(), work.to_owned());
-        detached(move || Ok(Coverage::read(&files, &reach, &work, owner))).await
+        detached(move || Ok(Coverage::read(&files, &access, &work, owner))).await
     }
 }
 
 impl Coverage {
-    fn read(files: &NamedFiles, reach: &Reach, work: &Path, owner: Owner) -> Self {
-        let mut found: Vec<File> = files.known.iter().filter_map(|file| File::find(file, reach, work, owner)).collect();
+    fn read(files: &NamedFiles, access: &PathAccess, work: &Path, owner: Owner) -> Self {
+        let mut found: Vec<File> =
+            files.known.iter().filter_map(|file| File::find(file, access, work, owner)).collect();
         // Scripts first, so that no number of inputs leaves them uncovered.
         found.sort_by_key(|file| file.usage != FileUse::Script);
         let scripts = found.iter().filter(|file| file.usage == FileUse::Script && file.target.is_some()).count();
@@ -203,13 +204,13 @@ impl Coverage {
 
 impl File {
     /// None for what every box has by itself: the read-only system and its private directories.
-    fn find(named: &NamedFile, reach: &Reach, work: &Path, owner: Owner) -> Option<Self> {
+    fn find(named: &NamedFile, access: &PathAccess, work: &Path, owner: Owner) -> Option<Self> {
         if named.path.style() == PathStyle::Windows {
             return None;
         }
         let path = Path::new(named.path.as_str());
         let in_session = path.strip_prefix(WORKSPACE).ok();
-        if in_session.is_none() && is_always_there(&named.path) {
+        if in_session.is_none() && is_in_every_box(&named.path) {
             return None;
         }
         let file = |target, state| Self { path: named.path.to_string(), usage: named.usage, target, state };
@@ -225,9 +226,9 @@ impl File {
             let target = Target { root: work.to_owned(), path: relative.to_owned(), reader: owner, is_pinned: true };
             return Some(file(Some(target), State::Missing));
         }
-        let target = reach.named.iter().find(|one| one.path == named.path).and_then(|one| {
+        let target = access.named.iter().find(|one| one.path == named.path).and_then(|one| {
             let real = Path::new(one.real.as_str());
-            let place = reach.places.iter().find(|place| real.starts_with(&place.real) && !is_never_shown(real))?;
+            let place = access.mounts.iter().find(|place| real.starts_with(&place.real) && !is_never_mounted(real))?;
             Some(allowed_target(place, real, owner))
         });
         let state = match target {
@@ -241,12 +242,12 @@ impl File {
 /// A file in an allowed path. The box reads it as its own user, or as the owner of an operator's entry.
 fn allowed_target(place: &AllowedPath, real: &Path, owner: Owner) -> Target {
     let reader = match (place.rights, std::fs::symlink_metadata(&place.real)) {
-        (Rights::Owners, Ok(status)) => {
+        (Rights::Owner, Ok(status)) => {
             use std::os::unix::fs::MetadataExt as _;
             let is_ordinary = ORDINARY.contains(&status.uid()) && rustix::process::geteuid().is_root();
             if is_ordinary { Owner { uid: status.uid(), gid: status.gid() } } else { owner }
         }
-        (Rights::Owners | Rights::Boxes, _) => owner,
+        (Rights::Owner | Rights::BoxUser, _) => owner,
     };
     let relative = real.strip_prefix(&place.real).ok().filter(|relative| !relative.as_os_str().is_empty());
     let (root, path) = match (relative, real.parent(), real.file_name()) {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ringwall_executor::{PlaceKind, RealPlace, find_place, resolve};
 use ringwall_policy::{
-    AllowedPath, Control, Grant, HostPath, Named, PathStyle, Reach, Rights, is_always_there, normalise,
+    AllowedPath, Grant, HostPath, NamedPath, PathAccess, PathControl, PathStyle, Rights, is_in_every_box, normalise,
 };
 use ringwall_record::{PathScope, UserId};
 use serde_json::{Value, json};
@@ -35,13 +35,13 @@ impl Service {
         user: &UserId,
         named: &[HostPath],
         approved: &[Approved],
-    ) -> Result<Control, Error> {
+    ) -> Result<PathControl, Error> {
         if !self.is_path_control_on().await? {
-            return Ok(Control::Off(self.host_view()));
+            return Ok(PathControl::Off(self.host_view()));
         }
         let mut listed = self.listed_for(user).await?;
         listed.retain(|listed| listed.entry.enabled.is_on());
-        Self::blocking(|| Ok(Control::On(look(&listed, named, approved, &self.hidden_now())))).await
+        Self::blocking(|| Ok(PathControl::On(look(&listed, named, approved, &self.hidden_now())))).await
     }
 
     /// What the server keeps for itself, by every name that it has just now: anybody with the right to may have mounted it
@@ -53,7 +53,7 @@ impl Service {
     }
 }
 
-fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[PathBuf]) -> Reach {
+fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[PathBuf]) -> PathAccess {
     let is_own = |path: &Path| hidden.iter().any(|own| path.starts_with(own));
     let listed: Vec<&Listed> = listed.iter().filter(|listed| !is_own(Path::new(listed.path.as_str()))).collect();
     let entries: Vec<HostPath> = listed.iter().map(|listed| listed.path.clone()).collect();
@@ -62,10 +62,10 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
     // What an operator allowed acts for everything below it, whoever else allowed that too.
     let operators = || {
         let global = listed.iter().filter(|listed| listed.entry.scope == PathScope::Global).map(|listed| &listed.path);
-        global.chain(approved.iter().filter(|one| one.rights == Rights::Owners).map(|one| &one.path))
+        global.chain(approved.iter().filter(|one| one.rights == Rights::Owner).map(|one| &one.path))
     };
     let rights = |path: &HostPath| {
-        if operators().any(|allowed| allowed.covers(path)) { Rights::Owners } else { Rights::Boxes }
+        if operators().any(|allowed| allowed.covers(path)) { Rights::Owner } else { Rights::BoxUser }
     };
     let mut places = Vec::new();
     for path in entries.iter().chain(&once).filter(|path| path.style() == PathStyle::Linux) {
@@ -79,19 +79,20 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
         }
         places.push(AllowedPath { at: at.to_owned(), real: found.path, rights: rights(path) });
     }
-    let named: Vec<Named> = named.iter().map(|path| Named { path: path.clone(), real: real_path(path) }).collect();
-    for named in named.iter().filter(|named| named.path != named.real && !is_always_there(&named.path)) {
+    let named: Vec<NamedPath> =
+        named.iter().map(|path| NamedPath { path: path.clone(), real: real_path(path) }).collect();
+    for named in named.iter().filter(|named| named.path != named.real && !is_in_every_box(&named.path)) {
         let Some((at, found, real)) = way(named, is_allowed) else { continue };
         // What is shown under its own name has the links in it.
         if found.path != at && found.kind != PlaceKind::Other && !is_own(&found.path) {
             places.push(AllowedPath { at, real: found.path, rights: rights(&real) });
         }
     }
-    Reach { named, approved: once, places, entries: entries.clone() }
+    PathAccess { named, approved: once, mounts: places, entries: entries.clone() }
 }
 
 /// The first name, on the way that a command goes through links, from which on everything is allowed; and what is there.
-fn way(named: &Named, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(PathBuf, RealPlace, HostPath)> {
+fn way(named: &NamedPath, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(PathBuf, RealPlace, HostPath)> {
     let names = Path::new(named.path.as_str()).ancestors();
     let real = names.map(|name| (name, host_path(&resolve(name)).filter(|real| is_allowed(real))));
     let allowed = real.take_while(|(_, real)| real.is_some());
@@ -100,15 +101,15 @@ fn way(named: &Named, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(PathBuf
 }
 
 /// What of the host a box has, for the record: which places, as whom, and by whose word.
-pub(crate) fn note(control: &Control, snapshot: &mut Value) {
+pub(crate) fn note(control: &PathControl, snapshot: &mut Value) {
     match control {
-        Control::Off(view) => {
+        PathControl::Off(view) => {
             snapshot["path_control"] = json!("off");
             snapshot["when_disabled"] = json!(view.key());
         }
-        Control::On(reach) => {
+        PathControl::On(access) => {
             snapshot["path_control"] = json!("on");
-            snapshot["paths"] = reach.places.iter().map(|place| note_place(place, reach)).collect();
+            snapshot["paths"] = access.mounts.iter().map(|place| note_place(place, access)).collect();
         }
     }
 }
@@ -117,8 +118,10 @@ pub(crate) fn note(control: &Control, snapshot: &mut Value) {
 pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
     let mount = |source: &Path, target: &Path, mode: &str| json!({ "source": source.to_string_lossy(), "target": target.to_string_lossy(), "mode": mode });
     match control(grant) {
-        Some(Control::On(reach)) => reach.places.iter().map(|place| mount(&place.real, &place.at, "rw")).collect(),
-        Some(Control::Off(view)) => {
+        Some(PathControl::On(access)) => {
+            access.mounts.iter().map(|place| mount(&place.real, &place.at, "rw")).collect()
+        }
+        Some(PathControl::Off(view)) => {
             let mode = if ringwall_executor::is_writable(*view) { "rw" } else { "ro" };
             ringwall_executor::shown_tops(*view).iter().map(|top| mount(Path::new(top), Path::new(top), mode)).collect()
         }
@@ -129,18 +132,18 @@ pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
 /// What the command names and is allowed, and is not in its box.
 pub(crate) fn unseen(grant: &Grant) -> Option<HostPath> {
     match control(grant) {
-        Some(Control::On(reach)) => reach.unseen().cloned(),
-        Some(Control::Off(_)) | None => None,
+        Some(PathControl::On(access)) => access.first_unmounted().cloned(),
+        Some(PathControl::Off(_)) | None => None,
     }
 }
 
-fn note_place(place: &AllowedPath, reach: &Reach) -> Value {
-    let is_listed = host_path(&place.real).is_some_and(|real| reach.entries.iter().any(|entry| entry.covers(&real)));
+fn note_place(place: &AllowedPath, access: &PathAccess) -> Value {
+    let is_listed = host_path(&place.real).is_some_and(|real| access.entries.iter().any(|entry| entry.covers(&real)));
     let mut note = json!({
         "path": place.at.to_string_lossy(),
         "acts_as": match place.rights {
-            Rights::Owners => "owner",
-            Rights::Boxes => "box",
+            Rights::Owner => "owner",
+            Rights::BoxUser => "box",
         },
         "by": if is_listed { "list" } else { "approval" },
     });

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use ringwall_jail::plan::{Identity, Owner, Plan, Privilege, RootKind, UnixSockets};
-use ringwall_policy::{Control, Field, Grant, Net, Root, Workspace};
+use ringwall_policy::{Field, Grant, Net, PathControl, Root, Workspace};
 
 use super::interpreter;
 use crate::c_string::literal;
@@ -28,8 +28,8 @@ impl Executor {
         let shows_a_workspace_alone = match grant.workspace() {
             Workspace::Project(_) | Workspace::Agent(_) => true,
             Workspace::Session(mounts) => match &mounts.control {
-                Control::On(reach) => reach.places.is_empty(),
-                Control::Off(_) => false,
+                PathControl::On(access) => access.mounts.is_empty(),
+                PathControl::Off(_) => false,
             },
             Workspace::Private | Workspace::Directory(_) => false,
         };

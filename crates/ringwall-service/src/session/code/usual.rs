@@ -4,7 +4,7 @@
 
 use ringwall_executor::pool::OnBusy;
 use ringwall_executor::warm::SpareSort;
-use ringwall_policy::{Control, Owner, Reach, Request, Root, SessionMounts, Verdict, Workspace, decide};
+use ringwall_policy::{Owner, PathAccess, PathControl, Request, Root, SessionMounts, Verdict, Workspace, decide};
 
 use super::language::Language;
 use super::request::CodeRequest;
@@ -28,7 +28,7 @@ impl Service {
         let mounts = SessionMounts {
             work: self.inner.workspaces_path.clone(),
             owner: Owner::new(SOMEBODY, SOMEBODY)?,
-            control: Control::On(Reach::default()),
+            control: PathControl::On(PathAccess::default()),
             hidden: Vec::new(),
         };
         let request = Request {
