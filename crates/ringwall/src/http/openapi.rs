@@ -163,15 +163,15 @@ pub(crate) async fn page() -> impl IntoResponse {
 fn describe() -> Value {
     let mut document = serde_json::to_value(Described::openapi()).unwrap_or_default();
     document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
-    document["components"]["schemas"]["Detail"] = wrapped("detail", &["code", "message"]);
+    document["components"]["schemas"]["ErrorDetail"] = wrapped("detail", &["code", "message"]);
     document["components"]["schemas"]["Error"] = wrapped("error", &["code", "message", "request_id"]);
     let text = |description: &str| json!({ "type": "string", "description": description });
-    document["components"]["schemas"]["Failure"] = json!({
+    document["components"]["schemas"]["ErrorEnvelope"] = json!({
         "type": "object",
         "properties": { "status": text("`error`"), "data": text("The error message, with the hint after a semicolon") },
         "required": ["status", "data"],
     });
-    document["components"]["schemas"]["Words"] = json!({
+    document["components"]["schemas"]["ErrorMessage"] = json!({
         "type": "object",
         "properties": { "error": text("The error message, with the hint after a semicolon") },
         "required": ["error"],
@@ -192,13 +192,13 @@ fn describe() -> Value {
         operation.get_mut("requestBody").into_iter().for_each(&mut describe_bytes);
         operation["responses"].as_object_mut().into_iter().flat_map(Map::values_mut).for_each(describe_bytes);
         let form = if is_within(route.path, DETAIL_ROUTES) {
-            "Detail"
+            "ErrorDetail"
         } else if is_within(route.path, ENVELOPE_ROUTES) {
-            "Failure"
+            "ErrorEnvelope"
         } else if is_within(route.path, BROWSER_ROUTES) {
             "BrowserAnswer"
         } else if is_within(route.path, MESSAGE_ROUTES) {
-            "Words"
+            "ErrorMessage"
         } else {
             "Error"
         };
@@ -343,8 +343,8 @@ mod tests {
     fn page_loads_nothing() {
         let page = write_page(&describe());
         assert!(page.contains("POST /sandbox/execs"));
-        for word in ["<script", "src=", "href=", "http://", "https://", "@import", "url("] {
-            assert!(!page.contains(word), "{word}");
+        for forbidden in ["<script", "src=", "href=", "http://", "https://", "@import", "url("] {
+            assert!(!page.contains(forbidden), "{forbidden}");
         }
     }
 }

@@ -211,10 +211,10 @@ mod tests {
         assert_eq!(schema["additionalProperties"], false);
         assert_eq!(schema["properties"]["timeout_ms"]["type"], "integer");
         assert!(schema["properties"]["timeout_ms"].get("format").is_none());
-        let said = |value: Value| value.as_object().cloned();
-        assert!(read::<CommandArguments>(said(json!({"command": "ls", "cwd": "/workspace"}))).is_ok());
+        let object = |value: Value| value.as_object().cloned();
+        assert!(read::<CommandArguments>(object(json!({"command": "ls", "cwd": "/workspace"}))).is_ok());
         for wrong in [json!({}), json!({"command": 1}), json!({"command": "ls", "comand": "x"})] {
-            assert!(read::<CommandArguments>(said(wrong.clone())).is_err(), "{wrong}");
+            assert!(read::<CommandArguments>(object(wrong.clone())).is_err(), "{wrong}");
         }
         assert!(read::<CommandArguments>(None).is_err());
     }

@@ -25,9 +25,9 @@ impl Call<'_> {
         let mut take = |name: &str| arguments.remove(name).filter(|value| !value.is_null());
         let session = take("session_id").and_then(|session| session.as_str().map(str::to_owned));
         let flags = [take("needs_file_access"), take("is_research")];
-        let said = flags.iter().flatten().next().is_some();
+        let has_flag = flags.iter().flatten().next().is_some();
         let is_sandbox = flags.iter().flatten().any(|flag| flag.as_bool() == Some(true));
-        let window = said.then_some(if is_sandbox { Window::Sandbox } else { Window::External });
+        let window = has_flag.then_some(if is_sandbox { Window::Sandbox } else { Window::External });
         arguments.retain(|_, value| !value.is_null());
         let request = BrowserRequest {
             session: SessionAddress {
@@ -84,22 +84,22 @@ impl Call<'_> {
                 }
                 AskMethod::Request => {}
             }
-            let said = tokio::select! {
+            let answer = tokio::select! {
                 biased;
                 () = self.context.ct.cancelled() => {
                     begun.take_back();
                     return Ok(error_result(CANCELLED).into());
                 }
                 answer = self.service.finish_browser(&begun) => return Ok(browser_result(answer?).into()),
-                said = elicitation::ask(self.context, &view) => said,
+                answer = elicitation::ask(self.context, &view) => answer,
             };
-            let given = match said {
+            let submitted = match answer {
                 UserAnswer::None | UserAnswer::Missing => return Ok(self.browser_pending(begun, &view, None).into()),
-                UserAnswer::Answer(answer) => {
-                    elicitation::submit(self.service, self.caller, view.id.as_str(), answer).await
+                UserAnswer::Answer(given) => {
+                    elicitation::submit(self.service, self.caller, view.id.as_str(), given).await
                 }
             };
-            if let Err(error) = given {
+            if let Err(error) = submitted {
                 return Ok(self.browser_pending(begun, &view, Some(&error)).into());
             }
         }

@@ -74,8 +74,8 @@ impl Call<'_> {
                         None,
                     ));
                 };
-                let said = elicitation::read_responses(request.input_responses.as_ref());
-                self.resume(&target, exec_id, &approval_id, said).await
+                let answer = elicitation::read_responses(request.input_responses.as_ref());
+                self.resume(&target, exec_id, &approval_id, answer).await
             }
             (None, ToolTarget::Skill(id)) => self.call_skill(&id, request.arguments).await,
             (None, ToolTarget::BuiltIn(tool)) => match self.call_built_in(tool, request.arguments).await {
@@ -144,15 +144,15 @@ impl Call<'_> {
         target: &ToolTarget,
         exec_id: ExecId,
         approval_id: &str,
-        said: UserAnswer,
+        answer: UserAnswer,
     ) -> Result<CallToolResponse, Error> {
         let forgotten = || Error::NotFound { what: "pending request for this requestState".to_owned() };
         let view = self.service.approval(&self.caller.principal, approval_id).await?;
         if let ToolTarget::BuiltIn(BuiltIn::Browser(_)) = target {
             let started = self.pending_calls.find_browser(&exec_id).ok_or_else(forgotten)?;
-            return match said {
-                UserAnswer::Answer(answer) => {
-                    match elicitation::submit(self.service, self.caller, approval_id, answer).await {
+            return match answer {
+                UserAnswer::Answer(given) => {
+                    match elicitation::submit(self.service, self.caller, approval_id, given).await {
                         Ok(()) => self.wait_for_browser(started).await,
                         Err(error) => Ok(self.browser_pending(started, &view, Some(&error)).into()),
                     }
@@ -169,9 +169,9 @@ impl Call<'_> {
             (ToolTarget::Skill(_), _) => Started::Skill(exec_id),
             (ToolTarget::BuiltIn(_), _) => return Err(forgotten()),
         };
-        match said {
-            UserAnswer::Answer(answer) => {
-                match elicitation::submit(self.service, self.caller, approval_id, answer).await {
+        match answer {
+            UserAnswer::Answer(given) => {
+                match elicitation::submit(self.service, self.caller, approval_id, given).await {
                     Ok(()) => self.wait_for_result(started).await,
                     Err(error) => Ok(self.pending(started, &view, Some(&error)).into()),
                 }
@@ -204,22 +204,22 @@ impl Call<'_> {
                 }
                 AskMethod::Request => {}
             }
-            let said = tokio::select! {
+            let answer = tokio::select! {
                 biased;
                 () = self.context.ct.cancelled() => {
                     cancel(self.service, self.caller, &view.exec_id).await;
                     return Ok(error_result(CANCELLED).into());
                 }
                 () = follower.settled(&view.id) => continue,
-                said = elicitation::ask(self.context, &view) => said,
+                answer = elicitation::ask(self.context, &view) => answer,
             };
-            let given = match said {
+            let submitted = match answer {
                 UserAnswer::None | UserAnswer::Missing => return Ok(self.pending(started, &view, None).into()),
-                UserAnswer::Answer(answer) => {
-                    elicitation::submit(self.service, self.caller, view.id.as_str(), answer).await
+                UserAnswer::Answer(given) => {
+                    elicitation::submit(self.service, self.caller, view.id.as_str(), given).await
                 }
             };
-            if let Err(error) = given {
+            if let Err(error) = submitted {
                 return Ok(self.pending(started, &view, Some(&error)).into());
             }
         }

@@ -134,10 +134,10 @@ fn risk(assessment: &Assessment) -> Risk {
 
 /// Cuts a text to [`MAX_SHOWN_BYTES`] bytes. Returns true if it was longer.
 fn truncate(mut text: String) -> (String, bool) {
-    let most = usize::try_from(MAX_SHOWN_BYTES).unwrap_or(usize::MAX);
-    if text.len() <= most {
+    let max_bytes = usize::try_from(MAX_SHOWN_BYTES).unwrap_or(usize::MAX);
+    if text.len() <= max_bytes {
         return (text, false);
     }
-    text.truncate(text.floor_char_boundary(most));
+    text.truncate(text.floor_char_boundary(max_bytes));
     (text, true)
 }

@@ -174,7 +174,7 @@ pub(super) fn described(network: NetworkAccess, paths: PathControl) -> Vec<Tool>
     let mut tools = without_paths(network).to_vec();
     for tool in tools.iter_mut().filter(|tool| tool.name == BuiltIn::RunCommand.name()) {
         let description = format!("{RUN_COMMAND} {}", paths.shown(Locale::English));
-        tool.description = tool.description.as_deref().map(|said| said.replacen(RUN_COMMAND, &description, 1).into());
+        tool.description = tool.description.as_deref().map(|text| text.replacen(RUN_COMMAND, &description, 1).into());
     }
     tools
 }
@@ -243,12 +243,12 @@ mod tests {
         ] {
             let tools = described(NetworkAccess::Closed, control);
             let tool = tools.iter().find(|tool| tool.name == "run_command").unwrap();
-            let said = tool.description.as_deref().unwrap();
+            let text = tool.description.as_deref().unwrap();
             assert!(
-                said.starts_with(RUN_COMMAND) && said.contains(description) && said.ends_with("no network."),
-                "{said}"
+                text.starts_with(RUN_COMMAND) && text.contains(description) && text.ends_with("no network."),
+                "{text}"
             );
-            assert_eq!(said.contains("waits for a person"), control == PathControl::On);
+            assert_eq!(text.contains("waits for a person"), control == PathControl::On);
         }
     }
 
@@ -266,7 +266,7 @@ mod tests {
             let runs = ["run_code", "run_command", "run_skill"];
             assert_eq!(open, if network == NetworkAccess::Open { &runs[..] } else { &[] });
             for tool in without_paths(network).iter().filter(|tool| runs.contains(&tool.name.as_ref())) {
-                assert!(tool.description.as_deref().is_some_and(|said| said.contains(description)), "{tool:?}");
+                assert!(tool.description.as_deref().is_some_and(|text| text.contains(description)), "{tool:?}");
             }
         }
     }

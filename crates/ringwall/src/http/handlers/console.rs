@@ -98,8 +98,8 @@ mod tests {
         let text = String::from_utf8(body.to_vec()).unwrap();
         assert!(text.contains("Ringwall"), "{text}");
         // The content security policy forbids all of these.
-        for word in ["<style", " style=", "<script>", "onclick", "http://", "https://"] {
-            assert!(!text.contains(word), "{word}");
+        for forbidden in ["<style", " style=", "<script>", "onclick", "http://", "https://"] {
+            assert!(!text.contains(forbidden), "{forbidden}");
         }
         text
     }

@@ -224,8 +224,8 @@ pub(crate) fn paged<T: Serialize>(page: Page<T>) -> Response {
 }
 
 /// Parses a query parameter.
-pub(crate) fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(word: Option<&str>) -> Result<Option<T>, Problem> {
-    word.map(|word| word.parse().map_err(|error| Problem::invalid(format!("{error}")))).transpose()
+pub(crate) fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(value: Option<&str>) -> Result<Option<T>, Problem> {
+    value.map(|value| value.parse().map_err(|error| Problem::invalid(format!("{error}")))).transpose()
 }
 
 /// Parses an exec id. A malformed one is 404.

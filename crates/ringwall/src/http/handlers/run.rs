@@ -115,20 +115,20 @@ pub(crate) struct RunBegun {
 }
 
 impl RunAnswer {
-    fn new(ran: CodeRan, locale: Locale) -> Self {
+    fn new(result: CodeRan, locale: Locale) -> Self {
         RunAnswer {
-            success: ran.success,
-            stdout: ran.stdout,
-            stderr: ran.stderr,
-            exit_code: ran.exit_code,
-            error: ran.error,
-            sandbox_type: ran.sandbox_type,
-            execution_time_ms: ran.execution_time_ms,
-            files_created_complete: ran.files_created.is_some(),
-            files_created: ran.files_created.unwrap_or_default(),
-            risk: RiskView::new(&ran.assessment, locale),
-            results: ran.results,
-            exec_id: ran.exec_id,
+            success: result.success,
+            stdout: result.stdout,
+            stderr: result.stderr,
+            exit_code: result.exit_code,
+            error: result.error,
+            sandbox_type: result.sandbox_type,
+            execution_time_ms: result.execution_time_ms,
+            files_created_complete: result.files_created.is_some(),
+            files_created: result.files_created.unwrap_or_default(),
+            risk: RiskView::new(&result.assessment, locale),
+            results: result.results,
+            exec_id: result.exec_id,
         }
     }
 }
@@ -176,8 +176,8 @@ pub(crate) enum Waiting {
 
 impl Waiting {
     /// `wait` of a request; callers wait by default.
-    pub(crate) fn of(said: Option<bool>) -> Self {
-        if said == Some(false) { Waiting::No } else { Waiting::Yes }
+    pub(crate) fn of(wait: Option<bool>) -> Self {
+        if wait == Some(false) { Waiting::No } else { Waiting::Yes }
     }
 }
 
@@ -194,16 +194,17 @@ pub(crate) async fn run(
         let begun = RunBegun { exec_id: begun.exec_id, status: begun.status };
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
-    let ran = state.service.run_code(principal, request, locale).await.map_err(Problem::from_session_error)?;
-    let shown = ran.results.iter().flatten().flat_map(Bundle::forms).map(|(mime, form)| mime.len() + form.len());
-    let is_small = ran.stdout.len() + ran.stderr.len() + shown.sum::<usize>() <= MAX_INLINE_JSON_BYTES;
-    let answer = || Json(RunAnswer::new(ran, locale)).into_response();
+    let result = state.service.run_code(principal, request, locale).await.map_err(Problem::from_session_error)?;
+    let result_bytes =
+        result.results.iter().flatten().flat_map(Bundle::forms).map(|(mime, form)| mime.len() + form.len());
+    let is_small = result.stdout.len() + result.stderr.len() + result_bytes.sum::<usize>() <= MAX_INLINE_JSON_BYTES;
+    let answer = || Json(RunAnswer::new(result, locale)).into_response();
     // Serializing megabytes would block the runtime's other tasks.
     Ok(if is_small { answer() } else { tokio::task::block_in_place(answer) })
 }
 
 /// The language of messages, by `Accept-Language`.
 pub(crate) fn locale(headers: &HeaderMap) -> Locale {
-    let asked = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
-    Locale::of_header(asked.unwrap_or_default())
+    let languages = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    Locale::of_header(languages.unwrap_or_default())
 }

@@ -29,7 +29,7 @@ pub(crate) struct SessionExecBody {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SessionTurned {
+pub(crate) struct SessionPauseState {
     session_id: String,
     paused: bool,
 }
@@ -57,28 +57,28 @@ pub(crate) async fn exec(
 
 #[utoipa::path(post, path = "/api/sessions/{id}/pause", tag = "sessions", operation_id = "session_pause",
     params(("id" = String, Path), SessionOwner),
-    responses((status = 200, description = "All processes of the session box are frozen, and their time limits with them", body = SessionTurned),
+    responses((status = 200, description = "All processes of the session box are frozen, and their time limits with them", body = SessionPauseState),
         (status = 404, description = "The session has no box")))]
 pub(crate) async fn pause(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     PathParam(id): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<SessionTurned>, Problem> {
+) -> Result<Json<SessionPauseState>, Problem> {
     state.service.pause_session(&principal, &owner.address(id.clone())).await?;
-    Ok(Json(SessionTurned { session_id: id, paused: true }))
+    Ok(Json(SessionPauseState { session_id: id, paused: true }))
 }
 
 #[utoipa::path(post, path = "/api/sessions/{id}/resume", tag = "sessions", operation_id = "session_resume",
     params(("id" = String, Path), SessionOwner),
-    responses((status = 200, description = "The processes of the session box run again", body = SessionTurned),
+    responses((status = 200, description = "The processes of the session box run again", body = SessionPauseState),
         (status = 404, description = "The session has no box")))]
 pub(crate) async fn resume(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     PathParam(id): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<SessionTurned>, Problem> {
+) -> Result<Json<SessionPauseState>, Problem> {
     state.service.resume_session(&principal, &owner.address(id.clone())).await?;
-    Ok(Json(SessionTurned { session_id: id, paused: false }))
+    Ok(Json(SessionPauseState { session_id: id, paused: false }))
 }

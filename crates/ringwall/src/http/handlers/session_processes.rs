@@ -107,7 +107,7 @@ pub(crate) struct SignalBody {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ProcessTold {
+pub(crate) struct ProcessReference {
     #[schema(value_type = String)]
     pid: ExecId,
 }
@@ -153,7 +153,7 @@ pub(crate) async fn output(
 
 #[utoipa::path(post, path = "/api/sessions/{id}/processes/{pid}/stdin", tag = "sessions", operation_id = "process_stdin",
     params(("id" = String, Path), ("pid" = String, Path), SessionOwner), request_body = InputBody,
-    responses((status = 200, description = "All of `data` was written", body = ProcessTold),
+    responses((status = 200, description = "All of `data` was written", body = ProcessReference),
         (status = 409, description = "Standard input is closed, or the process does not read it")))]
 pub(crate) async fn stdin(
     State(state): State<AppState>,
@@ -161,25 +161,25 @@ pub(crate) async fn stdin(
     PathParam((id, pid)): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
     body: Body,
-) -> Result<Json<ProcessTold>, Problem> {
+) -> Result<Json<ProcessReference>, Problem> {
     let pid = exec_id(&pid)?;
     let body: InputBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let after = if body.close { AfterInput::End } else { AfterInput::More };
     let address = owner.address(id);
     state.service.write_to_process(&principal, &address, &pid, body.data.as_bytes(), after).await?;
-    Ok(Json(ProcessTold { pid }))
+    Ok(Json(ProcessReference { pid }))
 }
 
 #[utoipa::path(post, path = "/api/sessions/{id}/processes/{pid}/signal", tag = "sessions", operation_id = "process_signal",
     params(("id" = String, Path), ("pid" = String, Path), SessionOwner), request_body = SignalBody,
-    responses((status = 200, description = "The signal was sent to the process group", body = ProcessTold)))]
+    responses((status = 200, description = "The signal was sent to the process group", body = ProcessReference)))]
 pub(crate) async fn signal(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     PathParam((id, pid)): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
     body: Body,
-) -> Result<Json<ProcessTold>, Problem> {
+) -> Result<Json<ProcessReference>, Problem> {
     let pid = exec_id(&pid)?;
     let body: SignalBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let name = body.signal.trim_start_matches("SIG");
@@ -187,7 +187,7 @@ pub(crate) async fn signal(
     let number =
         number.ok_or_else(|| Problem::invalid("signal: one of HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP"))?;
     state.service.signal_process(&principal, &owner.address(id), &pid, number).await?;
-    Ok(Json(ProcessTold { pid }))
+    Ok(Json(ProcessReference { pid }))
 }
 
 impl StreamPart {

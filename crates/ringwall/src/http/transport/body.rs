@@ -200,7 +200,9 @@ pub(crate) fn idempotency_key(
 /// True if the request has `Prefer: respond-async`.
 pub(crate) fn prefers_async(headers: &HeaderMap) -> bool {
     let preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    preferences.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+    preferences
+        .flat_map(|value| value.split(','))
+        .any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
 }
 
 #[cfg(test)]

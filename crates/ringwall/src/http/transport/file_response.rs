@@ -33,8 +33,8 @@ pub(crate) fn send_file(
     let (status, bytes, content_range) = match part {
         Part::Whole => (StatusCode::OK, 0..size, None),
         Part::Bytes(part) => {
-            let shown = format!("bytes {}-{}/{size}", part.start(), part.end());
-            (StatusCode::PARTIAL_CONTENT, *part.start()..part.end() + 1, Some(shown))
+            let range_text = format!("bytes {}-{}/{size}", part.start(), part.end());
+            (StatusCode::PARTIAL_CONTENT, *part.start()..part.end() + 1, Some(range_text))
         }
         Part::Unsatisfiable => {
             let message = format!("the requested range lies outside of the file, which has {size} bytes");
@@ -56,8 +56,8 @@ pub(crate) fn send_file(
     ] {
         set(&mut response, name, value);
     }
-    if let Some(shown) = content_range {
-        set(&mut response, header::CONTENT_RANGE, &shown);
+    if let Some(range_text) = content_range {
+        set(&mut response, header::CONTENT_RANGE, &range_text);
     }
     Ok(guard_body(response, permit))
 }

@@ -8,14 +8,14 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
 use hyper::body::{Frame, SizeHint};
 
-/// Drops `held` together with the response's body.
-pub(crate) fn guard_body<H: Send + Unpin + 'static>(response: Response<Body>, held: H) -> Response<Body> {
-    response.map(|body| Body::new(GuardedBody { body, _held: held }))
+/// Drops `guard` together with the response's body.
+pub(crate) fn guard_body<H: Send + Unpin + 'static>(response: Response<Body>, guard: H) -> Response<Body> {
+    response.map(|body| Body::new(GuardedBody { body, _guard: guard }))
 }
 
 struct GuardedBody<H> {
     body: Body,
-    _held: H,
+    _guard: H,
 }
 
 impl<H: Unpin> HttpBody for GuardedBody<H> {

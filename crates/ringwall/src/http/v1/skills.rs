@@ -80,8 +80,8 @@ pub(crate) async fn upload(
     // A wrong query parameter is rejected before the upload.
     let announced = layer(scope.as_deref(), None)?;
     let address = Address { user: Some(user.clone()), agent: agent.clone() };
-    let (upload, said) = receive_skills(&state, &principal, &address, announced, &headers, body).await?;
-    let layer = layer(scope.as_deref(), said.as_deref())?;
+    let (upload, form_scope) = receive_skills(&state, &principal, &address, announced, &headers, body).await?;
+    let layer = layer(scope.as_deref(), form_scope.as_deref())?;
     let skills = state.service.finish_skill_upload(&principal, upload, layer).await?;
     let place = match layer {
         SkillLayer::Overlay => format!("skill/overlay/{user}/{agent}"),
@@ -155,13 +155,13 @@ async fn receive_skills(
 
 /// The layer that query and form name. They must not contradict each other.
 fn layer(query: Option<&str>, form: Option<&str>) -> Result<SkillLayer, Problem> {
-    let said = match (query, form) {
+    let scope = match (query, form) {
         (Some(query), Some(form)) if query != form => {
             return Err(Problem::invalid("scope: the query and the form have different values"));
         }
         (query, form) => query.or(form),
     };
-    match said {
+    match scope {
         None | Some("overlay") => Ok(SkillLayer::Overlay),
         Some("baseline") => Ok(SkillLayer::Baseline),
         Some(_) => Err(Problem::invalid("scope must be `overlay` or `baseline`")),
