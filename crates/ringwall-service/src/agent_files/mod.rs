@@ -1,7 +1,8 @@
-//! The files and skills of an agent: whose they are, who may use them at the same time, and what is said when not.
+//! Use cases for the files and skills of an agent.
 //!
-//! Every use case opens the agent ([`Address`] and a principal, `open`) with what it shares (`checkout`), takes its lock (`locks`), and lets `workspace` do
-//! the work. Errors carry the words of the contract (`problem`).
+//! Each use case opens the agent from an [`Address`] and a principal (`open`), checks out its
+//! baselines (`checkout`), takes the workspace's lock (`locks`) and lets `ringwall-workspace` do
+//! the work. Errors use the contract's words (`problem`).
 
 mod checkout;
 mod locks;

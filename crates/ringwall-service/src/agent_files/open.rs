@@ -1,6 +1,7 @@
-//! From what a route names to an agent's open files: who may, which ids, which directories.
+//! Opens the files of the agent that a route names, if the caller may use them.
 //!
-//! An id that cannot be one is malformed, whoever asks. A workspace that is not the asker's does not exist for them.
+//! A malformed id is an error for every caller. A workspace of another user does not exist for the
+//! caller.
 
 use ringwall_record::{AgentId, Holder, UserId};
 use ringwall_workspace::Tree;
@@ -12,10 +13,10 @@ use crate::service::Service;
 use super::checkout::For;
 use super::locks::{Reading, Writing};
 
-/// Whose files a request is about, as its route names them.
+/// The user and agent that a route names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The caller's own where none is named; `default` for those who are nobody's.
+    /// If missing: the caller's own user, or `default` for owners and operators.
     pub user: Option<String>,
     pub agent: String,
 }
@@ -29,7 +30,7 @@ pub(crate) struct Agent {
 }
 
 impl Service {
-    /// Opens the files of an agent, which need no making, with what all users of the agent share in them.
+    /// Opens the files of an agent, which need not be created first, and checks out its baselines.
     pub(crate) async fn open_agent(&self, by: &Principal, address: &Address) -> Result<Agent, Error> {
         self.open_in_step(by, address, For::Changing).await
     }
@@ -48,14 +49,14 @@ impl Service {
         Ok(agent)
     }
 
-    /// For reading: no writer is there meanwhile.
+    /// Opens an agent under a read lock.
     pub(crate) async fn read_agent(&self, by: &Principal, address: &Address) -> Result<(Agent, Reading), Error> {
         let agent = self.open_in_step(by, address, For::Reading).await?;
         let reading = self.inner.agent_locks.read(&agent.user, &agent.agent).await?;
         Ok((agent, reading))
     }
 
-    /// For changing: nobody else is there meanwhile, but boxes.
+    /// Opens an agent under the write lock. Boxes may run meanwhile.
     pub(crate) async fn change_agent(&self, by: &Principal, address: &Address) -> Result<(Agent, Writing), Error> {
         let agent = self.open_agent(by, address).await?;
         let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
@@ -71,7 +72,7 @@ impl Principal {
             Holder::User(own) | Holder::Agent(own, _) => own.as_str(),
         };
         let (user, agent) = (address.user.as_deref().unwrap_or(own), address.agent.as_str());
-        // The files' rule is the stricter one, because these names become directories.
+        // The rule of `ringwall-workspace` is stricter, because the ids become directory names.
         user.parse::<ringwall_workspace::UserId>()?;
         agent.parse::<ringwall_workspace::AgentId>()?;
         let (user, agent) = (user.parse()?, agent.parse()?);

@@ -1,4 +1,4 @@
-//! What the caller of an agent's routes is told, in the contract's words, and what kind of answer that is.
+//! Errors of an agent's routes: the contract's message and its kind.
 
 use ringwall_workspace::{Refusal, RefusalKind};
 
@@ -11,7 +11,7 @@ pub struct AgentProblem {
     pub message: String,
 }
 
-/// A door has a number for each.
+/// HTTP maps each kind to a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemKind {
     Invalid,
@@ -24,7 +24,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// The word that programs read, where a door has a place for one.
+    /// The error code, for protocols that have one.
     pub(crate) const fn code(self) -> &'static str {
         match self {
             ProblemKind::Invalid => "INVALID_ARGUMENT",

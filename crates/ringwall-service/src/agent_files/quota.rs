@@ -1,11 +1,11 @@
-//! The share of the disk that each workspace has, and each session within it: what it takes, as far as it is known, and what
-//! is said when that is all.
+//! Disk quotas of workspaces and of sessions inside them.
 //!
-//! A figure is measured by looking at every file, and then kept in memory: what comes through the service is added to it,
-//! and whatever else may have changed it has it measured again later. To let somebody go on, the figure is enough; nobody
-//! is refused because of one that is not fresh. When much has run since and the file system has lost more than the
-//! workspace had left, the figure is not believed either. Figures of workspaces that were not used for long are forgotten.
-//! What is on its way has its room kept (`room`), so that several who had room for themselves do not take more together.
+//! A figure is measured by walking all files and then kept in memory. Changes through the service
+//! are added to it; other changes cause a new measurement later. A request that fits the figure
+//! proceeds at once, but none is refused by a stale figure. A figure is also doubted if the file
+//! system has since lost more than the workspace had left. Figures of unused workspaces are
+//! dropped. Data being written reserves its room (`room`), so that parallel writers cannot exceed
+//! the quota together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,18 +21,20 @@ use super::open::Agent;
 
 const MIB: u64 = 1024 * 1024;
 const MAX_KNOWN: usize = 4096;
-/// Between two looks at least; a box that lives shorter is never looked at.
+/// Minimum interval of measurements; a box that runs shorter is not measured.
 pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(250);
-/// Of the time that looking takes: so nobody spends more than a twentieth of a processor on it.
+/// The pause after a measurement is this multiple of its duration, so measuring takes at most a
+/// twentieth of a CPU.
 const RESTS: u32 = 20;
-/// A box in a full workspace is let go so far: it has a directory of its own, and whoever makes room may note something.
+/// What a box may add to a full workspace: it has a directory of its own, and a user who makes room
+/// may write a little.
 const LEEWAY: Usage = Usage { bytes: MIB, files: 64 };
-/// Times the share: full workspaces are not counted further than this.
+/// Files are counted up to this multiple of the quota.
 const NAMES_COUNTED: u64 = 10;
 
 type Key = (UserId, AgentId, Option<SessionId>);
 
-/// What is known of all workspaces. Cheap to clone.
+/// The figures of all workspaces. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Quotas {
     known: Arc<Mutex<Known>>,
@@ -41,29 +43,29 @@ pub(crate) struct Quotas {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     figures: HashMap<Key, Figure>,
-    /// Room that is kept for what is on its way.
+    /// Reservations for data being written.
     coming: HashMap<Key, Usage>,
-    /// Bytes of large commands on record, which count as the workspace's own.
+    /// Bytes of large commands on record, which count against the workspace's quota.
     recorded: HashMap<(UserId, AgentId), u64>,
 }
 
-/// What one workspace took when it was measured, and what has happened since.
+/// A measurement of one workspace and the changes since.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Figure {
     pub(super) usage: Usage,
-    /// What the file system had left then.
+    /// Free bytes of the file system at that time.
     free_bytes: u64,
     pub(super) begun: Instant,
     pub(super) took: Duration,
-    /// How often something happened to it, ever and when it was measured.
+    /// Number of changes, in total and at the time of the measurement.
     changes: u64,
     measured_changes: u64,
     next: Next,
-    /// What it took when a box was first let into it although it was full.
+    /// The usage when the first box was admitted although the quota was exceeded.
     full_from: Option<Usage>,
 }
 
-/// Whether somebody is going to measure it again.
+/// State of the next measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Open,
@@ -79,33 +81,33 @@ impl Figure {
         MIN_INTERVAL.max(self.took.saturating_mul(RESTS))
     }
 
-    /// Whether the file system has lost so much since that the workspace could have more than it may.
+    /// True if the file system has lost so much since that the quota may be exceeded.
     pub(super) fn is_doubtful(&self, free_bytes: u64, most: Usage) -> bool {
         let left = most.bytes.saturating_sub(self.usage.bytes);
         self.free_bytes.saturating_sub(free_bytes) > left
     }
 }
 
-/// The share of one workspace, or of one session in it.
+/// The quota of one workspace, or of one session in it.
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
     quotas: Quotas,
     key: Key,
     pub(super) workspace: Workspace,
     pub(super) most: Usage,
-    /// What a box in it is ended for exceeding: the share, or what there was when it began.
+    /// A box is ended above this: the quota, or the usage when the box started if that was more.
     pub(super) bearable: Usage,
 }
 
 impl Service {
-    /// What a workspace takes at most.
+    /// The quota of a workspace.
     fn share(&self) -> Usage {
         let settings = self.settings_now().workspace;
         Usage { bytes: u64::from(settings.quota_mb.get()) * MIB, files: settings.quota_files.get().into() }
     }
 
-    /// Refuses a large command if the workspace has no room for it on record. Requests that are decided at the same
-    /// time see the same figure, so the share can be exceeded by as many commands as are on their way.
+    /// Refuses a large command if the record has no room for it in the workspace's quota.
+    /// Concurrent requests see the same figure, so together they can exceed the quota.
     pub(crate) async fn check_room_on_record(
         &self,
         user: &UserId,
@@ -121,7 +123,7 @@ impl Service {
         self.inner.quotas.check_room_on_record(user, agent, size as u64, self.share())
     }
 
-    /// Reads what all workspaces have on record: at the start, and after retention.
+    /// Reads the recorded bytes of all workspaces, at the start and after retention.
     pub(crate) async fn load_recorded(&self) -> Result<(), Error> {
         for (user, agent, bytes) in self.inner.store.all_recorded_bytes().await? {
             self.inner.quotas.set_recorded(&user, &agent, bytes);
@@ -135,7 +137,7 @@ impl Service {
         Disk { quotas: self.inner.quotas.clone(), key, workspace, most, bearable: most }
     }
 
-    /// The share of a session, beside that of its workspace.
+    /// The quota of a session, in addition to that of its workspace.
     pub(crate) fn session_disk(&self, disk: &Disk, session: &SessionId) -> Disk {
         let bytes = u64::from(self.settings_now().sessions.max_mb.get()) * MIB;
         let (user, agent, _) = disk.key.clone();
@@ -155,7 +157,7 @@ impl Disk {
         Self { quotas, key, workspace: workspace.clone(), most, bearable: most }
     }
 
-    /// Keeps so much room, if it is there. Blocks where that has to be looked at.
+    /// Reserves `more` if there is room. May measure, which blocks.
     pub(super) fn keep(&self, more: Usage) -> Result<(), Error> {
         if let Some(figure) = self.figure() {
             if self.is_believed(&figure) && self.try_to_keep(figure.usage, more).is_ok() {
@@ -169,10 +171,10 @@ impl Disk {
         self.try_to_keep(usage, more)
     }
 
-    /// Looking and keeping in one step, so that nobody else keeps the same room in between.
+    /// Checks and reserves in one step under the lock.
     fn try_to_keep(&self, usage: Usage, more: Usage) -> Result<(), Error> {
         let mut known = self.quotas.lock();
-        // It may have been added to since.
+        // The figure may have grown since.
         let usage = known.figures.get(&self.key).map_or(usage, |figure| figure.usage);
         let coming = known.coming.get(&self.key).copied().unwrap_or_default();
         let taken = usage.plus(coming);
@@ -183,7 +185,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Gives kept room back.
+    /// Releases a reservation.
     pub(super) fn release(&self, kept: Usage) {
         let mut known = self.quotas.lock();
         if let Some(coming) = known.coming.get_mut(&self.key) {
@@ -194,8 +196,9 @@ impl Disk {
         }
     }
 
-    /// The share of a box that begins now. Where there is too much already, it may take that much and make room; but only
-    /// so often, or each would leave some more than the one before.
+    /// The quota of a box that starts now. A full workspace still admits a box, so that its user
+    /// can make room, with the limit of the first such box: otherwise each box would leave a little
+    /// more.
     pub(crate) fn for_box(&self) -> Result<Self, Error> {
         if let Some(figure) = self.figure()
             && self.is_believed(&figure)
@@ -218,8 +221,8 @@ impl Disk {
         Ok(Self { bearable: self.most.or_more(figure.usage.plus(LEEWAY)), ..self.clone() })
     }
 
-    /// Whether a box that has not been let in for this look may go on: as much as there was when one was let into a full
-    /// workspace is borne.
+    /// True if a running box may continue, given the limit of the first box that was admitted into
+    /// the full workspace.
     pub(super) fn bears(&self, figure: &Figure) -> bool {
         let full = figure.full_from.map_or(self.most, |from| self.most.or_more(from.plus(LEEWAY)));
         figure.usage.fits(full)
@@ -229,17 +232,17 @@ impl Disk {
         figure.is_settled() || !self.is_doubtful(figure)
     }
 
-    /// So much was added.
+    /// Adds to the figure.
     pub(crate) fn add(&self, more: Usage) {
         self.change(|figure| figure.usage = figure.usage.plus(more));
     }
 
-    /// Something was taken away or replaced.
+    /// Marks the figure as changed, because data was removed or replaced.
     pub(crate) fn shrink(&self) {
         self.change(|_| {});
     }
 
-    /// Looks at everything, but no further than so many names. Blocks.
+    /// Measures the workspace and stops counting at `files_most` files. Blocks.
     pub(super) fn measure(&self, files_most: u64) -> Result<Figure, Error> {
         let (begun, changes) = (Instant::now(), self.figure().map_or(0, |figure| figure.changes));
         let free_bytes = self.workspace.free_bytes()?;
@@ -270,7 +273,7 @@ impl Disk {
         self.workspace.free_bytes().is_ok_and(|free| figure.is_doubtful(free, self.bearable))
     }
 
-    /// When to measure again, if that is not planned already; whoever asks has it planned.
+    /// Plans the next measurement and returns the delay, unless one is planned already.
     pub(super) fn plan(&self) -> Option<Duration> {
         let mut known = self.quotas.lock();
         let figure = known.figures.get_mut(&self.key)?;
@@ -286,7 +289,7 @@ impl Disk {
     }
 
     fn change(&self, change: impl FnOnce(&mut Figure)) {
-        // Of what is not known there is nothing to correct: it is measured when it is asked for.
+        // An unknown workspace needs no correction: it is measured when its figure is needed.
         if let Some(figure) = self.quotas.lock().figures.get_mut(&self.key) {
             figure.changes += 1;
             change(figure);
@@ -304,7 +307,7 @@ impl Disk {
 }
 
 impl Quotas {
-    /// So much of a workspace's commands is on record.
+    /// Sets the bytes of a workspace's commands on record.
     pub(crate) fn set_recorded(&self, user: &UserId, agent: &AgentId, bytes: u64) {
         let mut known = self.lock();
         let before = known.recorded.insert((user.clone(), agent.clone()), bytes).unwrap_or_default();
@@ -318,13 +321,13 @@ impl Quotas {
         Usage { bytes: recorded.unwrap_or_default(), files: 0 }
     }
 
-    /// Files, as last measured, and commands on record.
+    /// Usage: files as last measured plus commands on record.
     fn used(&self, user: &UserId, agent: &AgentId) -> Usage {
         let figure = self.lock().figures.get(&(user.clone(), agent.clone(), None)).map(|figure| figure.usage);
         figure.unwrap_or_else(|| self.recorded(user, agent))
     }
 
-    /// Refuses a command for which the record has no room within the workspace's share.
+    /// Refuses a command that does not fit into the workspace's quota.
     fn check_room_on_record(&self, user: &UserId, agent: &AgentId, size: u64, most: Usage) -> Result<(), Error> {
         let (used, more) = (self.used(user, agent), Usage { bytes: size, files: 0 });
         if used.plus(more).bytes <= most.bytes {
@@ -337,7 +340,7 @@ impl Quotas {
         Err(Error::DiskQuota { message })
     }
 
-    /// Something was taken away from whoever it may be.
+    /// Marks all figures as changed.
     pub(crate) fn shrink_all(&self) {
         self.lock().figures.values_mut().for_each(|figure| figure.changes += 1);
     }
@@ -347,14 +350,14 @@ impl Quotas {
     }
 }
 
-/// What has a share.
+/// What a quota applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Workspace,
     Session,
 }
 
-/// How much there is, how much there may be, and what to do about it.
+/// The error message: usage, limit and remedy.
 pub(super) fn words(place: Place, usage: Usage, more: Usage, most: Usage) -> String {
     let (name, setting) = match place {
         Place::Workspace => ("workspace", "workspace.quota_mb"),
@@ -363,7 +366,7 @@ pub(super) fn words(place: Place, usage: Usage, more: Usage, most: Usage) -> Str
     let needs =
         |needed: String| if more == Usage::default() { String::new() } else { format!(" This needs {needed} more.") };
     let wanted = usage.plus(more);
-    // Whoever needs bytes alone is not told of names.
+    // A request that adds no files is not refused for their number.
     if wanted.files > most.files && (more.files > 0 || more.bytes == 0) {
         let has = if usage.files > most.files { format!("more than {}", most.files) } else { usage.files.to_string() };
         let needs = needs(more.files.to_string());

@@ -1,4 +1,4 @@
-//! The audit chain, for whoever asks later who ran what: as much of it as the asker may see.
+//! Reads, verifies and exports the audit chain, as far as the caller may see it.
 
 use futures::{Stream, TryStreamExt};
 use ringwall_record::{AuditFilter, Cursor, Entry, Limit, Link, Page, Progress, Verification};
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::service::Service;
 
 impl Service {
-    /// Newest first. The scope of the asker stands in for the filter's.
+    /// Newest first. The caller's scope replaces that of the filter.
     pub async fn audit(
         &self,
         by: &Principal,
@@ -23,7 +23,8 @@ impl Service {
         Ok(self.inner.store.audit(&AuditFilter { scope, ..filter }, limit, cursor).await?)
     }
 
-    /// Reads the whole chain. `kept` is a head that was stored elsewhere and must be in the chain.
+    /// Verifies the whole chain. `kept` is a head that was stored elsewhere and must be in the
+    /// chain.
     pub async fn verify_audit(
         &self,
         by: &Principal,
@@ -34,7 +35,7 @@ impl Service {
         Ok(self.inner.store.verify_with(kept, progress).await?)
     }
 
-    /// Lines of JSON, oldest first, from this number on.
+    /// JSON lines, oldest first, starting at `from`.
     pub fn export_audit(
         &self,
         by: &Principal,

@@ -1,8 +1,8 @@
-//! Whether a server can do its work, and with what: the record, the files, and each maker of boxes.
+//! Health of the server: the record, the files and each backend.
 //!
-//! A probe runs a real box in every backend that says it is there. Paths of the host are named, because whoever asks for
-//! health runs the machine. Looking starts programs and boxes that stand in no line, so it is done by one at a time,
-//! and for all who asked before it began.
+//! A probe runs a real box in every available backend. Only operators see paths of the host. A
+//! check starts programs and boxes outside the queue, so one runs at a time and answers all
+//! requests that came before it started.
 
 use std::time::{Duration, Instant};
 
@@ -21,18 +21,18 @@ use crate::exec::backend::{Backend, GvisorHome};
 use crate::service::Service;
 use crate::settings::here;
 
-/// Whose containers a probe runs.
+/// The user and agent of probe boxes.
 const PROBER: &str = "ringwall-probe";
-/// How long a trial may take, which has little to do: whatever hangs is not there.
+/// Time limit of a probe box, which does almost nothing.
 const TRIAL: Duration = Duration::from_secs(30);
 
-/// How long an AIO service may take to answer: others wait for this look.
+/// Time limit for the AIO service, because other requests wait for this check.
 const SERVICE: Duration = Duration::from_secs(2);
 
-/// Stands for words that name a path.
+/// Replaces messages that contain a path.
 const HIDDEN: &str = "an operator's token is told why";
 
-/// What was seen last, and from when on.
+/// The last result and when its check started.
 #[derive(Debug)]
 pub(crate) struct Looked {
     begun: Instant,
@@ -43,7 +43,7 @@ pub(crate) struct Looked {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Health {
     pub runtime_mode: String,
-    /// Paths of the host are for operators alone, and null for others
+    /// Paths of the host are shown to operators only, and null for others
     pub workspace_root_native: Option<String>,
     pub workspace_root_docker_mount: Option<String>,
     pub docker_cli_path: Option<String>,
@@ -52,17 +52,17 @@ pub struct Health {
     pub platform: Host,
     pub writable_check: WritableCheck,
     pub backends: Backends,
-    /// The external AIO service; null where none is configured
+    /// The external AIO service; null if none is configured
     pub aio_service: Option<Availability>,
 }
 
 impl Health {
-    /// Whether execs can be served: they are recorded, and run natively.
+    /// True if execs can be recorded and run natively.
     pub fn is_ready(&self) -> bool {
         self.writable_check.ok && self.backends.native.available
     }
 
-    /// The same for somebody who is not told where on the host anything is.
+    /// The same without paths of the host.
     fn without_paths(self) -> Self {
         let told = |why: Option<String>| why.map(|why| if why.contains('/') { HIDDEN.to_owned() } else { why });
         let availability = |of: Availability| Availability { available: of.available, why: told(of.why) };
@@ -91,7 +91,7 @@ pub struct Host {
     pub is_wsl: bool,
 }
 
-/// Whether the record answers and the workspaces can be written to.
+/// Whether the record answers and workspaces are writable
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct WritableCheck {
     pub ok: bool,
@@ -118,7 +118,7 @@ impl Availability {
     }
 }
 
-/// Why a trial did not succeed.
+/// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrialError {
     #[error(transparent)]
@@ -140,7 +140,7 @@ pub(crate) enum TrialError {
 }
 
 impl Service {
-    /// Contract 003's health; with `probe`, after a run in each backend that is there.
+    /// Contract 003's health; with `probe`, after a test box in each available backend.
     pub async fn health(&self, by: &Principal, probe: bool) -> Health {
         let health = self.looked(probe).await;
         match by.holder() {
@@ -183,7 +183,7 @@ impl Service {
                     Backend::Native => &mut backends.native,
                     Backend::Docker => &mut backends.docker,
                     Backend::Gvisor => &mut backends.gvisor,
-                    // Asked for itself, below.
+                    // Checked below.
                     Backend::Aio | Backend::AioService => continue,
                 };
                 if availability.available {
@@ -236,7 +236,7 @@ impl Service {
         WritableCheck { ok: error.is_none(), error }
     }
 
-    /// A native box that does nothing.
+    /// Runs a native box that does nothing.
     pub(crate) async fn try_native(&self) -> Result<(), TrialError> {
         let running = self
             .inner
@@ -246,7 +246,7 @@ impl Service {
         ended(running.wait().await?.ending)
     }
 
-    /// The same where a box needs a project: one of the house's own.
+    /// The same for backends that need a project; uses one of the server's own.
     async fn try_in_project(&self, backend: Backend, root: Root) -> Result<(), TrialError> {
         let (user, agent): (UserId, AgentId) = (PROBER.parse()?, PROBER.parse()?);
         let owner = self.owner_of(&user, &agent).await?;

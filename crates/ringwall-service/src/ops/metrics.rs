@@ -1,4 +1,4 @@
-//! Numbers for whoever watches a server: counted since its start, and as they are now.
+//! Metrics: counters since the start of the server and current values.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,24 +10,24 @@ use ringwall_record::{Status, UserId};
 use crate::ops::overview::{History, Minute, Now};
 use crate::service::{Service, now};
 
-/// The upper ends of the buckets, in milliseconds: a native box takes two, a container three hundred.
+/// Upper bounds of the buckets in ms: a native box takes about 2, a container about 300.
 const BOUNDS_MS: [u64; 12] = [1, 2, 3, 5, 10, 20, 50, 100, 300, 1000, 3000, 10_000];
 
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    /// Execs that ended, by status and backend.
+    /// Ended execs by status and backend.
     pub ended: BTreeMap<(Status, String), u64>,
     pub running: u32,
     pub waiting: usize,
-    /// How long boxes took from the grant to the command's first instruction.
+    /// Time from the grant to the command's first instruction.
     pub set_up: Histogram,
-    /// Boxes made ahead.
+    /// Warm boxes.
     pub spares: SpareFigures,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    /// By upper end, in milliseconds: how many took at most so long.
+    /// Cumulative counts by upper bound in ms.
     pub at_most: BTreeMap<u64, u64>,
     pub count: u64,
     pub sum: Duration,
@@ -58,7 +58,7 @@ impl Counters {
         self.lock().history.seen(now(), seen);
     }
 
-    /// The last hour, and how long boxes took on average.
+    /// The last hour, and the mean start time of boxes.
     pub(crate) fn hour(&self, whose: Option<&UserId>) -> (Vec<Minute>, Option<Duration>) {
         let held = self.lock();
         let mean = u32::try_from(held.count).ok().and_then(|count| held.sum.checked_div(count));
@@ -80,7 +80,7 @@ impl Counters {
 }
 
 impl Service {
-    /// The boxes that are kept, in numbers.
+    /// Counters of the box pool.
     pub fn pool(&self) -> ringwall_executor::pool::Figures {
         self.inner.boxes.figures()
     }

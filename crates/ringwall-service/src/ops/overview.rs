@@ -1,8 +1,8 @@
-//! The last hour of a server, minute by minute: what ended, and the most that went on at once.
+//! The last hour of the server by minute: ended execs and the maximum of concurrent work.
 //!
-//! Counted as it happens and kept in memory, so that whoever looks every few seconds never has the record read, however
-//! long that is. It begins with the server. A user sees their own; where more users are busy in one minute than are counted
-//! apart, the rest is in the sum alone.
+//! The numbers are collected in memory as events happen, so frequent requests never read the
+//! record. They start with the server. A user sees their own numbers; beyond [`MAX_USERS`] users in
+//! one minute, the rest count only in the sum.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -17,26 +17,27 @@ use crate::service::{Inner, Service};
 
 const MINUTE: i64 = 60_000;
 const HOUR: usize = 60;
-/// Counted apart in one minute.
+/// Users with numbers of their own in one minute.
 const MAX_USERS: usize = 1000;
-/// Between two looks at what goes on.
+/// Sampling interval of current work.
 const LOOK: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Overview {
     /// Execs that run
     pub running: u32,
-    /// Execs that wait for their turn
+    /// Execs that wait in the queue
     pub waiting: u32,
     /// Questions that wait for a person
     pub asking: u32,
-    /// From the grant to the command's first instruction, on average since the server started; null before the first
+    /// Mean time from the grant to the command's first instruction since the server started; null
+    /// before the first exec
     pub set_up_ms: Option<f64>,
-    /// Sixty, oldest first; the last one still goes on
+    /// Sixty minutes, oldest first; the last one is not over
     pub minutes: Vec<Minute>,
 }
 
-/// One minute. What goes on is looked at every five seconds; the most that was seen counts.
+/// One minute. Current work is sampled every five seconds, and the maximum is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Minute {
     pub at: i64,
@@ -47,7 +48,7 @@ pub struct Minute {
     pub running: u32,
     pub waiting: u32,
     pub asking: u32,
-    /// Boxes kept for sessions or made ahead, everybody's
+    /// Session boxes and warm boxes of all users
     pub boxes: u32,
 }
 
@@ -59,7 +60,7 @@ impl Minute {
     }
 }
 
-/// What goes on at one moment.
+/// A sample of current work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Going {
     running: u32,
@@ -99,7 +100,7 @@ impl Kept {
     }
 }
 
-/// The newest minutes, each with the number that it has by the clock.
+/// The newest minutes, each with its number since 1970.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     minutes: VecDeque<Kept>,
@@ -129,7 +130,7 @@ impl History {
         }
     }
 
-    /// The last sixty minutes, also those in which nothing was.
+    /// The last sixty minutes, empty ones included.
     pub(crate) fn hour(&self, at: Timestamp, whose: Option<&UserId>) -> Vec<Minute> {
         let newest = self.minutes.back().map_or(0, |newest| newest.number).max(at.milliseconds() / MINUTE);
         let first = newest - HOUR as i64 + 1;
@@ -147,7 +148,7 @@ impl History {
         hour
     }
 
-    /// The minute of a moment. A clock that was put back counts on in the newest.
+    /// The minute of a time. After the clock was set back, the newest minute is used.
     fn minute(&mut self, at: Timestamp) -> &mut Kept {
         let number = at.milliseconds() / MINUTE;
         if self.minutes.back().is_none_or(|newest| newest.number < number) {
@@ -190,7 +191,7 @@ impl Service {
         Overview { running, waiting, asking, set_up_ms: set_up.map(|mean| mean.as_secs_f64() * 1000.0), minutes }
     }
 
-    /// Looks at what goes on until the server is gone, and holds on to it only while it looks.
+    /// Samples current work until the server is gone. Holds a reference only while it samples.
     pub(crate) fn observe(&self) {
         let inner = Arc::downgrade(&self.inner);
         let task = tokio::spawn(async move {
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(history.minutes.len(), HOUR);
         assert!(history.hour(at(199, 0), None).iter().all(|minute| minute.ended_well == 1));
         assert!(history.hour(at(999, 0), None).iter().all(|minute| minute.ended_well == 0), "long ago");
-        // A clock that was put back loses nothing.
+        // Events after the clock was set back are counted.
         history.ended(at(10, 0), &user("ann"), Status::Failed);
         assert_eq!(
             history.hour(at(10, 0), None)[59],

@@ -1,8 +1,10 @@
-//! Retention: what is older than the settings allow goes, files first and then their record, a few at a time.
+//! Retention: removes data older than the settings allow, files first, then their record, in
+//! batches.
 //!
-//! In that order, because a record without files says what there was, and files without a record would stay for ever. What
-//! could not be removed stays on record and is tried again. The chain of entries stays verifiable: it says what went, and
-//! starts at its checkpoint. A task of its own does this every hour, and ends with the server.
+//! A record without files still says what ran; files without a record would stay forever. Data that
+//! could not be removed stays on record and is retried. The audit chain stays verifiable: it
+//! records the removal and starts at a checkpoint. A task runs this every hour until the server
+//! ends.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
@@ -15,12 +17,12 @@ use crate::error::{Error, causes};
 use crate::service::{Service, milliseconds, now};
 
 const PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Execs at once: few enough that nobody waits long for the record meanwhile.
+/// Execs per batch, so that other requests do not wait long for the record.
 const BATCH: u64 = 100;
-/// Who removes, in the record.
+/// The author of removals in the record.
 const BY: &str = "retention";
 
-/// What one round removed.
+/// What one run removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     pub execs: u64,
@@ -28,8 +30,8 @@ pub struct Pruned {
 }
 
 impl Service {
-    /// Removes what the settings no longer keep at this moment, and gives back room that nobody uses. Where one step fails,
-    /// the log says so, the others are done all the same, and it is tried again in the next round.
+    /// Removes expired data and unused files. A failed step is logged and retried in the next run;
+    /// the other steps are done.
     pub async fn prune(&self, at: Timestamp) -> Result<Pruned, Error> {
         let retention = self.settings_now().retention;
         let mut pruned = Pruned::default();
@@ -55,7 +57,8 @@ impl Service {
         let (mut removed, mut cursor) = (0, None);
         loop {
             let page = self.inner.store.oldest(Limit::nearest(BATCH), cursor).await?;
-            // An exec ends after it was made: where all are young, so are those that come after them.
+            // An exec ends after it was created: if all on this page are too young, so are later
+            // ones.
             let is_past = page.items.iter().all(|exec| exec.created_at >= ended_before);
             let old = page.items.into_iter().filter(|exec| exec.ended_at.is_some_and(|ended| ended < ended_before));
             let mut gone = Vec::new();
@@ -72,7 +75,7 @@ impl Service {
         }
     }
 
-    /// The exec's id, if nothing of its files is left.
+    /// Returns the exec's id if none of its files is left.
     async fn remove_files(&self, exec: Summary) -> Option<ExecId> {
         let exec_id = exec.exec_id.clone();
         match self.with_project(&exec, |project, exec| project.remove_artifacts(exec)).await {
@@ -84,7 +87,7 @@ impl Service {
         }
     }
 
-    /// Holds on to the service only while it works, so that whoever drops the last handle of it ends it.
+    /// Holds the service only during a run, so dropping its last handle ends it.
     pub(crate) fn prune_on_schedule(&self) {
         let inner = Arc::downgrade(&self.inner);
         let task = tokio::spawn(every_hour(async move || {
@@ -102,7 +105,7 @@ impl Service {
     }
 }
 
-/// What a step did; nothing where it failed. A server that stops fails every step, and ends the round.
+/// The result of a step, or the default if it failed. A stopping server ends the run.
 fn tried<T: Default>(step: &str, done: Result<T, Error>) -> Result<T, Error> {
     match done {
         Err(error) if !matches!(error, Error::Stopping) => {
@@ -113,8 +116,8 @@ fn tried<T: Default>(step: &str, done: Result<T, Error>) -> Result<T, Error> {
     }
 }
 
-/// At once, and then every hour until a round says that it was the last. After one that took longer there is an hour's
-/// rest: rounds that were missed have nothing to do any more.
+/// Runs at once and then every hour until a run returns `Break`. After a run longer than an hour
+/// the next one starts an hour later; missed runs are skipped.
 async fn every_hour(mut round: impl AsyncFnMut() -> ControlFlow<()>) {
     let mut rounds = tokio::time::interval(PERIOD);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -139,7 +142,7 @@ mod tests {
 
     const HOUR: u64 = 60 * 60;
 
-    /// After how many seconds each round began, of which the second takes this long and the fourth is the last.
+    /// The start of each run in seconds, if the second takes `second` and the fourth is the last.
     async fn rounds(second: Duration) -> Vec<u64> {
         let begun = Instant::now();
         let mut rounds = Vec::new();

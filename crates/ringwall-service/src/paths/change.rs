@@ -20,7 +20,7 @@ use super::state::PathControl;
 /// How many entries a list may have: each is a mount of every box.
 const MAX_COUNT: usize = 256;
 
-/// A path that somebody wants to allow.
+/// A path to allow.
 #[derive(Debug, Clone)]
 pub struct WantedPath {
     pub path: String,
@@ -34,10 +34,10 @@ pub struct SwitchedPaths {
     /// While it is off: what boxes of sessions show of the host, and how to change that
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// All that there are now, where the request had paths
+    /// All current entries, if the request had paths
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<Vec<SandboxPath>>,
-    /// What is unwise about the new ones, where there is something to say
+    /// Warnings about the new entries
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -55,9 +55,9 @@ impl SwitchedPaths {
 /// The answer to an addition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct NewSandboxPath {
-    /// All that there are now
+    /// All current entries
     pub paths: Vec<SandboxPath>,
-    /// What is unwise about the new one
+    /// Warnings about the new entry
     pub warnings: Vec<String>,
 }
 
@@ -95,8 +95,8 @@ impl Service {
         Ok(SwitchedPaths { paths: Some(paths), warnings, ..SwitchedPaths::new(control, locale) })
     }
 
-    /// All are checked before the first is stored. A duplicate is no error and changes nothing, also where it is spelt
-    /// otherwise or switched off. Gives the warnings.
+    /// Checks all before the first is stored. A duplicate changes nothing and is no error, also if
+    /// spelled differently or disabled. Returns the warnings.
     async fn add_missing_paths(
         &self,
         by: &Principal,
@@ -163,8 +163,8 @@ impl Service {
         }
     }
 
-    /// The entries that a key means and that its giver may change: one by its number, or all of one scope by their path,
-    /// the global ones first.
+    /// The entries that a key names and the caller may change: one by its id, or all of one scope
+    /// by path, global first.
     async fn find_path(&self, by: &Principal, key: &str) -> Result<Vec<Listed>, Error> {
         let may = |listed: &Listed| match (by.holder(), &listed.entry.scope) {
             (Holder::Owner | Holder::Operator, _) => true,
@@ -185,7 +185,7 @@ impl Service {
         Ok(control.into_iter().filter(|listed| listed.is_same(&first)).collect())
     }
 
-    /// Refuses what is Ringwall's own, by whatever name.
+    /// Refuses Ringwall's own directories under all their names.
     pub(crate) async fn require_foreign(&self, path: &HostPath) -> Result<(), Error> {
         let spelt = Path::new(path.as_str());
         let is_own = Self::blocking(|| {
@@ -200,7 +200,7 @@ impl Service {
         }
     }
 
-    /// With the list as it was before.
+    /// Warnings about a new path, given the list before the change.
     async fn warnings(path: &HostPath, listed: &[Listed], locale: Locale) -> Result<Vec<String>, Error> {
         let mut warnings: Vec<String> = path.warning_in(locale).map(str::to_owned).into_iter().collect();
         if path.style() == PathStyle::Windows {
@@ -237,7 +237,7 @@ pub(crate) fn log_path_control(control: PathControl) {
     }
 }
 
-/// Whether so many more fit into a list that has so many entries.
+/// Fails if `more` entries do not fit into the list.
 pub(super) fn require_room(there: usize, more: usize) -> Result<(), Error> {
     if more == 0 || there + more <= MAX_COUNT {
         return Ok(());

@@ -1,7 +1,8 @@
-//! Running a session's command: a line for a shell, on the session's files and the paths of the host that are allowed.
+//! Runs a session's command: a shell line on the session's files and the allowed paths of the host.
 //!
-//! What the line names is read from it and judged before anything runs; whatever the reading misses is not in the box. From
-//! its order on it is an exec as all are. Nothing that ends it is an error here: the caller is told how it ended.
+//! The paths that the line names are judged before anything runs; a path that the parser misses is
+//! not in the box. Then it is an ordinary exec. A command that fails is a result and not an error
+//! of this module.
 
 use std::path::PathBuf;
 
@@ -20,10 +21,10 @@ use crate::service::Service;
 
 use super::cover::Covering;
 
-/// The home of every box.
+/// The home directory in every box.
 pub(crate) const HOME: &str = "/home/sandbox";
 
-/// A command as it was asked for.
+/// A requested command.
 #[derive(Debug, Clone)]
 pub struct SessionCommand {
     pub session_id: String,
@@ -34,7 +35,7 @@ pub struct SessionCommand {
     pub timeout_ms: Option<u64>,
 }
 
-/// How it stands, or how it ended and what it printed.
+/// The state of a command, or how it ended and what it printed
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SessionExecuted {
     pub exec_id: ExecId,
@@ -47,7 +48,8 @@ pub struct SessionExecuted {
 }
 
 impl Service {
-    /// Begins, and comes back when that is on record: it runs, waits for its turn, or for a person.
+    /// Submits the command and returns when it is recorded; it runs, is queued or waits for
+    /// approval.
     pub async fn begin_session_command(
         &self,
         by: &Principal,
@@ -61,7 +63,7 @@ impl Service {
         Ok(SessionExecuted { exec_id, status, stdout, stderr, exit_code: None, error_reason: None })
     }
 
-    /// Runs it and waits for its ending. It goes on when whoever asked is gone.
+    /// Runs it and waits for its end. It continues if the caller disconnects.
     pub async fn run_session_command(&self, by: &Principal, command: SessionCommand) -> Result<SessionExecuted, Error> {
         let begun = self.begin_session_command(by, command).await?;
         let view = self.finished(by, &begun.exec_id).await?;
@@ -71,7 +73,7 @@ impl Service {
             error_reason: view.error_reason,
             ..begun
         };
-        // What never ran has printed nothing.
+        // A command that never ran has no output.
         if view.summary.started_at.is_some() && view.protections.is_some() {
             told.stdout = text(self.output(by, &told.exec_id, Stream::Stdout, 0, SHOWN).await?);
             told.stderr = text(self.output(by, &told.exec_id, Stream::Stderr, 0, SHOWN).await?);
@@ -89,7 +91,7 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         return Err(Error::invalid("cwd: a box has no drives; name a directory from / on"));
     }
     let line = CommandLine::read(&command.command)?;
-    // Where it starts is the first path that it names.
+    // The working directory counts as the first named path.
     let mut named = vec![cwd.clone()];
     let files = line.files(cwd.as_str(), HOME)?;
     for NamedFile { path, .. } in &files.known {

@@ -1,7 +1,7 @@
-//! The list of allowed paths as people see it: each path once, in its normal form, however its row was written.
+//! The list of allowed paths as shown to users: each path once, in its normal form.
 //!
-//! Rows are read anew for every question, because people write them by hand. One that names no path at all is shown to
-//! nobody and allows nothing.
+//! Rows are read for every use, because operators may write them by hand. A row without a valid
+//! path is hidden and allows nothing.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::service::Service;
 
-/// The switch, and the entries that the asker may see.
+/// The switch, and the entries that the caller may see
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AllowedPaths {
     pub enabled: bool,
@@ -28,9 +28,9 @@ pub struct SandboxPath {
     pub path: String,
     pub description: String,
     pub enabled: bool,
-    /// `global`, or `user:` and whose it is
+    /// `global`, or `user:` and the user id
     pub scope: String,
-    /// Why to think twice
+    /// Why the entry is risky
     pub warning: Option<&'static str>,
 }
 
@@ -57,7 +57,7 @@ impl Listed {
         self.path == other.path && self.entry.scope == other.entry.scope
     }
 
-    /// Whether it counts for what is run for this user.
+    /// True if it applies to this user's execs.
     pub(crate) fn is_for(&self, user: &UserId) -> bool {
         match &self.entry.scope {
             PathScope::Global => true,
@@ -67,7 +67,7 @@ impl Listed {
 }
 
 impl Service {
-    /// What is allowed, as far as it concerns the asker.
+    /// The entries that the caller may see.
     pub async fn allowed_paths(&self, by: &Principal, locale: Locale) -> Result<AllowedPaths, Error> {
         let enabled = self.is_path_control_on().await?;
         let listed = match by.holder() {
@@ -83,17 +83,17 @@ impl Service {
         Ok(AllowedPaths { enabled, paths: shown.into_iter().map(|listed| listed.view(locale)).collect() })
     }
 
-    /// Whether paths are controlled.
+    /// True if path control is on.
     pub async fn is_path_control_on(&self) -> Result<bool, Error> {
         Ok(self.inner.store.path_switch().await?.is_on())
     }
 
-    /// Everybody's, with those that stand there twice.
+    /// All entries, duplicates included.
     pub(crate) async fn listed_paths(&self) -> Result<Vec<Listed>, Error> {
         Ok(self.inner.store.paths().await?.into_iter().filter_map(normal).collect())
     }
 
-    /// What counts for one user: the global ones and their own, with those that stand there twice.
+    /// Global entries and those of one user, duplicates included.
     pub(crate) async fn listed_for(&self, user: &UserId) -> Result<Vec<Listed>, Error> {
         Ok(self.inner.store.paths_for(user).await?.into_iter().filter_map(normal).collect())
     }
@@ -125,7 +125,7 @@ pub(super) fn working_directory() -> &'static str {
     &HERE
 }
 
-/// Neither changes while a server runs, and a list is read for every command.
+/// Cached: it does not change while the server runs, and the list is read for every command.
 static HERE: LazyLock<String> = LazyLock::new(|| {
     let here = std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
     here.unwrap_or_else(|| "/".to_owned())
@@ -135,12 +135,12 @@ static HOME: LazyLock<Option<HostPath>> = LazyLock::new(|| {
     home.and_then(|home| normalise(&home, "/", None).ok())
 });
 
-/// The home of whoever runs the server.
+/// The home directory of the account that runs the server.
 pub(super) fn home() -> Option<&'static HostPath> {
     HOME.as_ref()
 }
 
-/// As the list of accounts has it, where the environment does not say.
+/// From /etc/passwd, if HOME is not set.
 fn home_of_account() -> Option<String> {
     let own = rustix::process::geteuid().as_raw().to_string();
     let accounts = std::fs::read_to_string("/etc/passwd").ok()?;

@@ -1,8 +1,9 @@
-//! Which paths of the host agents may reach, and what is run on them.
+//! The paths of the host that agents may reach, and the commands that use them.
 //!
-//! `list` is what is allowed and `change` who changes it; `remember` adds what a person allowed for good. `reach` finds out
-//! where names really lead and hands that to the policy. `execute` runs a session's command, `ask` is the wait of one
-//! that names a path which nobody has allowed, and `cover` digests the files that such a command runs and reads.
+//! `list` reads the entries, `change` edits them, and `remember` adds those that a person allowed
+//! for good. `reach` resolves names on the host for the policy. `execute` runs a session's command,
+//! `ask` waits for approval of paths that are not allowed, and `cover` digests the files that such
+//! a command runs and reads.
 
 mod change;
 mod cover;

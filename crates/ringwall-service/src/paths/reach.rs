@@ -1,10 +1,10 @@
-//! What a session's command can reach, found out on the host and handed to the policy: the list as it is now, where names
-//! really lead, and what of the allowed is there.
+//! Finds out on the host what a session's command can reach: the current list, the real paths
+//! behind names, and which allowed paths exist.
 //!
-//! An entry means the path that it spells. Where that leads elsewhere, through links that anybody may have made since, the
-//! real path has to be allowed itself. A command that goes by such a link finds what it leads to under that name too: the box
-//! has the real place there, and whoever changes the link later changes nothing of that. All of it can be stale a moment
-//! later: what is mounted is opened and compared again where the box is made.
+//! An entry means the path as spelled. If links lead elsewhere, the real path must be allowed
+//! itself. A command that uses such a link finds its target under that name: the box mounts the
+//! real path there, so a later change of the link has no effect. Everything found here may be stale
+//! a moment later; mounted paths are opened and compared again when the box is made.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ use crate::service::Service;
 
 use super::list::Listed;
 
-/// What a person allowed for one exec alone.
+/// A path that a person allowed for one exec only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Approved {
     pub(crate) path: HostPath,
@@ -29,7 +29,7 @@ pub(crate) struct Approved {
 }
 
 impl Service {
-    /// `approved` is what a person allowed for this one exec.
+    /// `approved`: paths that a person allowed for this exec.
     pub(crate) async fn reach(
         &self,
         user: &UserId,
@@ -44,8 +44,8 @@ impl Service {
         Self::blocking(|| Ok(PathControl::On(look(&listed, named, approved, &self.hidden_now())))).await
     }
 
-    /// What the server keeps for itself, by every name that it has just now: anybody with the right to may have mounted it
-    /// a second time.
+    /// The server's own directories by all their current names; someone may have mounted them a
+    /// second time.
     pub(crate) fn hidden_now(&self) -> Vec<PathBuf> {
         let mut hidden = self.inner.hidden.clone();
         hidden.extend(ringwall_executor::aliases(&self.inner.hidden));
@@ -59,7 +59,7 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
     let entries: Vec<HostPath> = listed.iter().map(|listed| listed.path.clone()).collect();
     let once: Vec<HostPath> = approved.iter().map(|approved| approved.path.clone()).collect();
     let is_allowed = |path: &HostPath| entries.iter().chain(&once).any(|allowed| allowed.covers(path));
-    // What an operator allowed acts for everything below it, whoever else allowed that too.
+    // An operator's entry applies to everything below it, even if a user allowed that too.
     let operators = || {
         let global = listed.iter().filter(|listed| listed.entry.scope == PathScope::Global).map(|listed| &listed.path);
         global.chain(approved.iter().filter(|one| one.rights == Rights::Owner).map(|one| &one.path))
@@ -83,7 +83,7 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
         named.iter().map(|path| NamedPath { path: path.clone(), real: real_path(path) }).collect();
     for named in named.iter().filter(|named| named.path != named.real && !is_in_every_box(&named.path)) {
         let Some((at, found, real)) = way(named, is_allowed) else { continue };
-        // What is shown under its own name has the links in it.
+        // A path shown under its own name contains the links already.
         if found.path != at && found.kind != PlaceKind::Other && !is_own(&found.path) {
             places.push(AllowedPath { at, real: found.path, rights: rights(&real) });
         }
@@ -91,7 +91,8 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
     PathAccess { named, approved: once, mounts: places, entries: entries.clone() }
 }
 
-/// The first name, on the way that a command goes through links, from which on everything is allowed; and what is there.
+/// The first name on the command's way through links below which everything is allowed, and what is
+/// there.
 fn way(named: &NamedPath, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(PathBuf, RealPlace, HostPath)> {
     let names = Path::new(named.path.as_str()).ancestors();
     let real = names.map(|name| (name, host_path(&resolve(name)).filter(|real| is_allowed(real))));
@@ -100,7 +101,7 @@ fn way(named: &NamedPath, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(Pat
     there.last()
 }
 
-/// What of the host a box has, for the record: which places, as whom, and by whose word.
+/// The host paths in a box for the record: path, user, and who allowed it.
 pub(crate) fn note(control: &PathControl, snapshot: &mut Value) {
     match control {
         PathControl::Off(view) => {
@@ -114,7 +115,7 @@ pub(crate) fn note(control: &PathControl, snapshot: &mut Value) {
     }
 }
 
-/// The same as mounts, for whoever looks at one exec.
+/// The same as a list of mounts.
 pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
     let mount = |source: &Path, target: &Path, mode: &str| json!({ "source": source.to_string_lossy(), "target": target.to_string_lossy(), "mode": mode });
     match control(grant) {
@@ -129,7 +130,7 @@ pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
     }
 }
 
-/// What the command names and is allowed, and is not in its box.
+/// A path that the command names, that is allowed, and that is missing in its box.
 pub(crate) fn unseen(grant: &Grant) -> Option<HostPath> {
     match control(grant) {
         Some(PathControl::On(access)) => access.first_unmounted().cloned(),
@@ -153,7 +154,7 @@ fn note_place(place: &AllowedPath, access: &PathAccess) -> Value {
     note
 }
 
-/// Where a path that a command names really leads.
+/// The real path behind a name in a command.
 fn real_path(path: &HostPath) -> HostPath {
     match path.style() {
         PathStyle::Windows => path.clone(),
@@ -165,7 +166,7 @@ fn host_path(path: &Path) -> Option<HostPath> {
     path.to_str().and_then(|text| normalise(text, "/", None).ok())
 }
 
-/// Where something would have to be allowed for a path that is not there to be made, if it is not there.
+/// For a missing path: the directory that would have to be allowed to create it.
 pub(crate) fn missing_from(path: &HostPath) -> Option<HostPath> {
     let place = Path::new(path.as_str());
     if path.style() == PathStyle::Windows || place.symlink_metadata().is_ok() {
@@ -174,8 +175,8 @@ pub(crate) fn missing_from(path: &HostPath) -> Option<HostPath> {
     place.ancestors().skip(1).find(|parent| parent.is_dir()).and_then(host_path)
 }
 
-/// What remembering would store for a path that is asked for: itself if it is a directory or not there yet, else the
-/// directory in which it lies. Never the root of everything.
+/// The path that "remember" would store: the path itself if it is a directory or missing, else its
+/// directory. Never `/`.
 pub(crate) fn requested(path: &HostPath) -> HostPath {
     let place = Path::new(path.as_str());
     let is_file =

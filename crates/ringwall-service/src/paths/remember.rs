@@ -1,7 +1,8 @@
-//! What a person allowed for good joins the list: the operator's answer for everybody, a user's for themselves alone.
+//! Adds paths that a person allowed for good: an operator's answer for all users, a user's answer
+//! for that user.
 //!
-//! An entry that is there and switched off is switched on by whoever might do that anyway: an operator's answer the global one,
-//! a user's their own. A user's answer never touches a global entry; it makes one of theirs beside it.
+//! A disabled entry is enabled by a person who may change it. A user's answer never touches a
+//! global entry; it adds one for the user.
 
 use ringwall_policy::HostPath;
 use ringwall_record::{Holder, NewPath, PathScope, RememberedPath, Remembering, UserId};
@@ -14,7 +15,7 @@ use super::change::require_room;
 use super::list::{Listed, home, read_new_path, read_path};
 
 impl Service {
-    /// All of them, or an error where one is refused or there is no room.
+    /// Remembers all of them, or fails if one is refused or the list is full.
     pub(crate) async fn remembering_paths(
         &self,
         by: &Principal,
@@ -37,8 +38,8 @@ impl Service {
         Ok(Remembering::Paths(remembered))
     }
 
-    /// The paths, if this person may allow them, for once or for good: nobody what is Ringwall's own, and a user no root
-    /// of the system's and nothing with somebody's keys in it.
+    /// Checks that this person may allow the paths, once or for good: no person Ringwall's own
+    /// directories, and a user neither system roots nor directories with keys.
     pub(crate) async fn check_grantable(&self, by: &Principal, paths: &[String]) -> Result<Vec<HostPath>, Error> {
         let mut checked = Vec::new();
         for text in paths {
@@ -58,7 +59,7 @@ impl Service {
         Ok(checked)
     }
 
-    /// Why only an operator allows a path, if that is so.
+    /// The reason if only an operator may allow a path.
     async fn too_much_for_users(path: &HostPath) -> Result<Option<String>, Error> {
         if let Some(warning) = path.warning() {
             return Ok(Some(warning.to_owned()));
@@ -73,7 +74,7 @@ impl Service {
 }
 
 impl Principal {
-    /// For whom an entry counts that comes of an answer to a question of this user's.
+    /// The scope of an entry from an answer to a question of `user`.
     pub(crate) fn remembers_for(&self, user: &UserId) -> Result<PathScope, Error> {
         match self.holder() {
             Holder::Owner | Holder::Operator => Ok(PathScope::Global),

@@ -1,4 +1,5 @@
-//! Whether path control is on and what a session's box shows of the host if it is off, in the words of log, API and MCP.
+//! The state of path control, and what a session's box shows of the host, in words for log, API and
+//! MCP.
 
 use ringwall_policy::HostView;
 use ringwall_risk::Locale;
@@ -12,7 +13,7 @@ pub enum PathControl {
     On,
     Off {
         view: HostView,
-        /// Whether boxes write to the host's files where Unix permissions let them: in `full`, as root.
+        /// True if boxes write to the host's files where Unix permissions let them: in `full`, as root.
         is_writable: bool,
     },
 }
@@ -22,7 +23,7 @@ impl Service {
         Ok(if self.is_path_control_on().await? { PathControl::On } else { self.path_control_off() })
     }
 
-    /// What off means on this server.
+    /// The meaning of "off" on this server.
     pub(crate) fn path_control_off(&self) -> PathControl {
         let view = self.host_view();
         PathControl::Off { view, is_writable: ringwall_executor::is_writable(view) }
@@ -35,7 +36,7 @@ impl Service {
 }
 
 impl PathControl {
-    /// `sandbox.when_disabled`, where it is in force.
+    /// `sandbox.when_disabled` if path control is off.
     pub const fn when_disabled(self) -> Option<HostView> {
         match self {
             PathControl::On => None,
@@ -85,7 +86,7 @@ impl PathControl {
         }
     }
 
-    /// How to get the meaning that off had originally, all paths of the host, where it is not in force.
+    /// How to show all paths of the host while path control is off, unless that is in force.
     pub fn remedy(self, locale: Locale) -> Option<&'static str> {
         match (self.when_disabled()?, locale) {
             (HostView::Full, _) => None,
