@@ -1,7 +1,8 @@
-//! Putting a host before a person while the connection waits for it.
+//! Asks a person about a host while the connection waits.
 //!
-//! Each host is asked about once in the name of an exec or of a browser's action, and its answer stands until that is over. A
-//! client that stops waiting takes the question back, unless another one waits for the same.
+//! Each host is asked about once per exec or browser action, and the answer holds until that ends.
+//! A client that disconnects withdraws the question, unless another connection waits for the same
+//! host.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,10 +18,11 @@ use crate::approvals::{Decision, Question};
 use crate::error::causes;
 use crate::service::{Inner, Service};
 
-/// Hosts that may be asked about without being allowed, so that a box which makes up names does not fill a person's screen.
+/// Maximum number of open and refused questions, so that a box cannot flood a person with invented
+/// names.
 const MAX_COUNT: usize = 20;
 
-/// Who asks, and what a person is shown of it.
+/// The exec or action that asks, as shown to the person.
 #[derive(Debug)]
 pub(crate) struct Asking {
     pub(crate) exec_id: ExecId,
@@ -32,13 +34,13 @@ pub(crate) struct Asking {
     pub(crate) policy_version: String,
 }
 
-/// Given once, to everybody who waits for it.
+/// One answer for all connections that wait for it.
 type SharedAnswer = Arc<OnceCell<Ruling>>;
 
 pub(crate) struct Questions {
-    /// Not held: a box that stays has a gate for longer than there may be a server.
+    /// Weak, because the gate of a session box may outlive the server.
     service: Weak<Inner>,
-    /// One answer for each host, also where many connections wait for it.
+    /// One answer per host and port, shared by all connections.
     answers: Mutex<HashMap<(NetHost, u16), SharedAnswer>>,
 }
 
@@ -69,7 +71,7 @@ impl Questions {
         answer.get_or_init(|| self.ask_person(asking, host, port)).await.clone()
     }
 
-    /// Somebody else asks from now on: what was allowed stays so, and the rest is asked about anew.
+    /// Another exec asks from now on: allowed hosts stay allowed, the others are asked about again.
     pub(crate) fn begin_anew(&self) {
         self.lock().retain(|_, answer| matches!(answer.get(), Some(Ruling::Allowed(_))));
     }
@@ -129,7 +131,7 @@ impl Asking {
             files: Default::default(),
             digest: Digest::of(action.to_string().as_bytes()),
             asked_by: self.author.clone(),
-            // The box runs under the policy that it was started with, and that asks.
+            // The box runs under the policy that it was started with, which asks.
             still_stands: Arc::new(|| Box::pin(std::future::ready(true))),
         }
     }

@@ -1,7 +1,8 @@
-//! Says of each host whether this exec's box may reach it, and keeps what became of its connections, up to a number.
+//! Decides for each host whether this exec's box may reach it, and keeps a bounded list of its
+//! connections.
 //!
-//! In a box that stays, what an exec left behind may go on when the exec is over: what is allowed stays so, nobody is asked
-//! any more in its name, and what became of a connection is handed to the keeper of the box.
+//! Processes in a session box may outlive the exec: allowed hosts stay allowed, no person is asked
+//! in the exec's name any more, and later connections are passed to `late`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +24,7 @@ pub(crate) struct ExecGate {
     rule: NetRule,
     questions: Questions,
     noted: Mutex<Noted>,
-    /// Where a box stays: who takes what comes when the exec is over.
+    /// For a session box: receives connections that end after the exec.
     late: Option<Arc<Late>>,
 }
 
@@ -34,7 +35,7 @@ struct Noted {
     is_over: bool,
 }
 
-/// What became of connections.
+/// Connections and their results.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     kept: Vec<ConnectionView>,
@@ -60,7 +61,7 @@ impl ExecGate {
         Self { exec, rule, questions, noted: Mutex::default(), late }
     }
 
-    /// The exec is over: what is kept of its connections up to now.
+    /// Ends the exec's list and returns it for the record.
     pub(super) fn close(&self) -> ExecNetwork {
         let mut noted = self.lock();
         noted.is_over = true;

@@ -1,7 +1,7 @@
-//! Hosts that a person allowed for good: remembered with an answer, listed, and taken back.
+//! Hosts that a person allowed for good: remembered with an answer, listed, and removed.
 //!
-//! Whoever allows one, it counts for boxes of the user who was asked for, and only where the policy asks about hosts that
-//! are in no list.
+//! An entry applies to boxes of the user whose box asked, also if an operator answered, and only
+//! where the policy asks about unlisted hosts.
 
 use ringwall_policy::{NetEntry, NetList};
 use ringwall_record::{Holder, NetHostEntry, Remembering, Scope, Timestamp, UserId};
@@ -30,13 +30,13 @@ impl From<NetHostEntry> for AllowedHost {
 }
 
 impl Service {
-    /// Those that the asker may see, the oldest first.
+    /// The entries that the caller may see, oldest first.
     pub async fn allowed_hosts(&self, by: &Principal) -> Result<Vec<AllowedHost>, Error> {
         let found = self.inner.store.allowed_hosts(&by.scope()).await?;
         Ok(found.into_iter().map(AllowedHost::from).collect())
     }
 
-    /// Takes one back. What runs keeps what it was allowed.
+    /// Removes an entry. Running execs keep what they were allowed.
     pub async fn forget_host(&self, by: &Principal, id: i64) -> Result<AllowedHost, Error> {
         if let Holder::Agent(..) = by.holder() {
             return Err(Error::Forbidden { why: "an agent changes nothing that a person allowed".to_owned() });
@@ -49,18 +49,18 @@ impl Service {
         forgotten.map(AllowedHost::from).ok_or_else(missing)
     }
 
-    /// What the dialog showed, for the user whose box asked.
+    /// The entries of the dialog, for the user whose box asked.
     pub(crate) fn remembering_hosts(user: &UserId, entries: &[String]) -> Result<Remembering, Error> {
-        // What was shown is one host and one port; nothing wider is ever remembered.
+        // Each entry is one host and one port; nothing wider is remembered.
         entries.iter().try_for_each(|entry| NetEntry::read(entry).map(drop))?;
         Ok(Remembering::Hosts { user: user.clone(), entries: entries.to_vec() })
     }
 
     pub(super) async fn remembered_hosts(&self, user: &UserId) -> Result<NetList, Error> {
         let found = self.inner.store.allowed_hosts(&Scope::User(user.clone())).await?;
-        // An entry that nobody here would have written allows nothing.
+        // Entries that this program would not have written allow nothing.
         let good = found.iter().map(|found| found.entry.as_str()).filter(|entry| NetEntry::read(entry).is_ok());
-        // The newest count where there are more than a list holds.
+        // The newest entries, up to the maximum of a list.
         let newest = good.rev().take(NetList::MAX_LEN);
         Ok(NetList::read(newest)?)
     }

@@ -1,5 +1,5 @@
-//! What becomes of connections in a box that stays after the exec is over that they belong to: recorded with that exec all the
-//! same, a little later and many at once, so that a box which connects without end does not write without end.
+//! Records connections in a session box that end after their exec. They are written in batches once
+//! a second, so that a box which connects without end does not cause as many writes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use super::gate::Notes;
 use crate::error::causes;
 use crate::service::{Inner, now};
 
-/// Between two writings.
+/// Interval of writes.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Late {
         self.added.notify_one();
     }
 
-    /// Comes back when there is something to write that has waited for more.
+    /// Returns one interval after something was added.
     pub(super) async fn due(&self) {
         self.added.notified().await;
         tokio::time::sleep(PAUSE).await;

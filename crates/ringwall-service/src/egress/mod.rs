@@ -1,7 +1,9 @@
-//! The network of an exec: which hosts its box may reach, who is asked about others, and what became of each connection.
+//! The network of an exec: allowed hosts, questions about others, and the record of its
+//! connections.
 //!
-//! The executor carries the bytes; here is who says yes. A host that is not in the list is refused, or put before a person
-//! while the connection waits. What a person allows for good counts for boxes of that user, where the policy asks at all.
+//! The executor's proxy carries the bytes and asks here. An unlisted host is refused, or a person
+//! is asked while the connection waits. Hosts allowed for good apply to boxes of that user where
+//! the policy asks.
 
 mod ask;
 mod gate;

@@ -1,4 +1,4 @@
-//! The way out of one exec's box, from the start of the box to the record of what went through it.
+//! The egress proxy of one exec's box, from the start of the box to the record of its connections.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ pub(crate) struct WayOut {
 }
 
 impl WayOut {
-    /// Serves until the box is over, and gives who keeps what became of the connections.
+    /// Serves until the box has ended and returns the gate with its connections.
     pub(crate) async fn serve(self, over: impl Future<Output = ()>) -> Arc<ExecGate> {
         if let Err(error) = self.proxy.serve(self.listener, over).await {
-            // Nobody answers the box then; it has no other way.
+            // The box then has no network.
             tracing::warn!(exec_id = %self.gate.exec.exec_id, %error, "could not serve the way out of a box");
         }
         self.gate
@@ -42,7 +42,8 @@ impl Exec {
         Some(WayOut { gate, proxy, listener })
     }
 
-    /// From now on what its session's box asks of the network is asked by this exec. Nothing where the box has no network.
+    /// Makes this exec the one that answers for the session box's connections. `None` if the box
+    /// has no network.
     pub(crate) fn come_on_duty(&self, way: Option<&SessionWay>, net: &Net) -> Option<Arc<ExecGate>> {
         let way = way?;
         let gate = Arc::new(self.gate(net, way.lifted().clone(), Some(way.late()))?);
@@ -68,7 +69,7 @@ impl Exec {
         Some(ExecGate::new(asking, rule, Questions::new(&self.service), late))
     }
 
-    /// Records what the box asked of the network, and gives the first host that it was refused.
+    /// Records the connections and returns the first refused host.
     pub(crate) async fn keep_network(&self, gate: &ExecGate) -> Option<String> {
         let owner = (self.order.user_id.clone(), self.order.agent_id.clone());
         let recorded = self.service.inner.store.record_network(&self.intent.exec_id, owner, gate.close(), now());

@@ -1,4 +1,5 @@
-//! What a box may reach by its list, in the words in which a refusal is told; the same for its commands and its browser.
+//! The list of allowed hosts applied to one host, with the reason of a refusal. Used for commands
+//! and browsers.
 
 use ringwall_executor::egress::Ruling;
 use ringwall_policy::{NOT_PUBLIC, Net, NetHost, NetList, UnknownHost, special_use};
@@ -6,7 +7,7 @@ use ringwall_policy::{NOT_PUBLIC, Net, NetHost, NetList, UnknownHost, special_us
 #[derive(Debug)]
 pub(crate) struct NetRule {
     net: Net,
-    /// Hosts that may lead to any address.
+    /// Hosts that may resolve to non-public addresses.
     lifted: NetList,
 }
 
@@ -15,7 +16,7 @@ impl NetRule {
         Self { net, lifted }
     }
 
-    /// Nothing where a person has to be asked.
+    /// `None` if a person has to be asked.
     pub(crate) fn judge(&self, host: &NetHost, port: u16) -> Option<Ruling> {
         let Net::Allowlist { allow, unknown } = &self.net else {
             return Some(Ruling::Refused("the box has no network".to_owned()));
@@ -24,7 +25,7 @@ impl NetRule {
             return Some(Ruling::Allowed(entry.to_string()));
         }
         match (unknown, host) {
-            // Nobody is bothered with what would be refused all the same.
+            // Do not ask about an address that would be refused anyway.
             (UnknownHost::Ask, NetHost::Address(address))
                 if special_use(*address).is_some() && self.lifted.find(host, port).is_none() =>
             {
@@ -42,7 +43,7 @@ impl NetRule {
 mod tests {
     use super::*;
 
-    /// Spellings that are no host at all are refused before anybody is asked; the proxy reads them.
+    /// The proxy refuses spellings that are no host before this rule is applied.
     #[test]
     fn what_is_listed_is_reached_however_it_is_spelt() {
         let allow = NetList::read(["good.com", "*.below.com"]).unwrap();
@@ -64,7 +65,7 @@ mod tests {
             ] {
                 assert_eq!(judge(host, port).is_none(), unknown == UnknownHost::Ask, "{host}:{port}");
             }
-            // Nobody is asked about what is refused in any case.
+            // Addresses that are always refused cause no question.
             for (host, port) in [("127.0.0.1", 80), ("[::ffff:127.0.0.1]", 80), ("10.0.0.1", 22)] {
                 assert!(matches!(judge(host, port), Some(Ruling::Refused(_))), "{host}:{port}");
             }

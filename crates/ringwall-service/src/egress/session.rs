@@ -1,8 +1,7 @@
-//! The way out of a session's box, as long as that lives: served from the making of the box to its end, for whoever has the box
-//! at that moment.
+//! The egress proxy of a session box, served for the life of the box.
 //!
-//! Whoever came last of those that are under way, a command or an action of the session's browser, judges and keeps what the
-//! box asks for; when nothing is under way, whoever was the last. Before the first one nothing is let out.
+//! The latest running command or browser action of the session decides about connections and keeps
+//! them; if none runs, the latest one does. Before the first one every connection is refused.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,18 +22,18 @@ pub(crate) struct SessionWay {
     over: watch::Receiver<bool>,
 }
 
-/// Who can answer for what a session's box asks for.
+/// A command or browser action that can decide about connections of a session box.
 pub(crate) trait OnDuty: Gate {
-    /// Whether it is not under way any more, or not just now.
+    /// True if it has ended or is paused.
     fn is_over(&self) -> bool;
 }
 
-/// Those who are under way and, of the others, the one that came last; in the order in which they came.
+/// The running ones and the latest ended one, in order of arrival.
 #[derive(Debug, Default)]
 struct Duty(Mutex<Vec<Arc<dyn OnDuty>>>);
 
 impl SessionWay {
-    /// Serves until the box is over; then everything that it asked for is on record.
+    /// Serves until the box has ended; then all its connections are recorded.
     pub(crate) fn open(
         service: &Service,
         listener: OwnedFd,
@@ -52,7 +51,7 @@ impl SessionWay {
         self.duty.take(gate);
     }
 
-    /// There will be nobody any more who is told what this one keeps.
+    /// Removes a gate whose result has no reader any more.
     pub(crate) fn leave_duty(&self, gate: &Arc<dyn OnDuty>) {
         self.duty.lock().retain(|other| !Arc::ptr_eq(other, gate));
     }
@@ -65,13 +64,13 @@ impl SessionWay {
         &self.lifted
     }
 
-    /// Waits until the box is over and what it asked for is on record.
+    /// Waits until the box has ended and its connections are recorded.
     pub(crate) async fn closed(&self) {
         let _ = self.over.clone().wait_for(|over| *over).await;
     }
 }
 
-/// Does not keep the server alive.
+/// Holds a weak reference, so it does not keep the server alive.
 async fn serve(
     inner: Weak<Inner>,
     proxy: Proxy,
@@ -87,7 +86,7 @@ async fn serve(
             biased;
             served = &mut serving => {
                 if let Err(error) = served {
-                    // Nobody answers the box then; it has no other way.
+                    // The box then has no network.
                     tracing::warn!(%error, "could not serve the way out of a session's box");
                 }
                 true
@@ -181,7 +180,7 @@ mod tests {
         over(&browser, true);
         over(&process, true);
         assert_eq!(on_duty().await, "browser", "nothing is under way, and it was the last");
-        // The next action of the same browser, after a command came and went.
+        // The next action of the same browser, after a command has run.
         let other: Arc<One> = Arc::new(One("other", AtomicBool::new(true)));
         duty.take(other);
         assert_eq!(on_duty().await, "other");

@@ -1,4 +1,4 @@
-//! What an exec's box asked of the network, as people and programs see it.
+//! The connections of an exec's box as returned by the API.
 
 use std::time::UNIX_EPOCH;
 
@@ -16,21 +16,21 @@ use crate::service::{Service, milliseconds};
 pub struct NetworkView {
     /// In the order in which they ended
     pub connections: Vec<ConnectionView>,
-    /// How many there were beyond those that are kept
+    /// Number of connections beyond those that are kept
     pub left_out: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = ExecConnection)]
 pub struct ConnectionView {
-    /// When it was asked for, in milliseconds since 1970
+    /// Time of the request in milliseconds since 1970
     pub at: i64,
     pub duration_ms: u64,
     pub host: String,
     pub port: u16,
-    /// What was connected to; nothing where it was not
+    /// The address of the peer; null if there was no connection
     pub address: Option<String>,
-    /// `allowed`, `refused`, or `failed` where the other side could not be reached
+    /// `allowed`, `refused`, or `failed` if the peer could not be reached
     pub outcome: String,
     /// The rule that allowed it, or why it was refused or failed
     pub reason: String,
@@ -62,12 +62,12 @@ impl From<Connection> for ConnectionView {
 }
 
 impl Service {
-    /// What boxes have of the network by the settings; a skill or a request may have less.
+    /// The network mode of the settings; a skill or a request may narrow it.
     pub fn net_mode(&self) -> NetMode {
         self.settings_now().net.mode
     }
 
-    /// Empty while the exec runs, and where its box had no network.
+    /// Empty while the exec runs, and if its box had no network.
     pub async fn exec_network(&self, by: &Principal, exec_id: &ExecId) -> Result<NetworkView, Error> {
         self.recorded(by, exec_id).await?;
         let Some(found) = self.inner.store.network(exec_id).await? else {

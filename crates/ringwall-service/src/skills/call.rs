@@ -1,7 +1,7 @@
-//! The call of a skill: what belongs to the call, and what are inputs.
+//! Reads the body of a skill call and separates the call's own keys from the skill's inputs.
 //!
-//! Both come in one object, so a few names are the call's own and no skill can have an input of that name. Nothing is
-//! looked up here: whether a project or a backend exists is the caller's next question.
+//! Both come in one object, so a skill cannot have an input with a reserved name. The caller checks
+//! whether project and backend exist.
 
 use ringwall_policy::{Field, Layer, LayerName};
 use serde::Deserialize;
@@ -21,14 +21,14 @@ pub struct Call {
     pub user_id: Option<String>,
     pub agent_id: Option<String>,
     pub backend: Option<String>,
-    /// The caller's say in the policy: the time limit, if one was given.
+    /// The caller's policy layer: the time limit, if given.
     pub layer: Layer,
     /// Always an object.
     pub inputs: Value,
 }
 
 impl Call {
-    /// Splits the body of a call. `null` is the same as nothing for the call's own keys.
+    /// Splits the body of a call. For the call's own keys `null` means missing.
     pub fn read(body: Value) -> Result<Self, InvalidArgument> {
         let Value::Object(mut body) = body else {
             return Err(InvalidArgument {
@@ -96,7 +96,7 @@ mod tests {
         let call = Call::read(Value::Object(body)).expect("a call");
         assert_eq!(call.inputs, json!({}));
         assert_eq!(call.project_id, None);
-        // No time limit asked for is not the same as asking for none.
+        // A missing time limit differs from "no limit".
         assert_eq!(call.layer, Layer::new(LayerName::Request));
     }
 

@@ -1,9 +1,9 @@
-//! What a call of a skill executes.
+//! The command that a skill call executes.
 //!
-//! The two shipped skills run what their inputs say, by the same rule as an exec of that kind. Any other skill runs its
-//! entrypoint, word for word: inputs never become words of a command line, where they could be read as options or by a
-//! shell. They come as JSON in one environment variable, whose value is recorded nowhere and which is there even for a
-//! skill that may not see a single file.
+//! The two shipped skills run what their inputs contain, under the same rule as an exec of that
+//! kind. Every other skill runs its entrypoint unchanged: inputs never become arguments, where a
+//! program or shell could read them as options. They are passed as JSON in one environment
+//! variable, which is not recorded and exists even for a skill without access to files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,10 +15,10 @@ use super::error::InvalidInput;
 use super::shipped::Builtin;
 use super::skill::Skill;
 
-/// Where a skill finds its inputs.
+/// The variable that holds a skill's inputs.
 pub const INPUTS_VARIABLE: &str = "SKILL_INPUTS";
 
-/// The kernel's bound for one variable (`MAX_ARG_STRLEN`) takes the name, `=` and the ending NUL, too.
+/// The kernel's limit for one variable (`MAX_ARG_STRLEN`) includes the name, `=` and the final NUL.
 const MAX_INPUT_BYTES: usize = 128 * 1024 - INPUTS_VARIABLE.len() - 2;
 
 const INPUTS_IN_BOX: &str = "/workspace/inputs/";
@@ -30,7 +30,7 @@ pub struct Command {
 }
 
 impl Skill {
-    /// The command for inputs that are valid.
+    /// The command for valid inputs.
     pub fn command(&self, inputs: &Value) -> Result<Command, InvalidInput> {
         let argv = match Builtin::of(&self.id) {
             Some(Builtin::Shell) => shell(inputs)?,
@@ -75,8 +75,8 @@ fn python(inputs: &Value) -> Result<Vec<OsString>, InvalidInput> {
     }
 }
 
-/// A script may be named as the box sees it, as seen from the project (`inputs/main.py`), or among the inputs
-/// (`main.py`). None of them leads out: the rule for kinds looks at the result.
+/// A script may be named by its path in the box, relative to the project (`inputs/main.py`) or
+/// relative to the inputs (`main.py`). `check_kind` refuses a result that leads out.
 fn script_in_box(path: &str) -> String {
     if path.starts_with('/') {
         return path.to_owned();
@@ -84,7 +84,7 @@ fn script_in_box(path: &str) -> String {
     format!("{INPUTS_IN_BOX}{}", path.strip_prefix("inputs/").unwrap_or(path))
 }
 
-/// A manifest that replaces a shipped one may have loosened the interface, so types are looked at here again.
+/// A replaced manifest may have a looser interface, so types are checked again.
 fn text<'a>(inputs: &'a Value, field: &str) -> Result<Option<&'a str>, InvalidInput> {
     match inputs.get(field) {
         None => Ok(None),

@@ -1,8 +1,8 @@
-//! Compiles JSON Schemas so that neither compiling nor checking can fetch, hang or swell.
+//! Compiles JSON Schemas with bounded time and memory and without network access.
 //!
-//! Nothing is ever retrieved: the library is built without the means, and told so once more. Patterns run on the engine
-//! whose time is linear in the text, so look-around and back-references are refused; the size of a compiled pattern is
-//! bounded. What a stranger's schema can multiply is bounded by the survey, which always comes first.
+//! References are never fetched: the library is built without a retriever and configured offline.
+//! Patterns run on an engine with linear time, so look-around and back-references are refused, and
+//! the size of a compiled pattern is bounded. `survey` bounds the schema itself and runs first.
 
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
@@ -10,16 +10,16 @@ use serde_json::Value;
 use super::reasons::Reasons;
 use super::survey::survey;
 
-/// Of one compiled pattern, in bytes; large enough for hundreds of repeated character classes.
+/// Bytes of one compiled pattern; enough for hundreds of repeated character classes.
 const MAX_PATTERN: usize = 1 << 20;
 
-/// The drafts that a manifest may write its interface in, by their `$schema`.
+/// The drafts allowed for interfaces, by `$schema`.
 const DRAFTS: [(&str, Draft); 2] = [
     ("https://json-schema.org/draft/2020-12/schema", Draft::Draft202012),
     ("http://json-schema.org/draft-07/schema", Draft::Draft7),
 ];
 
-/// Compiles a schema that came from outside, or adds what is wrong with it at `prefix`.
+/// Compiles an untrusted schema, or adds its errors at `prefix`.
 pub(super) fn compile_untrusted(schema: &Value, prefix: &str, reasons: &mut Reasons) -> Option<Validator> {
     if let Err(objection) = survey(schema) {
         reasons.add(&format!("{prefix}{}", objection.pointer), &objection.message);
@@ -44,13 +44,13 @@ pub(super) fn compile_untrusted(schema: &Value, prefix: &str, reasons: &mut Reas
     }
 }
 
-/// Compiles a schema as it is.
+/// Compiles a schema without surveying it.
 pub(super) fn compile(schema: &Value, draft: Draft) -> Result<Validator, ValidationError<'static>> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     jsonschema::options().with_draft(draft).offline().with_pattern_options(patterns).build(schema)
 }
 
-/// An empty fragment at the end is the older way of writing the same name.
+/// An empty fragment at the end is an older spelling of the same URI.
 fn is_named(named: &Value, uri: &str) -> bool {
     named.as_str().is_some_and(|named| named.strip_suffix('#').unwrap_or(named) == uri)
 }
@@ -105,7 +105,8 @@ mod tests {
         assert_eq!(wrong(&json!({"pattern": "^[\\w.-]{1,200}@\\d{3}$"})), [""; 0]);
     }
 
-    /// Exponential for an engine that backtracks, linear for ours: with 100,000 characters the former never ends.
+    /// Exponential for a backtracking engine, linear for ours: with 100,000 characters a
+    /// backtracking match would not end.
     #[test]
     fn a_vicious_pattern_ends() {
         let mut reasons = Reasons::default();
@@ -115,8 +116,8 @@ mod tests {
         assert!(validator.is_valid(&json!("a".repeat(100_000))));
     }
 
-    /// One keyword within another, as deep and as wide as the survey lets pass, for every keyword that holds schemas. A
-    /// cost that doubled with each level would not end in a lifetime.
+    /// Nests one keyword as deep and wide as the survey allows, for every keyword that holds
+    /// schemas. A cost that doubles per level would not end.
     #[test]
     fn the_worst_that_is_let_pass_ends() {
         type Wrap = fn(Value) -> Value;

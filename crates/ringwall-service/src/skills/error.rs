@@ -1,6 +1,6 @@
-//! What can go wrong with the skills directory, and what can be wrong with a call.
+//! Errors of the skills directory and of skill calls.
 //!
-//! A bad manifest is no error: it is listed with its reasons, beside the good ones.
+//! An invalid manifest is not an error: it is listed with its reasons beside the valid ones.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,8 @@ pub enum Error {
     BuiltInSchema { reason: String },
 }
 
-/// Inputs that the skill's interface does not allow. Names the field and never quotes its value, which may be secret.
+/// Inputs that the interface does not allow. The message names the field and never its value, which
+/// may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct InvalidInput {
@@ -44,7 +45,7 @@ pub struct InvalidInput {
     pub reason: String,
 }
 
-/// A call whose own keys (beside the inputs) mean nothing.
+/// A call with an invalid key of its own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct InvalidArgument {

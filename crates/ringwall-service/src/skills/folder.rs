@@ -1,8 +1,8 @@
-//! The skills directory, beneath a handle.
+//! The skills directory, opened beneath a handle.
 //!
-//! It is the operator's own and no box can reach it; but whoever may write one skill should not be able to show the server
-//! another file through it, so nothing outside the directory is ever opened: links may lead about within, never out.
-//! Devices, FIFOs and files too large to be manifests are refused unread.
+//! It belongs to the operator and boxes cannot reach it. A user who may write one skill must not
+//! show the server another file through it, so links are followed inside the directory and never
+//! out of it. Devices, FIFOs and files too large for a manifest are refused unread.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -21,17 +21,17 @@ const SCHEMA_FILE: &str = "manifest.schema.json";
 
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
-/// Folders in the directory; beyond it, something else than skills was put there.
+/// Maximum number of folders; more means that the directory holds other data.
 pub(super) const MAX_SKILLS: usize = 4096;
 
-/// How often an open is tried that a concurrent rename disturbed.
+/// Attempts to open a path while concurrent renames interrupt the lookup.
 const TRIES: usize = 8;
 
-/// A file's times advance in steps of a few milliseconds: two changes in one step look like one. A file that was left
-/// alone for this long before it was read cannot have changed twice in the step in which it was read.
+/// File times advance in steps of a few ms, so two changes in one step look like one. A file that
+/// was unchanged for this long before it was read cannot have changed twice in that step.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
-/// Tells two states of a file apart.
+/// Identifies one state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -52,7 +52,7 @@ impl Stamp {
         }
     }
 
-    /// Whether an unchanged stamp will prove an unchanged file, if it was taken at `now`.
+    /// True if an unchanged stamp, taken at `now`, will prove an unchanged file.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         let changed =
             u64::try_from(self.changed.0).map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds + 1));
@@ -63,10 +63,10 @@ impl Stamp {
 /// What is at a folder's `manifest.json`.
 #[derive(Debug)]
 pub(super) enum Looked {
-    /// There is no such folder.
+    /// No such folder.
     Nothing,
     File(ManifestFile),
-    /// There is something that is not read, and why.
+    /// Present but not readable, with the reason.
     Unreadable(String),
 }
 
@@ -79,7 +79,7 @@ pub(super) struct ManifestFile {
 impl ManifestFile {
     pub(super) fn read(self) -> Result<Vec<u8>, String> {
         let mut text = Vec::new();
-        // It may have grown since its size was looked at.
+        // The file may have grown since its size was read.
         match self.file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut text) {
             Ok(_) if text.len() as u64 <= MAX_MANIFEST_BYTES => Ok(text),
             Ok(_) => Err(too_large()),
@@ -103,7 +103,7 @@ impl Folder {
         }
     }
 
-    /// The names of what may be skills, sorted. Names with an underscore or a dot in front are not skills.
+    /// The names of possible skills, sorted. Names with a leading underscore or dot are not skills.
     pub(super) fn names(&self) -> Result<Vec<String>, Error> {
         let failed = |error: Errno| Error::ListRoot { path: self.path.clone(), source: error.into() };
         let mut names = Vec::new();
@@ -118,7 +118,7 @@ impl Folder {
             if names.len() == MAX_SKILLS {
                 return Err(Error::TooManySkills { path: self.path.clone(), limit: MAX_SKILLS });
             }
-            // A name that is not UTF-8 is not found again under its replacement, and so is no skill.
+            // A name that is not UTF-8 is lossily converted, is not found later and so is no skill.
             names.push(name.into_owned());
         }
         names.sort_unstable();
@@ -153,7 +153,8 @@ impl Folder {
         }
     }
 
-    /// Nothing blocks: a FIFO opens without its writer, a terminal does not become ours.
+    /// The flags avoid blocking: a FIFO opens without a writer, and a terminal does not become the
+    /// controlling one.
     fn open_beneath(&self, path: &str) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -167,8 +168,8 @@ impl Folder {
         opened
     }
 
-    /// Puts the schema where editors find it, if another is there or none. The new file takes the old one's place
-    /// whole, so that no reader sees half of it.
+    /// Writes the schema for editors if it is missing or differs, by rename, so that no reader sees
+    /// half of it.
     pub(super) fn write_schema(&self, text: &str) -> Result<(), Error> {
         let path = self.path.join(SCHEMA_FOLDER).join(SCHEMA_FILE);
         let failed = |source: io::Error| Error::WriteSchema { path: path.clone(), source };
@@ -182,7 +183,7 @@ impl Folder {
         if self.holds(text) {
             return Ok(());
         }
-        // Two servers that start at once each write a file of their own; the last one wins with the same text.
+        // Two servers that start together write separate temporary files with the same text.
         let temporary = format!(".{SCHEMA_FILE}.{}", std::process::id());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let write = || -> io::Result<()> {
@@ -201,7 +202,7 @@ impl Folder {
     }
 }
 
-/// One plain name, so that looking for it looks nowhere else.
+/// A single path component, so that a lookup stays in the directory.
 fn is_skill_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(['_', '.']) && !name.contains(['/', '\0']) && name.len() <= 255
 }

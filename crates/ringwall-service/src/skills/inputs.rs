@@ -1,7 +1,7 @@
-//! Checks a call's inputs against the skill's interface, and says which field is wrong.
+//! Validates a call's inputs against the skill's interface and names the wrong field.
 //!
-//! The first complaint is enough: it names one field to look at. Values are never repeated, since an input may well be
-//! a password; names of fields are the caller's text and are made printable.
+//! Only the first error is reported. Values are never repeated, because an input may be a password.
+//! Field names come from the caller and are escaped.
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind as Kind;
@@ -15,10 +15,10 @@ use super::skill::Skill;
 const MAX_FIELD: usize = 120;
 const MAX_REASON_LEN: usize = 300;
 
-/// Alternatives that are explained; more would not be read.
+/// Maximum number of alternatives in a message.
 const MAX_ALTERNATIVES: usize = 4;
 
-/// What the inputs as a whole are called.
+/// The name of the inputs as a whole.
 const WHOLE: &str = "inputs";
 
 impl Skill {
@@ -51,7 +51,7 @@ fn explain(error: &ValidationError<'_>) -> InvalidInput {
             let complaints: Vec<InvalidInput> =
                 context.iter().filter_map(|branch| branch.first()).map(explain).take(MAX_ALTERNATIVES).collect();
             let reason: Vec<String> = complaints.iter().map(ToString::to_string).collect();
-            // The whole is nobody's field; a part that one alternative complains about is at least one to look at.
+            // Prefer a field that one alternative complains about over the inputs as a whole.
             let field = if place.is_empty() {
                 complaints.into_iter().map(|complaint| complaint.field).find(|field| field != WHOLE).unwrap_or(place)
             } else {
@@ -63,7 +63,7 @@ fn explain(error: &ValidationError<'_>) -> InvalidInput {
     }
 }
 
-/// The field as people write it: `files[2].name`.
+/// The field path in the form `files[2].name`.
 fn place(error: &ValidationError<'_>) -> String {
     let mut place = String::new();
     for segment in error.instance_path().segments() {

@@ -1,5 +1,5 @@
-//! Laws of manifests and inputs on arbitrary JSON: judging never panics, never passes what it should not, and every
-//! complaint names its place.
+//! Property tests of manifests and inputs on arbitrary JSON: validation never panics, never accepts
+//! invalid data, and every error names its place.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use super::reasons::printable;
 use super::shipped::Builtin;
 use super::{Call, RESERVED};
 
-/// Any JSON, with keys that mean something here more often than chance would have it.
+/// Arbitrary JSON in which keys of manifests are frequent.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -71,7 +71,7 @@ fn shipped() -> Value {
     serde_json::from_str(Builtin::Shell.manifest()).expect("JSON")
 }
 
-/// A valid manifest with something put in at one of its places.
+/// A valid manifest with one value replaced.
 fn damaged() -> impl Strategy<Value = Value> {
     let places = [
         "/id",
@@ -108,7 +108,7 @@ proptest! {
             Ok(skill) => {
                 prop_assert_eq!(&skill.id, "shell.run");
                 prop_assert!(!skill.runtime.entrypoint.is_empty());
-                // What passed can be asked anything without a panic.
+                // A valid skill accepts any inputs without a panic.
                 let _ = skill.validate_inputs(&manifest);
                 let _ = skill.command(&manifest);
             }
@@ -135,7 +135,7 @@ proptest! {
         for builtin in Builtin::ALL {
             let skill = judge.judge(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");
             if let Err(error) = skill.validate_inputs(&inputs) {
-                // Whatever is named was either given, or is known and missing.
+                // A named field was given, or is known and missing.
                 let given = inputs.as_object().into_iter().flat_map(Map::keys).map(|key| printable(key, 120));
                 let known = skill.interface.inputs["properties"].as_object().into_iter().flat_map(Map::keys).cloned();
                 let whole = std::iter::once("inputs".to_owned());

@@ -1,7 +1,7 @@
-//! A manifest's bytes become a skill, or the reasons why not.
+//! Turns the bytes of a manifest into a skill, or into the reasons why it is invalid.
 //!
-//! Everything that can be said about a bad manifest is said at once: the schema's complaints, the interface's, and the
-//! rules that no schema can express. Only a manifest without any complaint is turned into a skill.
+//! All errors are reported together: those of the schema, of the interface, and of the rules that a
+//! schema cannot express.
 
 use jsonschema::{Draft, Validator};
 use ringwall_policy::{ImageName, Layer};
@@ -18,12 +18,12 @@ use super::skill::{Interface, Permissions, Runtime, RuntimeKind, Skill};
 /// A folder whose manifest is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct InvalidManifest {
-    /// The folder's name, whatever the manifest says.
+    /// The folder's name, even if the manifest has another id.
     pub id: String,
     pub reasons: Vec<String>,
 }
 
-/// Judges manifests by the schema that is built into the program; the copy on disk is for people and editors.
+/// Validates manifests with the schema in the program; the copy on disk is for people and editors.
 #[derive(Debug)]
 pub(super) struct Judge {
     schema: Validator,
@@ -46,7 +46,7 @@ impl Judge {
         }
     }
 
-    /// Gives nothing only after adding a reason.
+    /// Adds at least one reason before it returns `None`.
     fn read(&self, folder: &str, text: &[u8], reasons: &mut Reasons) -> Option<Skill> {
         let manifest: Value = match serde_json::from_slice(text) {
             Ok(manifest) => manifest,
@@ -88,8 +88,8 @@ impl Judge {
     }
 }
 
-/// What is left when the schema has passed; `schema_version` and `$schema` have said all they have to say, and limits
-/// are read by themselves so that a complaint about them has its place.
+/// The fields used after the schema has passed. Limits are read separately, so that their errors
+/// have a place.
 #[derive(Deserialize)]
 struct Manifest {
     id: String,
@@ -108,7 +108,7 @@ fn check_id(folder: &str, manifest: &Value, reasons: &mut Reasons) {
     }
 }
 
-/// Gives the inputs' schema, compiled, if it is one.
+/// Returns the compiled schema of the inputs, if valid.
 fn check_interface(manifest: &Value, reasons: &mut Reasons) -> Option<Validator> {
     let interface = manifest.get("interface")?;
     if let Some(outputs) = interface.get("outputs") {

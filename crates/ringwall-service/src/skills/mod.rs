@@ -1,14 +1,14 @@
-//! Skills: commands that an operator vouches for, each described by a manifest.
+//! Skills with a manifest: commands that an operator provides.
 //!
-//! A manifest says what a skill takes, what it runs, and what it may touch. Here manifests are read, judged and kept; a
-//! call of a skill is turned into its inputs, a command, a policy layer and the mounts it may have. Nothing is run
-//! here, and no right comes from here: a layer only narrows, and what is executed goes through `ringwall_policy::decide` like
-//! anything else.
+//! A manifest states what a skill takes, runs and may touch. This module reads and validates
+//! manifests, and turns a call into inputs, a command, a policy layer and mounts. It runs nothing
+//! and grants nothing: a layer only narrows, and the command goes through
+//! `ringwall_policy::decide`.
 //!
-//! All calls block on the file system; an async caller gives them a thread.
+//! All functions block on the file system; async callers use a blocking thread.
 //!
-//! Reading order: a folder's file becomes a [`Skill`] or the reasons why not; [`Skills`] keeps them; a [`Call`] is what
-//! somebody asks of one; a [`Command`] is what is then executed.
+//! A folder's file becomes a [`Skill`] or a list of reasons; [`Skills`] caches them; a [`Call`] is
+//! a request; a [`Command`] is what is executed.
 
 mod document;
 mod error;

@@ -1,10 +1,10 @@
-//! Under which names skills are listed as tools: a setting, because some clients refuse a name with a dot.
+//! The names of skills in tool lists: a setting, because some clients refuse names with a dot.
 
 use serde::{Deserialize, Serialize};
 
 use crate::service::Service;
 
-/// What the settings say for MCP clients.
+/// Settings for MCP clients.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct McpPart {
@@ -17,7 +17,7 @@ pub enum SkillNames {
     /// `skill.` and the id.
     #[default]
     Dotted,
-    /// With `_` in the place of dots.
+    /// With `_` instead of dots.
     Plain,
 }
 

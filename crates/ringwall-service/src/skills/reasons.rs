@@ -1,16 +1,16 @@
-//! The reasons why a manifest is not valid, fit to be shown.
+//! The reasons why a manifest is invalid, safe to print.
 //!
-//! A reason is the JSON pointer of the place and a sentence. A manifest is a stranger's text until it has passed, so
-//! reasons are bounded in number and length and carry no control characters.
+//! A reason is a JSON pointer and a sentence. A manifest is untrusted text until it has passed, so
+//! reasons are bounded in number and length and contain no control characters.
 
 use jsonschema::ValidationError;
 
-/// More than these would not be read.
+/// Maximum number of reasons.
 const MAX_COUNT: usize = 20;
 const MAX_LOCATION_LEN: usize = 200;
 const MAX_MESSAGE_LEN: usize = 300;
 
-/// A value that is longer than this is not repeated in a reason.
+/// Longer values are not repeated in a reason.
 const MAX_VALUE_LEN: usize = 80;
 
 #[derive(Debug, Default)]
@@ -31,13 +31,13 @@ impl Reasons {
             return;
         }
         let place = if pointer.is_empty() { "the manifest" } else { pointer };
-        // Each is cut by itself: a long way to the place must not hide what is wrong there.
+        // Cut separately, so that a long pointer does not hide the message.
         self.shown.push(format!("{}: {}", printable(place, MAX_LOCATION_LEN), printable(message, MAX_MESSAGE_LEN)));
     }
 
     pub(super) fn add_error(&mut self, prefix: &str, error: &ValidationError<'_>) {
         if self.shown.len() == MAX_COUNT {
-            // Writing a value down only to leave it out again could be done a thousand times over.
+            // Formatting a value only to drop it could be repeated thousands of times.
             self.left_out += 1;
             return;
         }
@@ -55,7 +55,7 @@ impl Reasons {
     }
 }
 
-/// Escapes what could steer the reader's terminal, and cuts what would bury the sentence.
+/// Escapes control characters and cuts the text at `longest` characters.
 pub(super) fn printable(text: &str, longest: usize) -> String {
     let mut shown = String::new();
     for (index, character) in text.chars().enumerate() {

@@ -1,9 +1,9 @@
-//! The skills that are there, kept as they were read until their files change.
+//! The cache of skills in the skills directory, valid until their files change.
 //!
-//! Every question looks at the directory, because an operator who has saved a file expects it to count; but a manifest
-//! is read and judged again only when its file is another one than before. No watcher: a look costs microseconds and
-//! cannot miss anything. One bad manifest concerns nobody but its own skill. Nobody waits for another one's look at files:
-//! what is kept is locked for as long as it takes to find one entry.
+//! Every lookup checks the directory, so a saved file counts at once, but a manifest is read and
+//! validated again only if its file changed. There is no watcher: a check costs microseconds and
+//! misses nothing. An invalid manifest affects only its own skill. The lock covers a single lookup
+//! in the map and no file access.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub struct Skills {
     root: PathBuf,
     judge: Judge,
     shipped: BTreeMap<&'static str, Judged>,
-    /// By folder. Bounded by the directory: what is not there is forgotten.
+    /// By folder. Entries without a folder are removed.
     kept: Mutex<BTreeMap<String, Kept>>,
 }
 
@@ -38,21 +38,21 @@ struct Kept {
     judged: Judged,
 }
 
-/// Whether an unchanged stamp proves an unchanged file.
+/// Whether an unchanged stamp proves an unchanged file; see `Stamp::is_settled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
     Settled,
     Fresh,
 }
 
-/// Everything that is there, each sorted by id.
+/// All skills and invalid manifests, sorted by id
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct Catalogue {
     pub skills: Vec<Arc<Skill>>,
     pub invalid: Vec<Arc<InvalidManifest>>,
 }
 
-/// What an id stands for.
+/// The result of a lookup.
 #[derive(Debug, Clone)]
 pub enum Found {
     Skill(Arc<Skill>),
@@ -61,7 +61,7 @@ pub enum Found {
 }
 
 impl Skills {
-    /// Makes the directory if it is missing. The shipped skills are there in any case.
+    /// Creates the directory if it is missing. The shipped skills always exist.
     pub fn open(root: &Path) -> Result<Self, Error> {
         std::fs::create_dir_all(root).map_err(|source| Error::MakeRoot { path: root.to_owned(), source })?;
         Folder::open(root)?;
@@ -73,18 +73,18 @@ impl Skills {
         Ok(Self { root: root.to_owned(), judge, shipped: shipped.into(), kept: Mutex::default() })
     }
 
-    /// Writes the manifests' schema into the directory, for people and editors. A directory that cannot be written to
-    /// serves its skills all the same.
+    /// Writes the manifests' schema into the directory for people and editors. If that fails, the
+    /// skills are still served.
     pub fn publish_schema(&self) -> Result<(), Error> {
         Folder::open(&self.root)?.write_schema(SCHEMA)
     }
 
-    /// All skills, as they are now.
+    /// All current skills.
     pub fn list(&self) -> Result<Catalogue, Error> {
         self.list_at(SystemTime::now())
     }
 
-    /// One skill, as it is now.
+    /// One current skill.
     pub fn find(&self, id: &str) -> Result<Found, Error> {
         let folder = Folder::open(&self.root)?;
         let judged = self.look(&folder, id, SystemTime::now());
@@ -115,7 +115,7 @@ impl Skills {
         Ok(catalogue)
     }
 
-    /// What the folder of this name holds, judged again if it changed.
+    /// The content of a folder, validated again if it changed.
     fn look(&self, folder: &Folder, name: &str, now: SystemTime) -> Option<Judged> {
         let unreadable = |reason| {
             let id = printable(name, 255);
@@ -142,12 +142,13 @@ impl Skills {
         };
         let judged = self.judge.judge(name, &text).map(Arc::new).map_err(Arc::new);
         let trust = if stamp.is_settled(now) { Trust::Settled } else { Trust::Fresh };
-        // Whoever read an older file meanwhile leaves a stamp that the next look does not find again.
+        // A concurrent lookup that read an older file stores its stamp, which the next lookup does
+        // not match.
         self.kept().insert(name.to_owned(), Kept { stamp, trust, judged: judged.clone() });
         Some(judged)
     }
 
-    /// What was judged of this very file.
+    /// The cached result for this state of the file.
     fn known(&self, name: &str, stamp: Stamp) -> Option<Judged> {
         let kept = self.kept();
         let known = kept.get(name).filter(|known| known.stamp == stamp && known.trust == Trust::Settled)?;

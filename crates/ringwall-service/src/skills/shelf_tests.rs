@@ -1,4 +1,4 @@
-//! The skills directory as a whole: fixtures of good and bad manifests, changes on disk, and what is planted there.
+//! Tests of the skills directory: valid and invalid manifests, changes on disk, planted files.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
@@ -47,7 +47,7 @@ fn find(skills: &Skills, id: &str) -> Result<Arc<Skill>, Option<Arc<InvalidManif
     }
 }
 
-/// A time at which everything on disk has long been left alone.
+/// A time at which all files have been unchanged for long.
 fn later() -> SystemTime {
     SystemTime::now() + Duration::from_secs(3600)
 }
@@ -65,7 +65,7 @@ fn many_look_at_once_while_files_change() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    // A file that is just being written may be none that means anything; nobody is kept waiting.
+                    // A half-written file may be invalid; the lookup must not block.
                     skills.list().expect("the directory is there");
                     let _ = find(&skills, "text.count");
                 }
@@ -86,7 +86,7 @@ fn ids(catalogue: &Catalogue) -> Vec<&str> {
 fn good_manifests_are_listed_and_bad_ones_say_why() {
     let skills = Skills::open(&fixtures()).expect("skills");
     let catalogue = skills.list().expect("a list");
-    // The replacement of python.run is a bad one: the shipped skill does not come back in its place.
+    // The replacement of python.run is invalid; the shipped skill does not return in its place.
     assert_eq!(ids(&catalogue), ["good.docker", "good.minimal", "shell.run", "text.count"]);
     insta::assert_snapshot!(serde_json::to_string_pretty(&catalogue.invalid).expect("JSON"));
 }
@@ -185,7 +185,7 @@ fn what_has_not_changed_is_not_judged_again() {
         assert!(Arc::ptr_eq(before, after));
     }
     assert!(Arc::ptr_eq(&first.invalid[0], &second.invalid[0]));
-    // Finding one uses what listing kept.
+    // A lookup uses the cache of the list.
     let listed = first.skills.iter().find(|skill| skill.id == "many.s3").expect("listed");
     assert!(Arc::ptr_eq(&find(&skills, "many.s3").expect("a skill"), listed));
 }
@@ -194,7 +194,7 @@ fn what_has_not_changed_is_not_judged_again() {
 fn every_change_counts_at_once() {
     let (_directory, skills) = scratch();
     let name = |expected: &str| find(&skills, "a.b").is_ok_and(|skill| skill.name == expected);
-    // All of the same length, so that nothing but the times tells them apart, as fast as the machine can write.
+    // Files of equal length, so that only the times differ, written as fast as possible.
     for round in 0..200 {
         let mut manifest = example("a.b");
         manifest["name"] = json!(format!("name {round:03}"));
@@ -212,7 +212,7 @@ fn every_change_counts_at_once() {
     std::fs::File::options().write(true).open(&other).and_then(|file| file.set_modified(times)).expect("times");
     std::fs::rename(&other, &path).expect("a rename");
     assert!(name("name abc"));
-    // Gone, together with everything that was kept of it.
+    // Removed, together with its cache entry.
     std::fs::remove_file(&path).expect("removed");
     std::fs::remove_dir(skills.root.join("a.b")).expect("removed");
     assert_eq!(find(&skills, "a.b").expect_err("gone"), None);
@@ -246,7 +246,8 @@ fn nothing_outside_the_directory_is_opened() {
     std::fs::create_dir(skills.root.join("out.proc")).expect("a folder");
     symlink("/proc/self/fd/0", skills.root.join("out.proc/manifest.json")).expect("a link");
 
-    // The control: the same file is a fine skill when it is inside, also through a link that stays inside.
+    // Control: the same file is a valid skill inside the directory, also through a link that stays
+    // inside.
     std::fs::create_dir_all(skills.root.join("in.side/data")).expect("a folder");
     std::fs::write(skills.root.join("in.side/data/it.json"), example("in.side").to_string()).expect("a file");
     symlink("data/it.json", skills.root.join("in.side/manifest.json")).expect("a link");

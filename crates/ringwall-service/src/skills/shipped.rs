@@ -1,12 +1,13 @@
-//! What comes with the program: the schema of manifests, and two skills that run code as it is given.
+//! The schema of manifests and the two shipped skills, which run the given code.
 //!
-//! A folder of the same id replaces a shipped skill's manifest, for tighter limits or another description. It cannot
-//! change what the skill runs: `shell.run` is a shell to everybody who calls it. Nor does a bad replacement bring the
-//! shipped one back: whoever wrote it wanted something else than that.
+//! A folder with the same id replaces a shipped skill's manifest, for tighter limits or another
+//! description. It cannot change what the skill runs: `shell.run` is always a shell. If the
+//! replacement is invalid the shipped manifest does not return, because the operator wanted
+//! something else.
 
 pub(super) const SCHEMA: &str = include_str!("../../skills/_schema/manifest.schema.json");
 
-/// A skill that runs what its inputs say.
+/// A skill that runs its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Builtin {
     Shell,
@@ -34,7 +35,7 @@ impl Builtin {
         }
     }
 
-    /// What the manifest has to say; the script or the code comes after it.
+    /// The required entrypoint; the script or code follows it.
     pub(super) const fn entrypoint(self) -> &'static [&'static str] {
         match self {
             Self::Shell => &["bash", "-lc"],
@@ -57,7 +58,7 @@ mod tests {
             let skill = judge.judge(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");
             assert_eq!(skill.mounts(), Mounts::WIDEST);
             assert!(skill.limits.is_empty());
-            // Providers of models refuse tools whose inputs are alternatives.
+            // Model providers refuse tools whose inputs have alternatives.
             for keyword in ["anyOf", "oneOf", "allOf"] {
                 assert_eq!(skill.interface.inputs.get(keyword), None);
             }

@@ -1,7 +1,7 @@
-//! One skill, as its manifest describes it.
+//! A skill as described by its manifest.
 //!
-//! A skill exists only if its whole manifest is valid; it serialises as it is listed. It carries no right: its limits are
-//! a layer that can only narrow, its permissions are the mounts it is content with.
+//! It exists only if the whole manifest is valid, and serialises as it is listed. It grants
+//! nothing: its limits are a layer that only narrows, its permissions are the mounts that it needs.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Readable everywhere, made only from a valid manifest.
+/// A skill; made only from a valid manifest
 #[derive(Debug, Serialize, ToSchema)]
 #[non_exhaustive]
 pub struct Skill {
@@ -22,7 +22,7 @@ pub struct Skill {
     pub runtime: Runtime,
     pub interface: Interface,
     pub permissions: Permissions,
-    /// In each field's own unit; serialised in the unit that manifests use.
+    /// In each field's own unit; serialised in the unit of manifests
     #[serde(serialize_with = "serialize_limits")]
     #[schema(schema_with = crate::settings::schema::some_limits)]
     pub limits: BTreeMap<Field, u64>,
@@ -45,11 +45,11 @@ pub struct Runtime {
 pub enum RuntimeKind {
     /// Needs Docker.
     Docker,
-    /// Content with whatever backend is there.
+    /// Runs on any backend
     Native,
 }
 
-/// JSON Schemas of what goes in, which is checked, and of what comes out, which is for callers to read.
+/// JSON Schemas of the inputs, which are validated, and of the outputs, which are documentation
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interface {
@@ -71,12 +71,12 @@ pub struct Permissions {
 }
 
 impl Skill {
-    /// The skill's say in the policy of an exec.
+    /// The skill's policy layer.
     pub fn layer(&self) -> Layer {
         Layer { limits: self.limits.clone(), net: Some(self.permissions.net.clone()), ..Layer::new(LayerName::Skill) }
     }
 
-    /// What its box sees of the project.
+    /// The project directories that its box sees.
     pub fn mounts(&self) -> Mounts {
         self.permissions.fs.mounts()
     }

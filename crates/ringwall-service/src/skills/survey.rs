@@ -1,32 +1,32 @@
-//! Bounds what a schema of a manifest can cost, before anything compiles it.
+//! Bounds the cost of a manifest's schema before it is compiled.
 //!
-//! JSON Schema is a small language: references can repeat a part, and a dozen lines that each use the line before
-//! twice take longer to check than anybody waits. So references stay within the document and never lead back to
-//! themselves, and the schema *with every reference written out* is measured: how many values, how deep. What passes
-//! costs no more than that many steps for each part of the input. Regular expressions are counted, too; their own cost
-//! is bounded where they are compiled.
+//! References can repeat parts of a schema: a dozen lines that each use the previous one twice take
+//! longer to check than any caller waits. So references must stay within the document and must not
+//! be cyclic, and the schema is measured *with every reference expanded*: number of values and
+//! depth. A schema that passes costs at most that many steps per part of the input. Patterns are
+//! counted too; their own cost is bounded when they are compiled.
 //!
-//! Every string under a key like `$ref` is taken for a reference, also where it would be mere data (in a `default`, say):
-//! that refuses a few odd schemas and misses none.
+//! Every string under a key like `$ref` counts as a reference, also inside mere data such as a
+//! `default`. That refuses a few unusual schemas and misses none.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// Values in the schema, references written out.
+/// Values in the schema with references expanded.
 const MAX_VALUES: usize = 5_000;
-/// Levels of values in values, references written out.
+/// Nesting depth with references expanded.
 const DEEPEST: usize = 32;
 const MAX_PATTERNS: usize = 64;
-/// Each `unevaluated…` keyword looks once more at everything within it, so one in another doubles the work.
+/// Each `unevaluated…` keyword evaluates everything within it again, so nesting doubles the work.
 const MAX_UNEVALUATED: usize = 4;
 
-/// Keys that give a part a name that others refer to by address, or refer to what is only known while checking. With
-/// them the references could not be followed here.
+/// Keys that name a part or refer to something known only during validation. References through
+/// them could not be followed here.
 const REFUSED: [&str; 7] =
     ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary"];
 
-/// What is wrong, and where.
+/// An error and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Objection {
     pub(super) pointer: String,
@@ -57,9 +57,9 @@ struct Extent {
 
 struct Surveyor<'a> {
     schema: &'a Value,
-    /// Parts that references have led to, so that each is walked once.
+    /// Parts that were measured through references, so that each is walked once.
     measured: HashMap<&'a str, Extent>,
-    /// References that are being followed right now.
+    /// References that are being followed.
     following: Vec<&'a str>,
     path: Vec<String>,
     patterns: usize,
@@ -69,7 +69,7 @@ struct Surveyor<'a> {
 impl<'a> Surveyor<'a> {
     /// On an error `path` is left at the place that caused it.
     fn measure(&mut self, value: &'a Value) -> Result<Extent, String> {
-        // Both bounds keep this function's own recursion short: what they refuse is too deep in any case.
+        // Both limits bound this function's recursion; deeper schemas are refused anyway.
         if self.path.len() > DEEPEST || self.following.len() > DEEPEST {
             return Err(too_deep());
         }
@@ -108,7 +108,7 @@ impl<'a> Surveyor<'a> {
         if key == "$schema" && self.path.len() > 1 && is_keyword {
             return Err("only the whole schema can name its draft".to_owned());
         }
-        // What a reference leads to is in the document itself, where it is counted once.
+        // The target of a reference is in the document and is counted there.
         if self.following.is_empty() { self.count_keyword(key, member) } else { Ok(()) }
     }
 
@@ -132,7 +132,7 @@ impl<'a> Surveyor<'a> {
     }
 
     fn follow(&mut self, reference: &'a str) -> Result<Extent, String> {
-        // Percent-encoding is a second spelling of the same place, which a pointer does not know.
+        // Percent-encoding is another spelling of a place that JSON pointers do not know.
         let pointer = match reference.strip_prefix('#') {
             Some(pointer) if !pointer.contains('%') && (pointer.is_empty() || pointer.starts_with('/')) => pointer,
             _ => {
@@ -153,7 +153,7 @@ impl<'a> Surveyor<'a> {
         self.following.push(pointer);
         let here = std::mem::take(&mut self.path);
         let extent = self.measure(target);
-        // Whoever wrote the reference looks for it, not for the part at its end.
+        // Report the place of the reference, not of its target.
         self.path = here;
         self.following.pop();
         let extent = extent?;
@@ -269,7 +269,7 @@ mod tests {
             |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner, "unevaluatedItems": 1}));
         assert_eq!(survey(&unevaluated(MAX_UNEVALUATED)), Ok(()));
         assert!(message(&unevaluated(MAX_UNEVALUATED + 1)).contains("more than 4 of unevaluatedProperties"));
-        // Used often, counted once.
+        // Counted once although used often.
         let part = json!({"pattern": "a", "unevaluatedProperties": false});
         let uses: Vec<Value> = (0..100).map(|_| json!({"$ref": "#/$defs/part"})).collect();
         assert_eq!(survey(&json!({"$defs": {"part": part}, "allOf": uses})), Ok(()));
