@@ -1,198 +1,298 @@
-//! The three answers, what each leaves behind, and every way in which an answer counts for nothing.
+//! Answers to an approval: what each one allows, and which ones are rejected.
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Barrier;
 
 use serde_json::json;
 
-use crate::site::{Site, TEXT, allow, deny, remember};
+use crate::fixture::{BlockedCommand, FILE_CONTENT, Fixture, allow_and_remember, allow_once, deny};
+use crate::socket::Socket;
 
 #[test]
-fn once_is_for_this_exec_alone() {
-    let site = Site::start();
-    let (run, asked) = site.asked("s");
-    assert_eq!(site.server.exec(asked["exec_id"].as_str().unwrap())["status"], "AWAITING_APPROVAL");
-    let answered = site.answer(&site.server.token, &asked["requestId"], &allow()).expect(200);
-    assert_eq!((&answered["status"], &answered["id"]), (&json!("approved"), &asked["requestId"]));
-    let ended = run.join().unwrap();
-    assert_eq!((&ended["status"], &ended["stdout"]), (&json!("SUCCEEDED"), &json!(TEXT)), "{ended}");
-    let paths = site.control("GET", "", &json!({})).expect(200);
-    assert_eq!(paths["paths"], json!([]), "nothing was remembered");
-    let (again, asked) = site.asked("s");
-    site.answer(&site.server.token, &asked["requestId"], &deny("no")).expect(200);
-    assert_eq!(again.join().unwrap()["status"], "POLICY_DENIED");
+fn command_with_blocked_path_awaits_approval() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    assert_eq!(fixture.server.exec(command.exec_id())["status"], "AWAITING_APPROVAL");
 }
 
 #[test]
-fn what_is_remembered_is_not_asked_again() {
-    let site = Site::start();
-    let (run, asked) = site.asked("s");
-    assert_eq!(asked["requestedPath"], json!(site.directory()));
-    site.answer(&site.server.token, &asked["requestId"], &remember()).expect(200);
-    assert_eq!(run.join().unwrap()["stdout"], TEXT);
-    let paths = site.control("GET", "", &json!({})).expect(200);
-    assert_eq!((paths["paths"].as_array().unwrap().len(), &paths["paths"][0]["path"]), (1, &json!(site.directory())));
-    let again = site.run(&site.server.token, "another", &site.command()).join().unwrap();
-    assert_eq!(again["stdout"], TEXT);
-    // Its neighbour was not in the dialog.
-    let mut socket = site.follow("s");
-    let other = site.run(&site.server.token, "s", &format!("cat {}/file", site.path("other").display()));
-    let asked = socket.next();
-    site.answer(&site.server.token, &asked["requestId"], &deny("")).expect(200);
-    assert_eq!(other.join().unwrap()["status"], "POLICY_DENIED");
+fn allow_once_runs_command() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    let approval = fixture.answer(&command.question, &allow_once()).expect(200);
+    assert_eq!(approval["status"], "approved");
+    let response = command.response();
+    assert_eq!((&response["status"], &response["stdout"]), (&json!("SUCCEEDED"), &json!(FILE_CONTENT)));
 }
 
 #[test]
-fn a_refusal_is_told_with_its_reason_and_nothing_ran() {
-    let site = Site::start();
-    let mut socket = site.follow("s");
-    let mark = site.path("asked").join("mark");
-    let run = site.run(&site.server.token, "s", &format!("touch {}", mark.display()));
-    let asked = socket.next();
-    let denied = site.answer(&site.server.token, &asked["requestId"], &deny("not on a Friday")).expect(200);
-    assert_eq!((&denied["status"], &denied["reason"]), (&json!("denied"), &json!("not on a Friday")));
-    let ended = run.join().unwrap();
-    assert_eq!(ended["error_reason"]["code"], "DENIED_BY_PERSON");
-    assert!(ended["error_reason"]["message"].as_str().unwrap().contains("not on a Friday"), "{ended}");
-    assert!(!mark.exists());
+fn allow_once_stores_no_path() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    fixture.answer(&command.question, &allow_once()).expect(200);
+    command.response();
+    assert!(fixture.allowed_paths().is_empty());
 }
 
 #[test]
-fn an_answer_counts_once() {
-    let site = Site::start();
-    let (run, asked) = site.asked("s");
-    let id = &asked["requestId"];
-    site.answer(&site.server.token, id, &allow()).expect(200);
-    for again in [allow(), remember(), deny("")] {
-        assert_eq!(site.answer(&site.server.token, id, &again).expect(409)["error"]["code"], "CONFLICT");
+fn allow_once_does_not_cover_same_command_again() {
+    let fixture = Fixture::start();
+    let first = fixture.run_blocked_command("s");
+    fixture.answer(&first.question, &allow_once()).expect(200);
+    first.response();
+    let second = fixture.run_blocked_command("s");
+    assert_eq!(fixture.server.exec(second.exec_id())["status"], "AWAITING_APPROVAL");
+}
+
+#[test]
+fn remember_stores_directory_from_question() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    assert_eq!(command.question["requestedPath"], json!(fixture.path("blocked")));
+    fixture.answer(&command.question, &allow_and_remember()).expect(200);
+    command.response();
+    assert_eq!(fixture.allowed_paths(), [fixture.path("blocked")]);
+}
+
+#[test]
+fn remembered_path_needs_no_approval_in_other_session() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    fixture.answer(&command.question, &allow_and_remember()).expect(200);
+    let cat = format!("cat {}/file", fixture.path("blocked").display());
+    assert_eq!(fixture.spawn_command("other", &cat).join().unwrap()["stdout"], FILE_CONTENT);
+}
+
+#[test]
+fn remembered_path_does_not_cover_sibling_directory() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    fixture.answer(&command.question, &allow_and_remember()).expect(200);
+    command.response();
+    let sibling = fixture.run_until_question("s", &format!("cat {}/file", fixture.path("sibling").display()));
+    assert_eq!(sibling.question["requestedPath"], json!(fixture.path("sibling")));
+}
+
+#[test]
+fn denial_is_reported_with_its_reason() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    let approval = fixture.answer(&command.question, &deny("not on a Friday")).expect(200);
+    assert_eq!((&approval["status"], &approval["reason"]), (&json!("denied"), &json!("not on a Friday")));
+    let reason = command.response()["error_reason"].clone();
+    assert_eq!(reason["code"], "DENIED_BY_PERSON");
+    assert!(reason["message"].as_str().unwrap().contains("not on a Friday"), "{reason}");
+}
+
+#[test]
+fn denied_command_does_not_run() {
+    let fixture = Fixture::start();
+    let marker = fixture.path("blocked").join("marker");
+    let command = fixture.run_until_question("s", &format!("touch {}", marker.display()));
+    fixture.answer(&command.question, &deny("")).expect(200);
+    command.response();
+    assert!(!marker.exists());
+}
+
+#[test]
+fn second_answer_is_rejected() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    fixture.answer(&command.question, &allow_once()).expect(200);
+    for second in [allow_once(), allow_and_remember(), deny("")] {
+        assert_eq!(fixture.answer(&command.question, &second).expect(409)["error"]["code"], "CONFLICT", "{second}");
     }
-    run.join().unwrap();
-    assert_eq!(site.answer(&site.server.token, id, &allow()).status, 409, "also when its exec is over");
 }
 
 #[test]
-fn of_many_at_once_one_wins_and_one_runs() {
-    let site = Site::start();
-    let mut socket = site.follow("s");
-    let log = site.path("other").join("log");
+fn answer_after_exec_ended_is_rejected() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    let question = command.question.clone();
+    fixture.answer(&question, &allow_once()).expect(200);
+    command.response();
+    assert_eq!(fixture.answer(&question, &allow_once()).status, 409);
+}
+
+struct Race {
+    /// HTTP status of each of the eight answers: allow, deny, allow, …
+    statuses: Vec<u16>,
+    approval_status: String,
+    exec_status: String,
+    /// One line for each time the command ran.
+    log: String,
+}
+
+/// Sends eight contradictory answers to one question at the same time.
+fn race_answers() -> Race {
+    let fixture = Fixture::start();
+    let log = fixture.path("sibling").join("log");
     std::fs::write(&log, "").unwrap();
-    std::fs::set_permissions(&log, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    let run = site.run(&site.server.token, "s", &format!("echo ran >> {}", log.display()));
-    let asked = socket.next();
+    std::fs::set_permissions(&log, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let command = fixture.run_until_question("s", &format!("echo ran >> {}", log.display()));
     let barrier = Barrier::new(8);
-    let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let answering = |number: usize| {
-            let (site, asked, barrier) = (&site, &asked, &barrier);
-            move || {
-                barrier.wait();
-                let body = if number.is_multiple_of(2) { allow() } else { deny("") };
-                site.answer(&site.server.token, &asked["requestId"], &body).status
-            }
-        };
-        let threads: Vec<_> = (0..8).map(|number| scope.spawn(answering(number))).collect();
+    let statuses = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|number: u32| {
+                let (fixture, question, barrier) = (&fixture, &command.question, &barrier);
+                scope.spawn(move || {
+                    let answer = if number.is_multiple_of(2) { allow_once() } else { deny("") };
+                    barrier.wait();
+                    fixture.answer(question, &answer).status
+                })
+            })
+            .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
-    assert_eq!(statuses.iter().filter(|status| **status == 409).count(), 7, "{statuses:?}");
-    let ended = run.join().unwrap();
-    let is_approved = site.approval(&asked["requestId"])["status"] == "approved";
-    let expected = if is_approved { ("SUCCEEDED", "ran\n") } else { ("POLICY_DENIED", "") };
-    assert_eq!((ended["status"].as_str().unwrap(), std::fs::read_to_string(&log).unwrap().as_str()), expected);
+    let approval = fixture.approval(&command.question);
+    let response = command.response();
+    Race {
+        statuses,
+        approval_status: approval["status"].as_str().unwrap().to_owned(),
+        exec_status: response["status"].as_str().unwrap().to_owned(),
+        log: std::fs::read_to_string(&log).unwrap(),
+    }
 }
 
 #[test]
-fn without_an_answer_in_time_it_is_no() {
-    let site = Site::start_under(&[("RINGWALL_APPROVALS_TIMEOUT_S", "1")]);
-    let (run, asked) = site.asked("s");
-    let ended = run.join().unwrap();
-    assert_eq!(
-        (&ended["status"], &ended["error_reason"]["code"]),
-        (&json!("POLICY_DENIED"), &json!("APPROVAL_EXPIRED"))
-    );
-    assert_eq!(site.approval(&asked["requestId"])["status"], "expired");
-    let late = site.answer(&site.server.token, &asked["requestId"], &allow()).expect(410);
-    assert_eq!(late["error"]["code"], "APPROVAL_EXPIRED");
+fn concurrent_answers_accept_exactly_one() {
+    let Race { statuses, .. } = race_answers();
+    let count = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
+    assert_eq!((count(200), count(409)), (1, 7), "{statuses:?}");
 }
 
-/// A wall clock that somebody set ahead says that it is over; the time that a person has is told by another.
 #[test]
-fn a_clock_that_was_set_makes_nobody_late() {
-    let site = Site::start();
-    let (run, asked) = site.asked("s");
-    let set = "import sqlite3, sys\nbase = sqlite3.connect(sys.argv[1], timeout=30)\n\
-               base.execute('UPDATE approvals SET expires_at = expires_at - 3600000')\nbase.commit()";
-    let database = site.server.data().join("db.sqlite");
-    let done = std::process::Command::new("python3").arg("-c").arg(set).arg(&database).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    site.answer(&site.server.token, &asked["requestId"], &allow()).expect(200);
-    assert_eq!(run.join().unwrap()["stdout"], TEXT);
+fn concurrent_answers_run_command_only_as_recorded() {
+    let Race { approval_status, exec_status, log, .. } = race_answers();
+    let expected = if approval_status == "approved" { ("SUCCEEDED", "ran\n") } else { ("POLICY_DENIED", "") };
+    assert_eq!((exec_status.as_str(), log.as_str()), expected, "approval {approval_status}");
 }
 
-/// Whoever asked may be gone when the answer comes: it runs, and once.
+const ONE_SECOND: &[(&str, &str)] = &[("RINGWALL_APPROVALS_TIMEOUT_S", "1")];
+
 #[test]
-fn whoever_hangs_up_has_it_run_exactly_once() {
-    let site = Site::start();
-    let mut socket = site.follow("s");
-    let token = &site.server.token;
-    let command = format!("cat {}/file; echo ran >> marks", site.directory());
+fn expired_approval_denies_exec() {
+    let fixture = Fixture::start_with_env(ONE_SECOND);
+    let command = fixture.run_blocked_command("s");
+    let question = command.question.clone();
+    let response = command.response();
+    assert_eq!(response["status"], "POLICY_DENIED");
+    assert_eq!(response["error_reason"]["code"], "APPROVAL_EXPIRED");
+    assert_eq!(fixture.approval(&question)["status"], "expired");
+}
+
+#[test]
+fn answer_to_expired_approval_is_gone() {
+    let fixture = Fixture::start_with_env(ONE_SECOND);
+    let command = fixture.run_blocked_command("s");
+    let question = command.question.clone();
+    command.response();
+    assert_eq!(fixture.answer(&question, &allow_once()).expect(410)["error"]["code"], "APPROVAL_EXPIRED");
+}
+
+/// The deadline is kept on the monotonic clock. Moving the recorded wall-clock time into the past has the
+/// same effect as an operator who sets the clock ahead.
+#[test]
+fn wall_clock_set_ahead_does_not_expire_approval() {
+    const MOVE_BACK_ONE_HOUR: &str = "import sqlite3, sys\n\
+        database = sqlite3.connect(sys.argv[1], timeout=30)\n\
+        database.execute('UPDATE approvals SET expires_at = expires_at - 3600000')\n\
+        database.commit()";
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    let database = fixture.server.data().join("db.sqlite");
+    let python = std::process::Command::new("python3").args(["-c", MOVE_BACK_ONE_HOUR]).arg(database).output().unwrap();
+    assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
+    fixture.answer(&command.question, &allow_once()).expect(200);
+    assert_eq!(command.response()["stdout"], FILE_CONTENT);
+}
+
+#[test]
+fn approved_exec_runs_once_after_caller_disconnects() {
+    let fixture = Fixture::start();
+    let mut socket = fixture.open_socket("s");
+    let command = format!("cat {}/file; echo ran >> log", fixture.path("blocked").display());
     let body = json!({ "session_id": "s", "command": command }).to_string();
-    let mut caller = site.server.connect();
-    let head = format!("POST /api/sandbox/execute HTTP/1.1\r\nhost: {}\r\n", site.server.address);
-    let rest = format!("authorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    write!(caller, "{head}{rest}").unwrap();
-    let asked = socket.next();
-    site.answer(token, &asked["requestId"], &allow()).expect(200);
+    let mut caller = fixture.server.connect();
+    write!(
+        caller,
+        "POST /api/sandbox/execute HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}",
+        fixture.server.address,
+        fixture.server.token,
+        body.len(),
+    )
+    .unwrap();
+    let question = socket.next();
+    fixture.answer(&question, &allow_once()).expect(200);
     drop(caller);
-    assert_eq!(site.ended(&asked["exec_id"])["status"], "SUCCEEDED");
-    let marks = site.run(token, "s", "cat marks").join().unwrap();
-    assert_eq!(marks["stdout"], "ran\n", "{marks}");
-    let asked_by = site.server.ask("GET", "/api/audit?action=approval.opened", None).expect(200);
-    let from = &asked_by["entries"][0]["details"]["from"];
-    assert!(from["door"] == "http" && from["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{asked_by}");
-    let switched = site.server.ask("GET", "/api/audit?action=sandbox.enabled", None).expect(200);
-    assert_eq!(switched["entries"][0]["details"]["from"]["door"], "http", "{switched}");
+    assert_eq!(fixture.wait_for_exec(question["exec_id"].as_str().unwrap())["status"], "SUCCEEDED");
+    assert_eq!(fixture.spawn_command("s", "cat log").join().unwrap()["stdout"], "ran\n");
 }
 
 #[test]
-fn what_changed_meanwhile_is_asked_anew() {
-    let site = Site::start();
-    let mut socket = site.follow("s");
-    let both = format!("cat {0}/file {1}/file", site.directory(), site.path("other").display());
-    let run = site.run(&site.server.token, "s", &both);
-    let first = socket.next();
-    assert_eq!(first["blocked_paths"].as_array().unwrap().len(), 2, "{first}");
-    site.control("POST", "/paths", &json!({ "path": site.directory() })).expect(200);
-    let void = site.answer(&site.server.token, &first["requestId"], &allow());
-    assert_eq!(void.expect(409)["error"]["code"], "CONFLICT");
+fn audit_entry_of_question_names_caller_address() {
+    let fixture = Fixture::start();
+    let _command = fixture.run_blocked_command("s");
+    let audit = fixture.server.ask("GET", "/api/audit?action=approval.opened", None).expect(200);
+    let from = &audit["entries"][0]["details"]["from"];
+    assert_eq!(from["door"], "http");
+    assert!(from["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{from}");
+}
+
+/// Runs a command that names both directories, and allows one of them after the question is open.
+fn allow_one_of_two_paths(fixture: &Fixture) -> (BlockedCommand, Socket) {
+    let mut socket = fixture.open_socket("s");
+    let (blocked, sibling) = (fixture.path("blocked"), fixture.path("sibling"));
+    let cat = format!("cat {}/file {}/file", blocked.display(), sibling.display());
+    let command = fixture.run_and_follow(&mut socket, "s", &cat);
+    fixture.allow_path(&blocked);
+    (command, socket)
+}
+
+#[test]
+fn changed_path_list_rejects_answer() {
+    let fixture = Fixture::start();
+    let (command, _socket) = allow_one_of_two_paths(&fixture);
+    assert_eq!(fixture.answer(&command.question, &allow_once()).expect(409)["error"]["code"], "CONFLICT");
+}
+
+#[test]
+fn changed_path_list_cancels_question() {
+    let fixture = Fixture::start();
+    let (command, mut socket) = allow_one_of_two_paths(&fixture);
     let resolved = socket.next();
-    assert_eq!((&resolved["requestId"], &resolved["status"]), (&first["requestId"], &json!("cancelled")));
-    let second = socket.next();
-    assert_eq!(second["type"], "permission_request");
-    assert_eq!(second["requestedPaths"], json!([site.path("other")]));
-    assert_eq!(site.answer(&site.server.token, &first["requestId"], &allow()).status, 409);
-    site.answer(&site.server.token, &second["requestId"], &allow()).expect(200);
-    assert_eq!(run.join().unwrap()["stdout"], format!("{TEXT}{TEXT}"));
+    assert_eq!((&resolved["requestId"], &resolved["status"]), (&command.question["requestId"], &json!("cancelled")));
 }
 
 #[test]
-fn a_cancelled_exec_takes_its_question_back() {
-    let site = Site::start();
-    let mut socket = site.follow("s");
-    let id = site.begin(&site.server.token, "s", &site.command());
-    let asked = socket.next();
-    site.server.ask("DELETE", &format!("/sandbox/execs/{id}"), None).expect(202);
+fn changed_path_list_asks_again_for_remaining_path() {
+    let fixture = Fixture::start();
+    let (command, mut socket) = allow_one_of_two_paths(&fixture);
+    let _resolved = socket.next();
+    let second = socket.next();
+    assert_eq!(second["requestedPaths"], json!([fixture.path("sibling")]));
+    fixture.answer(&second, &allow_once()).expect(200);
+    assert_eq!(command.response()["stdout"], FILE_CONTENT.repeat(2));
+}
+
+#[test]
+fn cancelled_exec_closes_question() {
+    let fixture = Fixture::start();
+    let mut socket = fixture.open_socket("s");
+    let exec_id = fixture.submit_command("s", &format!("ls {}", fixture.path("blocked").display()));
+    let question = socket.next();
+    fixture.server.ask("DELETE", &format!("/sandbox/execs/{exec_id}"), None).expect(202);
     let resolved = socket.next();
     assert_eq!((&resolved["type"], &resolved["status"]), (&json!("permission_resolved"), &json!("cancelled")));
-    assert_eq!(site.answer(&site.server.token, &asked["requestId"], &allow()).status, 409);
-    assert_eq!(site.server.exec(&id)["status"], "CANCELLED");
+    assert_eq!(fixture.answer(&question, &allow_once()).status, 409);
 }
 
 #[test]
-fn what_is_no_answer_changes_nothing() {
-    let site = Site::start();
-    let (run, asked) = site.asked("s");
-    let id = &asked["requestId"];
-    for bad in [
+fn malformed_answer_leaves_question_open() {
+    let fixture = Fixture::start();
+    let command = fixture.run_blocked_command("s");
+    for malformed in [
         json!({}),
         json!({ "approved": "yes" }),
         json!({ "approved": null }),
@@ -201,21 +301,26 @@ fn what_is_no_answer_changes_nothing() {
         json!({ "approved": true, "reason": "x".repeat(3000) }),
         json!([true]),
     ] {
-        assert_eq!(site.answer(&site.server.token, id, &bad).expect(400)["error"]["code"], "INVALID_ARGUMENT", "{bad}");
+        let error = fixture.answer(&command.question, &malformed).expect(400);
+        assert_eq!(error["error"]["code"], "INVALID_ARGUMENT", "{malformed}");
     }
-    for unknown in ["a_0123456789abcdef0123456789abcdef", "x", "%2e%2e"] {
-        let missing = site.answer(&site.server.token, &json!(unknown), &allow());
-        assert_eq!(missing.expect(404)["error"]["code"], "NOT_FOUND", "{unknown}");
-    }
-    assert_eq!(site.approval(id)["status"], "pending");
-    site.answer(&site.server.token, id, &allow()).expect(200);
-    run.join().unwrap();
+    assert_eq!(fixture.approval(&command.question)["status"], "pending");
 }
 
 #[test]
-fn a_page_of_nothing_is_malformed() {
-    let site = Site::start();
+fn answer_to_unknown_approval_is_not_found() {
+    let fixture = Fixture::start();
+    for unknown in ["a_0123456789abcdef0123456789abcdef", "x", "%2e%2e"] {
+        let error = fixture.answer_by_id(unknown, &allow_once()).expect(404);
+        assert_eq!(error["error"]["code"], "NOT_FOUND", "{unknown}");
+    }
+}
+
+#[test]
+fn list_limit_below_one_is_rejected() {
+    let fixture = Fixture::start();
     for (limit, status) in [("0", 400), ("-1", 400), ("x", 400), ("1", 200), ("100000", 200)] {
-        assert_eq!(site.server.ask("GET", &format!("/api/approvals?limit={limit}"), None).status, status, "{limit}");
+        let response = fixture.server.ask("GET", &format!("/api/approvals?limit={limit}"), None);
+        assert_eq!(response.status, status, "limit={limit}");
     }
 }

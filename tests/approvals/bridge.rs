@@ -1,5 +1,5 @@
-//! `ringwall mcp` between a client and whoever answers it: a server by its address, over HTTP and HTTPS, and whoever has the data
-//! directory. A client that has said everything is still told what it asked.
+//! `ringwall mcp` as a bridge: to a server by address, over HTTP and HTTPS, and to the process that
+//! has the data directory open. Responses are still written after the client has closed its output.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -17,21 +17,21 @@ use tempfile::{NamedTempFile, TempDir};
 
 use crate::server::{Server, command};
 
-/// Something before a server that ends TLS, with a certificate that is its own authority.
-struct Terminator {
+/// A proxy that terminates TLS for a server, with a self-signed certificate.
+struct TlsProxy {
     url: String,
     authority: NamedTempFile,
 }
 
-impl Terminator {
-    fn before(server: &str) -> Self {
-        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+impl TlsProxy {
+    fn start(server: &str) -> Self {
+        let certificate = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let authority = NamedTempFile::new().unwrap();
-        std::fs::write(authority.path(), made.cert.pem()).unwrap();
-        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        std::fs::write(authority.path(), certificate.cert.pem()).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(certificate.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+        let config = config.with_no_client_auth().with_single_cert(vec![certificate.cert.der().clone()], key).unwrap();
         let (config, server) = (Arc::new(config), server.to_owned());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
@@ -39,16 +39,16 @@ impl Terminator {
             for stream in listener.incoming().flatten() {
                 let stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream);
                 let server = server.clone();
-                // One that does not trust the certificate goes away.
-                std::thread::spawn(move || pass(stream, &server));
+                // Fails if the client does not trust the certificate.
+                std::thread::spawn(move || forward(stream, &server));
             }
         });
         Self { url, authority }
     }
 }
 
-/// One request and its answer, as it comes; the connection ends with it.
-fn pass(mut client: StreamOwned<ServerConnection, TcpStream>, server: &str) -> std::io::Result<()> {
+/// Forwards one request and streams its response; then the connection ends.
+fn forward(mut client: StreamOwned<ServerConnection, TcpStream>, server: &str) -> std::io::Result<()> {
     let mut request = Vec::new();
     let mut byte = [0];
     while !request.ends_with(b"\r\n\r\n") && client.read(&mut byte)? == 1 {
@@ -75,8 +75,8 @@ fn messages(lines: &[Value]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A conversation that is said at once, and its end with it.
-fn conversation(call: &str) -> String {
+/// The messages of a client with a session that calls `run_command` once.
+fn session_call(call: &str) -> String {
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "script", "version": "0" },
     });
@@ -88,8 +88,8 @@ fn conversation(call: &str) -> String {
     ])
 }
 
-/// The same without a session.
-fn single(call: &str) -> String {
+/// The same call without a session.
+fn sessionless_call(call: &str) -> String {
     messages(&[json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
         "name": "run_command", "arguments": { "command": call }, "_meta": {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -98,80 +98,80 @@ fn single(call: &str) -> String {
         } } })])
 }
 
-fn talk(mut command: Command, said: &str) -> Output {
+fn run_mcp(mut command: Command, messages_text: &str) -> Output {
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    process.stdin.take().unwrap().write_all(said.as_bytes()).unwrap();
+    process.stdin.take().unwrap().write_all(messages_text.as_bytes()).unwrap();
     process.wait_with_output().unwrap()
 }
 
-/// What the call is answered with, by whoever is reached like this.
-fn answered(command: Command, said: &str) -> Value {
-    let output = talk(command, said);
-    let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let answers = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+/// Runs `ringwall mcp` with these messages. Returns stdout of the called command.
+fn run_call(command: Command, messages_text: &str) -> Value {
+    let output = run_mcp(command, messages_text);
+    let (output_text, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let answers = output_text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let answer = answers.into_iter().find(|answer| answer["id"] == 2);
-    answer.unwrap_or_else(|| panic!("no answer: {told}{log}"))["result"]["structuredContent"]["stdout"].clone()
+    answer.unwrap_or_else(|| panic!("no answer: {output_text}{log}"))["result"]["structuredContent"]["stdout"].clone()
 }
 
 #[test]
-fn the_last_answers_are_told_whoever_gives_them() {
+fn response_arrives_after_end_of_input() {
     let server = Server::start();
-    let (url, before) = (format!("http://{}", server.address), Terminator::before(&server.address));
+    let (url, proxy) = (format!("http://{}", server.address), TlsProxy::start(&server.address));
     let named = |url: &str| {
         let mut named = command(server.data());
-        named.args(["mcp", "--url", url]).env("SSL_CERT_FILE", before.authority.path());
+        named.args(["mcp", "--url", url]).env("SSL_CERT_FILE", proxy.authority.path());
         named
     };
-    let window = || {
-        let mut window = command(server.data());
-        window.arg("mcp");
-        window
+    let process = || {
+        let mut process = command(server.data());
+        process.arg("mcp");
+        process
     };
-    for said in [conversation("echo hello"), single("echo hello")] {
-        assert_eq!(answered(named(&url), &said), "hello\n", "by its address");
-        assert_eq!(answered(named(&before.url), &said), "hello\n", "behind TLS");
-        assert_eq!(answered(window(), &said), "hello\n", "by the directory that it has");
+    for messages_text in [session_call("echo hello"), sessionless_call("echo hello")] {
+        assert_eq!(run_call(named(&url), &messages_text), "hello\n", "by its address");
+        assert_eq!(run_call(named(&proxy.url), &messages_text), "hello\n", "behind TLS");
+        assert_eq!(run_call(process(), &messages_text), "hello\n", "by the directory that it has");
     }
-    // A window that names an agent works on that one's files.
-    let mut named = window();
+    // A process with --agent works on the files of that agent.
+    let mut named = process();
     named.args(["--agent", "other", "--session", "s"]);
-    assert_eq!(answered(named, &single("echo mine > mine; ls")), "mine\n");
+    assert_eq!(run_call(named, &sessionless_call("echo mine > mine; ls")), "mine\n");
     assert!(server.data().join("workspaces/default/other/sessions/s/work/mine").exists());
 }
 
-/// `ringwall mcp` whose client stays.
-struct Window {
+/// A running `ringwall mcp` whose client stays connected.
+struct McpProcess {
     process: Child,
     out: BufReader<ChildStdout>,
 }
 
-impl Window {
+impl McpProcess {
     fn open(data: &Path) -> Self {
-        let mut window = command(data);
-        window.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = window.spawn().unwrap();
+        let mut process = command(data);
+        process.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = process.spawn().unwrap();
         let out = BufReader::new(process.stdout.take().unwrap());
         Self { process, out }
     }
 
-    /// Whatever the call is answered with.
-    fn ask(&mut self, call: &str) -> Value {
-        self.process.stdin.as_mut().unwrap().write_all(single(call).as_bytes()).unwrap();
+    /// Calls `run_command` and returns its stdout.
+    fn run(&mut self, call: &str) -> Value {
+        self.process.stdin.as_mut().unwrap().write_all(sessionless_call(call).as_bytes()).unwrap();
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         let answer: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         answer["result"]["structuredContent"]["stdout"].clone()
     }
 
-    /// Its client says no more.
+    /// Closes the input and waits for the end.
     fn close(mut self) -> Output {
         drop(self.process.stdin.take());
         self.process.wait_with_output().unwrap()
     }
 }
 
-/// Waits until somebody has the directory, ready or not.
-fn wait_until_taken(data: &Path) {
+/// Waits until a process has locked the data directory; it may not serve yet.
+fn wait_until_locked(data: &Path) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let lock = File::open(data.join("server.lock"));
@@ -179,61 +179,61 @@ fn wait_until_taken(data: &Path) {
         if taken.unwrap_or(false) {
             return;
         }
-        assert!(Instant::now() < deadline, "nobody takes the directory");
+        assert!(Instant::now() < deadline, "no process locks the directory");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn windows_share_a_directory_and_end_with_whoever_has_it() {
+fn processes_share_a_directory_and_end_with_the_one_that_has_it_open() {
     let data = TempDir::with_prefix("rw-windows-").unwrap();
-    let mut first = Window::open(data.path());
-    wait_until_taken(data.path());
-    // It may not serve anybody yet; whoever comes now waits for that.
-    let mut second = Window::open(data.path());
-    assert_eq!(second.ask("echo mine > mine; cat mine"), "mine\n");
-    assert_eq!(first.ask("cat mine"), "mine\n", "both are windows on the same files");
-    let third = Window::open(data.path());
-    assert!(third.close().status.success(), "one that goes takes nobody along");
-    assert_eq!(second.ask("cat mine"), "mine\n");
+    let mut first = McpProcess::open(data.path());
+    wait_until_locked(data.path());
+    // The first process may not serve yet; the second waits for it.
+    let mut second = McpProcess::open(data.path());
+    assert_eq!(second.run("echo mine > mine; cat mine"), "mine\n");
+    assert_eq!(first.run("cat mine"), "mine\n", "both work on the same files");
+    let third = McpProcess::open(data.path());
+    assert!(third.close().status.success());
+    assert_eq!(second.run("cat mine"), "mine\n");
     assert!(first.close().status.success());
-    // Its own client still has something to say.
+    // Keeps the input of the second process open.
     let _stdin = second.process.stdin.take();
     let ended = second.process.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.code() == Some(125) && told.contains("start it again"), "{told}");
-    let mut next = Window::open(data.path());
-    assert_eq!(next.ask("cat mine"), "mine\n", "whoever comes then has it");
+    let output_text = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(125) && output_text.contains("start it again"), "{output_text}");
+    let mut next = McpProcess::open(data.path());
+    assert_eq!(next.run("cat mine"), "mine\n", "the next process opens the directory");
     assert!(next.close().status.success());
 }
 
 #[test]
-fn verbs_speak_tls_to_those_whom_the_machine_trusts() {
+fn cli_rejects_untrusted_certificate() {
     let server = Server::start();
-    let before = Terminator::before(&server.address);
+    let proxy = TlsProxy::start(&server.address);
     let exec = |trusted: bool, words: &[&str]| {
         let mut exec = command(server.data());
-        exec.args(["exec", "--url", &before.url]).args(words);
+        exec.args(["exec", "--url", &proxy.url]).args(words);
         if trusted {
-            exec.env("SSL_CERT_FILE", before.authority.path());
+            exec.env("SSL_CERT_FILE", proxy.authority.path());
         }
         let Output { status, stdout, stderr } = exec.output().unwrap();
         (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
     };
     assert_eq!(exec(true, &["--", "echo over TLS; exit 3"]), (Some(3), "over TLS\n".to_owned(), String::new()));
-    let (code, told, _) = exec(false, &["--json", "--", "true"]);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, &told["error"]["code"]), (Some(125), &json!("UNREACHABLE")), "{told}");
+    let (code, output_text, _) = exec(false, &["--json", "--", "true"]);
+    let output_text: Value = serde_json::from_str(&output_text).unwrap();
+    assert_eq!((code, &output_text["error"]["code"]), (Some(125), &json!("UNREACHABLE")), "{output_text}");
     let mut stranger = command(server.data());
-    stranger.args(["mcp", "--url", &before.url]);
-    let refused = talk(stranger, &single("true"));
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(125) && told.contains("could not reach"), "{told}");
-    // What a server refuses keeps its code, in every form.
-    let (code, told, _) = exec(true, &["--json", "--token", "wrong", "--", "true"]);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, &told["error"]["code"]), (Some(2), &json!("UNAUTHENTICATED")), "{told}");
-    let (code, told, _) = exec(true, &["--json", "--project", "../p", "--", "true"]);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, &told["error"]["code"]), (Some(2), &json!("INVALID_ARGUMENT")), "{told}");
+    stranger.args(["mcp", "--url", &proxy.url]);
+    let refused = run_mcp(stranger, &sessionless_call("true"));
+    let output_text = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(125) && output_text.contains("could not reach"), "{output_text}");
+    // Errors of the server keep their code.
+    let (code, output_text, _) = exec(true, &["--json", "--token", "wrong", "--", "true"]);
+    let output_text: Value = serde_json::from_str(&output_text).unwrap();
+    assert_eq!((code, &output_text["error"]["code"]), (Some(2), &json!("UNAUTHENTICATED")), "{output_text}");
+    let (code, output_text, _) = exec(true, &["--json", "--project", "../p", "--", "true"]);
+    let output_text: Value = serde_json::from_str(&output_text).unwrap();
+    assert_eq!((code, &output_text["error"]["code"]), (Some(2), &json!("INVALID_ARGUMENT")), "{output_text}");
 }

@@ -1,6 +1,6 @@
-//! The MCP door, by clients of others: the protocol's own conformance suite over HTTP, which is all that it speaks, for each of the
-//! two revisions, and its inspector over HTTP and on standard streams. What the suite can only find in a server of its own
-//! making is listed for each revision in `conformance`.
+//! MCP with third-party clients: the protocol's conformance suite for both revisions (over HTTP,
+//! the only transport it has), and its inspector over HTTP and on standard streams. The files in
+//! `conformance` list the checks that need tools of the suite's own test server.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,35 +12,36 @@ use tests::support::server::Server;
 
 const HOME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/conformance");
 
-/// Where `scripts/setup test` has put them.
+/// The path of a program that `scripts/setup test` has installed.
 fn program(name: &str) -> PathBuf {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/mcp-conformance/node_modules/.bin").join(name);
-    assert!(place.exists(), "{} is missing; run scripts/setup test", place.display());
-    place.canonicalize().unwrap()
+    let directory =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/mcp-conformance/node_modules/.bin").join(name);
+    assert!(directory.exists(), "{} is missing; run scripts/setup test", directory.display());
+    directory.canonicalize().unwrap()
 }
 
-fn run(name: &str, words: &[&str]) -> Output {
-    // They leave reports where they are started.
-    let place = TempDir::with_prefix("rw-conformance-").unwrap();
+fn run(name: &str, arguments: &[&str]) -> Output {
+    // The programs write reports into their working directory.
+    let directory = TempDir::with_prefix("rw-conformance-").unwrap();
     let shim = format!("{HOME}/old_node.mjs");
     Command::new("node")
         .args(["--import", &shim])
         .arg(program(name))
-        .args(words)
-        .current_dir(place.path())
+        .args(arguments)
+        .current_dir(directory.path())
         .output()
         .unwrap()
 }
 
-fn inspect(words: &[&str]) -> Value {
-    let output = run("mcp-inspector", &[&["--cli"], words].concat());
-    let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{told}{log}");
-    serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}{log}"))
+fn inspect(arguments: &[&str]) -> Value {
+    let output = run("mcp-inspector", &[&["--cli"], arguments].concat());
+    let (output_text, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{output_text}{log}");
+    serde_json::from_str(&output_text).unwrap_or_else(|error| panic!("{error}: {output_text}{log}"))
 }
 
-/// What an inspector finds, whichever way it came.
-fn is_served(way: &[&str]) {
+/// Lists and calls tools and resources with the inspector.
+fn check_with_inspector(way: &[&str]) {
     let listed = inspect(&[way, &["--method", "tools/list"]].concat());
     let tools = listed["tools"].as_array().unwrap();
     for name in ["run_code", "run_command", "read_file", "write_file", "approval_status"] {
@@ -52,8 +53,8 @@ fn is_served(way: &[&str]) {
     let ran = inspect(&[way, &call, &code].concat());
     assert_eq!((&ran["isError"], &ran["content"][0]["text"]), (&false.into(), &"42\n".into()), "{ran}");
     assert_eq!(ran["structuredContent"]["status"], "SUCCEEDED", "{ran}");
-    let place = ["--tool-arg", "path=files/kept.txt", "--tool-arg", "content=kept by an inspector"];
-    let wrote = inspect(&[way, &["--method", "tools/call", "--tool-name", "write_file"], &place].concat());
+    let directory = ["--tool-arg", "path=files/kept.txt", "--tool-arg", "content=kept by an inspector"];
+    let wrote = inspect(&[way, &["--method", "tools/call", "--tool-name", "write_file"], &directory].concat());
     assert_eq!(wrote["isError"], false, "{wrote}");
     let listed = inspect(&[way, &["--method", "resources/list"]].concat());
     let uris: Vec<&Value> = listed["resources"].as_array().unwrap().iter().map(|resource| &resource["uri"]).collect();
@@ -63,11 +64,12 @@ fn is_served(way: &[&str]) {
 }
 
 #[test]
-fn the_suite_finds_what_it_can_find_here() {
-    // It has no way to say a token.
+fn conformance_suite_passes_except_for_the_listed_checks() {
+    // The suite cannot send a token.
     let server = Server::start_with(&["--no-auth"]);
     let url = format!("http://{}/mcp", server.address);
-    // At least so many checks of each hold. One that is not tried at all is told as passed, too, with none.
+    // The least number of checks per scenario. A scenario that is skipped also reports success,
+    // with zero checks.
     let first: &[(&str, u32)] = &[
         ("server-initialize", 3),
         ("ping", 2),
@@ -91,38 +93,38 @@ fn the_suite_finds_what_it_can_find_here() {
     ];
     for (revision, own) in [("2025-11-25", first), ("2026-07-28", second)] {
         let baseline = format!("{HOME}/{revision}.yml");
-        let words = ["server", "--url", &url, "--requirements", revision, "--expected-failures", &baseline];
-        let output = run("conformance", &words);
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{revision}: {told}{}", String::from_utf8_lossy(&output.stderr));
+        let arguments = ["server", "--url", &url, "--requirements", revision, "--expected-failures", &baseline];
+        let output = run("conformance", &arguments);
+        let output_text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{revision}: {output_text}{}", String::from_utf8_lossy(&output.stderr));
         for (scenario, count) in own {
             let begins = format!("✓ {scenario}: ");
-            let ended = told.lines().find_map(|line| line.strip_prefix(&begins)?.strip_suffix(" passed, 0 failed"));
+            let ended =
+                output_text.lines().find_map(|line| line.strip_prefix(&begins)?.strip_suffix(" passed, 0 failed"));
             let held: Option<u32> = ended.and_then(|held| held.parse().ok());
-            assert!(held >= Some(*count), "{revision}, {scenario}: {held:?} of {count} hold: {told}");
+            assert!(held >= Some(*count), "{revision}, {scenario}: {held:?} of {count} hold: {output_text}");
         }
     }
 }
 
 #[test]
-fn the_inspector_over_http() {
+fn inspector_works_over_http() {
     let server = Server::start();
     let (url, header) = (format!("http://{}/mcp", server.address), format!("Authorization: Bearer {}", server.token));
-    is_served(&[&url, "--transport", "http", "--header", &header]);
+    check_with_inspector(&[&url, "--transport", "http", "--header", &header]);
     let refused = run("mcp-inspector", &["--cli", &url, "--transport", "http", "--method", "tools/list"]);
-    assert!(!refused.status.success(), "nobody without a token is served");
+    assert!(!refused.status.success(), "a request without a token was accepted");
 }
 
 #[test]
-fn the_inspector_on_standard_streams() {
+fn inspector_works_on_standard_streams() {
     let data = TempDir::with_prefix("rw-conformance-").unwrap();
-    let (program, place) = (binary().unwrap(), data.path().to_str().unwrap().to_owned());
-    is_served(&[program.to_str().unwrap(), "--data", &place, "mcp"]);
+    let (program, directory) = (binary().unwrap(), data.path().to_str().unwrap().to_owned());
+    check_with_inspector(&[program.to_str().unwrap(), "--data", &directory, "mcp"]);
 }
 
-/// What people are told to paste can be pasted.
 #[test]
-fn the_snippets_of_the_guide_are_what_they_say() {
+fn configuration_snippets_of_the_guide_are_valid() {
     let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/mcp.md")).unwrap();
     let blocks = |kind: &str| {
         let fence = format!("```{kind}\n");
@@ -130,17 +132,17 @@ fn the_snippets_of_the_guide_are_what_they_say() {
     };
     let read: Vec<Value> = blocks("json").iter().map(|block| serde_json::from_str(block).unwrap()).collect();
     assert_eq!(read.len(), 4);
-    for (snippet, place) in read.iter().zip(["/mcpServers", "/mcpServers", "/servers", "/servers"]) {
-        let server = &snippet.pointer(place).unwrap()["ringwall"];
+    for (snippet, directory) in read.iter().zip(["/mcpServers", "/mcpServers", "/servers", "/servers"]) {
+        let server = &snippet.pointer(directory).unwrap()["ringwall"];
         assert!(
             server["args"] == serde_json::json!(["mcp"]) || server["url"].as_str().unwrap().ends_with("/mcp"),
             "{server}"
         );
     }
     let script = "import sys, tomllib\nfor block in sys.argv[1:]:\n    print(sorted(tomllib.loads(block)['mcp_servers']['ringwall']))";
-    let told = Command::new("/usr/bin/python3").args(["-c", script]).args(blocks("toml")).output().unwrap();
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    assert_eq!(told, "['args', 'command']\n['bearer_token_env_var', 'url']\n");
+    let output_text = Command::new("/usr/bin/python3").args(["-c", script]).args(blocks("toml")).output().unwrap();
+    let output_text = String::from_utf8_lossy(&output_text.stdout).into_owned();
+    assert_eq!(output_text, "['args', 'command']\n['bearer_token_env_var', 'url']\n");
     let lines = blocks("sh");
     assert_eq!(lines.len(), 2);
     for block in lines {

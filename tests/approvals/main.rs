@@ -1,25 +1,25 @@
-//! What people are asked, and their answers, through the real binary: over HTTP, over WebSockets, from the command line, by MCP
-//! and to a webhook. Every trial has a server of its own, and a directory of the host that nobody has allowed yet.
+//! Approvals through the real binary: over HTTP, over WebSockets, from the command line, by MCP and to a webhook. Each test
+//! has its own server and its own host directories that are not allowed yet.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 
 use tests::support::server;
 
-mod alone;
 mod answers;
 mod bridge;
+mod cli;
 mod conformance;
-mod crowds;
+mod exclusive;
 mod files;
-mod hostile;
-mod lives;
+mod fixture;
+mod limits;
+mod load;
 mod mcp;
 mod mcp_tools;
+mod permissions;
 mod preview;
-mod site;
+mod restart;
+mod second_answer;
 mod socket;
 mod sockets;
-mod stages;
-mod tenants;
-mod verbs;
 mod webhook;

@@ -1,7 +1,7 @@
-"""The tools of a session's browser through the official MCP client: argv[1] is JSON as for `mcp_client.py`.
+"""The browser tools with the official MCP client. argv[1] is JSON as for `mcp_client.py`.
 
-Each is used on pages that this script serves on loopback, which is allowed by the setting for that, and its effect is looked
-for where it has to be: in the page, among the session's files, or on record.
+Each tool is used on pages that this script serves on loopback (`browser.allowed_hosts` permits that). Its effect is checked in
+the page, in the session's files, or in the record.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ import http.server
 import json
 import threading
 
-from mcp_site import SITE, ask, connected, good
+from mcp_support import SERVER, ask, connected, good
 
 FIRST = "<title>First</title>the first page"
-# Says what was done to it.
+# Shows the last event.
 TOOLS = """<title>Tools</title><p id=told></p>
 <input id=q oninput="told.textContent = 'typed ' + q.value">
 <select id=s onchange="told.textContent = 'chose ' + s.value"><option>one<option>two</select>
@@ -25,13 +25,13 @@ TOOLS = """<title>Tools</title><p id=told></p>
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
-    # Set while somebody waits for the page that never comes, and when nobody does any more.
-    is_asked, is_left = threading.Event(), threading.Event()
+    # Set when /slow was requested, and when its client has disconnected.
+    is_requested, is_left = threading.Event(), threading.Event()
 
     def do_GET(self):
         if self.path == "/slow":
-            self.is_asked.set()
-            # What the other side sends next is its end.
+            self.is_requested.set()
+            # Blocks until the client disconnects.
             self.rfile.read(1)
             self.is_left.set()
             return
@@ -48,43 +48,42 @@ class Pages(http.server.BaseHTTPRequestHandler):
         pass
 
 
-async def is_told(client, words):
-    """What the page says is waited for: an event in it comes a little after the deed."""
-    good(await client.call_tool("browser_wait_for", {"text": words, "timeout": 60}))
+async def wait_for_text(client, text):
+    """Waits, because the page shows an event a little later."""
+    good(await client.call_tool("browser_wait_for", {"text": text, "timeout": 60}))
 
 
-async def each_tool_has_its_effect(client, at):
+async def check_page_tools(client, at):
     opened = good(await client.call_tool("browser_navigate", {"url": at + "/first"}))["data"]
     assert (opened["title"], opened["status"], opened["browser"]) == ("First", 200, "external"), opened
     good(await client.call_tool("browser_navigate", {"url": at + "/tools"}))
-    # What is not there is waited for as long as was said, and what comes later is waited for.
+    # A missing text fails after the timeout; a text that appears later is found.
     missing = await client.call_tool("browser_wait_for", {"text": "came later", "timeout": 1})
     assert missing.is_error and missing.structured_content["status"] == "FAILED", missing
     outline = good(await client.call_tool("browser_content", {"format": "outline"}))["data"]["content"]
     reference = next(line for line in outline.splitlines() if "Later" in line).split("[ref=")[1].split("]")[0]
     for element in [{"ref": reference}, {"selector": "#b"}, {"text": "Later"}]:
         good(await client.call_tool("browser_fill", {"selector": "#q", "value": "hell"}))
-        await is_told(client, "typed hell")
+        await wait_for_text(client, "typed hell")
         good(await client.call_tool("browser_click", element))
-        await is_told(client, "came later")
+        await wait_for_text(client, "came later")
     good(await client.call_tool("browser_fill", {"selector": "#q", "value": "hell"}))
     good(await client.call_tool("browser_press", {"key": "o"}))
-    await is_told(client, "typed hello")
+    await wait_for_text(client, "typed hello")
     good(await client.call_tool("browser_press", {"key": "Backspace"}))
-    await is_told(client, "typed hell")
+    await wait_for_text(client, "typed hell")
     good(await client.call_tool("browser_select", {"selector": "#s", "values": ["two"]}))
-    await is_told(client, "chose two")
+    await wait_for_text(client, "chose two")
     good(await client.call_tool("browser_scroll", {"y": 250}))
-    await is_told(client, "down by 250")
+    await wait_for_text(client, "down by 250")
     good(await client.call_tool("browser_scroll", {"selector": "#end"}))
-    await is_told(client, "at the end")
+    await wait_for_text(client, "at the end")
 
 
-async def files_go_both_ways(client):
-    """The page that was acted on is shown; its files are the session's."""
+async def check_file_tools(client):
     good(await client.call_tool("write_file", {"path": "data/in.txt", "content": "seven"}))
     good(await client.call_tool("browser_upload", {"selector": "#f", "files": ["data/in.txt"]}))
-    await is_told(client, "in.txt has seven")
+    await wait_for_text(client, "in.txt has seven")
     kept = good(await client.call_tool("browser_download", {"selector": "#d"}))["data"]
     assert kept["files"] == ["data/report.txt"], kept
     assert good(await client.call_tool("read_file", {"path": "data/report.txt"})) == {"content": "downloaded"}
@@ -98,11 +97,11 @@ async def files_go_both_ways(client):
     assert "the first page" in shown["content"], shown
 
 
-async def what_is_taken_back_is_not_waited_for(client, at):
-    """A page that never comes, and a client that does not want it any more."""
-    Pages.is_asked.clear(), Pages.is_left.clear()
+async def check_cancelled_call_ends_action(client, at):
+    """Cancels a navigation to a page that never responds."""
+    Pages.is_requested.clear(), Pages.is_left.clear()
     calling = asyncio.create_task(client.call_tool("browser_navigate", {"url": at + "/slow", "timeout": 120}))
-    assert await asyncio.to_thread(Pages.is_asked.wait, 60), "the page was never asked for"
+    assert await asyncio.to_thread(Pages.is_requested.wait, 60), "the page was not requested"
     newest = ask("GET", "/api/browser/mcp")["actions"][0]
     assert (newest["action"], newest["status"]) == ("navigate", "running"), newest
     calling.cancel()
@@ -112,10 +111,10 @@ async def what_is_taken_back_is_not_waited_for(client, at):
         while (newest := ask("GET", "/api/browser/mcp")["actions"][0])["status"] == "running":
             await asyncio.sleep(0.05)
     assert (newest["status"], newest["error"]) == ("failed", "it was taken back"), newest
-    # The browser is there for the next one, and has let go of the page.
+    # The browser is usable, and has closed the connection of the cancelled navigation.
     opened = good(await client.call_tool("browser_navigate", {"url": at + "/first"}))["data"]
     assert opened["title"] == "First" and "notes" not in opened, opened
-    assert await asyncio.to_thread(Pages.is_left.wait, 60), "the page is still waited for"
+    assert await asyncio.to_thread(Pages.is_left.wait, 60), "the connection is still open"
 
 
 async def main():
@@ -124,15 +123,15 @@ async def main():
     host = f"127.0.0.1:{pages.server_port}"
     ask("PUT", "/settings", {"browser": {"allowed_hosts": [host]}})
     at = f"http://{host}"
-    async with connected(SITE["owner"]) as client:
-        if SITE["mode"] != "legacy":
-            await each_tool_has_its_effect(client, at)
-            await files_go_both_ways(client)
-        await what_is_taken_back_is_not_waited_for(client, at)
+    async with connected(SERVER["owner"]) as client:
+        if SERVER["mode"] != "legacy":
+            await check_page_tools(client, at)
+            await check_file_tools(client)
+        await check_cancelled_call_ends_action(client, at)
         good(await client.call_tool("browser_close", {}))
-    told = [action["action"] for action in ask("GET", "/api/browser/mcp")["actions"]]
-    print(json.dumps({"told": told}))
+    actions = [action["action"] for action in ask("GET", "/api/browser/mcp")["actions"]]
+    print(json.dumps({"actions": actions}))
 
 
-# Far longer than any machine needs: whoever waits longer waits for nothing.
+# A hang fails after this time.
 asyncio.run(asyncio.wait_for(main(), 600))

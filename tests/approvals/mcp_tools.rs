@@ -1,41 +1,41 @@
-//! The MCP door's tools and resources one by one, by the official client over HTTP, with a session and without: what each
-//! does, what is told of it while it runs, and that it ends when it is taken back.
+//! Browser tools and resources of MCP with the official client over HTTP, with a session and
+//! without: effects, progress notifications and cancellation.
 
 use serde_json::{Value, json};
 
+use crate::fixture::Fixture;
 use crate::mcp::script;
-use crate::site::Site;
 
 const MODES: [&str; 2] = ["legacy", "2026-07-28"];
 
-/// What is the same for each way of the protocol.
-fn told(site: &Site, name: &str, mode: &str, more: &Value) -> Value {
-    let server = &site.server;
-    let mut said = json!({
+/// Runs a script in one mode of the protocol and returns its result.
+fn run_script(fixture: &Fixture, name: &str, mode: &str, more: &Value) -> Value {
+    let server = &fixture.server;
+    let mut input = json!({
         "transport": "http", "mode": mode, "url": format!("http://{}", server.address), "owner": server.token,
         "data": server.data(),
     });
-    said.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
-    script(name, &said)
+    input.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+    script(name, &input)
 }
 
 #[test]
-fn every_tool_of_the_browser_has_its_effect() {
-    let site = Site::start();
+fn browser_tools_have_their_effect() {
+    let fixture = Fixture::start();
     for mode in MODES {
-        let told = told(&site, "mcp_browser.py", mode, &json!({}));
-        assert!(told["told"].as_array().is_some_and(|told| told[0] == "close"), "{mode}: {told}");
+        let result = run_script(&fixture, "mcp_browser.py", mode, &json!({}));
+        assert!(result["actions"].as_array().is_some_and(|result| result[0] == "close"), "{mode}: {result}");
     }
 }
 
 #[test]
-fn resources_news_and_progress() {
-    let site = Site::start();
+fn resources_list_changes_and_progress_are_reported() {
+    let fixture = Fixture::start();
     for mode in MODES {
-        // Somebody who has nothing yet.
-        let other = site.server.make_token(&["--role", "user", "--user", &format!("other-{mode}")]);
-        let told = told(&site, "mcp_shelf.py", mode, &json!({ "other": other }));
-        assert!(told["place"].is_string(), "{mode}: {told}");
-        std::fs::remove_dir_all(site.server.data().join("skills/mcp.leaves")).unwrap();
+        // A user without any files.
+        let other = fixture.server.make_token(&["--role", "user", "--user", &format!("other-{mode}")]);
+        let result = run_script(&fixture, "mcp_resources.py", mode, &json!({ "other": other }));
+        assert!(result["prefix"].is_string(), "{mode}: {result}");
+        std::fs::remove_dir_all(fixture.server.data().join("skills/mcp.leaves")).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! A real WebSocket client.
+//! A WebSocket client.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -24,14 +24,14 @@ impl Socket {
         }
     }
 
-    /// With these headers; the status where it is refused.
+    /// Opens a socket with these headers. The error is the HTTP status of a rejected handshake.
     pub fn try_open(server: &Server, path: &str, headers: &[(&str, &str)]) -> Result<Self, u16> {
         let mut request = format!("ws://{}{path}", server.address).into_client_request().unwrap();
         for (name, value) in headers {
             let name: tungstenite::http::HeaderName = name.parse().unwrap();
             request.headers_mut().insert(name, HeaderValue::from_str(value).unwrap());
         }
-        // What a test sends is not bounded by its own side.
+        // Tests send messages above the server's limit.
         let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
         match tungstenite::client::client_with_config(request, server.connect(), Some(config)) {
             Ok((socket, _)) => Ok(Self(socket)),
@@ -40,7 +40,7 @@ impl Socket {
         }
     }
 
-    /// The next message, or nothing when the server has closed.
+    /// The next message, or `None` after the server has closed the socket.
     pub fn read(&mut self) -> Option<Value> {
         loop {
             match self.0.read() {
@@ -61,13 +61,13 @@ impl Socket {
         self.0.send(Message::text(message.to_string())).unwrap();
     }
 
-    /// Nothing more has arrived when a ping that is sent now is answered.
+    /// Fails if a message arrives before the pong to a ping that is sent now.
     pub fn assert_silent(&mut self) {
         self.0.send(Message::Ping(Vec::new().into())).unwrap();
         loop {
             match self.0.read().unwrap() {
                 Message::Pong(_) => return,
-                // The server's own pulse, on a slow day.
+                // The server pings every 20 s.
                 Message::Ping(_) => {}
                 other => panic!("{other:?}"),
             }

@@ -1,8 +1,8 @@
-//! The messages of the sockets, and who may open one.
+//! Approval sockets: their messages, and the permission to open one.
 
 use serde_json::{Value, json};
 
-use crate::site::{Site, TEXT, deny};
+use crate::fixture::{FILE_CONTENT, Fixture, deny};
 use crate::socket::Socket;
 
 fn response(id: &Value, approved: bool) -> Value {
@@ -10,52 +10,52 @@ fn response(id: &Value, approved: bool) -> Value {
 }
 
 #[test]
-fn a_request_says_all_and_everybody_is_told_what_became_of_it() {
-    let site = Site::start();
-    let server = &site.server;
-    let mut session = site.follow("s.1");
+fn request_and_resolution_are_sent_to_all_sockets_of_the_session() {
+    let fixture = Fixture::start();
+    let server = &fixture.server;
+    let mut session = fixture.open_socket("s.1");
     let mut chat = Socket::open(server, "/ws/chat/s.1", &server.token);
     let mut all = Socket::open(server, "/ws/approvals", &server.token);
-    let mut elsewhere = site.follow("other");
-    let run = site.run(&server.token, "s.1", &site.command());
-    let asked = session.next();
-    assert_eq!(asked["type"], "permission_request");
-    assert_eq!(asked["requestId"], asked["request_id"]);
-    assert_eq!((&asked["session_id"], &asked["kind"]), (&json!("s.1"), &json!("path")));
-    assert_eq!(asked["command"], json!(site.command()));
-    assert_eq!(asked["requestedPath"], json!(site.directory()));
-    assert_eq!(asked["blocked_paths"], json!([format!("{}/file", site.directory())]));
-    assert!(asked["exec_id"].is_string() && asked["risk_level"].is_string(), "{asked}");
-    let approval = site.approval(&asked["requestId"]);
-    assert_eq!(approval["expires_at"], asked["expires_at"]);
+    let mut elsewhere = fixture.open_socket("other");
+    let run = fixture.spawn_command("s.1", &fixture.blocked_command());
+    let question = session.next();
+    assert_eq!(question["type"], "permission_request");
+    assert_eq!(question["requestId"], question["request_id"]);
+    assert_eq!((&question["session_id"], &question["kind"]), (&json!("s.1"), &json!("path")));
+    assert_eq!(question["command"], json!(fixture.blocked_command()));
+    assert_eq!(question["requestedPath"], json!(fixture.blocked_directory()));
+    assert_eq!(question["blocked_paths"], json!([format!("{}/file", fixture.blocked_directory())]));
+    assert!(question["exec_id"].is_string() && question["risk_level"].is_string(), "{question}");
+    let approval = fixture.approval(&question);
+    assert_eq!(approval["expires_at"], question["expires_at"]);
     let lasts = approval["expires_at"].as_i64().unwrap() - approval["created_at"].as_i64().unwrap();
     assert_eq!(lasts, 120_000);
-    assert_eq!((&chat.next(), &all.next()), (&asked, &asked));
-    // Who comes late sees what is open.
-    let mut late = site.follow("s.1");
-    assert_eq!(late.next(), asked);
+    assert_eq!((&chat.next(), &all.next()), (&question, &question));
+    // A later client gets the open approvals.
+    let mut late = fixture.open_socket("s.1");
+    assert_eq!(late.next(), question);
     elsewhere.assert_silent();
-    // From another session it is not there.
-    elsewhere.say(&response(&asked["requestId"], true));
+    // In the socket of another session the approval does not exist.
+    elsewhere.say(&response(&question["requestId"], true));
     assert_eq!(elsewhere.next()["code"], "NOT_FOUND");
-    chat.say(&response(&asked["requestId"], true));
-    assert_eq!(run.join().unwrap()["stdout"], TEXT);
+    chat.say(&response(&question["requestId"], true));
+    assert_eq!(run.join().unwrap()["stdout"], FILE_CONTENT);
     for socket in [&mut session, &mut chat, &mut all, &mut late] {
         let resolved = socket.next();
         assert_eq!(resolved["type"], "permission_resolved");
-        assert_eq!((&resolved["request_id"], &resolved["status"]), (&asked["requestId"], &json!("approved")));
+        assert_eq!((&resolved["request_id"], &resolved["status"]), (&question["requestId"], &json!("approved")));
         assert_eq!((&resolved["approved"], &resolved["remember"]), (&json!(true), &json!(false)));
     }
-    session.say(&response(&asked["requestId"], false));
+    session.say(&response(&question["requestId"], false));
     assert_eq!(session.next()["code"], "CONFLICT", "replayed");
-    let mut later = site.follow("s.1");
+    let mut later = fixture.open_socket("s.1");
     later.assert_silent();
 }
 
 #[test]
-fn a_bad_message_is_answered_and_the_socket_lives() {
-    let site = Site::start();
-    let mut socket = site.follow("s");
+fn malformed_message_gets_an_error_and_keeps_the_socket() {
+    let fixture = Fixture::start();
+    let mut socket = fixture.open_socket("s");
     for bad in ["", "{", "null", "[]", r#"{"type":"x"}"#, r#"{"type":"permission_response","approved":true}"#] {
         socket.0.send(tungstenite::Message::text(bad)).unwrap();
         let told = socket.next();
@@ -67,19 +67,19 @@ fn a_bad_message_is_answered_and_the_socket_lives() {
     socket.say(&response(&json!("a_0123456789abcdef"), true));
     let unknown = socket.next();
     assert_eq!((&unknown["code"], &unknown["requestId"]), (&json!("NOT_FOUND"), &json!("a_0123456789abcdef")));
-    let run = site.run(&site.server.token, "s", &site.command());
-    let asked = socket.next();
+    let run = fixture.spawn_command("s", &fixture.blocked_command());
+    let question = socket.next();
     socket.say(
-        &json!({ "type": "permission_response", "request_id": asked["request_id"], "approved": false, "reason": "r" }),
+        &json!({ "type": "permission_response", "request_id": question["request_id"], "approved": false, "reason": "r" }),
     );
     assert_eq!(socket.next()["reason"], "r");
     assert_eq!(run.join().unwrap()["error_reason"]["code"], "DENIED_BY_PERSON");
 }
 
 #[test]
-fn only_those_who_may_open_a_socket_do() {
-    let site = Site::start();
-    let server = &site.server;
+fn opening_a_socket_requires_token_role_host_and_origin() {
+    let fixture = Fixture::start();
+    let server = &fixture.server;
     let owner = format!("Bearer {}", server.token);
     let open = |path: &str, headers: &[(&str, &str)]| Socket::try_open(server, path, headers).map(drop);
     for path in ["/ws/sessions/s", "/ws/chat/s", "/ws/approvals", "/ws/approvals/own"] {
@@ -91,14 +91,14 @@ fn only_those_who_may_open_a_socket_do() {
         assert_eq!(open(path, &[("authorization", &owner), ("host", "evil.example")]), Err(421));
         let own = format!("http://{}", server.address);
         assert_eq!(open(path, &[("authorization", &owner), ("origin", &own)]), Ok(()));
-        // As a page it is nothing.
+        // An ordinary request is no handshake.
         assert_eq!(server.ask("GET", path, None).expect(426)["error"]["code"], "UPGRADE_REQUIRED");
     }
     for words in [&["--role", "user", "--user", "u"][..], &["--role", "agent", "--user", "u", "--agent", "a"]] {
         let token = format!("Bearer {}", server.make_token(words));
         assert_eq!(open("/ws/approvals", &[("authorization", &token)]), Err(403));
         assert_eq!(open("/ws/sessions/s", &[("authorization", &token)]), Ok(()));
-        // An agent never answers, and follows its own sessions alone.
+        // Only users and operators have this socket: an agent cannot answer.
         let own = if words.contains(&"agent") { Err(403) } else { Ok(()) };
         assert_eq!(open("/ws/approvals/own", &[("authorization", &token)]), own);
     }
@@ -107,9 +107,9 @@ fn only_those_who_may_open_a_socket_do() {
 }
 
 #[test]
-fn a_ticket_opens_one_socket_as_whoever_asked_for_it() {
-    let site = Site::start();
-    let server = &site.server;
+fn ticket_opens_one_socket_with_the_rights_of_its_token() {
+    let fixture = Fixture::start();
+    let server = &fixture.server;
     let ann = server.make_token(&["--role", "user", "--user", "ann"]);
     let ticket = |token: &str| {
         let made = server.ask_as(token, "POST", "/api/tickets", None).expect(201);
@@ -123,48 +123,49 @@ fn a_ticket_opens_one_socket_as_whoever_asked_for_it() {
     assert_eq!(open("/ws/sessions/s", "rwt_00").map(drop), Err(401));
     assert_eq!(open("/ws/approvals", &ticket(&ann)).map(drop), Err(403));
     assert_eq!(open("/ws/approvals/own", &ticket(&ann)).map(drop), Ok(()));
-    let run = site.run(&ann, "s", &site.command());
-    let asked = socket.next();
-    assert_eq!(asked["user"], "ann");
-    socket.say(&response(&asked["requestId"], true));
-    assert_eq!(run.join().unwrap()["stdout"], TEXT);
-    // A ticket is worth no more than its token.
+    let run = fixture.spawn_command_as(&ann, "s", &fixture.blocked_command());
+    let question = socket.next();
+    assert_eq!(question["user"], "ann");
+    socket.say(&response(&question["requestId"], true));
+    assert_eq!(run.join().unwrap()["stdout"], FILE_CONTENT);
+    // A ticket of a revoked token is invalid.
     let revoked = ticket(&ann);
     let tokens = server.ask("GET", "/api/tokens", None).expect(200);
     let id = tokens.as_array().unwrap().iter().find(|token| token["role"] == "user").unwrap()["id"].clone();
     assert_eq!(server.ask("DELETE", &format!("/api/tokens/{}", id.as_str().unwrap()), None).status, 204);
     assert_eq!(open("/ws/sessions/s", &revoked).map(drop), Err(401));
     assert!(!server.log().contains("rwt_"), "a ticket is in the log");
-    // Neither is a socket that was open before.
-    let (run, asked) = {
-        let mut owners = site.follow("s");
-        let run = site.run(&server.token, "s", &site.command());
+    // A socket that was opened before cannot answer any more.
+    let (run, question) = {
+        let mut owners = fixture.open_socket("s");
+        let run = fixture.spawn_command("s", &fixture.blocked_command());
         (run, owners.next())
     };
     socket.next();
-    socket.say(&response(&asked["requestId"], true));
+    socket.say(&response(&question["requestId"], true));
     assert_eq!(socket.next()["code"], "UNAUTHENTICATED");
-    site.answer(&server.token, &asked["requestId"], &deny("")).expect(200);
+    fixture.answer(&question, &deny("")).expect(200);
     run.join().unwrap();
 }
 
 #[test]
-fn a_session_that_cannot_be_one_has_no_socket() {
-    let site = Site::start();
-    let owner = format!("Bearer {}", site.server.token);
+fn socket_of_malformed_session_id_is_rejected() {
+    let fixture = Fixture::start();
+    let owner = format!("Bearer {}", fixture.server.token);
     for id in ["..", "a..b", "-a", ".a", "a%20b", "a%2Fb", "%C3%A4", &"a".repeat(129)] {
         for route in ["sessions", "chat"] {
-            let opened = Socket::try_open(&site.server, &format!("/ws/{route}/{id}"), &[("authorization", &owner)]);
+            let opened = Socket::try_open(&fixture.server, &format!("/ws/{route}/{id}"), &[("authorization", &owner)]);
             assert_eq!(opened.map(drop), Err(400), "{route} {id}");
         }
     }
 }
 
-/// A browser's socket, and one by a ticket that the browser asked for; other logins of the same token go on.
+/// Also a socket opened with a ticket of that login. Other logins of the same token keep their
+/// sockets.
 #[test]
-fn a_socket_ends_with_the_login_that_opened_it() {
-    let site = Site::start();
-    let server = &site.server;
+fn logout_closes_sockets_of_the_login() {
+    let fixture = Fixture::start();
+    let server = &fixture.server;
     let origin = format!("http://{}", server.address);
     let log_in = || {
         let answer = server.ask_with("POST", "/api/login", &[], Some(&json!({ "token": server.token })));
@@ -191,13 +192,12 @@ fn a_socket_ends_with_the_login_that_opened_it() {
     stays.assert_silent();
 }
 
-/// Whoever does not answer a sign of life is gone, and makes room.
 #[test]
-fn silence_ends_a_socket() {
-    let site = Site::start();
-    let mut socket = site.follow("s");
+fn socket_that_does_not_answer_ping_is_closed() {
+    let fixture = Fixture::start();
+    let mut socket = fixture.open_socket("s");
     let alive = std::time::Instant::now();
-    // Pings are read from the stream itself, so that nobody answers them.
+    // Reads from the TCP stream itself, so that no pong is sent.
     let stream = socket.0.get_mut();
     let mut rest = Vec::new();
     std::io::Read::read_to_end(stream, &mut rest).unwrap();

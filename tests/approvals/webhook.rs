@@ -1,4 +1,5 @@
-//! The webhook: told of each, signed, and never waited for.
+//! The webhook: a signed message for each opened and resolved approval, and no delay by a slow
+//! receiver.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpListener;
@@ -10,12 +11,13 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tests::support::host::descendants;
 
+use crate::fixture::{FILE_CONTENT, Fixture, allow_once, deny};
 use crate::server::Server;
-use crate::site::{Site, TEXT, allow, deny};
 
 const SECRET: &str = "hunter2 and more";
 
-/// One delivery: its headers, lower case, and its body. Answered with this status.
+/// Receives one delivery and responds with `status`. Returns the headers, in lower case, and the
+/// body.
 fn receive(listener: &TcpListener, status: u16) -> (Vec<(String, String)>, String) {
     receive_from(listener.accept().unwrap().0, status)
 }
@@ -24,7 +26,7 @@ fn receive_from(stream: impl Read + Write, status: u16) -> (Vec<(String, String)
     receive_and_answer(stream, &format!("{status} x"))
 }
 
-/// The same with a status line, and headers of its own behind it.
+/// Like [`receive`], with a status line that may be followed by headers.
 fn receive_and_answer(stream: impl Read + Write, answer: &str) -> (Vec<(String, String)>, String) {
     let mut reader = BufReader::new(stream);
     let mut headers = Vec::new();
@@ -58,28 +60,31 @@ fn assert_signed(headers: &[(String, String)], body: &str) {
 }
 
 #[test]
-fn each_is_told_once_opened_and_once_resolved() {
+fn opened_and_resolved_approval_are_each_delivered_once() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let site =
-        Site::start_under(&[("RINGWALL_APPROVALS_WEBHOOK_URL", &url), ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)]);
-    let (run, asked) = site.asked("s");
-    // One that is busy is asked again.
+    let fixture = Fixture::start_with_env(&[
+        ("RINGWALL_APPROVALS_WEBHOOK_URL", &url),
+        ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET),
+    ]);
+    let command = fixture.run_blocked_command("s");
+    let question = command.question.clone();
+    // A delivery that got 503 is repeated.
     receive(&listener, 503);
     let (headers, body) = receive(&listener, 200);
     assert_signed(&headers, &body);
-    assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), asked);
-    site.answer(&site.server.token, &asked["requestId"], &allow()).expect(200);
-    assert_eq!(run.join().unwrap()["stdout"], TEXT, "nobody waits for the webhook");
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), question);
+    fixture.answer(&question, &allow_once()).expect(200);
+    assert_eq!(command.response()["stdout"], FILE_CONTENT, "the answer waits for the webhook");
     let (headers, body) = receive(&listener, 204);
     assert_signed(&headers, &body);
     let resolved: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((&resolved["type"], &resolved["status"]), (&json!("permission_resolved"), &json!("approved")));
-    let settings = site.server.ask("GET", "/settings", None).expect(200);
+    let settings = fixture.server.ask("GET", "/settings", None).expect(200);
     assert_eq!(settings["approvals"]["webhook_url"], json!(url));
-    let stored = std::fs::read(site.server.data().join("db.sqlite")).unwrap();
+    let stored = std::fs::read(fixture.server.data().join("db.sqlite")).unwrap();
     let holds = |text: &[u8]| text.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
-    assert!(!settings.to_string().contains(SECRET) && !site.server.log().contains(SECRET) && !holds(&stored));
+    assert!(!settings.to_string().contains(SECRET) && !fixture.server.log().contains(SECRET) && !holds(&stored));
 }
 
 /// A receiver could send the signed message to a service that only this machine reaches.
@@ -87,17 +92,20 @@ fn each_is_told_once_opened_and_once_resolved() {
 fn redirect_of_receiver_is_not_followed() {
     let (listener, target) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let site =
-        Site::start_under(&[("RINGWALL_APPROVALS_WEBHOOK_URL", &url), ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)]);
-    let (run, asked) = site.asked("s");
+    let fixture = Fixture::start_with_env(&[
+        ("RINGWALL_APPROVALS_WEBHOOK_URL", &url),
+        ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET),
+    ]);
+    let command = fixture.run_blocked_command("s");
+    let question = command.question.clone();
     let redirect = format!("307 x\r\nlocation: http://{}/hook", target.local_addr().unwrap());
     receive_and_answer(listener.accept().unwrap().0, &redirect);
-    site.answer(&site.server.token, &asked["requestId"], &deny("no")).expect(200);
-    run.join().unwrap();
-    // The first delivery is over: its queue is told of the resolution as well, and the server ends after both.
+    fixture.answer(&question, &deny("no")).expect(200);
+    command.response();
+    // The resolution is delivered too, and the server ends after both deliveries.
     receive_and_answer(listener.accept().unwrap().0, &redirect);
-    site.server.signal(Signal::TERM);
-    assert_eq!(Arc::into_inner(site.server).unwrap().ended().code(), Some(0));
+    fixture.server.signal(Signal::TERM);
+    assert_eq!(Arc::into_inner(fixture.server).unwrap().ended().code(), Some(0));
     for listener in [listener, target] {
         listener.set_nonblocking(true).unwrap();
         assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -108,31 +116,32 @@ fn redirect_of_receiver_is_not_followed() {
 fn secret_is_in_no_log_response_or_child_process() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let site = Site::start_under(&[
+    let fixture = Fixture::start_with_env(&[
         ("RINGWALL_APPROVALS_WEBHOOK_URL", &url),
         ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET),
         ("RINGWALL_LOG", "trace"),
     ]);
-    let (run, asked) = site.asked("s");
+    let command = fixture.run_blocked_command("s");
+    let question = command.question.clone();
     receive(&listener, 200);
     let proc = |process: u32, name: &str| std::fs::read(format!("/proc/{process}/{name}")).unwrap_or_default();
     let holds = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(SECRET);
-    assert!(holds(&proc(site.server.id(), "environ")), "control: the server has it");
-    let children = descendants(site.server.id()).unwrap();
+    assert!(holds(&proc(fixture.server.id(), "environ")), "control: the server has it");
+    let children = descendants(fixture.server.id()).unwrap();
     assert!(!children.is_empty(), "control: there is no child process");
     for child in children {
         assert!(!holds(&proc(child, "environ")) && !holds(&proc(child, "cmdline")), "process {child}");
     }
-    site.answer(&site.server.token, &asked["requestId"], &deny("no")).expect(200);
-    run.join().unwrap();
+    fixture.answer(&question, &deny("no")).expect(200);
+    command.response();
     receive(&listener, 410);
     for path in
         ["/settings", "/healthz", "/sandbox/health", "/metrics", "/api/audit", "/api/approvals", "/openapi.json"]
     {
-        let answer = site.server.ask("GET", path, None);
+        let answer = fixture.server.ask("GET", path, None);
         assert_eq!((answer.status, holds(&answer.bytes)), (200, false), "{path}");
     }
-    let log = site.server.log();
+    let log = fixture.server.log();
     assert!(log.contains("DEBUG") && log.contains("/api/audit"), "control: the log lacks its requests");
     assert!(!log.contains(SECRET));
 }
@@ -140,10 +149,10 @@ fn secret_is_in_no_log_response_or_child_process() {
 /// Controls: the same form of address without the line break, for an operator.
 #[test]
 fn address_with_control_characters_or_of_other_scheme_is_refused() {
-    let site = Site::start_under(&[("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)]);
+    let fixture = Fixture::start_with_env(&[("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)]);
     let set = |url: &str| {
         let body = json!({ "approvals": { "webhook_url": url } });
-        site.server.ask("PUT", "/settings", Some(&body)).status
+        fixture.server.ask("PUT", "/settings", Some(&body)).status
     };
     assert_eq!(set("http://127.0.0.1:1/hook"), 200, "control");
     for url in [
@@ -161,50 +170,57 @@ fn address_with_control_characters_or_of_other_scheme_is_refused() {
 }
 
 #[test]
-fn without_a_receiver_everything_goes_on() {
+fn unreachable_receiver_does_not_block_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     drop(listener);
-    let site =
-        Site::start_under(&[("RINGWALL_APPROVALS_WEBHOOK_URL", &url), ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)]);
-    let (run, asked) = site.asked("s");
-    site.answer(&site.server.token, &asked["requestId"], &deny("no")).expect(200);
-    assert_eq!(run.join().unwrap()["error_reason"]["code"], "DENIED_BY_PERSON");
+    let fixture = Fixture::start_with_env(&[
+        ("RINGWALL_APPROVALS_WEBHOOK_URL", &url),
+        ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET),
+    ]);
+    let command = fixture.run_blocked_command("s");
+    let question = command.question.clone();
+    fixture.answer(&question, &deny("no")).expect(200);
+    assert_eq!(command.response()["error_reason"]["code"], "DENIED_BY_PERSON");
     let by_settings = json!({ "approvals": { "webhook_secret": "x" } });
-    assert_eq!(site.server.ask("PUT", "/settings", Some(&by_settings)).status, 409, "it was fixed at the start");
+    assert_eq!(
+        fixture.server.ask("PUT", "/settings", Some(&by_settings)).status,
+        409,
+        "the secret is start-up configuration"
+    );
 }
 
-/// A message that nobody can check is worse than none. And what was said last is told before a server is gone.
+/// Without a secret nothing is sent. With one, a stopping server delivers its queue before it ends.
 #[test]
-fn nothing_is_said_unsigned_and_the_last_word_is_told() {
+fn nothing_is_sent_unsigned_and_queue_is_delivered_at_stop() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let site = Site::start_under(&[("RINGWALL_APPROVALS_WEBHOOK_URL", &url)]);
-    site.begin(&site.server.token, "s", &site.command());
-    site.server.signal(Signal::TERM);
-    let mut server = Arc::into_inner(site.server).unwrap();
+    let fixture = Fixture::start_with_env(&[("RINGWALL_APPROVALS_WEBHOOK_URL", &url)]);
+    fixture.submit_command("s", &fixture.blocked_command());
+    fixture.server.signal(Signal::TERM);
+    let mut server = Arc::into_inner(fixture.server).unwrap();
     assert_eq!(server.ended().code(), Some(0));
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
     listener.set_nonblocking(false).unwrap();
     let hook = [("RINGWALL_APPROVALS_WEBHOOK_URL", url.as_str()), ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)];
-    let site = Site::of(Server::start_under(server.leave(), &[], &hook));
-    site.begin(&site.server.token, "s", &site.command());
-    // It is final, and not asked again.
+    let fixture = Fixture::with_server(Server::start_under(server.leave(), &[], &hook));
+    fixture.submit_command("s", &fixture.blocked_command());
+    // A delivery that got 404 is not repeated.
     receive(&listener, 404);
-    site.server.signal(Signal::TERM);
+    fixture.server.signal(Signal::TERM);
     let (headers, body) = receive(&listener, 200);
     assert_signed(&headers, &body);
     assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["status"], "expired");
-    let mut server = Arc::into_inner(site.server).unwrap();
+    let mut server = Arc::into_inner(fixture.server).unwrap();
     assert_eq!(server.ended().code(), Some(0));
     listener.set_nonblocking(true).unwrap();
-    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nothing was told twice");
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "a delivery was repeated");
 }
 
-/// The machine's trusted authorities decide, and the operator can name others.
+/// The server trusts the system's certificates, or those of `SSL_CERT_FILE`.
 #[test]
-fn over_tls_the_receiver_has_to_be_trusted() {
+fn receiver_with_untrusted_certificate_gets_nothing() {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let trusted = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(trusted.path(), made.cert.pem()).unwrap();
@@ -221,18 +237,19 @@ fn over_tls_the_receiver_has_to_be_trusted() {
     };
     let hook = [("RINGWALL_APPROVALS_WEBHOOK_URL", url.as_str()), ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)];
     let trust = trusted.path().to_str().unwrap();
-    let site = Site::start_under(&[hook[0], hook[1], ("SSL_CERT_FILE", trust)]);
-    let (run, asked) = site.asked("s");
+    let fixture = Fixture::start_with_env(&[hook[0], hook[1], ("SSL_CERT_FILE", trust)]);
+    let command = fixture.run_blocked_command("s");
+    let question = command.question.clone();
     let (headers, body) = receive_from(accept(), 200);
     assert_signed(&headers, &body);
-    assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), asked);
-    site.answer(&site.server.token, &asked["requestId"], &deny("")).expect(200);
-    run.join().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), question);
+    fixture.answer(&question, &deny("")).expect(200);
+    command.response();
     receive_from(accept(), 200);
-    // Nobody told this one to trust it.
-    let site = Site::start_under(&hook);
-    let exec = site.begin(&site.server.token, "s", &site.command());
+    // This server does not trust the certificate.
+    let fixture = Fixture::start_with_env(&hook);
+    let exec = fixture.submit_command("s", &fixture.blocked_command());
     let mut stranger = accept();
-    assert!(stranger.read(&mut [0; 1]).is_err(), "nothing is said to a stranger");
-    site.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
+    assert!(stranger.read(&mut [0; 1]).is_err(), "the server sent data to an untrusted receiver");
+    fixture.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
 }

@@ -34,9 +34,14 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "nobody_who_listens_below_an_allowed_path_is_reached",
     ),
     ("H10", "keys and passwords by a user's own word", "tests/paths/asking.rs", "keys_are_an_operators_to_give"),
-    ("J11", "a socket that never answers a ping", "tests/approvals/sockets.rs", "silence_ends_a_socket"),
-    ("J14", "an approval used again", "tests/approvals/answers.rs", "an_answer_counts_once"),
-    ("J15", "an approval that comes too late", "tests/approvals/answers.rs", "without_an_answer_in_time_it_is_no"),
+    (
+        "J11",
+        "a socket that never answers a ping",
+        "tests/approvals/sockets.rs",
+        "socket_that_does_not_answer_ping_is_closed",
+    ),
+    ("J14", "an approval used again", "tests/approvals/answers.rs", "second_answer_is_rejected"),
+    ("J15", "an approval that comes too late", "tests/approvals/answers.rs", "expired_approval_denies_exec"),
     ("J16", "an approval used for another command", "tests/paths/asking.rs", "an_answer_is_for_nothing_else"),
     ("J16", "an approval under another policy", "tests/paths/asking.rs", "a_changed_policy_makes_an_answer_void"),
     (
@@ -48,15 +53,15 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     (
         "J17",
         "an agent that approves its own request",
-        "tests/approvals/tenants.rs",
-        "people_answer_for_their_own_agents_and_agents_never",
+        "tests/approvals/permissions.rs",
+        "user_answers_for_own_agents_only_and_agent_never",
     ),
-    ("J18", "two who answer at once", "tests/approvals/answers.rs", "of_many_at_once_one_wins_and_one_runs"),
-    ("J18", "a caller who hangs up", "tests/approvals/answers.rs", "whoever_hangs_up_has_it_run_exactly_once"),
+    ("J18", "two who answer at once", "tests/approvals/answers.rs", "concurrent_answers_accept_exactly_one"),
+    ("J18", "a caller who hangs up", "tests/approvals/answers.rs", "approved_exec_runs_once_after_caller_disconnects"),
     (
         "J21",
         "a thousand idle sockets and a thousand streams",
-        "tests/approvals/crowds.rs",
+        "tests/approvals/load.rs",
         "command_among_a_thousand_idle_sockets_is_served",
     ),
 ];
