@@ -1,17 +1,17 @@
-//! A sandbox browser and the code beside it in the session's box, each against the other: no hold on the browser's control for
-//! whoever runs there, and no file for a page of the web.
+//! A sandbox browser and code in the same session box, each as the attacker: code must not reach
+//! the browser's control socket, and a web page must not open files.
 
 use serde_json::{Value, json};
 use tests::support::wait::wait_until;
 
-use crate::pages::{Pages, bad, good};
-use crate::site::Site;
+use crate::fixture::Fixture;
+use crate::pages::{Pages, expect_failure, expect_success};
 
-/// The title of what no page of the web may show.
+/// The title of a file that no web page may show.
 const LOCAL: &str = "Local";
 
-/// Tries every way to another process's descriptors and memory, and tells what came of each: first at a child of its own with a pipe
-/// and a socket as its control, then at each process of the browser.
+/// Tries every way to another process's descriptors and memory and prints the results: for the
+/// control at a child of its own with a pipe and a socket, then at each process of the browser.
 const TAKE_HOLD: &str = r#"
 import ctypes, json, os, socket
 def attempt(act):
@@ -62,89 +62,95 @@ os.kill(child, 9)
 "#;
 
 #[test]
-fn a_sandbox_browser_and_the_code_beside_it_have_no_hold_on_each_other() {
+fn sandbox_browser_and_code_of_session_box_are_protected_from_each_other() {
     let pages = Pages::serve(0);
     let host = pages.host();
-    let site = Site::start_under(&[
+    let fixture = Fixture::start_with_env(&[
         ("RINGWALL_NET_MODE", "allowlist"),
         ("RINGWALL_NET_ALLOW", &host),
         ("RINGWALL_EGRESS_ALLOWED_HOSTS", &host),
     ]);
-    site.set(&json!({ "sessions": { "confirmation": "auto-approve" } }));
+    fixture.change_settings(&json!({ "sessions": { "confirmation": "auto-approve" } }));
     let local = json!({ "url": "file:///workspace/local.html" });
-    site.in_box(&format!("echo '<title>{LOCAL}</title>kept here' > local.html"));
-    let opened = good(site.browse_in("navigate", local.clone(), json!({ "needs_file_access": true })));
-    assert_eq!(opened["title"], LOCAL, "the control: it is there, for whoever may ask for it");
+    fixture.run_in_session_box(&format!("echo '<title>{LOCAL}</title>kept here' > local.html"));
+    let opened = expect_success(fixture.browse_in("navigate", local.clone(), json!({ "needs_file_access": true })));
+    assert_eq!(opened["title"], LOCAL, "control: the file can be opened directly");
 
-    code_has_no_hold_on_it(&site);
-    a_page_of_the_web_opens_no_file(&site, &pages);
-    a_page_of_the_box_opens_the_boxs_own(&site);
-    assert_eq!(good(site.browse("navigate", local))["title"], LOCAL);
+    code_has_no_hold_on_it(&fixture);
+    a_page_of_the_web_opens_no_file(&fixture, &pages);
+    a_page_of_the_box_opens_the_boxs_own(&fixture);
+    assert_eq!(expect_success(fixture.browse("navigate", local))["title"], LOCAL);
 }
 
-fn code_has_no_hold_on_it(site: &Site) {
-    let before = site.browsers();
+fn code_has_no_hold_on_it(fixture: &Fixture) {
+    let before = fixture.chromium_processes();
     let [browser] = before[..] else { panic!("{before:?}") };
     for number in [3, 4] {
         let control = std::fs::read_link(format!("/proc/{browser}/fd/{number}")).unwrap();
-        // What cannot be opened by a name, by nobody: a pipe could be.
+        // Unlike a pipe, a socket cannot be opened through /proc/PID/fd.
         assert!(control.to_str().unwrap().starts_with("socket:"), "{}", control.display());
     }
-    let told: Value = serde_json::from_str(&site.in_box(&format!("python3 - <<'END'\n{TAKE_HOLD}\nEND"))).unwrap();
+    let response: Value =
+        serde_json::from_str(&fixture.run_in_session_box(&format!("python3 - <<'END'\n{TAKE_HOLD}\nEND"))).unwrap();
     for way in ["rb 3", "wb 3", "look 3", "look 4", "mem", "environ", "maps"] {
-        assert_eq!(told["own"][way], "ok", "the control: {way}: {told}");
+        assert_eq!(response["own"][way], "ok", "the control: {way}: {response}");
     }
-    assert_eq!((&told["own"]["rb 4"], &told["own"]["wb 4"]), (&json!("refused"), &json!("refused")), "{told}");
-    let browsers = told["browsers"].as_object().unwrap();
-    assert!(browsers.len() > 2, "the control: it was found: {told}");
+    assert_eq!(
+        (&response["own"]["rb 4"], &response["own"]["wb 4"]),
+        (&json!("refused"), &json!("refused")),
+        "{response}"
+    );
+    let browsers = response["browsers"].as_object().unwrap();
+    assert!(browsers.len() > 2, "control: the browser was found: {response}");
     for (process, ways) in browsers {
         for (way, outcome) in ways.as_object().unwrap() {
             assert_eq!(outcome, "refused", "{process}: {way}");
         }
     }
-    // Seen from outside: the same one, with the same page.
-    assert_eq!(good(site.browse("get_content", json!({})))["title"], LOCAL);
-    assert_eq!(site.browsers(), before);
+    // The verdict from outside: the same browser still shows the same page.
+    assert_eq!(expect_success(fixture.browse("get_content", json!({})))["title"], LOCAL);
+    assert_eq!(fixture.chromium_processes(), before);
 }
 
-/// By a link, a script, a window, a frame and a redirection; each leads elsewhere where that is a page of the web.
-fn a_page_of_the_web_opens_no_file(site: &Site, pages: &Pages) {
-    let open = |path: &str| site.browse("navigate", json!({ "url": pages.at(path) }));
-    let click = |selector: &str| good(site.browse("click", json!({ "selector": selector })));
+/// Tries a link, a script, a window, a frame and a redirect. As a control, each works with a web
+/// page as its target.
+fn a_page_of_the_web_opens_no_file(fixture: &Fixture, pages: &Pages) {
+    let open = |path: &str| fixture.browse("navigate", json!({ "url": pages.at(path) }));
+    let click = |selector: &str| expect_success(fixture.browse("click", json!({ "selector": selector })));
     for way in ["link", "script", "window"] {
-        good(open("/leads?/form"));
+        expect_success(open("/leads?/form"));
         click(&format!("#{way}"));
-        wait_until(way, || good(site.browse("get_content", json!({})))["title"] == "Form");
-        good(open("/leads?file:///workspace/local.html"));
+        wait_until(way, || expect_success(fixture.browse("get_content", json!({})))["title"] == "Form");
+        expect_success(open("/leads?file:///workspace/local.html"));
         let answer = click(&format!("#{way}"));
         assert!(!answer["url"].as_str().unwrap().starts_with("file:"), "{way}: {answer}");
-        let shown = good(site.browse("get_content", json!({ "format": "html" })));
+        let shown = expect_success(fixture.browse("get_content", json!({ "format": "html" })));
         assert!(!shown["content"].as_str().unwrap().contains("kept here"), "{way}: {shown}");
     }
-    // A page is loaded when its frames are; what is not let in is no frame's content, and never comes.
+    // `load` waits for frames, so the text is there if and only if the frame was loaded.
     for (target, is_framed) in [("/form", true), ("file:///workspace/local.html", false)] {
-        good(open(&format!("/leads?{target}")));
-        let shown = good(site.browse("get_content", json!({})));
+        expect_success(open(&format!("/leads?{target}")));
+        let shown = expect_success(fixture.browse("get_content", json!({})));
         assert_eq!(shown["content"].as_str().unwrap().contains("framed"), is_framed, "{shown}");
     }
-    assert_eq!(good(open("/to?/form"))["title"], "Form");
-    let refused = bad(open("/to?file:///workspace/local.html"));
+    assert_eq!(expect_success(open("/to?/form"))["title"], "Form");
+    let refused = expect_failure(open("/to?file:///workspace/local.html"));
     assert!(refused.contains("ERR_UNSAFE_REDIRECT"), "{refused}");
 }
 
-/// A page of the session's own files can lead to others, as its code can: those of the box, and no others.
-fn a_page_of_the_box_opens_the_boxs_own(site: &Site) {
-    let secret = site.server.data().join("owner.token");
-    assert!(secret.exists(), "the control: it is there outside");
+/// A page in the session's files can open files of the box, as code can, but no file of the host.
+fn a_page_of_the_box_opens_the_boxs_own(fixture: &Fixture) {
+    let secret = fixture.server.data().join("owner.token");
+    assert!(secret.exists(), "control: the file exists on the host");
     let lines = format!("<a id=a href=/etc/passwd>a</a> <a id=b href=file://{}>b</a>", secret.display());
-    site.in_box(&format!("echo '{lines}' > leads.html"));
-    let open = || good(site.browse("navigate", json!({ "url": "file:///workspace/leads.html" })));
+    fixture.run_in_session_box(&format!("echo '{lines}' > leads.html"));
+    let open = || expect_success(fixture.browse("navigate", json!({ "url": "file:///workspace/leads.html" })));
     open();
-    good(site.browse("click", json!({ "selector": "#a" })));
-    let shown = good(site.browse("get_content", json!({})))["content"].clone();
-    assert_eq!(shown.as_str().unwrap().trim(), site.in_box("cat /etc/passwd").trim());
+    expect_success(fixture.browse("click", json!({ "selector": "#a" })));
+    let shown = expect_success(fixture.browse("get_content", json!({})))["content"].clone();
+    assert_eq!(shown.as_str().unwrap().trim(), fixture.run_in_session_box("cat /etc/passwd").trim());
     open();
-    let answer = site.browse("click", json!({ "selector": "#b" }));
-    let shown = good(site.browse("get_content", json!({})));
-    assert!(!shown.to_string().contains(&site.server.token), "{answer}");
+    let answer = fixture.browse("click", json!({ "selector": "#b" }));
+    let shown = expect_success(fixture.browse("get_content", json!({})));
+    assert!(!shown.to_string().contains(&fixture.server.token), "{answer}");
 }

@@ -1,5 +1,5 @@
-//! Code in sessions, through the real binary: running it, who is asked about it, the sessions themselves and their files, from
-//! the contract's text. Every trial has a server of its own.
+//! Code in sessions through the real binary, as contract 004 describes it: runs, confirmations,
+//! sessions and their files, session boxes and browsers. Each test has its own server.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 
@@ -8,16 +8,16 @@ mod browser_asks;
 mod browser_box;
 mod browser_hostile;
 mod browser_missing;
-mod confirm;
+mod confirmation;
 mod contexts;
-mod faults;
 mod files;
-mod lasting;
+mod fixture;
 mod pages;
-mod residents;
+mod processes;
 mod run;
+mod session_box;
+mod session_box_faults;
 mod session_rules;
 mod sessions;
-mod site;
 mod strict;
 mod terminals;
