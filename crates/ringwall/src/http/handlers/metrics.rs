@@ -16,7 +16,7 @@ use crate::http::AppState;
 use crate::http::transport::body::Query;
 use crate::http::transport::problem::Problem;
 
-/// The server is ready if it answers: it listens only after a test box has run.
+/// The server is ready if it answers: it accepts connections only after a test box has run.
 #[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "The server is ready: it has run a test box", body = Ready)))]
 pub(crate) async fn healthz(State(state): State<AppState>) -> Result<Json<Ready>, Problem> {
     let when_disabled = state.service.path_control().await?.when_disabled().map(HostView::key);
