@@ -120,7 +120,7 @@ pub(crate) fn open_owned(directory: &OwnedFd, name: &str, owner: Owner) -> rusti
     };
     let status = rustix::fs::fstat(&owned)?;
     if (status.st_uid, status.st_gid) != (owner.uid, owner.gid) {
-        beneath::give(&owned, owner.uid, owner.gid)?;
+        beneath::set_owner(&owned, owner.uid, owner.gid)?;
     }
     let mode = Mode::from_raw_mode(status.st_mode);
     if !mode.contains(PRIVATE_DIRECTORY) {

@@ -59,7 +59,7 @@ impl Desk {
         let directory = beneath::ensure_directory(&self.place, name.as_str(), READABLE_DIRECTORY)?;
         complete(version, &directory, owner, &mut self.batch)?;
         if owner != Owner::server() {
-            beneath::give(&directory, owner.uid, owner.gid)?;
+            beneath::set_owner(&directory, owner.uid, owner.gid)?;
         }
         Ok(name)
     }
@@ -109,7 +109,7 @@ pub(crate) fn ensure_parents(top: &OwnedFd, path: &str, owner: Owner) -> rustix:
             Err(Errno::NOENT) => {
                 let made = beneath::ensure_directory(parent, name, READABLE_DIRECTORY)?;
                 if owner != Owner::server() {
-                    beneath::give(&made, owner.uid, owner.gid)?;
+                    beneath::set_owner(&made, owner.uid, owner.gid)?;
                 }
                 made
             }
@@ -133,7 +133,7 @@ fn copy(
     }
     rustix::fs::fchmod(target, Mode::from_raw_mode(file.mode))?;
     if owner != Owner::server() {
-        beneath::give(target, owner.uid, owner.gid)?;
+        beneath::set_owner(target, owner.uid, owner.gid)?;
     }
     Ok(())
 }

@@ -97,7 +97,7 @@ impl ExecFiles {
     }
 
     fn take_over(&self, bytes_max: u64) -> Result<Left, Error> {
-        let top = beneath::seize_directory(self.project.staging(), self.exec.as_str())
+        let top = beneath::take_ownership(self.project.staging(), self.exec.as_str())
             .map_err(|errno| self.failure("the artifacts directory", errno.into()))?;
         let mut left = Left::default();
         let mut walk = Walk::new(MAX_NAMES);
@@ -112,7 +112,7 @@ impl ExecFiles {
                 }
             };
             if entry.kind == FileType::Directory {
-                left.enter(&mut walk, beneath::seize_directory(&top, path.as_str()).as_ref(), &entry.path);
+                left.enter(&mut walk, beneath::take_ownership(&top, path.as_str()).as_ref(), &entry.path);
                 continue;
             }
             if left.paths_bytes + entry.path.len() > MAX_PATHS_BYTES {

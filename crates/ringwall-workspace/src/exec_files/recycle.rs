@@ -38,7 +38,7 @@ pub(crate) fn make(staging: &OwnedFd, name: &str, owner: Owner) -> Result<(Owned
     rustix::fs::mkdirat(staging, name, PRIVATE_DIRECTORY)?;
     let handle = beneath::open_directory(staging, name)?;
     if owner != Owner::server() {
-        beneath::give(&handle, owner.uid, owner.gid)?;
+        beneath::set_owner(&handle, owner.uid, owner.gid)?;
     }
     let status = rustix::fs::fstat(&handle)?;
     Ok((handle, status))

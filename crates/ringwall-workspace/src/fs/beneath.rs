@@ -122,12 +122,12 @@ fn reopen_file(located: &OwnedFd) -> Result<File> {
 /// Opens a directory that a box may have created, with any owner and mode. Makes the server
 /// its owner, with mode 0700: a box that received a descriptor of the directory cannot add entries
 /// any more, unless it runs as the server's user.
-pub(crate) fn seize_directory(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
+pub(crate) fn take_ownership(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
     let located = look_up(parent, path, DIRECTORY | OFlags::PATH, Mode::empty())?;
     let status = rustix::fs::fstat(&located)?;
     let server = rustix::process::geteuid();
     if status.st_uid != server.as_raw() {
-        give(&located, server.as_raw(), rustix::process::getegid().as_raw())?;
+        set_owner(&located, server.as_raw(), rustix::process::getegid().as_raw())?;
     }
     if Mode::from_raw_mode(status.st_mode) != PRIVATE_DIRECTORY {
         set_mode(&located, PRIVATE_DIRECTORY)?;
@@ -136,7 +136,7 @@ pub(crate) fn seize_directory(parent: impl AsFd, path: impl Arg + Copy) -> Resul
 }
 
 /// Changes the owner of an open or located inode.
-pub(crate) fn give(handle: impl AsFd, uid: u32, gid: u32) -> Result<()> {
+pub(crate) fn set_owner(handle: impl AsFd, uid: u32, gid: u32) -> Result<()> {
     rustix::fs::chownat(handle, c"", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
 }
 

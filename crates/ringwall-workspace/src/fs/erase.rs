@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, RenameFlags};
 use rustix::io::{Errno, Result};
 
-use crate::fs::beneath::seize_directory;
+use crate::fs::beneath::take_ownership;
 
 /// Above this number the tree is being filled while it is deleted.
 const MAX_NAMES: u64 = 100_000_000;
@@ -31,7 +31,7 @@ fn erase_within(parent: impl AsFd, name: &str, names_max: u64) -> Result<()> {
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         Err(errno) => return Err(errno),
     }
-    let top = match seize_directory(&parent, name) {
+    let top = match take_ownership(&parent, name) {
         Err(Errno::NOENT) => return Ok(()),
         outcome => outcome?,
     };
@@ -72,7 +72,7 @@ impl Emptying {
 
     /// Deletes a directory at the top after moving its subdirectories to the top.
     fn dissolve(&mut self, name: &CStr) -> Result<()> {
-        let directory = match seize_directory(&self.top, name) {
+        let directory = match take_ownership(&self.top, name) {
             // Removed, or replaced by something else that the next round deletes.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             outcome => outcome?,
@@ -99,7 +99,7 @@ impl Emptying {
 
     fn move_up(&mut self, from: &OwnedFd, name: &CStr) -> Result<()> {
         // Moving a directory changes its `..` entry and needs write permission on it.
-        match seize_directory(from, name) {
+        match take_ownership(from, name) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             outcome => drop(outcome?),
         }

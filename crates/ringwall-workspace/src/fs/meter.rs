@@ -21,7 +21,7 @@ use rustix::path::Arg;
 use crate::exec_files::begin::whose_output;
 use crate::fs::durable::TEMP_PREFIX;
 use crate::project::ARTIFACTS;
-use crate::tree::{ARRIVING, restore};
+use crate::tree::{ARRIVING, restore_owner_access};
 use crate::usage::Usage;
 
 const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
@@ -228,7 +228,7 @@ fn look(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<Stat> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         // The directory can be listed but not searched.
         Err(Errno::ACCESS) => {
-            restore(directory);
+            restore_owner_access(directory);
             rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
         }
         outcome => outcome,
@@ -240,7 +240,7 @@ pub(crate) fn open(parent: impl AsFd, name: impl Arg + Copy) -> Result<OwnedFd> 
     match rustix::fs::openat(&parent, name, OPENED | OFlags::RDONLY, Mode::empty()) {
         // The server is rootless and owns the directory, so it may restore its mode.
         Err(Errno::ACCESS) => {
-            restore(rustix::fs::openat(&parent, name, OPENED | OFlags::PATH, Mode::empty())?);
+            restore_owner_access(rustix::fs::openat(&parent, name, OPENED | OFlags::PATH, Mode::empty())?);
             rustix::fs::openat(&parent, name, OPENED | OFlags::RDONLY, Mode::empty())
         }
         outcome => outcome,

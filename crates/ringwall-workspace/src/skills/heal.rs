@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::fs::beneath;
 use crate::fs::listing::{MAX_NAMES, Walk};
 use crate::skills::SkillName;
-use crate::tree::{SKILL_FILE, Section, Tree, is_reserved, restore};
+use crate::tree::{SKILL_FILE, Section, Tree, is_reserved, restore_owner_access};
 
 /// Bounds the search; a box can nest directories without limit.
 const MAX_DEPTH: usize = 64;
@@ -66,7 +66,7 @@ impl Tree {
 fn open_readable(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
     match beneath::open_directory(&parent, path) {
         Err(Errno::ACCESS) => {
-            restore(beneath::look_up(&parent, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
+            restore_owner_access(beneath::look_up(&parent, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
             beneath::open_directory(&parent, path)
         }
         result => result,
@@ -76,7 +76,7 @@ fn open_readable(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
 pub(crate) fn heal(skill: &OwnedFd) -> Result<HealOutcome> {
     match try_heal(skill) {
         Err(Errno::ACCESS) => {
-            restore(skill);
+            restore_owner_access(skill);
             match try_heal(skill) {
                 Err(Errno::ACCESS) => Ok(HealOutcome::Missing),
                 result => result,
@@ -104,7 +104,7 @@ fn try_heal(skill: &OwnedFd) -> Result<HealOutcome> {
     let opened = parent.map(|parent| beneath::open_directory(skill, parent)).transpose();
     let moved = opened.and_then(|parent| {
         let from = parent.as_ref().unwrap_or(skill);
-        restore(from);
+        restore_owner_access(from);
         rustix::fs::renameat_with(from, name, skill, SKILL_FILE, RenameFlags::NOREPLACE)
     });
     match moved {

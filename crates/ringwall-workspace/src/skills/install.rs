@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::exec_files::remove::REMOVED;
 use crate::exec_id::random_digits;
-use crate::fs::beneath::{self, PRIVATE_DIRECTORY, seize_directory};
+use crate::fs::beneath::{self, PRIVATE_DIRECTORY, take_ownership};
 use crate::fs::durable::{TEMP_PREFIX, create_unnamed_file};
 use crate::fs::erase::erase;
 use crate::skills::SkillName;
@@ -100,7 +100,7 @@ impl Tree {
         }
         let staging_name = format!("{REMOVED}{}", random_digits()?);
         let staging = self.workspace().staging();
-        let moved = rename_seized(skills, skill.as_str(), || {
+        let moved = rename_with_ownership(skills, skill.as_str(), || {
             let flags = RenameFlags::NOREPLACE;
             rustix::fs::renameat_with(skills, skill.as_str(), staging, staging_name.as_str(), flags)
         });
@@ -276,15 +276,19 @@ fn undo(swap: Swap, new: &OwnedFd, skills: impl AsFd, name: &str) -> rustix::io:
 }
 
 fn exchange(new: &OwnedFd, skills: impl AsFd, name: &str) -> rustix::io::Result<()> {
-    rename_seized(&skills, name, || rustix::fs::renameat_with(new, name, &skills, name, RenameFlags::EXCHANGE))
+    rename_with_ownership(&skills, name, || rustix::fs::renameat_with(new, name, &skills, name, RenameFlags::EXCHANGE))
 }
 
 /// Runs `rename` and, after EACCES, makes `name` writable and tries again: moving a directory to
 /// another parent updates its `..` entry and needs write permission on the directory itself, which
 /// a box may have removed.
-fn rename_seized(skills: impl AsFd, name: &str, rename: impl Fn() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+fn rename_with_ownership(
+    skills: impl AsFd,
+    name: &str,
+    rename: impl Fn() -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
     match rename() {
-        Err(Errno::ACCESS) => seize_directory(skills, name).and_then(|_| rename()),
+        Err(Errno::ACCESS) => take_ownership(skills, name).and_then(|_| rename()),
         result => result,
     }
 }

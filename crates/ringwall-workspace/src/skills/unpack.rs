@@ -162,7 +162,7 @@ fn create_directory(target: &OwnedFd, path: &RelativePath, owner: Owner) -> rust
 }
 
 fn set_owner(handle: impl AsFd, owner: Owner) -> rustix::io::Result<()> {
-    if owner == Owner::server() { Ok(()) } else { beneath::give(handle, owner.uid, owner.gid) }
+    if owner == Owner::server() { Ok(()) } else { beneath::set_owner(handle, owner.uid, owner.gid) }
 }
 
 fn unpack_error(path: &RelativePath) -> impl Fn(Errno) -> Error {

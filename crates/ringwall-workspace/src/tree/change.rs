@@ -65,7 +65,7 @@ impl Tree {
         let look = || beneath::locate(self.section(path.section()), inner).map(|(_, status)| status);
         match look() {
             Err(Errno::ACCESS) => {
-                self.unlock(path);
+                self.restore_path_access(path);
                 look()
             }
             outcome => outcome,

@@ -48,7 +48,7 @@ impl Tree {
             // The server is rootless and owns the directories, so it may restore their modes.
             // Moving a directory changes its `..` entry and needs write permission on it.
             Err(Errno::ACCESS) => {
-                self.unlock(path);
+                self.restore_path_access(path);
                 hide()
             }
             Err(Errno::NOTDIR) if self.meets_link(path) => Err(Errno::LOOP),

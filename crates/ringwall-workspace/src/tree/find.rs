@@ -87,7 +87,7 @@ impl Tree {
         let inner = path.inner().map_or(".", |inner| inner.as_str());
         let mut outcome = beneath::locate(section, inner);
         if matches!(outcome, Err(Errno::ACCESS)) {
-            self.unlock(path);
+            self.restore_path_access(path);
             outcome = beneath::locate(section, inner);
         }
         let met_link = match &outcome {
@@ -170,9 +170,9 @@ impl Tree {
 
     /// Restores the owner's permissions on the section and the directories in the path. Needed if
     /// the server is rootless: it has the boxes' user and no other way through.
-    pub(super) fn unlock(&self, path: &AgentPath) {
+    pub(super) fn restore_path_access(&self, path: &AgentPath) {
         let section = self.section(path.section());
-        restore(section);
+        restore_owner_access(section);
         let Ok(mut handle) = beneath::look_up(section, ".", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) else {
             return;
         };
@@ -181,7 +181,7 @@ impl Tree {
                 Ok(next) => handle = next,
                 Err(_) => return,
             }
-            restore(&handle);
+            restore_owner_access(&handle);
         }
     }
 }
@@ -192,7 +192,7 @@ fn identify(found: &Found<'_>) -> rustix::io::Result<Stat> {
 
 /// Lets the owner of a directory list, enter and change it. Errors are ignored; the following
 /// operation reports them.
-pub(crate) fn restore(directory: impl AsFd) {
+pub(crate) fn restore_owner_access(directory: impl AsFd) {
     if let Ok(status) = rustix::fs::fstat(&directory) {
         let mode = Mode::from_raw_mode(status.st_mode);
         if !mode.contains(PRIVATE_DIRECTORY) {

@@ -32,7 +32,7 @@ mod write;
 pub use change::Change;
 pub use delete::Removed;
 pub use download::{Archive, Download};
-pub(crate) use find::restore;
+pub(crate) use find::restore_owner_access;
 pub(crate) use lines::LineIndexes;
 pub use list::Listing;
 pub(crate) use memory::TextMemory;

@@ -15,7 +15,7 @@ use rustix::io::{Errno, Result};
 use crate::fs::beneath;
 use crate::relative_path::RelativePath;
 
-use super::find::restore;
+use super::find::restore_owner_access;
 
 const BUFFER: usize = 64 * 1024;
 const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
@@ -116,8 +116,8 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     match rustix::fs::openat(parent, name, OPENED | OFlags::RDONLY, Mode::empty()) {
         // The server is rootless and owns the directory, so it may restore its mode.
         Err(Errno::ACCESS) => {
-            restore(parent);
-            restore(beneath::look_up(parent, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
+            restore_owner_access(parent);
+            restore_owner_access(beneath::look_up(parent, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
             rustix::fs::openat(parent, name, OPENED | OFlags::RDONLY, Mode::empty())
         }
         outcome => outcome,

@@ -95,7 +95,7 @@ impl Tree {
                 Err(Errno::NOENT) if left > 0 => left -= 1,
                 // The server is rootless and owns the directories, so it may restore their modes.
                 Err(Errno::ACCESS) if left == ATTEMPTS => {
-                    self.unlock(path);
+                    self.restore_path_access(path);
                     left -= 1;
                 }
                 Err(Errno::NOTDIR) if self.meets_link(path) => return Err(explain(path, Errno::LOOP)),
@@ -130,7 +130,7 @@ impl Tree {
         // matter.
         rustix::fs::fchmod(&staged.file, mode)?;
         if owner != Owner::server() {
-            beneath::give(&staged.file, owner.uid, owner.gid)?;
+            beneath::set_owner(&staged.file, owner.uid, owner.gid)?;
         }
         rustix::fs::renameat(self.workspace().staging(), staged.name.as_str(), parent, name)
     }
@@ -172,7 +172,7 @@ pub(crate) fn ensure_directory(parent: &OwnedFd, name: &str, owner: Owner) -> ru
     // If a box replaced the directory meanwhile, this changes another directory of the box's own.
     beneath::set_mode(&made, NEW_DIRECTORY)?;
     if owner != Owner::server() {
-        beneath::give(&made, owner.uid, owner.gid)?;
+        beneath::set_owner(&made, owner.uid, owner.gid)?;
     }
     Ok(made)
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use ringwall_workspace::{AgentPath, Change, Download, Error, Lines, Recorded, Refusal, Tree};
 use rustix::fs::{CWD, FileType, Mode};
 
-use crate::lab::{CANARY, Lab, give, is_root, names, owner, surrender};
+use crate::lab::{CANARY, Lab, is_root, names, own_by_box, owner, set_owner};
 
 fn at(path: &str) -> AgentPath {
     AgentPath::parse(path).unwrap()
@@ -117,7 +117,7 @@ fn symlinks_are_followed_for_reads_within_the_tree_only() {
     ] {
         symlink(target, lab.host(link)).unwrap();
     }
-    surrender(&lab.host("files"));
+    own_by_box(&lab.host("files"));
     for (path, expected) in [
         ("files/final", "inside"),
         ("files/middle/real", "inside"),
@@ -180,7 +180,7 @@ fn file_with_hard_link_outside_is_out_of_scope() {
     fs::hard_link(lab.host("files/own"), lab.host("skills/s/twin")).unwrap();
     assert_eq!(read(&tree, "files/own").unwrap(), "own", "both links are in the tree");
     fs::hard_link(lab.outside().join("canary"), lab.host("files/alias")).unwrap();
-    give(&lab.host("files/alias"));
+    set_owner(&lab.host("files/alias"));
     assert_eq!(refusal(read(&tree, "files/alias")), out_of_scope("files/alias"));
     assert_eq!(
         refusal(tree.edit(&at("files/alias"), CANARY, "", 1).and_then(Change::make)),
@@ -209,7 +209,7 @@ fn fifos_sockets_and_devices_are_not_opened() {
         rustix::fs::mknodat(CWD, lab.host("files/device"), FileType::CharacterDevice, Mode::RWXU, zero).unwrap();
         all.push("files/device");
     }
-    surrender(&lab.host("files"));
+    own_by_box(&lab.host("files"));
     for path in all {
         assert_eq!(refusal(read(&tree, path)), Refusal::Irregular(path.to_owned()));
         assert_eq!(
@@ -266,7 +266,7 @@ fn delete_of_hostile_tree_follows_no_symlink() {
         fs::create_dir(&deep).unwrap();
     }
     fs::write(deep.join("bottom"), "x").unwrap();
-    surrender(&lab.host("files"));
+    own_by_box(&lab.host("files"));
     assert_eq!(list(&tree, "files"), ["files/tree/a/file"], "paths that are too deep are not listed");
     delete(&tree, "files/tree").unwrap();
     assert!(names(&lab.host("files")).is_empty());
@@ -285,7 +285,7 @@ fn directory_is_downloaded_as_zip() {
     fs::create_dir_all(lab.host("skills/技能/data/none yet")).unwrap();
     fs::set_permissions(lab.host("skills/技能/a/b.py"), fs::Permissions::from_mode(0o755)).unwrap();
     symlink(lab.outside(), lab.host("skills/技能/link")).unwrap();
-    surrender(&lab.host("skills"));
+    own_by_box(&lab.host("skills"));
     let Download::Directory(archive) = tree.download(&at("skills/技能")).unwrap() else { panic!("no directory") };
     // Files that disappear before they are sent are skipped.
     delete(&tree, "skills/技能/empty").unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringwall_workspace::{AgentPath, Change, Lines};
 
-use crate::lab::{Lab, surrender};
+use crate::lab::{Lab, own_by_box};
 use crate::races::{plant, swapping};
 
 fn at(path: &str) -> AgentPath {
@@ -18,7 +18,7 @@ fn reads_never_leave_the_tree() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     plant(&lab.host("files"), &lab.outside());
-    surrender(&lab.host("files"));
+    own_by_box(&lab.host("files"));
     let (mut inside, mut refused) = (0, 0);
     let swaps = swapping(&lab.host("files"), || {
         for _ in 0..100_000 {
@@ -41,7 +41,7 @@ fn writes_and_edits_never_leave_the_tree() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     plant(&lab.host("files"), &lab.outside());
-    surrender(&lab.host("files"));
+    own_by_box(&lab.host("files"));
     let mut written = 0;
     let swaps = swapping(&lab.host("files"), || {
         for _ in 0..5_000 {
@@ -63,7 +63,7 @@ fn lists_and_downloads_never_leave_the_tree() {
     let tree = lab.workspace.tree().unwrap();
     plant(&lab.host("files"), &lab.outside());
     fs::write(lab.outside().join("canary2"), "x").unwrap();
-    surrender(&lab.host("files"));
+    own_by_box(&lab.host("files"));
     swapping(&lab.host("files"), || {
         for _ in 0..3_000 {
             for path in tree.list(&at("files")).unwrap().whole() {
@@ -96,7 +96,7 @@ fn deletions_never_leave_the_tree() {
             fs::create_dir_all(lab.host(&format!("files/t/{number}/a/b"))).unwrap();
         }
         plant(&lab.host("files/t"), &lab.outside());
-        surrender(&lab.host("files"));
+        own_by_box(&lab.host("files"));
         swapping(&lab.host("files/t"), || {
             deleted += u64::from(tree.delete(&at("files/t/d/canary")).is_ok_and(|removed| removed.erase().is_ok()));
             tree.delete(&at("files/t")).unwrap().erase().unwrap();

@@ -13,7 +13,7 @@ use ringwall_workspace::{Error, Extent, PathProblem, Processes, SkipReason};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use serde_json::json;
 
-use crate::lab::{CANARY, Lab, MIB, give, is_root, path, paths, reasons, surrender};
+use crate::lab::{CANARY, Lab, MIB, is_root, own_by_box, path, paths, reasons, set_owner};
 
 fn make_fifo(path: &Path) {
     rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
@@ -68,7 +68,7 @@ fn reserved_names_are_skipped() {
     symlink(lab.outside().join("canary"), directory.join("stderr.txt")).unwrap();
     fs::create_dir(directory.join("sub")).unwrap();
     fs::write(directory.join("sub/meta.json"), "its own").unwrap();
-    surrender(directory);
+    own_by_box(directory);
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(
         reasons(&collected),
@@ -122,7 +122,7 @@ fn very_deep_tree_is_skipped_and_removed() {
         rustix::fs::mkdirat(&deepest, "d", Mode::RWXU).unwrap();
         deepest = rustix::fs::openat(&deepest, "d", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
-    give(&files.artifacts().unwrap().path().join("top"));
+    set_owner(&files.artifacts().unwrap().path().join("top"));
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(paths(collected.kept()), ["top"]);
     let [skipped] = collected.skipped() else { panic!("{:?}", collected.skipped()) };
@@ -139,7 +139,7 @@ fn closed_files_and_directories_are_collected() {
         fs::write(directory.join("closed/inner/file"), "x").unwrap();
         fs::write(directory.join("secret"), "y").unwrap();
         fs::write(directory.join("setuid"), "z").unwrap();
-        surrender(directory);
+        own_by_box(directory);
         for (name, mode) in [("secret", 0o000), ("setuid", 0o6777), ("closed/inner", 0o000), ("closed", 0o000)] {
             fs::set_permissions(directory.join(name), Permissions::from_mode(mode)).unwrap();
         }
@@ -159,7 +159,7 @@ fn closed_work_directory_is_reopened() {
     let lab = Lab::new();
     let files = lab.begin();
     fs::write(files.artifacts().unwrap().path().join("file"), "x").unwrap();
-    surrender(files.artifacts().unwrap().path());
+    own_by_box(files.artifacts().unwrap().path());
     for closed in [files.artifacts().unwrap().path(), lab.project.work().path()] {
         fs::set_permissions(closed, Permissions::from_mode(0o000)).unwrap();
     }
@@ -177,7 +177,7 @@ fn open_descriptors_cannot_change_collected_files() {
     let directory = files.artifacts().unwrap().path().to_owned();
     fs::create_dir(directory.join("sub")).unwrap();
     fs::write(directory.join("sub/file"), "honest").unwrap();
-    surrender(&directory);
+    own_by_box(&directory);
     // Another box of the project may have received these descriptors over a socket in `work`.
     let mut held = File::options().append(true).open(directory.join("sub/file")).unwrap();
     let held_directory = File::open(directory.join("sub")).unwrap();

@@ -70,7 +70,7 @@ impl Lab {
     pub fn run(&self, bytes_max: u64, act: impl FnOnce(&Path)) -> Collected {
         let files = self.begin();
         act(files.artifacts().unwrap().path());
-        surrender(files.artifacts().unwrap().path());
+        own_by_box(files.artifacts().unwrap().path());
         let staged = files.artifacts().unwrap().path().to_owned();
         let collected = files.collect(bytes_max, Processes::Dead).unwrap();
         assert!(collected.residue().is_none(), "{:?}", collected.residue());
@@ -104,18 +104,18 @@ pub fn open(workspaces: &Workspaces) -> Workspace {
 }
 
 /// Makes the box's user the owner of everything in a directory; symlinks are not followed.
-pub fn surrender(directory: &Path) {
+pub fn own_by_box(directory: &Path) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         // A test that closes a directory sets its owner itself.
         if entry.file_type().unwrap().is_dir() && entry.metadata().unwrap().mode() & 0o700 == 0o700 {
-            surrender(&entry.path());
+            own_by_box(&entry.path());
         }
-        give(&entry.path());
+        set_owner(&entry.path());
     }
 }
 
-pub fn give(path: &Path) {
+pub fn set_owner(path: &Path) {
     let Owner { uid, gid } = owner();
     let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
     rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW).unwrap();

@@ -6,7 +6,7 @@ use std::io::Read;
 use ringwall_workspace::{Error, ExecId, Extent, Processes, Stream};
 use serde_json::json;
 
-use crate::lab::{Lab, MIB, names, path, paths, surrender};
+use crate::lab::{Lab, MIB, names, own_by_box, path, paths};
 
 /// SHA-256 of nothing, and of `out`.
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -22,7 +22,7 @@ fn ended_exec_has_four_server_files_and_artifacts() {
     fs::create_dir(files.artifacts().unwrap().path().join("empty")).unwrap();
     fs::write(files.artifacts().unwrap().path().join("sub/deeper/result.txt"), "42").unwrap();
     fs::write(files.artifacts().unwrap().path().join("out.txt"), "out").unwrap();
-    surrender(files.artifacts().unwrap().path());
+    own_by_box(files.artifacts().unwrap().path());
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(paths(collected.kept()), ["out.txt", "sub/deeper/result.txt"]);
     assert_eq!((collected.extent(), collected.skipped_total()), (Extent::Within, 0));

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use ringwall_workspace::Processes;
 use serde_json::json;
 
-use crate::lab::{Lab, MIB, surrender};
+use crate::lab::{Lab, MIB, own_by_box};
 
 /// One path component of arbitrary bytes.
 fn name() -> impl Strategy<Value = Vec<u8>> {
@@ -36,7 +36,7 @@ proptest! {
                 made += 1;
             }
         }
-        surrender(files.artifacts().unwrap().path());
+        own_by_box(files.artifacts().unwrap().path());
         let collected = files.collect(MIB, Processes::Dead).unwrap();
         prop_assert!(collected.kept().len() <= made);
         prop_assert!(collected.kept().len() == made || collected.skipped_total() > 0);

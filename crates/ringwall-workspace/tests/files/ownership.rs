@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use ringwall_workspace::{Error, Owner, Processes, SkipReason, Stream, Workspaces};
 use serde_json::json;
 
-use crate::lab::{Lab, MIB, is_root, names, open, owner, reasons, surrender};
+use crate::lab::{Lab, MIB, is_root, names, open, own_by_box, owner, reasons};
 
 #[test]
 fn box_owns_only_work_and_artifacts() {
@@ -36,7 +36,7 @@ fn box_owns_only_work_and_artifacts() {
     assert_eq!(lab.project.work().path(), fs::canonicalize(lab.host("projects/p/work")).unwrap());
 
     fs::write(files.artifacts().unwrap().path().join("out"), "x").unwrap();
-    surrender(files.artifacts().unwrap().path());
+    own_by_box(files.artifacts().unwrap().path());
     files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     for name in names(&lab.host(&format!("projects/p/artifacts/{exec}"))) {
         let status = fs::metadata(lab.host(&format!("projects/p/artifacts/{exec}/{name}"))).unwrap();

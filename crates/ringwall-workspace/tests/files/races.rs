@@ -12,7 +12,7 @@ use ringwall_workspace::Processes;
 use rustix::fs::{CWD, RenameFlags};
 use serde_json::json;
 
-use crate::lab::{CANARY, Lab, MIB, path, surrender};
+use crate::lab::{CANARY, Lab, MIB, own_by_box, path};
 
 /// Creates the directory `d` with a file `canary`, and the symlink `l` to the directory of the real
 /// canary.
@@ -70,7 +70,7 @@ fn collection_never_leaves_box_directory() {
         let exec = files.exec().clone();
         let directory = files.artifacts().unwrap().path().to_owned();
         plant(&directory, &lab.outside());
-        surrender(&directory);
+        own_by_box(&directory);
         swaps += swapping(&directory, || {
             let finished = files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
             for file in finished.iter().filter(|file| file.path.as_str().ends_with("canary")) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use ringwall_workspace::{Error, ExecId, Processes, Project, Recorded, Stream};
 use serde_json::json;
 
-use crate::lab::{Lab, MIB, input, names, paths, surrender};
+use crate::lab::{Lab, MIB, input, names, own_by_box, paths};
 
 #[test]
 fn files_of_one_exec_are_removed() {
@@ -18,7 +18,7 @@ fn files_of_one_exec_are_removed() {
     let exec = files.exec().clone();
     fs::create_dir_all(files.artifacts().unwrap().path().join("a/b")).unwrap();
     fs::write(files.artifacts().unwrap().path().join("a/b/c"), "x").unwrap();
-    surrender(files.artifacts().unwrap().path());
+    own_by_box(files.artifacts().unwrap().path());
     files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     for _ in 0..2 {
         lab.project.remove_artifacts(&exec).unwrap();
@@ -43,7 +43,7 @@ fn project_is_removed_with_hostile_files() {
     fs::write(work.join("closed/inner/file"), "x").unwrap();
     symlink(lab.outside(), work.join("away")).unwrap();
     symlink(lab.outside(), work.join("closed/inner/away")).unwrap();
-    surrender(&work);
+    own_by_box(&work);
     for closed in ["closed/inner/deep", "closed/inner", "closed", ""] {
         fs::set_permissions(work.join(closed), Permissions::from_mode(0o000)).unwrap();
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringwall_workspace::{ArchiveLimits, Error, HealOutcome, Refusal, SkillArchive, SkillName, SkillSummary, Tree};
 
-use crate::lab::{Lab, MIB, give, names, owner, surrender};
+use crate::lab::{Lab, MIB, names, own_by_box, owner, set_owner};
 use crate::zips::{deflated, file, folder, skill, zip};
 
 pub const LIMITS: ArchiveLimits = ArchiveLimits { bytes: 64 * MIB, entries: 1000 };
@@ -97,7 +97,7 @@ fn symlink_or_file_with_skill_name_is_replaced() {
     symlink(lab.outside(), skills.join("link")).unwrap();
     fs::write(skills.join("file"), "x").unwrap();
     fs::create_dir_all(skills.join("closed/inner")).unwrap();
-    surrender(&skills);
+    own_by_box(&skills);
     fs::set_permissions(skills.join("closed"), Permissions::from_mode(0o000)).unwrap();
     for name in ["link", "file", "closed"] {
         install(&lab, &zip(&skill(name, "new"))).unwrap();
@@ -164,7 +164,7 @@ fn nested_skill_file_is_moved_to_root() {
     fs::create_dir(skills.join("taken")).unwrap();
     symlink(lab.outside().join("canary"), skills.join("taken/SKILL.md")).unwrap();
     symlink(skills.join("whole"), skills.join("skill-link")).unwrap();
-    surrender(&skills);
+    own_by_box(&skills);
     for (skill, healing) in [
         ("deep", HealOutcome::Moved),
         ("deep", HealOutcome::Intact),
@@ -202,7 +202,7 @@ fn closed_skill_is_healed() {
         let place = skills.join(format!("s{number}"));
         fs::create_dir_all(place.join("d/e")).unwrap();
         fs::write(place.join("d/e/skill.md"), "x").unwrap();
-        surrender(&skills);
+        own_by_box(&skills);
         for (directory, mode) in [("d/e", inner), ("d", inner), ("", own)] {
             fs::set_permissions(place.join(directory), Permissions::from_mode(mode)).unwrap();
         }
@@ -268,7 +268,7 @@ fn skills_are_listed_with_metadata_and_warnings() {
     fs::create_dir(skills.join("e-empty")).unwrap();
     fs::write(skills.join("f-file"), "x").unwrap();
     symlink(lab.outside(), skills.join("g-link")).unwrap();
-    surrender(&skills);
+    own_by_box(&skills);
     fs::set_permissions(skills.join("b-bare"), Permissions::from_mode(0o000)).unwrap();
     let summary = |name: &str, description: &str| (name.to_owned(), description.to_owned());
     let listed = tree.list_skills().unwrap();
@@ -305,7 +305,7 @@ fn skill_file_of_other_user_is_not_listed() {
     let place = lab.host("skills/x");
     fs::create_dir(&place).unwrap();
     fs::write(place.join("SKILL.md"), "name: x").unwrap();
-    surrender(&lab.host("skills"));
+    own_by_box(&lab.host("skills"));
     assert_eq!(tree.list_skills().unwrap().len(), 1);
     std::os::unix::fs::chown(place.join("SKILL.md"), Some(54_399), None).unwrap();
     assert_eq!(tree.list_skills().unwrap(), []);
@@ -338,7 +338,7 @@ fn deleted_skill_is_removed_without_following_symlinks() {
     let tree = tree(&lab);
     symlink(lab.outside(), lab.host("skills/x/out")).unwrap();
     symlink(lab.outside(), lab.host("skills/link")).unwrap();
-    give(&lab.host("skills/x/out"));
+    set_owner(&lab.host("skills/x/out"));
     fs::set_permissions(lab.host("skills/x"), Permissions::from_mode(0o000)).unwrap();
     drop(tree.delete_skill(&name("x")).unwrap());
     assert_eq!(names(&lab.host("skills")), ["link", "y"]);

@@ -12,7 +12,7 @@ use ringwall_workspace::{ExecFiles, ExecId, Processes, Recorded, Workspaces};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, XattrFlags};
 use serde_json::json;
 
-use crate::lab::{CANARY, Lab, MIB, SPARE, give, is_root, names, open, owner, path};
+use crate::lab::{CANARY, Lab, MIB, SPARE, is_root, names, open, owner, path, set_owner};
 
 /// A description and an action.
 type Act<'a, To> = (&'a str, &'a dyn Fn(&To));
@@ -93,7 +93,7 @@ fn unused_directory_is_recycled() {
     assert_eq!(inode(files.artifacts().unwrap().path()), first);
     // After a box used the directory, its files are collected and the directory is removed.
     fs::write(files.artifacts().unwrap().path().join("result"), "42").unwrap();
-    give(&files.artifacts().unwrap().path().join("result"));
+    set_owner(&files.artifacts().unwrap().path().join("result"));
     let exec = files.exec().clone();
     end(files);
     assert_eq!(project.open_artifact(&exec, &path("result")).unwrap().size, 2);

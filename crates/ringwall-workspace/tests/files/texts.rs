@@ -163,7 +163,7 @@ fn changed_file_is_counted_again() {
         let line = "y".repeat(usize::try_from(round).unwrap() + 1);
         let text = format!("{line}\n").repeat(100_000);
         std::fs::write(lab.host("files/changing"), &text).unwrap();
-        crate::lab::give(&lab.host("files/changing"));
+        crate::lab::set_owner(&lab.host("files/changing"));
         let read = tree.read(&at("files/changing"), Lines::page(Some(99_999), None).unwrap()).unwrap();
         assert_eq!(read.content(), format!("{line}\n{line}\n"));
     }
@@ -179,7 +179,7 @@ fn binary_or_too_large_text_is_rejected() {
     assert_eq!(tree.read(&at("files/bytes"), Lines::page(Some(3), None).unwrap()).unwrap().content(), "good\n");
     let sparse = std::fs::File::create(lab.host("files/huge")).unwrap();
     sparse.set_len(65 << 20).unwrap();
-    crate::lab::give(&lab.host("files/huge"));
+    crate::lab::set_owner(&lab.host("files/huge"));
     for lines in [Lines::ALL, Lines::page(Some(1), Some(1)).unwrap()] {
         assert!(matches!(refusal(tree.read(&at("files/huge"), lines)), Refusal::TooLarge { .. }));
     }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use ringwall_workspace::{AgentPath, Change, ExecId, Lines, Processes, Usage};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
-use crate::lab::{Lab, give, input, surrender};
+use crate::lab::{Lab, input, own_by_box, set_owner};
 
 const ANY: u64 = u64::MAX;
 
@@ -164,7 +164,7 @@ fn predicted_growth_covers_measured_growth() {
     let file = fs::File::create(lab.host("files/sparse")).unwrap();
     file.write_all_at(b"x\n", 0).unwrap();
     file.set_len(1 << 20).unwrap();
-    give(&lab.host("files/sparse"));
+    set_owner(&lab.host("files/sparse"));
     let body = vec![b'y'; 20_000];
     let line = Some(Lines::range(Some(1), Some(1)).unwrap());
     let mut grown = Vec::new();
@@ -198,7 +198,7 @@ fn artifacts_and_baseline_index_do_not_count() {
     fs::write(files.artifacts().unwrap().path().join("result"), vec![1; 50_000]).unwrap();
     assert_eq!(measured(&lab), expected(&lab), "the box's files count");
     assert!(measured(&lab).bytes >= before.bytes + 50_000);
-    surrender(files.artifacts().unwrap().path());
+    own_by_box(files.artifacts().unwrap().path());
     files.collect(1 << 20, Processes::Dead).unwrap();
     fs::create_dir(lab.host(".baseline")).unwrap();
     fs::write(lab.host(".baseline/index.json"), vec![1; 50_000]).unwrap();
@@ -240,8 +240,8 @@ fn deep_and_closed_directories_are_measured() {
         let closed = work.join(format!("closed-{number}"));
         fs::create_dir_all(closed.join("inner")).unwrap();
         fs::write(closed.join("inner/file"), vec![1; 10_000]).unwrap();
-        surrender(&closed);
-        give(&closed);
+        own_by_box(&closed);
+        set_owner(&closed);
         fs::set_permissions(closed.join("inner"), Permissions::from_mode(mode)).unwrap();
         fs::set_permissions(&closed, Permissions::from_mode(mode)).unwrap();
     }
