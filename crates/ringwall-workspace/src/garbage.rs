@@ -129,7 +129,7 @@ impl Collecting<'_> {
                 }
                 // Processes of the exec may still be exiting. An enter without a leave disables
                 // recycling in this workspace until the server ends.
-                workspaces.presence.enter(&staging)?;
+                workspaces.overlaps.enter(&staging)?;
                 erase(&staging, name)
             };
             let removed = match doing {

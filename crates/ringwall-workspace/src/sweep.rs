@@ -70,8 +70,8 @@ impl Workspaces {
                     {
                         // Processes of the exec may still be exiting. An enter without a leave
                         // disables recycling in this workspace until the server ends.
-                        let stay = self.presence.enter(&staging);
-                        swept.note(name, stay);
+                        let presence = self.overlaps.enter(&staging);
+                        swept.note(name, presence);
                         match recorded(&exec) {
                             Recorded::In(project) => swept.show(&holder, agent, &project, (&staging, name), &exec),
                             Recorded::Nowhere => swept.erase(&staging, name),
@@ -79,8 +79,8 @@ impl Workspaces {
                         }
                     }
                     if is_leftover(name, &is_running) {
-                        let stay = self.presence.enter(&staging);
-                        swept.note(name, stay);
+                        let presence = self.overlaps.enter(&staging);
+                        swept.note(name, presence);
                         if let Ok(exec) = name.parse::<ExecId>()
                             && recorded(&exec) == Recorded::Nowhere
                         {

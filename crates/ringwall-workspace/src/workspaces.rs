@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::exec_files::overlap::{Presence, Stay};
+use crate::exec_files::overlap::{ExecPresence, OverlapTracker};
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::name::{AgentId, ProjectId, UserId};
 use crate::project::Project;
@@ -47,7 +47,7 @@ impl Owner {
 pub struct Workspaces {
     pub(crate) root: OwnedFd,
     path: PathBuf,
-    pub(crate) presence: Presence,
+    pub(crate) overlaps: OverlapTracker,
     line_indexes: LineIndexes,
     text_memory: TextMemory,
     names_memory: NamesMemory,
@@ -66,7 +66,7 @@ struct Held {
     directory: OwnedFd,
     projects: OwnedFd,
     staging: OwnedFd,
-    presence: Presence,
+    overlaps: OverlapTracker,
     line_indexes: LineIndexes,
     text_memory: TextMemory,
     names_memory: NamesMemory,
@@ -93,7 +93,7 @@ impl Workspaces {
         Ok(Self {
             root: handle,
             path,
-            presence: Presence::default(),
+            overlaps: OverlapTracker::default(),
             line_indexes: LineIndexes::default(),
             text_memory: TextMemory::default(),
             names_memory: NamesMemory::default(),
@@ -109,10 +109,10 @@ impl Workspaces {
         let projects = beneath::ensure_directory(&directory, PROJECTS, PASSABLE).map_err(fail(PROJECTS.into()))?;
         let staging = beneath::ensure_directory(&directory, STAGING, PASSABLE).map_err(fail(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
-        let (presence, line_indexes) = (self.presence.clone(), self.line_indexes.clone());
+        let (overlaps, line_indexes) = (self.overlaps.clone(), self.line_indexes.clone());
         let (text_memory, names_memory) = (self.text_memory.clone(), self.names_memory.clone());
         let held =
-            Held { owner, path, directory, projects, staging, presence, line_indexes, text_memory, names_memory };
+            Held { owner, path, directory, projects, staging, overlaps, line_indexes, text_memory, names_memory };
         Ok(Workspace { held: Arc::new(held) })
     }
 }
@@ -170,7 +170,7 @@ impl Workspace {
     }
 
     /// Registers one more exec that runs in this workspace.
-    pub(crate) fn enter(&self) -> rustix::io::Result<Stay> {
-        self.held.presence.enter(self.staging())
+    pub(crate) fn enter(&self) -> rustix::io::Result<ExecPresence> {
+        self.held.overlaps.enter(self.staging())
     }
 }

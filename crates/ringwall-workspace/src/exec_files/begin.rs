@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::exec_files::finish::{MANIFEST, META};
 use crate::exec_files::output::{OutputFile, Stream};
-use crate::exec_files::overlap::Stay;
+use crate::exec_files::overlap::ExecPresence;
 use crate::exec_files::recycle;
 use crate::exec_id::ExecId;
 use crate::fs::erase::erase;
@@ -33,7 +33,7 @@ pub struct ExecFiles {
     pub(crate) kept: OwnedFd,
     pub(crate) stdout: OutputFile,
     pub(crate) stderr: OutputFile,
-    pub(crate) stay: Stay,
+    pub(crate) presence: ExecPresence,
 }
 
 /// The location of an exec's files.
@@ -68,7 +68,7 @@ impl Project {
             let _ = erase(self.staging(), name);
             fail(errno)
         };
-        let staged = match recycle::make(self.staging(), name, self.workspace().owner()) {
+        let staged = match recycle::create(self.staging(), name, self.workspace().owner()) {
             Err(Errno::EXIST) => return Err(Error::ExecExists(exec.clone())),
             outcome => outcome.map_err(undo_staged)?,
         };
@@ -85,10 +85,10 @@ impl Project {
         })
     }
 
-    fn fill(&self, exec: &ExecId, (handle, made): (OwnedFd, Stat)) -> rustix::io::Result<ExecFiles> {
+    fn fill(&self, exec: &ExecId, (handle, created): (OwnedFd, Stat)) -> rustix::io::Result<ExecFiles> {
         let kept = beneath::open_directory(self.artifacts_of_all(), exec.as_str())?;
         let path = self.workspace().path().join(STAGING).join(exec.as_str());
-        self.open_output(exec, Place::Boxed(Directory { path, handle }, Box::new(made)), kept)
+        self.open_output(exec, Place::Boxed(Directory { path, handle }, Box::new(created)), kept)
     }
 
     /// Like [`Project::begin`] for an exec whose box has no artifacts directory. The output is in
@@ -129,7 +129,7 @@ impl Project {
             stderr: OutputFile::create(&kept, Stream::Stderr)?,
             kept,
             // Last, because after a failure nothing would leave again.
-            stay: self.workspace().enter()?,
+            presence: self.workspace().enter()?,
         })
     }
 }

@@ -18,9 +18,9 @@ use crate::error::{Error, quote};
 use crate::exec_files::begin::{ExecFiles, Place};
 use crate::exec_files::finish::{ArtifactFile, MANIFEST, META};
 use crate::exec_files::output::Stream;
-use crate::exec_files::overlap::Company;
+use crate::exec_files::overlap::Overlap;
 use crate::exec_files::skipped::{SkipReason, Skipped, SkippedList};
-use crate::exec_files::{recycle, recycle::Fate};
+use crate::exec_files::{recycle, recycle::Recycling};
 use crate::fs::beneath;
 use crate::fs::copy::Copier;
 use crate::fs::erase::erase;
@@ -74,13 +74,15 @@ impl ExecFiles {
     pub fn collect(self, bytes_max: u64, processes: Processes) -> Result<Collected, Error> {
         let staging = self.project.staging();
         let name = self.exec.as_str();
-        let fate = match (self.stay.leave(processes), &self.place) {
+        let recycling = match (self.presence.leave(processes), &self.place) {
             // The box had no artifacts directory.
-            (_, Place::Hidden(_)) => Fate::Kept,
-            (Company::Alone, Place::Boxed(directory, made)) => recycle::keep(staging, name, &directory.handle, made),
-            (Company::Accompanied, Place::Boxed(..)) => Fate::Refused,
+            (_, Place::Hidden(_)) => Recycling::Kept,
+            (Overlap::Alone, Place::Boxed(directory, created)) => {
+                recycle::keep(staging, name, &directory.handle, created)
+            }
+            (Overlap::Concurrent, Place::Boxed(..)) => Recycling::NotKept,
         };
-        if fate == Fate::Kept {
+        if recycling == Recycling::Kept {
             return Ok(Collected { files: self, left: Left::default(), residue: None });
         }
         // Most boxes leave nothing.

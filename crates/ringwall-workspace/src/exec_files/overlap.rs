@@ -17,69 +17,69 @@ use crate::exec_files::collect::Processes;
 
 /// Tells if another box of the workspace ran at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum Overlap {
     Alone,
-    Accompanied,
+    Concurrent,
 }
 
 /// The workspaces with running execs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Presence {
-    workspaces: Arc<Mutex<HashMap<Identity, Present>>>,
+pub(crate) struct OverlapTracker {
+    workspaces: Arc<Mutex<HashMap<Identity, PresentExecs>>>,
 }
 
 /// Device and inode of the workspace's `.staging`.
 type Identity = (u64, u64);
 
 #[derive(Debug)]
-struct Present {
+struct PresentExecs {
     count: u64,
-    /// `Accompanied` from the time two execs are present until all have left.
-    company: Company,
+    /// `Concurrent` from the time two execs are present until all have left.
+    overlap: Overlap,
 }
 
 /// One exec in a workspace. Dropping it does not leave.
 #[derive(Debug)]
-pub(crate) struct Stay {
-    presence: Presence,
+pub(crate) struct ExecPresence {
+    overlaps: OverlapTracker,
     identity: Identity,
 }
 
-impl Presence {
-    pub(crate) fn enter(&self, staging: &OwnedFd) -> rustix::io::Result<Stay> {
+impl OverlapTracker {
+    pub(crate) fn enter(&self, staging: &OwnedFd) -> rustix::io::Result<ExecPresence> {
         let status = rustix::fs::fstat(staging)?;
         let identity = (status.st_dev, status.st_ino);
         let mut workspaces = self.lock();
-        let present = workspaces.entry(identity).or_insert(Present { count: 0, company: Company::Alone });
-        present.count += 1;
-        if present.count > 1 {
-            present.company = Company::Accompanied;
+        let execs = workspaces.entry(identity).or_insert(PresentExecs { count: 0, overlap: Overlap::Alone });
+        execs.count += 1;
+        if execs.count > 1 {
+            execs.overlap = Overlap::Concurrent;
         }
         drop(workspaces);
-        Ok(Stay { presence: self.clone(), identity })
+        Ok(ExecPresence { overlaps: self.clone(), identity })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Present>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, PresentExecs>> {
         self.workspaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Stay {
+impl ExecPresence {
     /// Leaves, if the processes are dead, and returns whether another exec was present meanwhile.
-    pub(crate) fn leave(&self, processes: Processes) -> Company {
+    pub(crate) fn leave(&self, processes: Processes) -> Overlap {
         match processes {
-            Processes::Uncertain => Company::Accompanied,
+            Processes::Uncertain => Overlap::Concurrent,
             Processes::Dead => {
-                let mut workspaces = self.presence.lock();
-                let Some(present) = workspaces.get_mut(&self.identity) else {
-                    return Company::Accompanied;
+                let mut workspaces = self.overlaps.lock();
+                let Some(execs) = workspaces.get_mut(&self.identity) else {
+                    return Overlap::Concurrent;
                 };
-                let company = present.company;
-                present.count -= 1;
-                if present.count == 0 {
+                let overlap = execs.overlap;
+                execs.count -= 1;
+                if execs.count == 0 {
                     workspaces.remove(&self.identity);
                 }
-                company
+                overlap
             }
         }
     }
@@ -95,22 +95,22 @@ mod tests {
     fn overlap_lasts_until_all_execs_have_left() {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [here, elsewhere] = directories.each_ref().map(|path| OwnedFd::from(File::open(path).unwrap()));
-        let presence = Presence::default();
-        let (first, other) = (presence.enter(&here).unwrap(), presence.enter(&elsewhere).unwrap());
-        assert_eq!(first.leave(Processes::Dead), Company::Alone);
-        assert_eq!(other.leave(Processes::Dead), Company::Alone);
+        let overlaps = OverlapTracker::default();
+        let (first, other) = (overlaps.enter(&here).unwrap(), overlaps.enter(&elsewhere).unwrap());
+        assert_eq!(first.leave(Processes::Dead), Overlap::Alone);
+        assert_eq!(other.leave(Processes::Dead), Overlap::Alone);
         // The second exec overlaps the first and the third; the first and the third do not meet.
-        let (one, two) = (presence.enter(&here).unwrap(), presence.enter(&here).unwrap());
-        assert_eq!(one.leave(Processes::Dead), Company::Accompanied);
-        let three = presence.enter(&here).unwrap();
-        assert_eq!(two.leave(Processes::Dead), Company::Accompanied);
-        assert_eq!(three.leave(Processes::Dead), Company::Accompanied);
-        assert!(presence.lock().is_empty());
+        let (one, two) = (overlaps.enter(&here).unwrap(), overlaps.enter(&here).unwrap());
+        assert_eq!(one.leave(Processes::Dead), Overlap::Concurrent);
+        let three = overlaps.enter(&here).unwrap();
+        assert_eq!(two.leave(Processes::Dead), Overlap::Concurrent);
+        assert_eq!(three.leave(Processes::Dead), Overlap::Concurrent);
+        assert!(overlaps.lock().is_empty());
         // An exec with uncertain processes does not leave.
-        assert_eq!(presence.enter(&here).unwrap().leave(Processes::Uncertain), Company::Accompanied);
-        drop(presence.enter(&elsewhere).unwrap());
+        assert_eq!(overlaps.enter(&here).unwrap().leave(Processes::Uncertain), Overlap::Concurrent);
+        drop(overlaps.enter(&elsewhere).unwrap());
         for place in [&here, &elsewhere] {
-            assert_eq!(presence.enter(place).unwrap().leave(Processes::Dead), Company::Accompanied);
+            assert_eq!(overlaps.enter(place).unwrap().leave(Processes::Dead), Overlap::Concurrent);
         }
     }
 }

@@ -19,21 +19,21 @@ use crate::fs::listing::Walk;
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::workspaces::Owner;
 
-const SPARE: &str = "spare";
+const RECYCLED: &str = "spare";
 
 /// Result of [`keep`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Recycling {
     Kept,
     /// It was not moved.
-    Refused,
+    NotKept,
 }
 
 /// Creates the artifacts directory `name` in `.staging`, from the recycled directory if that is
 /// usable. Returns its `Stat` too.
-pub(crate) fn make(staging: &OwnedFd, name: &str, owner: Owner) -> Result<(OwnedFd, Stat)> {
-    if let Some(made) = take(staging, name, owner)? {
-        return Ok(made);
+pub(crate) fn create(staging: &OwnedFd, name: &str, owner: Owner) -> Result<(OwnedFd, Stat)> {
+    if let Some(created) = take_recycled(staging, name, owner)? {
+        return Ok(created);
     }
     rustix::fs::mkdirat(staging, name, PRIVATE_DIRECTORY)?;
     let handle = beneath::open_directory(staging, name)?;
@@ -44,13 +44,13 @@ pub(crate) fn make(staging: &OwnedFd, name: &str, owner: Owner) -> Result<(Owned
     Ok((handle, status))
 }
 
-fn take(staging: &OwnedFd, name: &str, owner: Owner) -> Result<Option<(OwnedFd, Stat)>> {
+fn take_recycled(staging: &OwnedFd, name: &str, owner: Owner) -> Result<Option<(OwnedFd, Stat)>> {
     // There is no recycled directory, or `name` exists; the caller's `mkdir` reports the latter.
-    if rustix::fs::renameat_with(staging, SPARE, staging, name, RenameFlags::NOREPLACE).is_err() {
+    if rustix::fs::renameat_with(staging, RECYCLED, staging, name, RenameFlags::NOREPLACE).is_err() {
         return Ok(None);
     }
-    match inspect(staging, name, owner) {
-        Ok(Some(made)) => Ok(Some(made)),
+    match check_recycled(staging, name, owner) {
+        Ok(Some(created)) => Ok(Some(created)),
         Ok(None) | Err(_) => {
             erase(staging, name)?;
             Ok(None)
@@ -58,30 +58,30 @@ fn take(staging: &OwnedFd, name: &str, owner: Owner) -> Result<Option<(OwnedFd, 
     }
 }
 
-fn inspect(staging: &OwnedFd, name: &str, owner: Owner) -> Result<Option<(OwnedFd, Stat)>> {
+fn check_recycled(staging: &OwnedFd, name: &str, owner: Owner) -> Result<Option<(OwnedFd, Stat)>> {
     let handle = beneath::open_directory(staging, name)?;
     let status = rustix::fs::fstat(&handle)?;
-    let as_made = Mode::from_raw_mode(status.st_mode) == PRIVATE_DIRECTORY
+    let as_created = Mode::from_raw_mode(status.st_mode) == PRIVATE_DIRECTORY
         && (status.st_uid, status.st_gid) == (owner.uid, owner.gid)
         && has_no_directories(&status);
-    Ok((as_made && is_bare(&handle)?).then_some((handle, status)))
+    Ok((as_created && is_empty(&handle)?).then_some((handle, status)))
 }
 
 /// Keeps the directory of a dead box if it is unchanged since its creation.
-pub(crate) fn keep(staging: &OwnedFd, name: &str, handle: &OwnedFd, made: &Stat) -> Fate {
+pub(crate) fn keep(staging: &OwnedFd, name: &str, handle: &OwnedFd, created: &Stat) -> Recycling {
     let kept = || {
         // The kernel sets the change time, so anything that the box did and undid shows in it.
         // Before Linux 6.13 a change within the clock tick of the creation does not, so the content
         // is checked too.
         let status = rustix::fs::statat(staging, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if !is_unchanged(made, &status) || !has_no_directories(&status) || !is_bare(handle)? {
-            return Ok(Fate::Refused);
+        if !is_unchanged(created, &status) || !has_no_directories(&status) || !is_empty(handle)? {
+            return Ok(Recycling::NotKept);
         }
         // Does not replace another directory, which would have to be deleted.
-        rustix::fs::renameat_with(staging, name, staging, SPARE, RenameFlags::NOREPLACE)?;
-        Result::Ok(Fate::Kept)
+        rustix::fs::renameat_with(staging, name, staging, RECYCLED, RenameFlags::NOREPLACE)?;
+        Result::Ok(Recycling::Kept)
     };
-    kept().unwrap_or(Fate::Refused)
+    kept().unwrap_or(Recycling::NotKept)
 }
 
 fn is_unchanged(before: &Stat, now: &Stat) -> bool {
@@ -106,7 +106,7 @@ fn has_no_directories(status: &Stat) -> bool {
 
 /// True if the directory has no entries and no extended attributes, which include access control
 /// lists.
-fn is_bare(directory: &OwnedFd) -> Result<bool> {
+fn is_empty(directory: &OwnedFd) -> Result<bool> {
     match rustix::fs::flistxattr_query(directory) {
         Ok(0) | Err(Errno::NOTSUP) => {}
         Ok(_) => return Ok(false),

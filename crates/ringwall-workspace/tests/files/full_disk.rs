@@ -10,7 +10,7 @@ use std::process::Command;
 use ringwall_workspace::{Error, ExecId, Owner, Processes, Stream, Workspaces};
 use serde_json::json;
 
-use crate::lab::{SPARE, input, names};
+use crate::lab::{RECYCLED, input, names};
 
 const SMALL: &str = "RINGWALL_TEST_SMALL_DISK";
 
@@ -68,7 +68,7 @@ fn fill(disk: &std::path::Path) {
     assert!(fs::write(&filler, vec![b'z'; 400_000]).is_err(), "the disk is not full");
     let refused = files.collect(0, Processes::Dead).unwrap().finish(&json!({"status": "x".repeat(10_000)}));
     assert!(matches!(refused, Err(Error::Finish { name: "meta.json", .. })), "{refused:?}");
-    assert!(names(&staging).iter().all(|name| name == SPARE));
+    assert!(names(&staging).iter().all(|name| name == RECYCLED));
     assert_eq!(project.artifacts(&id).unwrap().len(), 2);
     fs::remove_file(&filler).unwrap();
     let files = project.begin(&exec()).unwrap();

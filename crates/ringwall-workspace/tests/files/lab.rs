@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Uid};
 
 pub const CANARY: &str = "canary content";
 pub const MIB: u64 = 1024 * 1024;
-pub const SPARE: &str = "spare";
+pub const RECYCLED: &str = "spare";
 
 /// Owner of the workspace if the tests run as root; has no other files.
 const BOX_ID: u32 = 54_322;
@@ -90,12 +90,12 @@ impl Lab {
     /// Entries of `.staging` except `spare`.
     pub fn staged(&self) -> Vec<String> {
         let mut staged = names(&self.host(".staging"));
-        staged.retain(|name| name != SPARE);
+        staged.retain(|name| name != RECYCLED);
         staged
     }
 
-    pub fn has_spare(&self) -> bool {
-        self.host(".staging").join(SPARE).symlink_metadata().is_ok()
+    pub fn has_recycled(&self) -> bool {
+        self.host(".staging").join(RECYCLED).symlink_metadata().is_ok()
     }
 }
 

@@ -24,10 +24,11 @@ mod lifecycle;
 mod names;
 mod ownership;
 mod races;
+mod recycle;
 mod removing;
 mod session_pages;
 mod skills;
-mod spare;
+
 mod texts;
 mod usage;
 mod zips;

@@ -12,7 +12,7 @@ use ringwall_workspace::{ExecFiles, ExecId, Processes, Recorded, Workspaces};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, XattrFlags};
 use serde_json::json;
 
-use crate::lab::{CANARY, Lab, MIB, SPARE, is_root, names, open, owner, path, set_owner};
+use crate::lab::{CANARY, Lab, MIB, RECYCLED, is_root, names, open, owner, path, set_owner};
 
 /// A description and an action.
 type Act<'a, To> = (&'a str, &'a dyn Fn(&To));
@@ -74,12 +74,12 @@ fn unused_directory_is_recycled() {
     let first = inode(files.artifacts().unwrap().path());
     end(files);
     for project in ["p", "another", "p"] {
-        assert!(lab.has_spare() && lab.staged().is_empty());
+        assert!(lab.has_recycled() && lab.staged().is_empty());
         let project = lab.workspace.project(&project.parse().unwrap()).unwrap();
         let files = project.begin(&ExecId::random().unwrap()).unwrap();
         assert_new(&files);
         assert_eq!(inode(files.artifacts().unwrap().path()), first);
-        assert!(!lab.has_spare());
+        assert!(!lab.has_recycled());
         // Reading does not count as use.
         assert!(names(files.artifacts().unwrap().path()).is_empty());
         end(files);
@@ -97,7 +97,7 @@ fn unused_directory_is_recycled() {
     let exec = files.exec().clone();
     end(files);
     assert_eq!(project.open_artifact(&exec, &path("result")).unwrap().size, 2);
-    assert!(!lab.has_spare() && lab.staged().is_empty());
+    assert!(!lab.has_recycled() && lab.staged().is_empty());
     lab.check();
 }
 
@@ -129,53 +129,53 @@ fn changed_directory_is_not_recycled() {
         await_tick(files.artifacts().unwrap().path());
         act(files.artifacts().unwrap().path());
         end(files);
-        assert!(!lab.has_spare() && lab.staged().is_empty(), "{what}");
+        assert!(!lab.has_recycled() && lab.staged().is_empty(), "{what}");
         // Control: the directory of the next exec, which does nothing, is kept.
         let files = lab.begin();
         assert_new(&files);
         end(files);
-        assert!(lab.has_spare(), "{what}");
+        assert!(lab.has_recycled(), "{what}");
     }
     lab.check();
 }
 
 #[test]
-fn changed_spare_is_not_used() {
+fn changed_recycled_directory_is_not_used() {
     let lab = Lab::new();
-    let spare = lab.host(".staging").join(SPARE);
+    let recycled = lab.host(".staging").join(RECYCLED);
     let outside = lab.outside();
     let swap = |act: &dyn Fn()| {
-        fs::remove_dir(&spare).unwrap();
+        fs::remove_dir(&recycled).unwrap();
         act();
     };
     let acts: [(&str, &dyn Fn()); 9] = [
-        ("a mode", &|| fs::set_permissions(&spare, Permissions::from_mode(0o755)).unwrap()),
+        ("a mode", &|| fs::set_permissions(&recycled, Permissions::from_mode(0o755)).unwrap()),
         ("a group", &|| {
             // Only root can change the group; others change the mode.
             let group = Some(Gid::from_raw(0));
             match is_root() {
-                true => rustix::fs::chownat(CWD, &spare, None, group, AtFlags::empty()).unwrap(),
-                false => fs::set_permissions(&spare, Permissions::from_mode(0o2700)).unwrap(),
+                true => rustix::fs::chownat(CWD, &recycled, None, group, AtFlags::empty()).unwrap(),
+                false => fs::set_permissions(&recycled, Permissions::from_mode(0o2700)).unwrap(),
             }
         }),
-        ("an attribute", &|| set_attribute(&spare, "user.note", b"x")),
-        ("a default list", &|| set_default_acl(&spare)),
-        ("a hidden file", &|| fs::write(spare.join(".hidden"), "x").unwrap()),
-        ("a tree", &|| fs::create_dir_all(spare.join("a/b")).unwrap()),
-        ("a link in its place", &|| swap(&|| symlink(&outside, &spare).unwrap())),
-        ("a link to nowhere in its place", &|| swap(&|| symlink("nowhere", &spare).unwrap())),
-        ("a file in its place", &|| swap(&|| fs::write(&spare, "x").unwrap())),
+        ("an attribute", &|| set_attribute(&recycled, "user.note", b"x")),
+        ("a default list", &|| set_default_acl(&recycled)),
+        ("a hidden file", &|| fs::write(recycled.join(".hidden"), "x").unwrap()),
+        ("a tree", &|| fs::create_dir_all(recycled.join("a/b")).unwrap()),
+        ("a link in its place", &|| swap(&|| symlink(&outside, &recycled).unwrap())),
+        ("a link to nowhere in its place", &|| swap(&|| symlink("nowhere", &recycled).unwrap())),
+        ("a file in its place", &|| swap(&|| fs::write(&recycled, "x").unwrap())),
     ];
     for (what, act) in acts {
         end(lab.begin());
-        assert!(lab.has_spare(), "{what}");
+        assert!(lab.has_recycled(), "{what}");
         // An open handle keeps the inode number from being reused.
-        let held = rustix::fs::open(&spare, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap();
+        let held = rustix::fs::open(&recycled, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap();
         act();
         let files = lab.begin();
         assert_new(&files);
         assert_ne!(inode(files.artifacts().unwrap().path()), rustix::fs::fstat(&held).unwrap().st_ino, "{what}");
-        assert!(!lab.has_spare(), "{what}");
+        assert!(!lab.has_recycled(), "{what}");
         assert_eq!(lab.staged(), [files.exec().as_str()], "{what}");
         assert_eq!(fs::read_to_string(outside.join("canary")).unwrap(), CANARY, "{what}");
         end(files);
@@ -191,7 +191,7 @@ fn directory_of_overlapping_exec_is_not_recycled() {
     let (one, sibling) = (lab.begin(), lab.begin());
     let handed_on = File::open(one.artifacts().unwrap().path()).unwrap();
     end(one);
-    assert!(!lab.has_spare());
+    assert!(!lab.has_recycled());
     let next = lab.begin();
     fs::write(next.artifacts().unwrap().path().join("private"), "x").unwrap();
     let read = rustix::fs::openat(&handed_on, "private", OFlags::RDONLY, Mode::empty());
@@ -202,10 +202,10 @@ fn directory_of_overlapping_exec_is_not_recycled() {
     end(sibling);
     fs::remove_file(next.artifacts().unwrap().path().join("private")).unwrap();
     end(next);
-    assert!(!lab.has_spare() && lab.staged().is_empty());
+    assert!(!lab.has_recycled() && lab.staged().is_empty());
     // Control: all execs have ended, and the next one is alone.
     end(lab.begin());
-    assert!(lab.has_spare());
+    assert!(lab.has_recycled());
 }
 
 #[test]
@@ -223,27 +223,27 @@ fn directory_is_not_recycled_while_box_may_live() {
     for (what, act) in unsure {
         let lab = Lab::new();
         act(&lab);
-        assert!(!lab.has_spare(), "{what}");
+        assert!(!lab.has_recycled(), "{what}");
         for _ in 0..3 {
             end(lab.begin());
-            assert!(!lab.has_spare(), "{what}");
+            assert!(!lab.has_recycled(), "{what}");
         }
         // Another workspace is not affected.
         let other = lab.workspaces.workspace(&"user".parse().unwrap(), &"other".parse().unwrap(), owner()).unwrap();
         let project = other.project(&"p".parse().unwrap()).unwrap();
         end(project.begin(&ExecId::random().unwrap()).unwrap());
         let staging = lab.directory.path().join("data/workspaces/user/other/.staging");
-        assert_eq!(names(&staging), [SPARE], "{what}");
+        assert_eq!(names(&staging), [RECYCLED], "{what}");
     }
 }
 
 #[test]
-fn one_of_concurrent_execs_gets_spare() {
+fn one_of_concurrent_execs_gets_recycled_directory() {
     const THREADS: usize = 8;
     let lab = Lab::new();
     for _ in 0..100 {
         end(lab.begin());
-        let spare = inode(&lab.host(".staging").join(SPARE));
+        let recycled = inode(&lab.host(".staging").join(RECYCLED));
         let together = Barrier::new(THREADS);
         let begun: Vec<ExecFiles> = std::thread::scope(|scope| {
             let begin = || {
@@ -255,9 +255,9 @@ fn one_of_concurrent_execs_gets_spare() {
         });
         let inodes: Vec<u64> = begun.iter().map(|files| inode(files.artifacts().unwrap().path())).collect();
         assert_eq!(inodes.iter().collect::<HashSet<_>>().len(), THREADS);
-        assert_eq!(inodes.iter().filter(|inode| **inode == spare).count(), 1);
+        assert_eq!(inodes.iter().filter(|inode| **inode == recycled).count(), 1);
         begun.iter().for_each(assert_new);
         begun.into_iter().for_each(end);
-        assert!(!lab.has_spare() && lab.staged().is_empty());
+        assert!(!lab.has_recycled() && lab.staged().is_empty());
     }
 }
