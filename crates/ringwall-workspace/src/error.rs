@@ -45,9 +45,9 @@ pub enum Error {
     },
     #[error("{} belongs to user {owner}, not to the server; choose another directory or change its owner", path.display())]
     RootForeign { path: PathBuf, owner: u32 },
-    #[error("could not open or create the directory {place}")]
+    #[error("could not open or create the directory {path}")]
     OpenDirectory {
-        place: String,
+        path: String,
         #[source]
         source: io::Error,
     },

@@ -147,9 +147,9 @@ impl Collecting<'_> {
 /// Moves the session to `.staging` by one rename, then deletes it there.
 pub(crate) fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) -> rustix::io::Result<()> {
     let staging = beneath::ensure_directory(directory, STAGING, PASSABLE)?;
-    let hidden = format!("{REMOVED}{}", random_digits().map_err(|_| Errno::AGAIN)?);
-    match rustix::fs::renameat_with(sessions, id, &staging, hidden.as_str(), RenameFlags::NOREPLACE) {
-        Ok(()) => erase(&staging, &hidden),
+    let staging_name = format!("{REMOVED}{}", random_digits().map_err(|_| Errno::AGAIN)?);
+    match rustix::fs::renameat_with(sessions, id, &staging, staging_name.as_str(), RenameFlags::NOREPLACE) {
+        Ok(()) => erase(&staging, &staging_name),
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno),
     }

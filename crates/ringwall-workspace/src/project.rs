@@ -60,8 +60,8 @@ struct Held {
 impl Project {
     pub(crate) fn open(workspace: &Workspace, id: &ProjectId, directory: &OwnedFd) -> Result<Self, Error> {
         let fail = |name: &str| {
-            let place = format!("{PROJECTS}/{id}/{name}");
-            move |errno: Errno| Error::OpenDirectory { place, source: errno.into() }
+            let path = format!("{PROJECTS}/{id}/{name}");
+            move |errno: Errno| Error::OpenDirectory { path, source: errno.into() }
         };
         let path = workspace.path().join(PROJECTS).join(id.as_str());
         let inputs = beneath::ensure_directory(directory, INPUTS, READABLE_DIRECTORY).map_err(fail(INPUTS))?;
@@ -91,7 +91,7 @@ impl Project {
         &self.held.work
     }
 
-    pub(crate) fn artifacts_of_all(&self) -> &OwnedFd {
+    pub(crate) fn artifacts_root(&self) -> &OwnedFd {
         &self.held.artifacts
     }
 

@@ -12,7 +12,7 @@ use rustix::fs::{Dir, RenameFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, quote};
-use crate::exec_files::begin::whose_output;
+use crate::exec_files::begin::exec_of_output;
 use crate::exec_files::remove::REMOVED;
 use crate::exec_id::ExecId;
 use crate::fs::beneath;
@@ -65,7 +65,7 @@ impl Workspaces {
                     if name.starts_with(TEMP_PREFIX) {
                         swept.finish_upload(&holder, agent, &staging, name);
                     }
-                    if let Some(exec) = whose_output(name)
+                    if let Some(exec) = exec_of_output(name)
                         && !is_running(&exec)
                     {
                         // Processes of the exec may still be exiting. An enter without a leave
@@ -73,7 +73,9 @@ impl Workspaces {
                         let presence = self.overlaps.enter(&staging);
                         swept.note(name, presence);
                         match recorded(&exec) {
-                            Recorded::In(project) => swept.show(&holder, agent, &project, (&staging, name), &exec),
+                            Recorded::In(project) => {
+                                swept.move_output(&holder, agent, &project, (&staging, name), &exec)
+                            }
                             Recorded::Nowhere => swept.erase(&staging, name),
                             Recorded::Unclear => {}
                         }
@@ -117,7 +119,7 @@ impl Swept {
 
     /// Moves output to the place where [`Collected::finish`](crate::Collected::finish) would have
     /// moved it.
-    fn show(
+    fn move_output(
         &mut self,
         holder: &OwnedFd,
         agent: &str,
@@ -129,8 +131,8 @@ impl Swept {
         let Some(artifacts) = self.open(holder, &format!("{agent}/{PROJECTS}/{project}/{ARTIFACTS}")) else {
             return self.erase(staging, name);
         };
-        let shown = rustix::fs::renameat_with(staging, name, &artifacts, exec.as_str(), RenameFlags::NOREPLACE);
-        self.note(name, shown);
+        let moved = rustix::fs::renameat_with(staging, name, &artifacts, exec.as_str(), RenameFlags::NOREPLACE);
+        self.note(name, moved);
     }
 
     /// Searches all projects, because a name in `.staging` does not contain the project.
@@ -184,7 +186,7 @@ impl Swept {
 /// or deletion.
 pub(crate) fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> bool {
     // Output is kept until the record says that its exec does not exist.
-    if whose_output(name).is_some() {
+    if exec_of_output(name).is_some() {
         return false;
     }
     let owner = name.split_once('.').map_or(name, |(owner, _)| owner);

@@ -75,15 +75,15 @@ impl Usage {
 }
 
 impl Workspace {
-    /// Measures the workspace. Stops at the first name beyond `files_most`, so that the cost is
+    /// Measures the workspace. Stops at the first name beyond `max_files`, so that the cost is
     /// bounded when a workspace is far beyond its quota.
-    pub fn measure(&self, files_most: u64) -> Result<Usage, Error> {
-        let mut meter = Meter::new(files_most);
+    pub fn measure(&self, max_files: u64) -> Result<Usage, Error> {
+        let mut meter = Meter::new(max_files);
         let tops = [Section::Files.name(), Section::Skills.name(), SESSIONS, STAGING, PROJECTS];
         for name in tops {
             let skip = match name {
-                PROJECTS => Skip::ArtifactsOfProjects,
-                STAGING => Skip::WhatTheServerWrites,
+                PROJECTS => Skip::ProjectArtifacts,
+                STAGING => Skip::ServerFiles,
                 _ => Skip::Nothing,
             };
             match open(self.directory(), name) {
@@ -92,7 +92,7 @@ impl Workspace {
                 Err(errno) => Err(errno),
             }
             .map_err(|errno| Error::Measure(errno.into()))?;
-            if meter.is_over() {
+            if meter.exceeds_limit() {
                 break;
             }
         }

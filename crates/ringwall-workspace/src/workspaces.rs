@@ -102,10 +102,10 @@ impl Workspaces {
 
     /// Opens a workspace and creates it if missing.
     pub fn workspace(&self, user: &UserId, agent: &AgentId, owner: Owner) -> Result<Workspace, Error> {
-        let fail = |place: String| move |errno: Errno| Error::OpenDirectory { place, source: errno.into() };
+        let fail = |path: String| move |errno: Errno| Error::OpenDirectory { path, source: errno.into() };
         let holder = beneath::ensure_directory(&self.root, user.as_str(), PASSABLE).map_err(fail(user.to_string()))?;
-        let place = || format!("{user}/{agent}");
-        let directory = beneath::ensure_directory(&holder, agent.as_str(), PASSABLE).map_err(fail(place()))?;
+        let relative_path = || format!("{user}/{agent}");
+        let directory = beneath::ensure_directory(&holder, agent.as_str(), PASSABLE).map_err(fail(relative_path()))?;
         let projects = beneath::ensure_directory(&directory, PROJECTS, PASSABLE).map_err(fail(PROJECTS.into()))?;
         let staging = beneath::ensure_directory(&directory, STAGING, PASSABLE).map_err(fail(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
@@ -120,7 +120,7 @@ impl Workspaces {
 impl Workspace {
     /// Opens a project and creates it if missing. Safe to call concurrently.
     pub fn project(&self, id: &ProjectId) -> Result<Project, Error> {
-        let fail = |errno: Errno| Error::OpenDirectory { place: format!("{PROJECTS}/{id}"), source: errno.into() };
+        let fail = |errno: Errno| Error::OpenDirectory { path: format!("{PROJECTS}/{id}"), source: errno.into() };
         let directory = beneath::ensure_directory(self.projects(), id.as_str(), PASSABLE).map_err(fail)?;
         Project::open(self, id, &directory)
     }
@@ -130,7 +130,7 @@ impl Workspace {
         match beneath::open_directory(self.projects(), id.as_str()) {
             Ok(directory) => Project::open(self, id, &directory),
             Err(Errno::NOENT) => Err(Error::ProjectMissing(id.clone())),
-            Err(errno) => Err(Error::OpenDirectory { place: format!("{PROJECTS}/{id}"), source: errno.into() }),
+            Err(errno) => Err(Error::OpenDirectory { path: format!("{PROJECTS}/{id}"), source: errno.into() }),
         }
     }
 

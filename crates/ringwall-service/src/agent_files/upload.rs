@@ -45,7 +45,7 @@ impl Service {
             // Only under the lock is it known if the name is new.
             let growth = agent.tree.growth(&path, written);
             room.reach(growth)?;
-            agent.tree.place(staged, &path)?;
+            agent.tree.persist(staged, &path)?;
             room.settle(growth);
             Ok(())
         })

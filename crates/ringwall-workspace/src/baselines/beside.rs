@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use crate::baselines::checkout::Desk;
+use crate::baselines::checkout::CheckoutDir;
 use crate::baselines::index::Index;
 use crate::baselines::rule::Act;
 use crate::baselines::snapshot::{Snapshot, Version};
@@ -58,14 +58,14 @@ fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), 
     }
     announce(&new.iter().flat_map(|(skill, version)| steps(skill, version)).collect::<Vec<_>>(), snapshot, index);
     index.save(tree.workspace())?;
-    let mut desk = Desk::new(tree.workspace())?;
+    let mut checkout_dir = CheckoutDir::new(tree.workspace())?;
     let mut made = Vec::new();
     for (skill, version) in new {
-        made.push((skill, version, desk.copy_skill(version).map_err(fail)?));
+        made.push((skill, version, checkout_dir.copy_skill(version).map_err(fail)?));
     }
-    desk.force().map_err(fail)?;
+    checkout_dir.sync().map_err(fail)?;
     for (skill, version, made) in made {
-        match rustix::fs::renameat_with(&desk.place, made, skills, skill.as_str(), RenameFlags::NOREPLACE) {
+        match rustix::fs::renameat_with(&checkout_dir.handle, made, skills, skill.as_str(), RenameFlags::NOREPLACE) {
             Ok(()) => {
                 settle(&steps(skill, version), snapshot, index);
                 index.skills.entry(skill.clone()).or_default().version = version.number;
@@ -87,52 +87,52 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
-    use crate::baselines::lab::{Lab, agent, contents, list, owner, texts};
+    use crate::baselines::fixture::{Fixture, agent, contents, list, owner, texts};
     use crate::baselines::{Layer, Standing, Update};
 
     #[test]
     fn sync_new_adds_new_skills_and_defers_changes() {
-        let lab = Lab::new();
-        let tree = lab.tree("one");
-        lab.publish(&[("old/SKILL.md", "1"), ("old/a", "1")]);
-        lab.sync(&tree);
-        let skills = lab.skills("one");
+        let fixture = Fixture::new();
+        let tree = fixture.tree("one");
+        fixture.publish(&[("old/SKILL.md", "1"), ("old/a", "1")]);
+        fixture.sync(&tree);
+        let skills = fixture.skills("one");
         fs::create_dir(skills.join("mine")).unwrap();
         fs::write(skills.join("mine/SKILL.md"), "own").unwrap();
-        lab.publish(&[
+        fixture.publish(&[
             ("old/SKILL.md", "2"),
             ("old/a", "2"),
             ("mine/SKILL.md", "2"),
             ("new/SKILL.md", "2"),
             ("new/d/run.sh", "2"),
         ]);
-        lab.baselines.sync_new(&agent(), &tree).unwrap();
-        let Standing::Waiting { since } = lab.standing(&tree) else { panic!("no update is pending") };
+        fixture.baselines.sync_new(&agent(), &tree).unwrap();
+        let Standing::Waiting { since } = fixture.standing(&tree) else { panic!("no update is pending") };
         let old = [("old/SKILL.md", "1"), ("old/a", "1"), ("mine/SKILL.md", "own")];
         let new = [("new/SKILL.md", "2"), ("new/d/run.sh", "2")];
         assert_eq!(contents(&skills), texts(&[&old[..], &new[..]].concat()));
-        for (place, mode) in [("new", 0o755), ("new/d", 0o755), ("new/SKILL.md", 0o644), ("new/d/run.sh", 0o755)] {
-            let status = fs::metadata(skills.join(place)).unwrap();
-            assert_eq!((status.uid(), status.mode() & 0o7777), (owner().uid, mode), "{place}");
+        for (file, mode) in [("new", 0o755), ("new/d", 0o755), ("new/SKILL.md", 0o644), ("new/d/run.sh", 0o755)] {
+            let status = fs::metadata(skills.join(file)).unwrap();
+            assert_eq!((status.uid(), status.mode() & 0o7777), (owner().uid, mode), "{file}");
         }
         let waiting = Some(Update::Waiting);
         let layers =
             [("mine", Layer::Overlay, waiting), ("new", Layer::Baseline, None), ("old", Layer::Baseline, waiting)];
-        assert_eq!(lab.layers(&tree), layers.map(|(folder, layer, update)| (folder.to_owned(), layer, update)));
+        assert_eq!(fixture.layers(&tree), layers.map(|(folder, layer, update)| (folder.to_owned(), layer, update)));
         // A new publication does not restart the wait.
-        lab.publish(&[("newer/SKILL.md", "3")]);
-        assert_eq!(lab.standing(&tree), Standing::Behind);
-        lab.baselines.sync_new(&agent(), &tree).unwrap();
-        assert_eq!(lab.standing(&tree), Standing::Waiting { since });
+        fixture.publish(&[("newer/SKILL.md", "3")]);
+        assert_eq!(fixture.standing(&tree), Standing::Behind);
+        fixture.baselines.sync_new(&agent(), &tree).unwrap();
+        assert_eq!(fixture.standing(&tree), Standing::Waiting { since });
         // A file that a box deletes stays deleted; a full sync adds the others.
         fs::remove_file(skills.join("new/d/run.sh")).unwrap();
-        lab.sync(&tree);
-        let twos = ["old/SKILL.md", "old/a", "new/SKILL.md"].map(|place| (place, "2"));
+        fixture.sync(&tree);
+        let twos = ["old/SKILL.md", "old/a", "new/SKILL.md"].map(|file| (file, "2"));
         let others = [("mine/SKILL.md", "own"), ("newer/SKILL.md", "3")];
         assert_eq!(contents(&skills), texts(&[&twos[..], &others[..]].concat()));
         fs::write(skills.join("old/more"), "").unwrap();
         let layers = [Layer::Overlaid, Layer::Overlaid, Layer::Baseline, Layer::Overlaid];
-        assert_eq!(lab.layers(&tree).into_iter().map(|(_, layer, _)| layer).collect::<Vec<_>>(), layers);
-        assert_eq!(list(&lab.directory.path().join("workspaces/one/agent/.staging")), [""; 0]);
+        assert_eq!(fixture.layers(&tree).into_iter().map(|(_, layer, _)| layer).collect::<Vec<_>>(), layers);
+        assert_eq!(list(&fixture.directory.path().join("workspaces/one/agent/.staging")), [""; 0]);
     }
 }

@@ -22,32 +22,32 @@ use crate::workspaces::{Owner, Workspace};
 /// A directory in `.staging` for copies, and for files that are checked before they are deleted.
 /// Dropping it deletes the directory.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct CheckoutDir {
     workspace: Workspace,
     name: String,
-    pub(crate) place: OwnedFd,
+    pub(crate) handle: OwnedFd,
     count: u64,
     batch: Batch,
 }
 
-impl Desk {
+impl CheckoutDir {
     pub(crate) fn new(workspace: &Workspace) -> Result<Self, Error> {
         let name = format!("{TEMP_PREFIX}{}", random_digits()?);
-        let place = beneath::ensure_directory(workspace.staging(), &name, PRIVATE_DIRECTORY);
-        let place = place.map_err(|errno| Error::Stage(errno.into()))?;
-        Ok(Self { workspace: workspace.clone(), name, place, count: 0, batch: Batch::default() })
+        let handle = beneath::ensure_directory(workspace.staging(), &name, PRIVATE_DIRECTORY);
+        let handle = handle.map_err(|errno| Error::Stage(errno.into()))?;
+        Ok(Self { workspace: workspace.clone(), name, handle, count: 0, batch: Batch::default() })
     }
 
     /// Returns an unused name in this directory.
-    pub(crate) fn free_name(&mut self) -> String {
+    pub(crate) fn unused_name(&mut self) -> String {
         self.count += 1;
         self.count.to_string()
     }
 
     /// Copies a file and returns the name of the copy.
     pub(crate) fn copy(&mut self, version: &Version, path: &RelativePath, file: &BaselineFile) -> io::Result<String> {
-        let name = self.free_name();
-        let target = beneath::create_file(&self.place, name.as_str())?;
+        let name = self.unused_name();
+        let target = beneath::create_file(&self.handle, name.as_str())?;
         copy(version, path, file, &target, self.workspace.owner())?;
         self.batch.add(&target)?;
         Ok(name)
@@ -55,8 +55,8 @@ impl Desk {
 
     /// Copies a whole skill and returns the name of the copy.
     pub(crate) fn copy_skill(&mut self, version: &Version) -> io::Result<String> {
-        let (name, owner) = (self.free_name(), self.workspace.owner());
-        let directory = beneath::ensure_directory(&self.place, name.as_str(), READABLE_DIRECTORY)?;
+        let (name, owner) = (self.unused_name(), self.workspace.owner());
+        let directory = beneath::ensure_directory(&self.handle, name.as_str(), READABLE_DIRECTORY)?;
         complete(version, &directory, owner, &mut self.batch)?;
         if owner != Owner::server() {
             beneath::set_owner(&directory, owner.uid, owner.gid)?;
@@ -65,12 +65,12 @@ impl Desk {
     }
 
     /// Syncs all copies to disk.
-    pub(crate) fn force(&mut self) -> io::Result<()> {
-        self.batch.force(&self.place)
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        self.batch.sync(&self.handle)
     }
 }
 
-impl Drop for Desk {
+impl Drop for CheckoutDir {
     fn drop(&mut self) {
         // After an error the next start of the server removes it.
         let _ = erase(self.workspace.staging(), &self.name);

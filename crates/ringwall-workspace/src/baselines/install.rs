@@ -28,7 +28,7 @@ impl Baselines {
             let into = beneath::open_directory(&upload.staged.new, skill.as_str()).map_err(std::io::Error::from);
             into.and_then(|into| complete(version, &into, workspace.owner(), &mut batch)).map_err(fail)?;
         }
-        batch.force(&upload.staged.new).map_err(fail)?;
+        batch.sync(&upload.staged.new).map_err(fail)?;
         upload.install()?;
         if covered.is_empty() {
             return Ok(());

@@ -27,10 +27,10 @@ mod rule;
 
 mod beside;
 mod checkout;
+#[cfg(test)]
+mod fixture;
 mod growth;
 mod install;
-#[cfg(test)]
-mod lab;
 mod layers;
 mod sync;
 

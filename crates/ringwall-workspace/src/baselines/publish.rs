@@ -32,7 +32,7 @@ impl Baselines {
         let mut after = Snapshot { generation: before.generation + 1, skills: before.skills.clone() };
         for (skill, files) in described {
             let number = before.skills.get(skill).map_or(1, |version| version.number + 1);
-            let version = self.place(agent, skill, number, files, &staged.new).map_err(fail)?;
+            let version = self.move_to_version(agent, skill, number, files, &staged.new).map_err(fail)?;
             after.skills.insert(skill.clone(), Arc::new(version));
         }
         let skills = after.skills.iter().map(|(skill, version)| (skill.clone(), version.number)).collect();
@@ -52,7 +52,7 @@ impl Baselines {
 
     /// Moves an unpacked skill to its version directory. A directory left there by a failed upload
     /// is deleted.
-    fn place(
+    fn move_to_version(
         &self,
         agent: &AgentId,
         skill: &SkillName,
@@ -61,12 +61,12 @@ impl Baselines {
         new: &OwnedFd,
     ) -> std::io::Result<Version> {
         let holder = beneath::ensure_directory(&self.root, agent.as_str(), PRIVATE_DIRECTORY)?;
-        let place = beneath::ensure_directory(&holder, skill.as_str(), PRIVATE_DIRECTORY)?;
+        let skill_dir = beneath::ensure_directory(&holder, skill.as_str(), PRIVATE_DIRECTORY)?;
         let name = number.to_string();
-        erase(&place, &name)?;
-        write_document(&self.staging, &place, &format!("{name}.json"), &files)?;
-        rustix::fs::renameat_with(new, skill.as_str(), &place, name.as_str(), RenameFlags::NOREPLACE)?;
-        let directory = beneath::open_directory(&place, name.as_str())?;
+        erase(&skill_dir, &name)?;
+        write_document(&self.staging, &skill_dir, &format!("{name}.json"), &files)?;
+        rustix::fs::renameat_with(new, skill.as_str(), &skill_dir, name.as_str(), RenameFlags::NOREPLACE)?;
+        let directory = beneath::open_directory(&skill_dir, name.as_str())?;
         Ok(Version { number, directory, files })
     }
 }

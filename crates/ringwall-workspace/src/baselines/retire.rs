@@ -18,15 +18,15 @@ use crate::workspaces::STAGING;
 /// A version that was replaced by a newer one.
 #[derive(Debug)]
 pub(crate) struct Retired {
-    place: String,
+    skill_path: String,
     number: u64,
     version: Weak<Version>,
 }
 
 impl Baselines {
     pub(crate) fn retire(&self, agent: &AgentId, skill: &SkillName, version: &Arc<Version>) {
-        let place = format!("{agent}/{skill}");
-        let retired = Retired { place, number: version.number, version: Arc::downgrade(version) };
+        let skill_path = format!("{agent}/{skill}");
+        let retired = Retired { skill_path, number: version.number, version: Arc::downgrade(version) };
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(retired);
     }
 
@@ -35,7 +35,7 @@ impl Baselines {
         let mut found = (0, Usage::default());
         for retired in self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             if retired.version.strong_count() == 0
-                && let Ok(directory) = beneath::open_directory(&self.root, retired.place.as_str())
+                && let Ok(directory) = beneath::open_directory(&self.root, retired.skill_path.as_str())
                 && let Ok(usage) = measure_name(&directory, &retired.number.to_string())
             {
                 found = (found.0 + 1, found.1.plus(usage));
@@ -53,12 +53,12 @@ impl Baselines {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).retain(|retired| {
             let is_held = retired.version.strong_count() > 0;
             if !is_held {
-                free.push((retired.place.clone(), retired.number));
+                free.push((retired.skill_path.clone(), retired.number));
             }
             is_held
         });
-        for (place, number) in free {
-            if let Ok(directory) = beneath::open_directory(&self.root, place.as_str()) {
+        for (skill_path, number) in free {
+            if let Ok(directory) = beneath::open_directory(&self.root, skill_path.as_str()) {
                 let _ = erase(&directory, &number.to_string());
                 let _ = erase(&directory, &format!("{number}.json"));
             }
@@ -95,10 +95,10 @@ impl Baselines {
     fn sweep_agent(&self, name: &str, current: &Current) -> std::io::Result<()> {
         let holder = beneath::open_directory(&self.root, name)?;
         for folder in names(&holder)? {
-            let place = beneath::open_directory(&holder, folder.as_str())?;
+            let skill_dir = beneath::open_directory(&holder, folder.as_str())?;
             let kept = kept(current, &folder);
-            for stray in names(&place)?.iter().filter(|name| !kept.contains(name)) {
-                erase(&place, stray)?;
+            for stray in names(&skill_dir)?.iter().filter(|name| !kept.contains(name)) {
+                erase(&skill_dir, stray)?;
             }
         }
         Ok(())

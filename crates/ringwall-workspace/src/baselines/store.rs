@@ -123,8 +123,8 @@ impl Baselines {
             let Some(current) = self.read_current(agent)? else { return Ok(Snapshot::default()) };
             let mut snapshot = Snapshot { generation: current.generation, ..Snapshot::default() };
             for (skill, number) in current.skills {
-                let place = beneath::open_directory(&self.root, format!("{agent}/{skill}").as_str())?;
-                let version = open_version(&place, number)?;
+                let skill_dir = beneath::open_directory(&self.root, format!("{agent}/{skill}").as_str())?;
+                let version = open_version(&skill_dir, number)?;
                 snapshot.skills.insert(skill, Arc::new(version));
             }
             Ok(snapshot)
@@ -140,8 +140,8 @@ impl Baselines {
     }
 }
 
-fn open_version(place: &OwnedFd, number: u64) -> std::io::Result<Version> {
-    let directory = beneath::open_directory(place, number.to_string().as_str())?;
-    let files = read_document(place, &format!("{number}.json"))?;
+fn open_version(skill_dir: &OwnedFd, number: u64) -> std::io::Result<Version> {
+    let directory = beneath::open_directory(skill_dir, number.to_string().as_str())?;
+    let files = read_document(skill_dir, &format!("{number}.json"))?;
     Ok(Version { number, directory, files })
 }

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::baselines::blob::Blob;
-use crate::baselines::checkout::{Desk, ensure_parents};
+use crate::baselines::checkout::{CheckoutDir, ensure_parents};
 use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State};
 use crate::baselines::rule::{Act, Here, Known, Target, decide};
 use crate::baselines::snapshot::{BaselineFile, Snapshot, Version};
@@ -87,7 +87,7 @@ fn bring_in_step(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<
     steps.sort_by_key(|step| step.act != Act::Add);
     announce(&steps, snapshot, index);
     index.save(tree.workspace())?;
-    let mut applying = Applying { tree, desk: Desk::new(tree.workspace())? };
+    let mut applying = Applying { tree, checkout_dir: CheckoutDir::new(tree.workspace())? };
     let copies = applying.copy(&steps, snapshot).map_err(fail)?;
     for (step, copy) in steps.iter().zip(&copies) {
         let Some(indexed) = index.skills.get(&step.skill) else { continue };
@@ -112,12 +112,12 @@ fn plan(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> std::io::Result<
             continue;
         }
         let directory = match beneath::open_directory(tree.section(Section::Skills), skill.as_str()) {
-            Ok(directory) => Place::Directory(directory),
-            Err(Errno::NOENT) => Place::Absent,
-            Err(_) => Place::Other,
+            Ok(directory) => SkillEntry::Directory(directory),
+            Err(Errno::NOENT) => SkillEntry::Absent,
+            Err(_) => SkillEntry::Other,
         };
         let was_there = indexed.files.values().any(|file| file.state == State::Settled);
-        if matches!(directory, Place::Absent) && was_there {
+        if matches!(directory, SkillEntry::Absent) && was_there {
             indexed.presence = Presence::Deleted;
         }
         if indexed.presence == Presence::Deleted {
@@ -129,7 +129,7 @@ fn plan(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> std::io::Result<
 }
 
 /// The entry with the name of a skill.
-enum Place {
+enum SkillEntry {
     Directory(OwnedFd),
     Absent,
     /// A symlink or file of the user; nothing is written into it.
@@ -140,7 +140,7 @@ fn plan_skill(
     skill: &SkillName,
     version: Option<&Version>,
     indexed: &IndexedSkill,
-    place: &Place,
+    entry: &SkillEntry,
 ) -> std::io::Result<Vec<Step>> {
     let wanted = version.into_iter().flat_map(|version| version.files.keys());
     let paths: BTreeSet<&RelativePath> = indexed.files.keys().chain(wanted).collect();
@@ -151,10 +151,10 @@ fn plan_skill(
             Some(IndexedFile { state: State::Settled, known }) => (Known::Settled, known.as_slice()),
             Some(IndexedFile { state: State::Unsettled, known }) => (Known::Unsettled, known.as_slice()),
         };
-        let here = match place {
-            Place::Directory(directory) => look(directory, path.as_str(), blobs, target)?,
-            Place::Absent => Here::Absent,
-            Place::Other => Here::Own,
+        let here = match entry {
+            SkillEntry::Directory(directory) => look(directory, path.as_str(), blobs, target)?,
+            SkillEntry::Absent => Here::Absent,
+            SkillEntry::Other => Here::Own,
         };
         let act = decide(known, here, target.map_or(Target::Nothing, |_| Target::File));
         Ok(Step { skill: skill.clone(), path: path.clone(), act })
@@ -232,7 +232,7 @@ pub(crate) fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
 
 struct Applying<'a> {
     tree: &'a Tree,
-    desk: Desk,
+    checkout_dir: CheckoutDir,
 }
 
 impl Applying<'_> {
@@ -242,9 +242,9 @@ impl Applying<'_> {
         for step in steps {
             let version = snapshot.skills.get(&step.skill).filter(|_| matches!(step.act, Act::Add | Act::Replace));
             let target = version.and_then(|version| Some((version, version.files.get(&step.path)?)));
-            copies.push(target.map(|(version, file)| self.desk.copy(version, &step.path, file)).transpose()?);
+            copies.push(target.map(|(version, file)| self.checkout_dir.copy(version, &step.path, file)).transpose()?);
         }
-        self.desk.force()?;
+        self.checkout_dir.sync()?;
         Ok(copies)
     }
 
@@ -268,12 +268,13 @@ impl Applying<'_> {
     fn add(&mut self, parent: &str, name: &str, copy: &str) -> rustix::io::Result<()> {
         let skills = &self.tree.section(Section::Skills).handle;
         let parent = ensure_parents(skills, parent, self.tree.workspace().owner())?;
-        rustix::fs::renameat_with(&self.desk.place, copy, parent, name, RenameFlags::NOREPLACE)
+        rustix::fs::renameat_with(&self.checkout_dir.handle, copy, parent, name, RenameFlags::NOREPLACE)
     }
 
     fn replace(&mut self, parent: &str, name: &str, copy: &str, known: &[Blob]) -> rustix::io::Result<()> {
         let parent = beneath::open_directory(self.tree.section(Section::Skills), parent)?;
-        let exchange = || rustix::fs::renameat_with(&self.desk.place, copy, &parent, name, RenameFlags::EXCHANGE);
+        let exchange =
+            || rustix::fs::renameat_with(&self.checkout_dir.handle, copy, &parent, name, RenameFlags::EXCHANGE);
         exchange()?;
         if self.is_copy(copy, known) { Ok(()) } else { exchange() }
     }
@@ -281,10 +282,10 @@ impl Applying<'_> {
     fn remove(&mut self, parent: &str, name: &str, known: &[Blob]) -> rustix::io::Result<()> {
         let skills = self.tree.section(Section::Skills);
         let directory = beneath::open_directory(skills, parent)?;
-        let out = self.desk.free_name();
-        rustix::fs::renameat_with(&directory, name, &self.desk.place, out.as_str(), RenameFlags::NOREPLACE)?;
+        let out = self.checkout_dir.unused_name();
+        rustix::fs::renameat_with(&directory, name, &self.checkout_dir.handle, out.as_str(), RenameFlags::NOREPLACE)?;
         if !self.is_copy(&out, known) {
-            return rustix::fs::renameat_with(&self.desk.place, out, &directory, name, RenameFlags::NOREPLACE);
+            return rustix::fs::renameat_with(&self.checkout_dir.handle, out, &directory, name, RenameFlags::NOREPLACE);
         }
         remove_empty(skills, parent);
         Ok(())
@@ -292,7 +293,7 @@ impl Applying<'_> {
 
     /// Checks a file that was moved out of the boxes' reach.
     fn is_copy(&self, name: &str, known: &[Blob]) -> bool {
-        is_as_copied(&self.desk.place, name, known)
+        is_as_copied(&self.checkout_dir.handle, name, known)
     }
 }
 

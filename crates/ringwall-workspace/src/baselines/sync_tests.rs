@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::baselines::lab::{Lab, agent, contents, list, name, owner, texts};
+use crate::baselines::fixture::{Fixture, agent, contents, list, name, owner, texts};
 
-impl Lab {
+impl Fixture {
     /// A sync that is interrupted after `count` steps.
     fn cut_off(&self, tree: &Tree, count: usize) {
         let snapshot = self.baselines.snapshot(&agent()).unwrap();
@@ -26,7 +26,7 @@ impl Lab {
         steps.sort_by_key(|step| step.act != Act::Add);
         announce(&steps, &snapshot, &mut index);
         index.save(tree.workspace()).unwrap();
-        let mut applying = Applying { tree, desk: Desk::new(tree.workspace()).unwrap() };
+        let mut applying = Applying { tree, checkout_dir: CheckoutDir::new(tree.workspace()).unwrap() };
         let copies = applying.copy(&steps, &snapshot).unwrap();
         for (step, copy) in steps.iter().zip(copies).take(count) {
             let known = index.skills[&step.skill].files.get(&step.path).map(|file| file.known.clone());
@@ -37,106 +37,106 @@ impl Lab {
 
 #[test]
 fn changes_of_one_user_affect_neither_baseline_nor_others() {
-    let lab = Lab::new();
-    let (one, two) = (lab.tree("one"), lab.tree("two"));
-    assert_eq!(lab.standing(&one), Standing::InStep, "no baseline was published yet");
-    lab.publish(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
-    assert_eq!(lab.standing(&one), Standing::Behind);
-    lab.sync(&one);
-    lab.sync(&two);
-    let before = contents(&lab.directory.path().join("baselines"));
-    let skills = lab.skills("one");
-    let status = |place: &str| fs::metadata(skills.join(place)).unwrap();
-    for (place, mode) in [("s", 0o755), ("s/d", 0o755), ("s/SKILL.md", 0o644), ("s/run.sh", 0o755), ("s/d/a", 0o644)] {
-        assert_eq!((status(place).uid(), status(place).mode() & 0o7777), (owner().uid, mode), "{place}");
+    let fixture = Fixture::new();
+    let (one, two) = (fixture.tree("one"), fixture.tree("two"));
+    assert_eq!(fixture.standing(&one), Standing::InStep, "no baseline was published yet");
+    fixture.publish(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
+    assert_eq!(fixture.standing(&one), Standing::Behind);
+    fixture.sync(&one);
+    fixture.sync(&two);
+    let before = contents(&fixture.directory.path().join("baselines"));
+    let skills = fixture.skills("one");
+    let status = |file: &str| fs::metadata(skills.join(file)).unwrap();
+    for (file, mode) in [("s", 0o755), ("s/d", 0o755), ("s/SKILL.md", 0o644), ("s/run.sh", 0o755), ("s/d/a", 0o644)] {
+        assert_eq!((status(file).uid(), status(file).mode() & 0o7777), (owner().uid, mode), "{file}");
     }
     fs::write(skills.join("s/SKILL.md"), "mine").unwrap();
     fs::remove_file(skills.join("s/d/a")).unwrap();
     fs::rename(skills.join("s/run.sh"), skills.join("s/moved.sh")).unwrap();
     let all = texts(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
-    assert_eq!(contents(&lab.skills("two")), all);
-    assert_eq!(contents(&lab.directory.path().join("baselines")), before, "the baselines are unchanged");
-    lab.publish(&[("s/SKILL.md", "v2"), ("s/run.sh", "#!2"), ("s/d/a", "a2"), ("s/new", "n")]);
-    lab.sync(&one);
-    lab.sync(&two);
+    assert_eq!(contents(&fixture.skills("two")), all);
+    assert_eq!(contents(&fixture.directory.path().join("baselines")), before, "the baselines are unchanged");
+    fixture.publish(&[("s/SKILL.md", "v2"), ("s/run.sh", "#!2"), ("s/d/a", "a2"), ("s/new", "n")]);
+    fixture.sync(&one);
+    fixture.sync(&two);
     let own = texts(&[("s/SKILL.md", "mine"), ("s/moved.sh", "#!"), ("s/new", "n")]);
     assert_eq!(contents(&skills), own);
     let all = texts(&[("s/SKILL.md", "v2"), ("s/run.sh", "#!2"), ("s/d/a", "a2"), ("s/new", "n")]);
-    assert_eq!(contents(&lab.skills("two")), all);
-    assert_eq!(list(&lab.directory.path().join("workspaces/one/agent/.staging")), [""; 0]);
+    assert_eq!(contents(&fixture.skills("two")), all);
+    assert_eq!(list(&fixture.directory.path().join("workspaces/one/agent/.staging")), [""; 0]);
 }
 
 #[test]
 fn file_removed_from_baseline_is_removed_unless_changed() {
-    let lab = Lab::new();
-    let tree = lab.tree("one");
-    lab.publish(&[("s/SKILL.md", "1"), ("s/x/y/kept", "1"), ("s/x/z/gone", "1"), ("s/changed", "1")]);
-    lab.sync(&tree);
-    fs::write(lab.skills("one").join("s/changed"), "mine").unwrap();
-    lab.publish(&[("s/SKILL.md", "1"), ("s/x/y/kept", "1")]);
-    lab.sync(&tree);
+    let fixture = Fixture::new();
+    let tree = fixture.tree("one");
+    fixture.publish(&[("s/SKILL.md", "1"), ("s/x/y/kept", "1"), ("s/x/z/gone", "1"), ("s/changed", "1")]);
+    fixture.sync(&tree);
+    fs::write(fixture.skills("one").join("s/changed"), "mine").unwrap();
+    fixture.publish(&[("s/SKILL.md", "1"), ("s/x/y/kept", "1")]);
+    fixture.sync(&tree);
     let left = texts(&[("s/SKILL.md", "1"), ("s/changed", "mine"), ("s/x/y/kept", "1")]);
-    assert_eq!(contents(&lab.skills("one")), left);
-    assert_eq!(list(&lab.skills("one").join("s/x")), ["y"], "an empty directory is removed with its last file");
+    assert_eq!(contents(&fixture.skills("one")), left);
+    assert_eq!(list(&fixture.skills("one").join("s/x")), ["y"], "an empty directory is removed with its last file");
 }
 
 #[test]
 fn deleted_skill_stays_deleted_until_uploaded() {
-    let lab = Lab::new();
-    let (tree, other) = (lab.tree("one"), lab.tree("two"));
-    lab.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
-    lab.sync(&tree);
-    lab.sync(&other);
-    drop(lab.baselines.delete(&agent(), &tree, &name("s")).unwrap());
+    let fixture = Fixture::new();
+    let (tree, other) = (fixture.tree("one"), fixture.tree("two"));
+    fixture.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
+    fixture.sync(&tree);
+    fixture.sync(&other);
+    drop(fixture.baselines.delete(&agent(), &tree, &name("s")).unwrap());
     // By a box; the server is not notified.
-    fs::remove_dir_all(lab.skills("one").join("t")).unwrap();
-    lab.publish(&[("s/SKILL.md", "2"), ("s/more", "2"), ("t/SKILL.md", "2"), ("t/more", "2")]);
-    lab.sync(&tree);
-    lab.sync(&other);
-    assert_eq!(contents(&lab.skills("one")), BTreeMap::new());
-    assert_eq!(contents(&lab.skills("two")).len(), 4);
-    lab.upload(&tree, &[("s/SKILL.md", "own"), ("s/mine", "m")]);
+    fs::remove_dir_all(fixture.skills("one").join("t")).unwrap();
+    fixture.publish(&[("s/SKILL.md", "2"), ("s/more", "2"), ("t/SKILL.md", "2"), ("t/more", "2")]);
+    fixture.sync(&tree);
+    fixture.sync(&other);
+    assert_eq!(contents(&fixture.skills("one")), BTreeMap::new());
+    assert_eq!(contents(&fixture.skills("two")).len(), 4);
+    fixture.upload(&tree, &[("s/SKILL.md", "own"), ("s/mine", "m")]);
     let union = texts(&[("s/SKILL.md", "own"), ("s/mine", "m"), ("s/more", "2")]);
-    assert_eq!(contents(&lab.skills("one")), union);
-    lab.publish(&[("s/SKILL.md", "3"), ("s/more", "3")]);
-    lab.sync(&tree);
+    assert_eq!(contents(&fixture.skills("one")), union);
+    fixture.publish(&[("s/SKILL.md", "3"), ("s/more", "3")]);
+    fixture.sync(&tree);
     let union = texts(&[("s/SKILL.md", "own"), ("s/mine", "m"), ("s/more", "3")]);
-    assert_eq!(contents(&lab.skills("one")), union);
+    assert_eq!(contents(&fixture.skills("one")), union);
 }
 
 #[test]
 fn upload_overrides_baseline_and_earlier_changes() {
-    let lab = Lab::new();
-    let tree = lab.tree("one");
-    lab.publish(&[("s/SKILL.md", "1"), ("s/d/a", "1"), ("s/b", "1"), ("s/f", "1")]);
-    lab.sync(&tree);
-    fs::write(lab.skills("one").join("s/b"), "mine").unwrap();
-    fs::remove_file(lab.skills("one").join("s/d/a")).unwrap();
-    lab.upload(&tree, &[("s/SKILL.md", "own"), ("s/f/inside", "own")]);
+    let fixture = Fixture::new();
+    let tree = fixture.tree("one");
+    fixture.publish(&[("s/SKILL.md", "1"), ("s/d/a", "1"), ("s/b", "1"), ("s/f", "1")]);
+    fixture.sync(&tree);
+    fs::write(fixture.skills("one").join("s/b"), "mine").unwrap();
+    fs::remove_file(fixture.skills("one").join("s/d/a")).unwrap();
+    fixture.upload(&tree, &[("s/SKILL.md", "own"), ("s/f/inside", "own")]);
     let union = texts(&[("s/SKILL.md", "own"), ("s/b", "1"), ("s/d/a", "1"), ("s/f/inside", "own")]);
-    assert_eq!(contents(&lab.skills("one")), union);
-    let status = fs::metadata(lab.skills("one").join("s/d")).unwrap();
+    assert_eq!(contents(&fixture.skills("one")), union);
+    let status = fs::metadata(fixture.skills("one").join("s/d")).unwrap();
     assert_eq!(status.uid(), owner().uid);
 }
 
 #[test]
 fn symlinks_and_files_in_place_of_directories_are_kept() {
-    let lab = Lab::new();
-    let tree = lab.tree("one");
-    let outside = lab.directory.path().join("outside");
+    let fixture = Fixture::new();
+    let tree = fixture.tree("one");
+    let outside = fixture.directory.path().join("outside");
     fs::create_dir(&outside).unwrap();
-    let skills = lab.skills("one");
+    let skills = fixture.skills("one");
     symlink(&outside, skills.join("linked")).unwrap();
     fs::write(skills.join("filed"), "x").unwrap();
     fs::create_dir(skills.join("s")).unwrap();
     symlink(&outside, skills.join("s/d")).unwrap();
     fs::write(skills.join("s/e"), "x").unwrap();
-    let files = ["linked/SKILL.md", "filed/SKILL.md", "s/SKILL.md", "s/d/a", "s/e/a"].map(|place| (place, "1"));
-    lab.publish(&files);
-    lab.sync(&tree);
+    let files = ["linked/SKILL.md", "filed/SKILL.md", "s/SKILL.md", "s/d/a", "s/e/a"].map(|file| (file, "1"));
+    fixture.publish(&files);
+    fixture.sync(&tree);
     assert_eq!(fs::read_to_string(skills.join("s/SKILL.md")).unwrap(), "1");
-    lab.publish(&files.map(|(place, _)| (place, "2")));
-    lab.sync(&tree);
+    fixture.publish(&files.map(|(file, _)| (file, "2")));
+    fixture.sync(&tree);
     assert_eq!(fs::read_to_string(skills.join("s/SKILL.md")).unwrap(), "2");
     assert_eq!(list(&outside), [""; 0]);
     assert!(fs::symlink_metadata(skills.join("s/d")).unwrap().is_symlink());
@@ -145,93 +145,93 @@ fn symlinks_and_files_in_place_of_directories_are_kept() {
 
 #[test]
 fn file_replaced_during_sync_is_kept() {
-    let lab = Lab::new();
-    let tree = lab.tree("one");
-    let place = lab.skills("one").join("s/file");
+    let fixture = Fixture::new();
+    let tree = fixture.tree("one");
+    let file = fixture.skills("one").join("s/file");
     for round in 0..100 {
-        lab.publish(&[("s/SKILL.md", "1"), ("s/file", &format!("version {round}"))]);
+        fixture.publish(&[("s/SKILL.md", "1"), ("s/file", &format!("version {round}"))]);
         if round == 0 {
-            lab.sync(&tree);
+            fixture.sync(&tree);
             continue;
         }
         let begun = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 begun.store(true, Ordering::SeqCst);
-                let beside = place.with_extension("new");
+                let beside = file.with_extension("new");
                 fs::write(&beside, "mine").unwrap();
-                fs::rename(&beside, &place).unwrap();
+                fs::rename(&beside, &file).unwrap();
             });
             while !begun.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            lab.sync(&tree);
+            fixture.sync(&tree);
         });
-        assert_eq!(fs::read_to_string(&place).unwrap(), "mine", "{round}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine", "{round}");
         // Restore the baseline's content.
-        fs::write(&place, format!("version {round}")).unwrap();
+        fs::write(&file, format!("version {round}")).unwrap();
     }
 }
 
 #[test]
 fn version_is_kept_while_snapshot_is_held() {
-    let lab = Lab::new();
-    lab.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
-    let held = lab.baselines.snapshot(&agent()).unwrap();
-    lab.publish(&[("s/SKILL.md", "2")]);
-    assert_eq!(lab.versions("s"), ["1", "1.json", "2", "2.json"]);
-    assert_eq!(lab.versions("t"), ["1", "1.json"]);
+    let fixture = Fixture::new();
+    fixture.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
+    let held = fixture.baselines.snapshot(&agent()).unwrap();
+    fixture.publish(&[("s/SKILL.md", "2")]);
+    assert_eq!(fixture.versions("s"), ["1", "1.json", "2", "2.json"]);
+    assert_eq!(fixture.versions("t"), ["1", "1.json"]);
     drop(held);
-    lab.sync(&lab.tree("one"));
-    assert_eq!(lab.versions("s"), ["2", "2.json"]);
-    lab.publish(&[("s/SKILL.md", "3")]);
-    assert_eq!(lab.versions("s"), ["3", "3.json"]);
-    assert_eq!(list(&lab.directory.path().join("baselines/.staging")), [""; 0]);
+    fixture.sync(&fixture.tree("one"));
+    assert_eq!(fixture.versions("s"), ["2", "2.json"]);
+    fixture.publish(&[("s/SKILL.md", "3")]);
+    assert_eq!(fixture.versions("s"), ["3", "3.json"]);
+    assert_eq!(list(&fixture.directory.path().join("baselines/.staging")), [""; 0]);
 }
 
 #[test]
 fn restart_removes_unpublished_versions() {
-    let lab = Lab::new();
-    let tree = lab.tree("one");
-    lab.publish(&[("s/SKILL.md", "1")]);
-    lab.sync(&tree);
-    let root = lab.directory.path().join("baselines");
+    let fixture = Fixture::new();
+    let tree = fixture.tree("one");
+    fixture.publish(&[("s/SKILL.md", "1")]);
+    fixture.sync(&tree);
+    let root = fixture.directory.path().join("baselines");
     // Leftovers of uploads that were interrupted before their publication.
     for stray in ["agent/s/2", "agent/new/1", "other/s/1", ".staging/upload-1/new/s"] {
         fs::create_dir_all(root.join(stray)).unwrap();
         fs::write(root.join(stray).join("SKILL.md"), "half").unwrap();
     }
     fs::write(root.join("agent/s/2.json"), "{").unwrap();
-    let Lab { directory, workspaces, baselines } = lab;
+    let Fixture { directory, workspaces, baselines } = fixture;
     drop(baselines);
     let baselines = Baselines::open(&root).unwrap();
-    let lab = Lab { directory, workspaces, baselines };
-    assert_eq!(lab.versions("s"), ["1", "1.json"]);
+    let fixture = Fixture { directory, workspaces, baselines };
+    assert_eq!(fixture.versions("s"), ["1", "1.json"]);
     assert_eq!(list(&root.join("agent/new")), [""; 0]);
     assert_eq!(list(&root.join(".staging")), [""; 0]);
-    lab.sync(&tree);
-    lab.publish(&[("s/SKILL.md", "2")]);
-    lab.sync(&tree);
-    assert_eq!(contents(&lab.skills("one")), texts(&[("s/SKILL.md", "2")]));
+    fixture.sync(&tree);
+    fixture.publish(&[("s/SKILL.md", "2")]);
+    fixture.sync(&tree);
+    assert_eq!(contents(&fixture.skills("one")), texts(&[("s/SKILL.md", "2")]));
 }
 
 /// Empty files as after a power cut or a disk error.
 #[test]
 fn unreadable_document_affects_one_workspace_or_agent() {
-    let lab = Lab::new();
-    let (tree, other): (_, AgentId) = (lab.tree("one"), "other".parse().unwrap());
-    lab.publish(&[("s/SKILL.md", "1"), ("s/deleted", "1"), ("s/changed", "1")]);
-    lab.sync(&tree);
-    let (skill, root) = (lab.skills("one").join("s"), lab.directory.path().join("baselines"));
+    let fixture = Fixture::new();
+    let (tree, other): (_, AgentId) = (fixture.tree("one"), "other".parse().unwrap());
+    fixture.publish(&[("s/SKILL.md", "1"), ("s/deleted", "1"), ("s/changed", "1")]);
+    fixture.sync(&tree);
+    let (skill, root) = (fixture.skills("one").join("s"), fixture.directory.path().join("baselines"));
     fs::remove_file(skill.join("deleted")).unwrap();
     fs::write(skill.join("changed"), "mine").unwrap();
     // A new index is built from the files, and the user's own files stay.
-    let index = lab.directory.path().join("workspaces/one/agent/.baseline");
+    let index = fixture.directory.path().join("workspaces/one/agent/.baseline");
     fs::write(index.join("index.json"), "").unwrap();
-    lab.publish(&[("s/SKILL.md", "2"), ("s/deleted", "1"), ("s/changed", "1")]);
-    lab.sync(&tree);
+    fixture.publish(&[("s/SKILL.md", "2"), ("s/deleted", "1"), ("s/changed", "1")]);
+    fixture.sync(&tree);
     let left = [("s/SKILL.md", "1"), ("s/deleted", "1"), ("s/changed", "mine")];
-    assert_eq!(contents(&lab.skills("one")), texts(&left), "a file that differs from the baseline is the user's");
+    assert_eq!(contents(&fixture.skills("one")), texts(&left), "a file that differs from the baseline is the user's");
     assert_eq!(list(&index), ["index.json", "unreadable.json"]);
 
     // Nothing of an agent with unknown versions is removed, and other agents are not affected.
@@ -240,7 +240,7 @@ fn unreadable_document_affects_one_workspace_or_agent() {
         let whole = fs::read(root.join(cut_off)).unwrap();
         fs::write(root.join(cut_off), "").unwrap();
         let baselines = Baselines::open(&root).unwrap();
-        assert_eq!(lab.versions("s"), ["2", "2.json"]);
+        assert_eq!(fixture.versions("s"), ["2", "2.json"]);
         let refused = baselines.snapshot(&agent()).unwrap_err();
         assert!(matches!(&refused, Error::BaselinesUnreadable { agent: of, .. } if *of == agent()), "{refused:?}");
         assert_eq!(baselines.unreadable().len(), usize::from(cut_off.starts_with(".current")));
@@ -252,35 +252,35 @@ fn unreadable_document_affects_one_workspace_or_agent() {
 
 #[test]
 fn recreated_workspace_gets_all_baselines() {
-    let lab = Lab::new();
-    lab.publish(&[("s/SKILL.md", "1")]);
-    lab.sync(&lab.tree("one"));
-    fs::remove_dir_all(lab.directory.path().join("workspaces/one")).unwrap();
-    let tree = lab.tree("one");
-    assert_eq!(lab.standing(&tree), Standing::Behind);
-    lab.sync(&tree);
-    assert_eq!(contents(&lab.skills("one")), texts(&[("s/SKILL.md", "1")]));
+    let fixture = Fixture::new();
+    fixture.publish(&[("s/SKILL.md", "1")]);
+    fixture.sync(&fixture.tree("one"));
+    fs::remove_dir_all(fixture.directory.path().join("workspaces/one")).unwrap();
+    let tree = fixture.tree("one");
+    assert_eq!(fixture.standing(&tree), Standing::Behind);
+    fixture.sync(&tree);
+    assert_eq!(contents(&fixture.skills("one")), texts(&[("s/SKILL.md", "1")]));
 }
 
 #[test]
 fn concurrent_uploads_are_serialized() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     std::thread::scope(|scope| {
         for number in 0..8 {
-            let lab = &lab;
+            let fixture = &fixture;
             scope.spawn(move || {
                 let own = format!("own-{number}/SKILL.md");
-                lab.publish(&[("s/SKILL.md", &number.to_string()), (&own, "x")]);
+                fixture.publish(&[("s/SKILL.md", &number.to_string()), (&own, "x")]);
             });
         }
     });
-    let snapshot = lab.baselines.snapshot(&agent()).unwrap();
+    let snapshot = fixture.baselines.snapshot(&agent()).unwrap();
     assert_eq!((snapshot.generation, snapshot.skills.len()), (8, 9));
     assert_eq!(snapshot.skills[&name("s")].number, 8);
     assert_eq!(Arc::strong_count(&snapshot.skills[&name("s")]), 1);
     drop(snapshot);
-    lab.sync(&lab.tree("one"));
-    assert_eq!(lab.versions("s"), ["8", "8.json"]);
+    fixture.sync(&fixture.tree("one"));
+    assert_eq!(fixture.versions("s"), ["8", "8.json"]);
 }
 
 /// An event in the life of one skill.
@@ -310,17 +310,17 @@ fn event() -> impl Strategy<Value = Event> {
 
 #[test]
 fn file_created_after_both_deleted_it_is_users_own() {
-    let lab = Lab::new();
-    let tree = lab.tree("one");
-    let skill = lab.skills("one").join("s");
-    lab.publish(&[("s/SKILL.md", "name: s\n"), ("s/a", "shared")]);
-    lab.sync(&tree);
+    let fixture = Fixture::new();
+    let tree = fixture.tree("one");
+    let skill = fixture.skills("one").join("s");
+    fixture.publish(&[("s/SKILL.md", "name: s\n"), ("s/a", "shared")]);
+    fixture.sync(&tree);
     fs::remove_file(skill.join("a")).unwrap();
-    lab.publish(&[("s/SKILL.md", "name: s\n")]);
-    lab.sync(&tree);
+    fixture.publish(&[("s/SKILL.md", "name: s\n")]);
+    fixture.sync(&tree);
     fs::write(skill.join("a"), "shared").unwrap();
-    lab.publish(&[("s/SKILL.md", "name: s\ndescription: x\n")]);
-    lab.sync(&tree);
+    fixture.publish(&[("s/SKILL.md", "name: s\ndescription: x\n")]);
+    fixture.sync(&tree);
     assert_eq!(fs::read_to_string(skill.join("a")).unwrap(), "shared", "equals a former baseline, but is the user's");
 }
 
@@ -367,15 +367,15 @@ proptest! {
 
     #[test]
     fn checkout_matches_model(events in proptest::collection::vec(event(), 1..14)) {
-        let lab = Lab::new();
-        let tree = lab.tree("one");
-        let skill = lab.skills("one").join("s");
+        let fixture = Fixture::new();
+        let tree = fixture.tree("one");
+        let skill = fixture.skills("one").join("s");
         let mut model = Model::default();
         for event in events {
             // The service syncs a workspace before each use. During a crash no user changes
             // anything.
             if matches!(event, Event::Write(..) | Event::Delete(_) | Event::Sync) {
-                lab.sync(&tree);
+                fixture.sync(&tree);
                 model.sync();
             }
             match event {
@@ -385,14 +385,14 @@ proptest! {
                         .map(|(path, content)| (format!("s/{}", PATHS[*path]), format!("content {content}")))
                         .collect();
                     let named: Vec<(&str, &str)> = named.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-                    lab.publish(&named);
+                    fixture.publish(&named);
                     model.baseline = files;
                     model.is_behind = true;
                 }
                 Event::Write(path, content) => {
-                    let place = skill.join(PATHS[path]);
-                    fs::create_dir_all(place.parent().unwrap()).unwrap();
-                    fs::write(place, format!("content {content}")).unwrap();
+                    let file = skill.join(PATHS[path]);
+                    fs::create_dir_all(file.parent().unwrap()).unwrap();
+                    fs::write(file, format!("content {content}")).unwrap();
                     model.shown.insert(path, content);
                 }
                 Event::Delete(path) => {
@@ -400,10 +400,10 @@ proptest! {
                     model.shown.remove(&path);
                 }
                 Event::Sync => {}
-                Event::Kill(count) => lab.cut_off(&tree, count),
+                Event::Kill(count) => fixture.cut_off(&tree, count),
             }
         }
-        lab.sync(&tree);
+        fixture.sync(&tree);
         model.sync();
         let expected: BTreeMap<String, String> =
             model.shown.iter().map(|(path, content)| (PATHS[*path].to_owned(), format!("content {content}"))).collect();

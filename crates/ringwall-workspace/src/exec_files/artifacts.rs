@@ -46,10 +46,10 @@ impl Project {
     /// Lists every file of an exec except the manifest, sorted by path. Reads the manifest or, if
     /// there is none because the exec is running or the server crashed, the directory.
     pub fn artifacts(&self, exec: &ExecId) -> Result<Vec<ArtifactFile>, Error> {
-        let directory = self.open_kept(exec)?;
+        let directory = self.open_exec_dir(exec)?;
         let listed = match read_manifest(&directory) {
             Ok(Some(manifest)) => Ok(manifest.files),
-            Ok(None) => look(&directory),
+            Ok(None) => list_directory(&directory),
             Err(error) => Err(error),
         };
         listed.map_err(|source| Error::ListArtifacts { exec: exec.clone(), source })
@@ -57,7 +57,7 @@ impl Project {
 
     /// Opens one file of an exec for reading.
     pub fn open_artifact(&self, exec: &ExecId, path: &RelativePath) -> Result<Artifact, Error> {
-        let directory = self.open_kept(exec)?;
+        let directory = self.open_exec_dir(exec)?;
         match beneath::open_regular(&directory, path.as_str()) {
             Ok(Some((_, status))) if is_unwritten(path, status.st_size) => {
                 Err(Error::ArtifactMissing { exec: exec.clone(), path: path.clone() })
@@ -80,11 +80,11 @@ impl Project {
         Ok(OutputPart { bytes, total: size })
     }
 
-    fn open_kept(&self, exec: &ExecId) -> Result<OwnedFd, Error> {
-        let shown = || beneath::open_directory(self.artifacts_of_all(), exec.as_str());
+    fn open_exec_dir(&self, exec: &ExecId) -> Result<OwnedFd, Error> {
+        let in_artifacts = || beneath::open_directory(self.artifacts_root(), exec.as_str());
         // Output in `.staging` may be moved between the two lookups, hence the third.
-        let hidden = |_| beneath::open_directory(self.staging(), begin::hidden(exec).as_str());
-        shown().or_else(hidden).or_else(|_| shown()).map_err(|errno| match errno {
+        let in_staging = |_| beneath::open_directory(self.staging(), begin::output_name(exec).as_str());
+        in_artifacts().or_else(in_staging).or_else(|_| in_artifacts()).map_err(|errno| match errno {
             Errno::NOENT => Error::ExecMissing(exec.clone()),
             _ => Error::ListArtifacts { exec: exec.clone(), source: errno.into() },
         })
@@ -103,7 +103,7 @@ fn read_manifest(directory: &OwnedFd) -> io::Result<Option<Manifest>> {
     Ok(serde_json::from_slice(&bytes).ok())
 }
 
-fn look(directory: &OwnedFd) -> io::Result<Vec<ArtifactFile>> {
+fn list_directory(directory: &OwnedFd) -> io::Result<Vec<ArtifactFile>> {
     let mut walk = Walk::new(MAX_LISTED);
     walk.enter(directory, b"")?;
     let mut files = Vec::new();

@@ -28,29 +28,29 @@ use crate::workspaces::STAGING;
 pub struct ExecFiles {
     pub(crate) project: Project,
     pub(crate) exec: ExecId,
-    pub(crate) place: Place,
+    pub(crate) artifacts_dir: ArtifactsDir,
     /// The server's directory of the exec, which no box can reach.
-    pub(crate) kept: OwnedFd,
+    pub(crate) exec_dir: OwnedFd,
     pub(crate) stdout: OutputFile,
     pub(crate) stderr: OutputFile,
     pub(crate) presence: ExecPresence,
 }
 
-/// The location of an exec's files.
+/// The artifacts directory of the box.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum ArtifactsDir {
     /// The box has an artifacts directory in `.staging`; the `Stat` is from its creation. The
     /// output is in the project's artifacts.
-    Boxed(Directory, Box<Stat>),
+    Provided(Directory, Box<Stat>),
     /// The box has no artifacts directory. The output is in `.staging` until
     /// [`Collected::finish`](crate::Collected::finish).
-    Hidden(Papers),
+    Omitted(DescriptionFiles),
 }
 
 /// `meta.json` and `manifest.json`, created empty before the box runs, because creating a file
 /// takes longer than writing a short one.
 #[derive(Debug)]
-pub(crate) struct Papers {
+pub(crate) struct DescriptionFiles {
     pub(crate) meta: File,
     pub(crate) manifest: File,
 }
@@ -72,7 +72,7 @@ impl Project {
             Err(Errno::EXIST) => return Err(Error::ExecExists(exec.clone())),
             outcome => outcome.map_err(undo_staged)?,
         };
-        match rustix::fs::mkdirat(self.artifacts_of_all(), name, PRIVATE_DIRECTORY) {
+        match rustix::fs::mkdirat(self.artifacts_root(), name, PRIVATE_DIRECTORY) {
             Err(Errno::EXIST) => {
                 let _ = erase(self.staging(), name);
                 return Err(Error::ExecExists(exec.clone()));
@@ -80,15 +80,15 @@ impl Project {
             outcome => outcome.map_err(undo_staged)?,
         }
         self.fill(exec, staged).map_err(|errno| {
-            let _ = erase(self.artifacts_of_all(), name);
+            let _ = erase(self.artifacts_root(), name);
             undo_staged(errno)
         })
     }
 
     fn fill(&self, exec: &ExecId, (handle, created): (OwnedFd, Stat)) -> rustix::io::Result<ExecFiles> {
-        let kept = beneath::open_directory(self.artifacts_of_all(), exec.as_str())?;
+        let exec_dir = beneath::open_directory(self.artifacts_root(), exec.as_str())?;
         let path = self.workspace().path().join(STAGING).join(exec.as_str());
-        self.open_output(exec, Place::Boxed(Directory { path, handle }, Box::new(created)), kept)
+        self.open_output(exec, ArtifactsDir::Provided(Directory { path, handle }, Box::new(created)), exec_dir)
     }
 
     /// Like [`Project::begin`] for an exec whose box has no artifacts directory. The output is in
@@ -97,9 +97,9 @@ impl Project {
     ///
     /// [`Collected::finish`]: crate::Collected::finish
     pub fn begin_output(&self, exec: &ExecId) -> Result<ExecFiles, Error> {
-        let name = hidden(exec);
+        let name = output_name(exec);
         let fail = |errno: Errno| Error::Begin { exec: exec.clone(), source: errno.into() };
-        match rustix::fs::statat(self.artifacts_of_all(), exec.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        match rustix::fs::statat(self.artifacts_root(), exec.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => return Err(Error::ExecExists(exec.clone())),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(fail(errno)),
@@ -108,26 +108,33 @@ impl Project {
             Err(Errno::EXIST) => return Err(Error::ExecExists(exec.clone())),
             outcome => outcome.map_err(fail)?,
         }
-        let kept = beneath::open_directory(self.staging(), name.as_str());
-        let fill = |kept| {
-            let papers =
-                Papers { meta: beneath::create_file(&kept, META)?, manifest: beneath::create_file(&kept, MANIFEST)? };
-            self.open_output(exec, Place::Hidden(papers), kept)
+        let exec_dir = beneath::open_directory(self.staging(), name.as_str());
+        let fill = |exec_dir| {
+            let description_files = DescriptionFiles {
+                meta: beneath::create_file(&exec_dir, META)?,
+                manifest: beneath::create_file(&exec_dir, MANIFEST)?,
+            };
+            self.open_output(exec, ArtifactsDir::Omitted(description_files), exec_dir)
         };
-        kept.and_then(fill).map_err(|errno| {
+        exec_dir.and_then(fill).map_err(|errno| {
             let _ = erase(self.staging(), &name);
             fail(errno)
         })
     }
 
-    fn open_output(&self, exec: &ExecId, place: Place, kept: OwnedFd) -> rustix::io::Result<ExecFiles> {
+    fn open_output(
+        &self,
+        exec: &ExecId,
+        artifacts_dir: ArtifactsDir,
+        exec_dir: OwnedFd,
+    ) -> rustix::io::Result<ExecFiles> {
         Ok(ExecFiles {
             project: self.clone(),
             exec: exec.clone(),
-            place,
-            stdout: OutputFile::create(&kept, Stream::Stdout)?,
-            stderr: OutputFile::create(&kept, Stream::Stderr)?,
-            kept,
+            artifacts_dir,
+            stdout: OutputFile::create(&exec_dir, Stream::Stdout)?,
+            stderr: OutputFile::create(&exec_dir, Stream::Stderr)?,
+            exec_dir,
             // Last, because after a failure nothing would leave again.
             presence: self.workspace().enter()?,
         })
@@ -137,12 +144,12 @@ impl Project {
 const OUTPUT: &str = ".output";
 
 /// The name of an exec's output in `.staging`.
-pub(crate) fn hidden(exec: &ExecId) -> String {
+pub(crate) fn output_name(exec: &ExecId) -> String {
     format!("{exec}{OUTPUT}")
 }
 
 /// The exec to which an output of this name in `.staging` belongs.
-pub(crate) fn whose_output(name: &str) -> Option<ExecId> {
+pub(crate) fn exec_of_output(name: &str) -> Option<ExecId> {
     name.strip_suffix(OUTPUT)?.parse().ok()
 }
 
@@ -153,9 +160,9 @@ impl ExecFiles {
 
     /// Mounted at `/workspace/artifacts`, if the box has an artifacts directory.
     pub fn artifacts(&self) -> Option<&Directory> {
-        match &self.place {
-            Place::Boxed(directory, _) => Some(directory),
-            Place::Hidden(_) => None,
+        match &self.artifacts_dir {
+            ArtifactsDir::Provided(directory, _) => Some(directory),
+            ArtifactsDir::Omitted(_) => None,
         }
     }
 

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use crate::error::{Error, quote};
-use crate::exec_files::begin::{ExecFiles, Place};
+use crate::exec_files::begin::{ArtifactsDir, ExecFiles};
 use crate::exec_files::finish::{ArtifactFile, MANIFEST, META};
 use crate::exec_files::output::Stream;
 use crate::exec_files::overlap::Overlap;
@@ -55,13 +55,13 @@ pub enum Processes {
 #[derive(Debug)]
 pub struct Collected {
     pub(crate) files: ExecFiles,
-    pub(crate) left: Left,
+    pub(crate) left: CollectedFiles,
     residue: Option<io::Error>,
 }
 
 /// Result of the collection.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct CollectedFiles {
     pub(crate) kept: Vec<ArtifactFile>,
     skipped: SkippedList,
     extent: Extent,
@@ -74,20 +74,20 @@ impl ExecFiles {
     pub fn collect(self, bytes_max: u64, processes: Processes) -> Result<Collected, Error> {
         let staging = self.project.staging();
         let name = self.exec.as_str();
-        let recycling = match (self.presence.leave(processes), &self.place) {
+        let recycling = match (self.presence.leave(processes), &self.artifacts_dir) {
             // The box had no artifacts directory.
-            (_, Place::Hidden(_)) => Recycling::Kept,
-            (Overlap::Alone, Place::Boxed(directory, created)) => {
+            (_, ArtifactsDir::Omitted(_)) => Recycling::Kept,
+            (Overlap::Alone, ArtifactsDir::Provided(directory, created)) => {
                 recycle::keep(staging, name, &directory.handle, created)
             }
-            (Overlap::Concurrent, Place::Boxed(..)) => Recycling::NotKept,
+            (Overlap::Concurrent, ArtifactsDir::Provided(..)) => Recycling::NotKept,
         };
         if recycling == Recycling::Kept {
-            return Ok(Collected { files: self, left: Left::default(), residue: None });
+            return Ok(Collected { files: self, left: CollectedFiles::default(), residue: None });
         }
         // Most boxes leave nothing.
         match rustix::fs::unlinkat(staging, name, AtFlags::REMOVEDIR) {
-            Ok(()) => return Ok(Collected { files: self, left: Left::default(), residue: None }),
+            Ok(()) => return Ok(Collected { files: self, left: CollectedFiles::default(), residue: None }),
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(errno) => return Err(self.failure("the artifacts directory", errno.into())),
         }
@@ -98,12 +98,12 @@ impl ExecFiles {
         Ok(Collected { left: left?, files: self, residue })
     }
 
-    fn take_over(&self, bytes_max: u64) -> Result<Left, Error> {
+    fn take_over(&self, bytes_max: u64) -> Result<CollectedFiles, Error> {
         let top = beneath::take_ownership(self.project.staging(), self.exec.as_str())
             .map_err(|errno| self.failure("the artifacts directory", errno.into()))?;
-        let mut left = Left::default();
+        let mut left = CollectedFiles::default();
         let mut walk = Walk::new(MAX_NAMES);
-        let mut copier = Copier::new(&top, &self.kept, self.project.workspace().owner().uid, bytes_max);
+        let mut copier = Copier::new(&top, &self.exec_dir, self.project.workspace().owner().uid, bytes_max);
         left.enter(&mut walk, Ok(&top), b"");
         while let Some(entry) = walk.next() {
             let path = match accept(&entry.path, entry.kind) {
@@ -137,7 +137,7 @@ impl ExecFiles {
     }
 }
 
-impl Left {
+impl CollectedFiles {
     /// Lists a directory, unless the box replaced it meanwhile.
     fn enter(&mut self, walk: &mut Walk, directory: Result<&OwnedFd, &Errno>, path: &[u8]) {
         match directory.map_err(|errno| *errno).and_then(|directory| walk.enter(directory, path)) {

@@ -19,7 +19,7 @@ use crate::exec_files::collect::Collected;
 use crate::exec_files::output::{OutputFile, Stream};
 use crate::exec_files::{
     begin,
-    begin::{Papers, Place},
+    begin::{ArtifactsDir, DescriptionFiles},
 };
 use crate::exec_id::hexadecimal;
 use crate::fs::beneath;
@@ -50,18 +50,18 @@ impl Collected {
     pub fn finish(self, meta: &Value) -> Result<Vec<ArtifactFile>, Error> {
         let described = self.describe(meta);
         // The output is moved to the project even if the description failed.
-        if let Place::Hidden(_) = self.files.place {
-            let (staging, artifacts) = (self.files.project.staging(), self.files.project.artifacts_of_all());
-            let (from, to) = (begin::hidden(&self.files.exec), self.files.exec.as_str());
-            let shown = rustix::fs::renameat_with(staging, from, artifacts, to, RenameFlags::NOREPLACE);
-            shown.map_err(|errno| self.failure("the output directory", errno.into()))?;
+        if let ArtifactsDir::Omitted(_) = self.files.artifacts_dir {
+            let (staging, artifacts) = (self.files.project.staging(), self.files.project.artifacts_root());
+            let (from, to) = (begin::output_name(&self.files.exec), self.files.exec.as_str());
+            let moved = rustix::fs::renameat_with(staging, from, artifacts, to, RenameFlags::NOREPLACE);
+            moved.map_err(|errno| self.failure("the output directory", errno.into()))?;
         }
         described
     }
 
     fn describe(&self, meta: &Value) -> Result<Vec<ArtifactFile>, Error> {
         let meta = serialize(meta).map_err(|source| self.failure(META, source))?;
-        self.place(META, |papers| &papers.meta, &meta)?;
+        self.write_file(META, |description_files| &description_files.meta, &meta)?;
         let mut files = self.left.kept.clone();
         files.push(output(Stream::Stdout, &self.files.stdout)?);
         files.push(output(Stream::Stderr, &self.files.stderr)?);
@@ -70,22 +70,27 @@ impl Collected {
         files.sort_by(|one, other| one.path.cmp(&other.path));
         let manifest = Manifest { files };
         let bytes = serialize(&manifest).map_err(|source| self.failure(MANIFEST, source))?;
-        self.place(MANIFEST, |papers| &papers.manifest, &bytes)?;
+        self.write_file(MANIFEST, |description_files| &description_files.manifest, &bytes)?;
         Ok(manifest.files)
     }
 
     /// Writes a file in `.staging` and renames it. If the whole directory is still in `.staging`,
     /// the file exists there already and is written in place.
-    fn place(&self, name: &'static str, which: fn(&Papers) -> &File, content: &[u8]) -> Result<(), Error> {
-        if let Place::Hidden(papers) = &self.files.place {
-            return which(papers).write_all(content).map_err(|source| self.failure(name, source));
+    fn write_file(
+        &self,
+        name: &'static str,
+        which: fn(&DescriptionFiles) -> &File,
+        content: &[u8],
+    ) -> Result<(), Error> {
+        if let ArtifactsDir::Omitted(description_files) = &self.files.artifacts_dir {
+            return which(description_files).write_all(content).map_err(|source| self.failure(name, source));
         }
         let staging = self.files.project.staging();
         let staged = format!("{}.json", self.files.exec);
         let written = beneath::create_file(staging, staged.as_str())
             .map_err(io::Error::from)
             .and_then(|mut file| file.write_all(content))
-            .and_then(|()| Ok(rustix::fs::renameat(staging, staged.as_str(), &self.files.kept, name)?));
+            .and_then(|()| Ok(rustix::fs::renameat(staging, staged.as_str(), &self.files.exec_dir, name)?));
         written.map_err(|source| {
             // If this fails, the sweep removes it with the other files of the exec.
             let _ = rustix::fs::unlinkat(staging, staged.as_str(), AtFlags::empty());

@@ -36,7 +36,7 @@ impl Project {
     /// error names the failed one.
     pub fn write_inputs(&self, exec: &ExecId, inputs: &[Input]) -> Result<(), Error> {
         check_each_other(inputs)?;
-        inputs.iter().try_for_each(|input| self.check_place(&input.path))?;
+        inputs.iter().try_for_each(|input| self.check_target(&input.path))?;
         let names: Vec<String> = (0..inputs.len()).map(|number| format!("{exec}.input-{number}")).collect();
         let written = self.write_all(inputs, &names);
         if written.is_err() {
@@ -54,7 +54,7 @@ impl Project {
             self.stage(input, name).map_err(|source| Error::WriteInput { path: input.path.clone(), source })?;
         }
         for (input, name) in inputs.iter().zip(names) {
-            self.place(&input.path, name)?;
+            self.rename_into_inputs(&input.path, name)?;
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Project {
     }
 
     /// Finds obstacles before anything is written.
-    fn check_place(&self, path: &RelativePath) -> Result<(), Error> {
+    fn check_target(&self, path: &RelativePath) -> Result<(), Error> {
         match beneath::locate(self.inputs(), path.as_str()) {
             Ok((_, status)) if FileType::from_raw_mode(status.st_mode) == FileType::Directory => {
                 Err(Error::InputIsDirectory(path.clone()))
@@ -77,7 +77,7 @@ impl Project {
         }
     }
 
-    fn place(&self, path: &RelativePath, staged: &str) -> Result<(), Error> {
+    fn rename_into_inputs(&self, path: &RelativePath, staged: &str) -> Result<(), Error> {
         let (parent, name) = path.split();
         let made;
         let parent = match parent {

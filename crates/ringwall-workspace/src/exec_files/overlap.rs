@@ -109,8 +109,8 @@ mod tests {
         // An exec with uncertain processes does not leave.
         assert_eq!(overlaps.enter(&here).unwrap().leave(Processes::Uncertain), Overlap::Concurrent);
         drop(overlaps.enter(&elsewhere).unwrap());
-        for place in [&here, &elsewhere] {
-            assert_eq!(overlaps.enter(place).unwrap().leave(Processes::Dead), Overlap::Concurrent);
+        for staging in [&here, &elsewhere] {
+            assert_eq!(overlaps.enter(staging).unwrap().leave(Processes::Dead), Overlap::Concurrent);
         }
     }
 }

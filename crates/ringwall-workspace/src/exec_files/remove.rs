@@ -21,22 +21,22 @@ impl Project {
     /// Removes the files of an ended exec. Succeeds if there are none.
     pub fn remove_artifacts(&self, exec: &ExecId) -> Result<(), Error> {
         let fail = |errno: Errno| Error::Remove { subject: format!("the files of {exec}"), source: errno.into() };
-        let hidden = format!("{REMOVED}{}", random_digits()?);
+        let staging_name = format!("{REMOVED}{}", random_digits()?);
         let moved = rustix::fs::renameat_with(
-            self.artifacts_of_all(),
+            self.artifacts_root(),
             exec.as_str(),
             self.staging(),
-            hidden.as_str(),
+            staging_name.as_str(),
             RenameFlags::NOREPLACE,
         );
         match moved {
-            Ok(()) => erase(self.staging(), &hidden).map_err(fail)?,
+            Ok(()) => erase(self.staging(), &staging_name).map_err(fail)?,
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(fail(errno)),
         }
         // Files of an exec that was never collected or never recorded.
         erase(self.staging(), exec.as_str()).map_err(fail)?;
-        erase(self.staging(), &begin::hidden(exec)).map_err(fail)
+        erase(self.staging(), &begin::output_name(exec)).map_err(fail)
     }
 }
 
@@ -45,16 +45,16 @@ impl Workspace {
     /// afterwards.
     pub fn remove_project(&self, id: &ProjectId) -> Result<(), Error> {
         let fail = |errno: Errno| Error::Remove { subject: format!("the project {id}"), source: errno.into() };
-        let hidden = format!("{REMOVED}{}", random_digits()?);
+        let staging_name = format!("{REMOVED}{}", random_digits()?);
         let moved = rustix::fs::renameat_with(
             self.projects(),
             id.as_str(),
             self.staging(),
-            hidden.as_str(),
+            staging_name.as_str(),
             RenameFlags::NOREPLACE,
         );
         match moved {
-            Ok(()) => erase(self.staging(), &hidden).map_err(fail),
+            Ok(()) => erase(self.staging(), &staging_name).map_err(fail),
             Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(fail(errno)),
         }

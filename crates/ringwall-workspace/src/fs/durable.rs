@@ -24,7 +24,7 @@ pub(crate) const TEMP_PREFIX: &str = "upload-";
 /// Up to this number each file is synced by itself, which does not wait for data of other writers.
 /// For more files one `syncfs` is faster: for a ZIP of 5,000 files it adds a thirtieth to the time
 /// of unpacking, syncing each file a half.
-const FEW: usize = 32;
+const MAX_FILE_SYNCS: usize = 32;
 /// A baseline of a million files has a smaller index.
 const MAX_DOCUMENT: u64 = 512 * 1024 * 1024;
 
@@ -38,14 +38,14 @@ impl Batch {
     /// Counts a completely written file and syncs it if the batch is small.
     pub(crate) fn add(&mut self, file: &File) -> io::Result<()> {
         self.written += 1;
-        if self.written <= FEW { file.sync_data() } else { Ok(()) }
+        if self.written <= MAX_FILE_SYNCS { file.sync_data() } else { Ok(()) }
     }
 
     /// Syncs the file system of `directory` if the batch was large. Afterwards all added files are
     /// on disk.
-    pub(crate) fn force(&mut self, directory: impl AsFd) -> io::Result<()> {
+    pub(crate) fn sync(&mut self, directory: impl AsFd) -> io::Result<()> {
         let written = std::mem::take(&mut self.written);
-        if written > FEW { Ok(rustix::fs::syncfs(directory)?) } else { Ok(()) }
+        if written > MAX_FILE_SYNCS { Ok(rustix::fs::syncfs(directory)?) } else { Ok(()) }
     }
 }
 
@@ -101,15 +101,15 @@ mod tests {
     #[test]
     fn small_batch_is_synced_by_file_and_large_batch_by_syncfs() {
         let pipe = File::from(OwnedFd::from(io::pipe().unwrap().1));
-        let place = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let mut batch = Batch::default();
-        for number in 1..=FEW {
+        for number in 1..=MAX_FILE_SYNCS {
             assert!(batch.add(&pipe).is_err(), "{number}");
         }
-        batch.force(&place).unwrap();
-        (0..FEW).for_each(|_| drop(batch.add(&pipe)));
+        batch.sync(&root).unwrap();
+        (0..MAX_FILE_SYNCS).for_each(|_| drop(batch.add(&pipe)));
         batch.add(&pipe).unwrap();
-        assert!(batch.force(&place).is_err());
-        batch.force(&place).unwrap();
+        assert!(batch.sync(&root).is_err());
+        batch.sync(&root).unwrap();
     }
 }

@@ -18,17 +18,17 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Stat};
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 
-use crate::exec_files::begin::whose_output;
+use crate::exec_files::begin::exec_of_output;
 use crate::fs::durable::TEMP_PREFIX;
 use crate::project::ARTIFACTS;
 use crate::tree::{ARRIVING, restore_owner_access};
 use crate::usage::Usage;
 
-const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+const OPEN_FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 /// The unit of `st_blocks`, independent of the file system.
 pub(crate) const BLOCK_UNIT: u64 = 512;
 /// Number of directories on the path that are held open.
-const HELD: usize = 32;
+const MAX_OPEN_HANDLES: usize = 32;
 /// Above this depth a portion is large.
 const SHALLOW: usize = 64;
 const WIDE: Portion = Portion { listing: 32 * 1024, names: 32 * 1024 };
@@ -47,19 +47,19 @@ struct Portion {
 pub(crate) enum Skip {
     Nothing,
     /// The directory of this name in each directory at the top.
-    ArtifactsOfProjects,
+    ProjectArtifacts,
     /// At the top: uploads and files that are being written, and output. No box has access to
     /// these.
-    WhatTheServerWrites,
+    ServerFiles,
 }
 
 impl Skip {
     fn skips(self, depth: usize, name: &[u8]) -> bool {
         match self {
             Skip::Nothing => false,
-            Skip::ArtifactsOfProjects => depth == 1 && name == ARTIFACTS.as_bytes(),
-            Skip::WhatTheServerWrites => {
-                let is_output = || str::from_utf8(name).is_ok_and(|name| whose_output(name).is_some());
+            Skip::ProjectArtifacts => depth == 1 && name == ARTIFACTS.as_bytes(),
+            Skip::ServerFiles => {
+                let is_output = || str::from_utf8(name).is_ok_and(|name| exec_of_output(name).is_some());
                 depth == 0
                     && ([ARRIVING, TEMP_PREFIX].iter().any(|own| name.starts_with(own.as_bytes())) || is_output())
             }
@@ -69,7 +69,7 @@ impl Skip {
 
 pub(crate) struct Meter {
     usage: Usage,
-    files_most: u64,
+    max_files: u64,
     /// Files with several hard links, by device and inode.
     seen: HashSet<Identity>,
     buffer: Vec<MaybeUninit<u8>>,
@@ -79,42 +79,42 @@ type Identity = (u64, u64);
 
 /// A directory on the current path.
 struct Level {
-    place: Place,
+    handle: Handle,
     names: Vec<CString>,
-    next: Next,
+    next: Position,
 }
 
-enum Place {
-    Held(OwnedFd),
-    Left(Identity),
+enum Handle {
+    Open(OwnedFd),
+    Closed(Identity),
 }
 
 /// The position at which reading a directory continues.
 #[derive(Clone, Copy)]
-enum Next {
+enum Position {
     At(u64),
     End,
 }
 
 impl Level {
     fn new(directory: OwnedFd) -> Self {
-        Self { place: Place::Held(directory), names: Vec::new(), next: Next::At(0) }
+        Self { handle: Handle::Open(directory), names: Vec::new(), next: Position::At(0) }
     }
 }
 
 impl Meter {
-    pub(crate) fn new(files_most: u64) -> Self {
+    pub(crate) fn new(max_files: u64) -> Self {
         let buffer = vec![MaybeUninit::uninit(); WIDE.listing];
-        Self { usage: Usage::default(), files_most, seen: HashSet::new(), buffer }
+        Self { usage: Usage::default(), max_files, seen: HashSet::new(), buffer }
     }
 
     pub(crate) fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// True if more than `files_most` names were found.
-    pub(crate) fn is_over(&self) -> bool {
-        self.usage.files > self.files_most
+    /// True if more than `max_files` names were found.
+    pub(crate) fn exceeds_limit(&self) -> bool {
+        self.usage.files > self.max_files
     }
 
     pub(crate) fn count(&mut self, status: &Stat) {
@@ -132,7 +132,7 @@ impl Meter {
         let mut levels = vec![Level::new(top)];
         while let Some(depth) = levels.len().checked_sub(1) {
             let level = &mut levels[depth];
-            let Place::Held(directory) = &level.place else { return Ok(()) };
+            let Handle::Open(directory) = &level.handle else { return Ok(()) };
             if let Some(name) = level.names.pop() {
                 match open(directory, name.as_c_str()) {
                     Ok(inner) => levels.push(Level::new(inner)),
@@ -140,18 +140,18 @@ impl Meter {
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {}
                     Err(errno) => return Err(errno),
                 }
-                leave_behind(&mut levels)?;
+                close_oldest_handle(&mut levels)?;
                 continue;
             }
             match level.next {
-                Next::At(position) => {
+                Position::At(position) => {
                     let (names, next) = self.read(directory, depth, position, skip)?;
                     (level.names, level.next) = (names, next);
-                    if self.is_over() {
+                    if self.exceeds_limit() {
                         return Ok(());
                     }
                 }
-                Next::End => climb(&mut levels)?,
+                Position::End => return_to_parent(&mut levels)?,
             }
         }
         Ok(())
@@ -159,13 +159,13 @@ impl Meter {
 
     /// Counts a portion of a directory's names. Returns the subdirectories in it and the next
     /// position.
-    fn read(&mut self, directory: &OwnedFd, depth: usize, from: u64, skip: Skip) -> Result<(Vec<CString>, Next)> {
+    fn read(&mut self, directory: &OwnedFd, depth: usize, from: u64, skip: Skip) -> Result<(Vec<CString>, Position)> {
         let portion = if depth < SHALLOW { WIDE } else { NARROW };
         if from > 0 {
             rustix::fs::seek(directory, SeekFrom::Start(from))?;
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        let (mut names, mut taken, mut next) = (Vec::new(), 0, Next::End);
+        let (mut names, mut taken, mut next) = (Vec::new(), 0, Position::End);
         let mut entries = RawDir::new(directory, &mut buffer[..portion.listing]);
         while let Some(entry) = entries.next() {
             let entry = match entry {
@@ -179,14 +179,14 @@ impl Meter {
             }
             let Ok(status) = look(directory, name) else { continue };
             self.count(&status);
-            if self.is_over() {
+            if self.exceeds_limit() {
                 break;
             }
             if FileType::from_raw_mode(status.st_mode) == FileType::Directory {
                 taken += name.to_bytes().len();
                 names.push(name.to_owned());
                 if taken >= portion.names {
-                    next = Next::At(entry.next_entry_cookie());
+                    next = Position::At(entry.next_entry_cookie());
                     break;
                 }
             }
@@ -196,23 +196,23 @@ impl Meter {
     }
 }
 
-/// Closes the handle that exceeds [`HELD`]. The first handle stays open, because nothing leads to
+/// Closes the handle that exceeds [`MAX_OPEN_HANDLES`]. The first handle stays open, because nothing leads to
 /// it through `..`.
-fn leave_behind(levels: &mut [Level]) -> Result<()> {
-    let Some(index) = levels.len().checked_sub(HELD + 1).filter(|index| *index > 0) else { return Ok(()) };
-    if let Place::Held(directory) = &levels[index].place {
-        levels[index].place = Place::Left(identify(directory)?);
+fn close_oldest_handle(levels: &mut [Level]) -> Result<()> {
+    let Some(index) = levels.len().checked_sub(MAX_OPEN_HANDLES + 1).filter(|index| *index > 0) else { return Ok(()) };
+    if let Handle::Open(directory) = &levels[index].handle {
+        levels[index].handle = Handle::Closed(identify(directory)?);
     }
     Ok(())
 }
 
 /// Returns to the parent directory. If that was moved, only the top remains.
-fn climb(levels: &mut Vec<Level>) -> Result<()> {
-    let Some(Level { place: Place::Held(below), .. }) = levels.pop() else { return Ok(()) };
+fn return_to_parent(levels: &mut Vec<Level>) -> Result<()> {
+    let Some(Level { handle: Handle::Open(below), .. }) = levels.pop() else { return Ok(()) };
     let Some(above) = levels.last_mut() else { return Ok(()) };
-    if let Place::Left(identity) = above.place {
+    if let Handle::Closed(identity) = above.handle {
         match open(&below, c"..") {
-            Ok(found) if identify(&found)? == identity => above.place = Place::Held(found),
+            Ok(found) if identify(&found)? == identity => above.handle = Handle::Open(found),
             Ok(_) | Err(_) => levels.truncate(1),
         }
     }
@@ -237,11 +237,11 @@ fn look(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<Stat> {
 
 /// Opens a directory for listing, with a file offset of its own.
 pub(crate) fn open(parent: impl AsFd, name: impl Arg + Copy) -> Result<OwnedFd> {
-    match rustix::fs::openat(&parent, name, OPENED | OFlags::RDONLY, Mode::empty()) {
+    match rustix::fs::openat(&parent, name, OPEN_FLAGS | OFlags::RDONLY, Mode::empty()) {
         // The server is rootless and owns the directory, so it may restore its mode.
         Err(Errno::ACCESS) => {
-            restore_owner_access(rustix::fs::openat(&parent, name, OPENED | OFlags::PATH, Mode::empty())?);
-            rustix::fs::openat(&parent, name, OPENED | OFlags::RDONLY, Mode::empty())
+            restore_owner_access(rustix::fs::openat(&parent, name, OPEN_FLAGS | OFlags::PATH, Mode::empty())?);
+            rustix::fs::openat(&parent, name, OPEN_FLAGS | OFlags::RDONLY, Mode::empty())
         }
         outcome => outcome,
     }

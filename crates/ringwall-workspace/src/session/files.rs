@@ -71,10 +71,10 @@ impl Workspace {
         Ok(true)
     }
 
-    /// Measures one session; stops at the first name beyond `files_most`. Zero if the session does
+    /// Measures one session; stops at the first name beyond `max_files`. Zero if the session does
     /// not exist.
-    pub fn measure_session(&self, id: &SessionId, files_most: u64) -> Result<Usage, Error> {
-        let mut meter = Meter::new(files_most);
+    pub fn measure_session(&self, id: &SessionId, max_files: u64) -> Result<Usage, Error> {
+        let mut meter = Meter::new(max_files);
         let walked = match open(self.directory(), SESSIONS).and_then(|sessions| open(sessions, id.as_str())) {
             Ok(session) => meter.walk(session, Skip::Nothing),
             Err(Errno::NOENT) => Ok(()),
@@ -102,7 +102,7 @@ impl Session {
             match ensure_directory(&self.work().handle, name, self.tree.workspace().owner()) {
                 Ok(_) | Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => {}
                 Err(errno) => {
-                    return Err(Error::OpenDirectory { place: quote(name), source: errno.into() });
+                    return Err(Error::OpenDirectory { path: quote(name), source: errno.into() });
                 }
             }
         }
@@ -133,6 +133,6 @@ impl Session {
 }
 
 fn fail(id: &SessionId) -> impl Fn(Errno) -> Error {
-    let place = format!("{SESSIONS}/{id}");
-    move |errno| Error::OpenDirectory { place: place.clone(), source: errno.into() }
+    let path = format!("{SESSIONS}/{id}");
+    move |errno| Error::OpenDirectory { path: path.clone(), source: errno.into() }
 }

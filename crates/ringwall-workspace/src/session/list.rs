@@ -39,12 +39,12 @@ pub struct FoundSession {
 impl Workspace {
     /// `None` if the session does not exist.
     pub fn session_times(&self, id: &SessionId) -> Result<Option<SessionTimes>, Error> {
-        let place = format!("{SESSIONS}/{id}");
-        let looked = match beneath::open_directory(self.directory(), place.as_str()) {
+        let path = format!("{SESSIONS}/{id}");
+        let looked = match beneath::open_directory(self.directory(), path.as_str()) {
             Err(Errno::NOENT) => return Ok(None),
             session => session.and_then(|session| times(&session)),
         };
-        looked.map(Some).map_err(|errno| Error::OpenDirectory { place, source: errno.into() })
+        looked.map(Some).map_err(|errno| Error::OpenDirectory { path, source: errno.into() })
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn unpack(archive: &mut CheckedZip, target: &OwnedFd, owner: Owner) -
             check_descriptor(&archive.file, entry, end, declared)?;
         }
     }
-    unpacker.batch.force(target).map_err(Error::Stage)
+    unpacker.batch.sync(target).map_err(Error::Stage)
 }
 
 struct Unpacker<'a> {

@@ -44,7 +44,7 @@ impl Change<'_> {
     pub fn make(self) -> Result<(), Error> {
         match self.content {
             Content::Whole(bytes) => self.tree.write(self.path, &bytes),
-            Content::Spliced(splice) => self.tree.place(splice.write(self.tree)?, self.path),
+            Content::Spliced(splice) => self.tree.persist(splice.write(self.tree)?, self.path),
         }
     }
 }

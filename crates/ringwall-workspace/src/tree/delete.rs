@@ -34,28 +34,28 @@ impl Tree {
         let Some(inner) = path.inner() else { return Err(Refusal::OutOfScope(path.given().to_owned()).into()) };
         let (parent, name) = inner.split();
         let staging = self.workspace().staging();
-        let hidden = format!("{REMOVED}{}", random_digits()?);
-        let hide = || {
+        let staging_name = format!("{REMOVED}{}", random_digits()?);
+        let move_to_staging = || {
             let parent = beneath::look_up(
                 self.section(path.section()),
                 parent.unwrap_or("."),
                 OFlags::PATH | OFlags::DIRECTORY,
                 Mode::empty(),
             )?;
-            rustix::fs::renameat_with(&parent, name, staging, hidden.as_str(), RenameFlags::NOREPLACE)
+            rustix::fs::renameat_with(&parent, name, staging, staging_name.as_str(), RenameFlags::NOREPLACE)
         };
-        let hidden_or_not = match hide() {
+        let moved = match move_to_staging() {
             // The server is rootless and owns the directories, so it may restore their modes.
             // Moving a directory changes its `..` entry and needs write permission on it.
             Err(Errno::ACCESS) => {
                 self.restore_path_access(path);
-                hide()
+                move_to_staging()
             }
             Err(Errno::NOTDIR) if self.meets_link(path) => Err(Errno::LOOP),
             outcome => outcome,
         };
-        hidden_or_not.map_err(|errno| explain(path, errno))?;
-        Ok(Removed { workspace: self.workspace().clone(), name: hidden, given: path.given().to_owned() })
+        moved.map_err(|errno| explain(path, errno))?;
+        Ok(Removed { workspace: self.workspace().clone(), name: staging_name, given: path.given().to_owned() })
     }
 }
 

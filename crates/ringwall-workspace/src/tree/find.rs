@@ -104,10 +104,10 @@ impl Tree {
     fn follow(&self, path: &AgentPath) -> Result<(OwnedFd, Stat), Error> {
         let found = beneath::locate_through_links(self.holder(), path.plain().as_str());
         let (located, status) = found.map_err(|errno| explain(path, errno))?;
-        let place = beneath::real_path(&located).map_err(|errno| explain(path, errno))?;
+        let real_path = beneath::real_path(&located).map_err(|errno| explain(path, errno))?;
         for top in self.tops() {
             let top = beneath::real_path(top).map_err(|errno| explain(path, errno))?;
-            if place.strip_prefix(top.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/")) {
+            if real_path.strip_prefix(top.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/")) {
                 return Ok((located, status));
             }
         }
@@ -235,23 +235,23 @@ mod tests {
         let workspaces = Workspaces::open(&directory.path().join("w")).unwrap();
         let workspace = workspaces.workspace(&"u".parse().unwrap(), &"a".parse().unwrap(), Owner::server()).unwrap();
         let tree = workspace.tree().unwrap();
-        let place = |name: &str| directory.path().join("w/u/a").join(name);
+        let host_path = |name: &str| directory.path().join("w/u/a").join(name);
         let path = |name: &str| AgentPath::parse(name).unwrap();
         for name in ["one", "two", "foreign"] {
-            fs::write(place("files").join(name), "x").unwrap();
+            fs::write(host_path("files").join(name), "x").unwrap();
         }
-        fs::hard_link(place("files/one"), place("skills/one")).unwrap();
-        fs::hard_link(place("files/two"), place("files/again")).unwrap();
-        fs::hard_link(place("files/foreign"), directory.path().join("outside")).unwrap();
+        fs::hard_link(host_path("files/one"), host_path("skills/one")).unwrap();
+        fs::hard_link(host_path("files/two"), host_path("files/again")).unwrap();
+        fs::hard_link(host_path("files/foreign"), directory.path().join("outside")).unwrap();
         let mut names = NameCounts::default();
         assert!(tree.open_one(&path("files/one"), &mut names).is_ok());
         assert!(tree.open_one(&path("files/foreign"), &mut names).is_err());
         // A second count would miss this name.
-        fs::rename(place("files/again"), directory.path().join("away")).unwrap();
+        fs::rename(host_path("files/again"), directory.path().join("away")).unwrap();
         assert!(tree.open_one(&path("files/two"), &mut names).is_ok());
         assert!(tree.open_file(&path("files/two"), Links::Followed).is_err(), "control: counted anew");
         // A name that was added after the count is not counted.
-        fs::hard_link(place("files/one"), directory.path().join("more")).unwrap();
+        fs::hard_link(host_path("files/one"), directory.path().join("more")).unwrap();
         assert!(tree.open_one(&path("files/one"), &mut names).is_err());
     }
 }

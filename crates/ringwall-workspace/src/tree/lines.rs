@@ -138,8 +138,8 @@ pub(super) fn read_at<'b>(file: &impl FileExt, buffer: &'b mut [u8], offset: u64
 impl LineIndexes {
     fn take(&self, identity: &Identity) -> Arc<Vec<u64>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(place) = kept.iter().position(|(known, _)| known == identity) else { return Arc::default() };
-        kept[place..].rotate_left(1);
+        let Some(index) = kept.iter().position(|(known, _)| known == identity) else { return Arc::default() };
+        kept[index..].rotate_left(1);
         kept.last().map(|(_, counts)| Arc::clone(counts)).unwrap_or_default()
     }
 

@@ -170,8 +170,8 @@ impl NamesMemory {
     /// The cached names of the tree whose top has this mark.
     fn find(&self, top: Mark) -> Option<Arc<Names>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = kept.iter().rposition(|names| names.marks.top() == Some(top))?;
-        let found = kept.remove(place);
+        let index = kept.iter().rposition(|names| names.marks.top() == Some(top))?;
+        let found = kept.remove(index);
         kept.push(Arc::clone(&found));
         Some(found)
     }
@@ -229,8 +229,8 @@ mod tests {
     fn new_files_are_found_in_all_directories() {
         let directory = tempfile::tempdir().unwrap();
         let session = session(&workspace(directory.path()));
-        let place = |name: &str| session.work().path().join(name);
-        fs::write(place("data/old"), "x").unwrap();
+        let host_path = |name: &str| session.work().path().join(name);
+        fs::write(host_path("data/old"), "x").unwrap();
         let before = settled(&session);
         let since = |before: &Names| session.new_since(before, MAX_COUNT).unwrap();
         assert!(before.marks.hold(session.work()));
@@ -238,18 +238,18 @@ mod tests {
         assert!(session.tree().known_names().is_some_and(|known| Arc::ptr_eq(&known, &before)), "cached");
         assert!(before.have_directories(&["data", "output"]) && !before.have_directories(&["data", "top"]));
         // Writing to an existing file adds no name.
-        fs::write(place("data/old"), "more").unwrap();
+        fs::write(host_path("data/old"), "more").unwrap();
         assert!(before.marks.hold(session.work()));
         for (number, name) in ["top", "output/one", "data/two"].into_iter().enumerate() {
-            fs::write(place(name), "x").unwrap();
+            fs::write(host_path(name), "x").unwrap();
             assert!(!before.marks.hold(session.work()) && session.tree().known_names().is_none(), "{name}");
             assert_eq!(since(&before).unwrap().len(), number + 1, "{name}");
         }
         assert_eq!(since(&before).unwrap(), ["data/two", "output/one", "top"]);
         // A directory is replaced by another with the same name.
         let before = settled(&session);
-        fs::rename(place("output"), place("temp/output")).unwrap();
-        fs::create_dir(place("output")).unwrap();
+        fs::rename(host_path("output"), host_path("temp/output")).unwrap();
+        fs::create_dir(host_path("output")).unwrap();
         assert!(!before.marks.hold(session.work()));
         assert_eq!(since(&before).unwrap(), ["temp/output/one"]);
     }

@@ -45,10 +45,10 @@ impl Workspace {
     /// Opens the agent's files and creates their directories if missing. Safe to call concurrently.
     pub fn tree(&self) -> Result<Tree, Error> {
         let open = |section: Section| {
-            let place = section.name();
-            let fail = |errno: Errno| Error::OpenDirectory { place: place.to_owned(), source: errno.into() };
-            let handle = open_owned(self.directory(), place, self.owner()).map_err(fail)?;
-            Ok::<_, Error>(Directory { path: self.path().join(place), handle })
+            let path = section.name();
+            let fail = |errno: Errno| Error::OpenDirectory { path: path.to_owned(), source: errno.into() };
+            let handle = open_owned(self.directory(), path, self.owner()).map_err(fail)?;
+            Ok::<_, Error>(Directory { path: self.path().join(path), handle })
         };
         let tops = Tops::Agent { files: open(Section::Files)?, skills: open(Section::Skills)? };
         Ok(Tree { held: Arc::new(Held { workspace: self.clone(), tops }) })

@@ -36,16 +36,16 @@ impl Tree {
             return Ok(Change { tree: self, path, growth, content: Content::Whole(Cow::Borrowed(body)) });
         };
         let (file, status) = self.open_file(path, Links::Refused)?;
-        let place = self.place_of(path, &file, &status, lines)?;
+        let range = self.range_of(path, &file, &status, lines)?;
         let size = size_of(&status);
-        let (before, after) = seam(body, place, size, last_byte(&file, size).map_err(unreadable)?);
-        let splice = Splice { file, size, place, before, body, after };
+        let (before, after) = seam(body, range, size, last_byte(&file, size).map_err(unreadable)?);
+        let splice = Splice { file, size, range, before, body, after };
         let growth = growth_over(&status, splice.length());
         Ok(Change { tree: self, path, growth, content: Content::Spliced(splice) })
     }
 
     /// The byte range of the lines.
-    fn place_of(&self, path: &AgentPath, file: &File, status: &Stat, lines: Lines) -> Result<Place, Error> {
+    fn range_of(&self, path: &AgentPath, file: &File, status: &Stat, lines: Lines) -> Result<ByteRange, Error> {
         let size = size_of(status);
         let find = |line| find(path, file, status, line, self.workspace().line_indexes());
         let start = match find(lines.first())? {
@@ -58,7 +58,7 @@ impl Tree {
             Some(line) => find(line)?.unwrap_or(size),
             None => size,
         };
-        Ok(Place { start, end: end.max(start) })
+        Ok(ByteRange { start, end: end.max(start) })
     }
 }
 
@@ -67,7 +67,7 @@ impl Tree {
 pub(super) struct Splice<'a> {
     file: File,
     size: u64,
-    place: Place,
+    range: ByteRange,
     before: Before,
     body: &'a [u8],
     after: After,
@@ -77,11 +77,11 @@ impl Splice<'_> {
     /// Length of the new file.
     fn length(&self) -> u64 {
         let newlines = u64::from(self.before == Before::Newline) + u64::from(self.after == After::Newline);
-        self.prefix() + self.body().len() as u64 + newlines + (self.size - self.place.end)
+        self.prefix() + self.body().len() as u64 + newlines + (self.size - self.range.end)
     }
 
     fn prefix(&self) -> u64 {
-        self.place.start - u64::from(self.before == Before::Shortened)
+        self.range.start - u64::from(self.before == Before::Shortened)
     }
 
     fn body(&self) -> &[u8] {
@@ -103,8 +103,8 @@ impl Splice<'_> {
             if self.after == After::Newline {
                 target.write_all(b"\n")?;
             }
-            (&self.file).seek(SeekFrom::Start(self.place.end))?;
-            io::copy(&mut (&self.file).take(self.size - self.place.end), &mut target)?;
+            (&self.file).seek(SeekFrom::Start(self.range.end))?;
+            io::copy(&mut (&self.file).take(self.size - self.range.end), &mut target)?;
             Ok(())
         };
         splice().map_err(unreadable)?;
@@ -114,7 +114,7 @@ impl Splice<'_> {
 
 /// The replaced bytes.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ByteRange {
     start: u64,
     end: u64,
 }
@@ -137,15 +137,15 @@ enum After {
     Shortened,
 }
 
-fn seam(body: &[u8], place: Place, size: u64, last: Option<u8>) -> (Before, After) {
+fn seam(body: &[u8], range: ByteRange, size: u64, last: Option<u8>) -> (Before, After) {
     let ends_with_newline = last == Some(b'\n');
-    let is_behind_all = place.start == size && size > 0;
+    let is_behind_all = range.start == size && size > 0;
     if body.is_empty() {
-        let is_cut = place.end == size && place.start < size && place.start > 0 && !ends_with_newline;
+        let is_cut = range.end == size && range.start < size && range.start > 0 && !ends_with_newline;
         return (if is_cut { Before::Shortened } else { Before::AsTheyAre }, After::AsItIs);
     }
     let before = if is_behind_all && !ends_with_newline { Before::Newline } else { Before::AsTheyAre };
-    let wants_newline = place.end < size || ends_with_newline;
+    let wants_newline = range.end < size || ends_with_newline;
     let after = match (body.ends_with(b"\n"), wants_newline) {
         (false, true) => After::Newline,
         // An empty file has no ending to preserve.

@@ -79,18 +79,18 @@ impl Tree {
         check_target(path)?;
         let mut staged = self.workspace().stage()?;
         staged.write_all(content).map_err(Error::UseTree)?;
-        self.place(staged, path)
+        self.persist(staged, path)
     }
 
     /// Syncs a staged file and renames it to `path`. Without the sync a power cut could leave the
     /// name without its bytes.
-    pub fn place(&self, staged: StagedFile, path: &AgentPath) -> Result<(), Error> {
+    pub fn persist(&self, staged: StagedFile, path: &AgentPath) -> Result<(), Error> {
         check_target(path)?;
         let inner = path.file()?;
         staged.file.sync_data().map_err(Error::UseTree)?;
         let mut left = ATTEMPTS;
         loop {
-            match self.try_to_place(&staged, path.section(), inner) {
+            match self.try_persist(&staged, path.section(), inner) {
                 // A parent directory was removed between its creation and the rename.
                 Err(Errno::NOENT) if left > 0 => left -= 1,
                 // The server is rootless and owns the directories, so it may restore their modes.
@@ -105,7 +105,7 @@ impl Tree {
         }
     }
 
-    fn try_to_place(&self, staged: &StagedFile, section: Section, path: &RelativePath) -> rustix::io::Result<()> {
+    fn try_persist(&self, staged: &StagedFile, section: Section, path: &RelativePath) -> rustix::io::Result<()> {
         let owner = self.workspace().owner();
         let (parent, name) = path.split();
         let top = &self.section(section).handle;

@@ -141,7 +141,7 @@ fn files_the_server_is_writing_do_not_count() {
     fs::create_dir(lab.host(".staging/upload-0123")).unwrap();
     fs::write(lab.host(".staging/upload-0123/file"), vec![1; 50_000]).unwrap();
     assert_eq!(measured(&lab), before);
-    tree.place(staged, &AgentPath::parse("files/a").unwrap()).unwrap();
+    tree.persist(staged, &AgentPath::parse("files/a").unwrap()).unwrap();
     assert_eq!(measured(&lab).files, before.files + 1);
     // Files of a box with such a name count.
     let files = lab.begin();

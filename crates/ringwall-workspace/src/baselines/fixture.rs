@@ -18,7 +18,7 @@ const LIMITS: ArchiveLimits = ArchiveLimits { bytes: 1 << 20, entries: 100 };
 /// Owner of the workspaces if the tests run as root.
 const BOX_ID: u32 = 54_322;
 
-pub(crate) struct Lab {
+pub(crate) struct Fixture {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) workspaces: Workspaces,
     pub(crate) baselines: Baselines,
@@ -46,7 +46,7 @@ fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-impl Lab {
+impl Fixture {
     pub(crate) fn new() -> Self {
         // In memory if possible, because syncs to a disk would dominate the time of these tests.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
