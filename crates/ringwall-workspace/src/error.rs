@@ -139,9 +139,9 @@ pub enum Error {
     },
     #[error("could not list the skills")]
     ListSkills(#[source] io::Error),
-    #[error("could not {doing}")]
+    #[error("could not {operation}")]
     Baseline {
-        doing: &'static str,
+        operation: &'static str,
         #[source]
         source: io::Error,
     },

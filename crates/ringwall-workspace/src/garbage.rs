@@ -26,15 +26,15 @@ use crate::workspaces::{PASSABLE, STAGING, Workspaces};
 pub(crate) const USED: &str = ".used";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
-    Removing,
+pub enum GcMode {
+    Remove,
     /// Only counts; changes nothing.
-    Looking,
+    DryRun,
 }
 
-/// The limits of one run.
+/// What one run removes.
 #[derive(Debug, Clone, Copy)]
-pub struct Garbage<R> {
+pub struct GcLimits<R> {
     /// Sessions that were last used before this time are removed.
     pub sessions_before: SystemTime,
     /// Names in `.staging` that were last touched before this time are removed.
@@ -42,9 +42,9 @@ pub struct Garbage<R> {
     pub is_running: R,
 }
 
-/// Result of a run: what it removed or, with [`Doing::Looking`], would remove.
+/// Result of a run: what it removed or, with [`GcMode::DryRun`], would remove.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct GcResult {
     pub sessions: u64,
     pub strays: u64,
     pub usage: Usage,
@@ -55,16 +55,16 @@ pub struct Found {
 
 impl Workspaces {
     /// Visits all workspaces, which takes long if there are many.
-    pub fn collect_garbage<R: Fn(&ExecId) -> bool>(&self, garbage: &Garbage<R>, doing: Doing) -> Found {
-        let mut found = Found::default();
+    pub fn collect_garbage<R: Fn(&ExecId) -> bool>(&self, limits: &GcLimits<R>, mode: GcMode) -> GcResult {
+        let mut found = GcResult::default();
         let mut names = Swept::default();
         names.each_name(&self.root, |names, user| {
             let Some(holder) = names.open(&self.root, user) else { return };
             names.each_name(&holder, |names, agent| {
                 let Some(directory) = names.open(&holder, agent) else { return };
-                let mut collecting = Collecting { directory: &directory, names, found: &mut found, doing };
-                collecting.collect_sessions(seconds(garbage.sessions_before));
-                collecting.collect_strays(self, seconds(garbage.strays_before), &garbage.is_running);
+                let mut collecting = WorkspaceGc { directory: &directory, names, found: &mut found, mode };
+                collecting.collect_sessions(seconds(limits.sessions_before));
+                collecting.collect_strays(self, seconds(limits.strays_before), &limits.is_running);
             });
         });
         found.failed = names.failed;
@@ -74,17 +74,17 @@ impl Workspaces {
 }
 
 /// A run in one workspace.
-struct Collecting<'a> {
+struct WorkspaceGc<'a> {
     directory: &'a OwnedFd,
     names: &'a mut Swept,
-    found: &'a mut Found,
-    doing: Doing,
+    found: &'a mut GcResult,
+    mode: GcMode,
 }
 
-impl Collecting<'_> {
+impl WorkspaceGc<'_> {
     fn collect_sessions(&mut self, before: i64) {
         let Some(sessions) = self.names.open(self.directory, SESSIONS) else { return };
-        let (found, doing, directory) = (&mut *self.found, self.doing, self.directory);
+        let (found, mode, directory) = (&mut *self.found, self.mode, self.directory);
         self.names.each_name(&sessions, |names, id| {
             let Some(session) = names.open(&sessions, id) else { return };
             let Some(used) = names.note(id, last_used(&session)) else { return };
@@ -93,9 +93,9 @@ impl Collecting<'_> {
             }
             drop(session);
             let Some(usage) = names.note(id, measure_name(&sessions, id)) else { return };
-            let removed = match doing {
-                Doing::Looking => Ok(()),
-                Doing::Removing => remove_session(directory, &sessions, id),
+            let removed = match mode {
+                GcMode::DryRun => Ok(()),
+                GcMode::Remove => remove_session(directory, &sessions, id),
             };
             if names.note(id, removed).is_some() {
                 found.sessions += 1;
@@ -106,7 +106,7 @@ impl Collecting<'_> {
 
     fn collect_strays(&mut self, workspaces: &Workspaces, before: i64, is_running: impl Fn(&ExecId) -> bool) {
         let Some(staging) = self.names.open(self.directory, STAGING) else { return };
-        let (found, doing, directory) = (&mut *self.found, self.doing, self.directory);
+        let (found, mode, directory) = (&mut *self.found, self.mode, self.directory);
         self.names.each_name(&staging, |names, name| {
             let is_upload = name.starts_with(TEMP_PREFIX);
             if !is_upload && !is_leftover(name, &is_running) {
@@ -132,9 +132,9 @@ impl Collecting<'_> {
                 workspaces.overlaps.enter(&staging)?;
                 erase(&staging, name)
             };
-            let removed = match doing {
-                Doing::Looking => Ok(()),
-                Doing::Removing => remove(),
+            let removed = match mode {
+                GcMode::DryRun => Ok(()),
+                GcMode::Remove => remove(),
             };
             if names.note(name, removed).is_some() {
                 found.strays += 1;

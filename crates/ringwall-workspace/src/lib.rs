@@ -61,7 +61,7 @@ pub use exec_files::inputs::Input;
 pub use exec_files::output::{OutputFile, Stream};
 pub use exec_files::skipped::{SkipReason, Skipped};
 pub use exec_id::ExecId;
-pub use garbage::{Doing, Found, Garbage};
+pub use garbage::{GcLimits, GcMode, GcResult};
 pub use name::{AgentId, ProjectId, SessionId, UserId};
 pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use ringwall_record::Timestamp;
-use ringwall_workspace::{Doing, Garbage};
+use ringwall_workspace::{GcLimits, GcMode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -36,17 +36,17 @@ pub struct Freed {
 
 impl Service {
     /// Removes unused data, or only reports it.
-    pub async fn collect_garbage(&self, by: &Principal, doing: Doing) -> Result<Freed, Error> {
+    pub async fn collect_garbage(&self, by: &Principal, mode: GcMode) -> Result<Freed, Error> {
         by.require_operator("remove what nobody needs any more")?;
-        self.remove_garbage(now(), doing).await
+        self.remove_garbage(now(), mode).await
     }
 
-    pub(crate) async fn remove_garbage(&self, at: Timestamp, doing: Doing) -> Result<Freed, Error> {
+    pub(crate) async fn remove_garbage(&self, at: Timestamp, mode: GcMode) -> Result<Freed, Error> {
         let kept = self.settings_now().sessions.kept();
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(at.milliseconds()).unwrap_or(0));
         let before = move |time: Duration| at.checked_sub(time).unwrap_or(SystemTime::UNIX_EPOCH);
         self.touch_sessions_in_use().await;
-        if doing == Doing::Removing {
+        if mode == GcMode::Remove {
             self.end_idle_sessions(before(kept)).await?;
         }
         let (workspaces, baselines) = (self.inner.workspaces.clone(), self.inner.baselines.clone());
@@ -55,15 +55,15 @@ impl Service {
             let is_running = |exec: &ringwall_workspace::ExecId| {
                 exec.as_str().parse().is_ok_and(|exec_id| registry.find(&exec_id).is_some())
             };
-            let garbage = Garbage { sessions_before: before(kept), strays_before: before(STRAY_AFTER), is_running };
-            let found = workspaces.collect_garbage(&garbage, doing);
+            let limits = GcLimits { sessions_before: before(kept), strays_before: before(STRAY_AFTER), is_running };
+            let found = workspaces.collect_garbage(&limits, mode);
             if let Some(error) = &found.first_failure {
                 tracing::warn!(failed = found.failed, error = %causes(error), "could not remove all that nobody needs");
             }
-            let (baseline_versions, usage) = baselines.collect_garbage(doing);
+            let (baseline_versions, usage) = baselines.collect_garbage(mode);
             let usage = usage.plus(found.usage);
             Ok(Freed {
-                dry_run: doing == Doing::Looking,
+                dry_run: mode == GcMode::DryRun,
                 sessions: found.sessions,
                 strays: found.strays,
                 baseline_versions,
@@ -73,7 +73,7 @@ impl Service {
             })
         })
         .await?;
-        if doing == Doing::Removing && freed.files > 0 {
+        if mode == GcMode::Remove && freed.files > 0 {
             self.inner.quotas.shrink_all();
         }
         Ok(freed)

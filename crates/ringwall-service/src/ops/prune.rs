@@ -45,7 +45,7 @@ impl Service {
             let entries = self.inner.store.prune_audit(Keep::Since(before(at, kept)), at, BY).await;
             pruned.entries = tried("remove old entries of the audit log", entries.map_err(Error::from))?;
         }
-        let freed = tried("free unused space", self.remove_garbage(at, ringwall_workspace::Doing::Removing).await)?;
+        let freed = tried("free unused space", self.remove_garbage(at, ringwall_workspace::GcMode::Remove).await)?;
         if freed.files > 0 {
             let crate::agent_files::Freed { sessions, strays, baseline_versions, bytes, .. } = freed;
             tracing::info!(sessions, strays, baseline_versions, bytes, "gave back room that nobody used");

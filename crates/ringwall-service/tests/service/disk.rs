@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use ringwall_service::{
-    Address, AgentPath, Doing, Edit, ExecRequest, ExecView, Freed, Lines, SkillLayer, Status, Stream,
+    Address, AgentPath, Edit, ExecRequest, ExecView, Freed, GcMode, Lines, SkillLayer, Status, Stream,
 };
 use serde_json::json;
 
@@ -259,11 +259,11 @@ pub fn idle_sessions_and_strays_are_given_back() {
         let held = lab.service.submit(&lab.owner, shell(crate::lab::HELD)).await.unwrap().exec_id;
         // Its directories are made when it has begun.
         lab.printed(&held, "held\n").await;
-        let looked = lab.service.collect_garbage(&lab.owner, Doing::Looking).await.unwrap();
+        let looked = lab.service.collect_garbage(&lab.owner, GcMode::DryRun).await.unwrap();
         assert_eq!((looked.dry_run, looked.sessions, looked.strays, looked.failed), (true, 1, 0, 0), "{looked:?}");
         assert!(looked.files == 4 && looked.bytes >= 10_000, "{looked:?}");
         assert!(old.exists());
-        let removed = lab.service.collect_garbage(&lab.owner, Doing::Removing).await.unwrap();
+        let removed = lab.service.collect_garbage(&lab.owner, GcMode::Remove).await.unwrap();
         assert_eq!(removed, Freed { dry_run: false, ..looked });
         assert!(!old.exists() && fresh.exists() && used.exists());
 

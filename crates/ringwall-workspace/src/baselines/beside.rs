@@ -42,7 +42,7 @@ impl Baselines {
 }
 
 fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), Error> {
-    let fail = |source| Error::Baseline { doing: "add new baseline skills to a workspace", source };
+    let fail = |source| Error::Baseline { operation: "add new baseline skills to a workspace", source };
     let skills = tree.section(Section::Skills);
     let is_new = |skill: &SkillName, index: &Index| {
         !index.skills.contains_key(skill) && matches!(beneath::locate(skills, skill.as_str()), Err(Errno::NOENT))

@@ -92,13 +92,13 @@ impl Index {
                 outcome => outcome,
             }
         };
-        read().map_err(|source| Error::Baseline { doing: "read the workspace's index of baselines", source })
+        read().map_err(|source| Error::Baseline { operation: "read the workspace's index of baselines", source })
     }
 
     pub(crate) fn save(&self, workspace: &Workspace) -> Result<(), Error> {
         beneath::ensure_directory(workspace.directory(), DIRECTORY, PRIVATE_DIRECTORY)
             .map_err(std::io::Error::from)
             .and_then(|directory| write_document(workspace.staging(), &directory, FILE, self))
-            .map_err(|source| Error::Baseline { doing: "write the workspace's index of baselines", source })
+            .map_err(|source| Error::Baseline { operation: "write the workspace's index of baselines", source })
     }
 }

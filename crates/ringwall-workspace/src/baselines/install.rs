@@ -22,7 +22,7 @@ impl Baselines {
         let workspace = upload.tree().workspace();
         let covered: Vec<(&SkillName, &Version)> =
             upload.names().filter_map(|skill| Some((skill, snapshot.skills.get(skill)?.as_ref()))).collect();
-        let fail = |source| Error::Baseline { doing: "add the files of baselines to an upload", source };
+        let fail = |source| Error::Baseline { operation: "add the files of baselines to an upload", source };
         let mut batch = Batch::default();
         for (skill, version) in &covered {
             let into = beneath::open_directory(&upload.staged.new, skill.as_str()).map_err(std::io::Error::from);

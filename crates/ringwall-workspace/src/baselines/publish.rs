@@ -23,7 +23,7 @@ use crate::skills::{SkillName, StagingDir};
 
 impl Baselines {
     pub(crate) fn publish(&self, agent: &AgentId, staged: &StagingDir) -> Result<(), Error> {
-        let fail = |source| Error::Baseline { doing: "store an upload as baselines", source };
+        let fail = |source| Error::Baseline { operation: "store an upload as baselines", source };
         let described = staged.skills.iter().map(|skill| Ok((skill, describe(&staged.new, skill)?)));
         let described = described.collect::<std::io::Result<Vec<_>>>().map_err(fail)?;
         let shared = self.shared(agent)?;

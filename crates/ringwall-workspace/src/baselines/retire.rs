@@ -9,7 +9,7 @@ use crate::baselines::store::{Baselines, CURRENT};
 use crate::error::Error;
 use crate::fs::beneath;
 use crate::fs::erase::erase;
-use crate::garbage::Doing;
+use crate::garbage::GcMode;
 use crate::name::AgentId;
 use crate::skills::SkillName;
 use crate::usage::{Usage, measure_name};
@@ -30,8 +30,8 @@ impl Baselines {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(retired);
     }
 
-    /// Counts the unused versions and their disk usage, and removes them with [`Doing::Removing`].
-    pub fn collect_garbage(&self, doing: Doing) -> (u64, Usage) {
+    /// Counts the unused versions and their disk usage, and removes them with [`GcMode::Remove`].
+    pub fn collect_garbage(&self, mode: GcMode) -> (u64, Usage) {
         let mut found = (0, Usage::default());
         for retired in self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             if retired.version.strong_count() == 0
@@ -41,7 +41,7 @@ impl Baselines {
                 found = (found.0 + 1, found.1.plus(usage));
             }
         }
-        if doing == Doing::Removing {
+        if mode == GcMode::Remove {
             self.remove_retired();
         }
         found
@@ -87,8 +87,10 @@ impl Baselines {
             }
             Ok(())
         };
-        sweep()
-            .map_err(|source| Error::Baseline { doing: "remove leftovers of a crash from the baselines", source })?;
+        sweep().map_err(|source| Error::Baseline {
+            operation: "remove leftovers of a crash from the baselines",
+            source,
+        })?;
         Ok(unreadable)
     }
 

@@ -55,7 +55,7 @@ pub(crate) struct Shared {
 impl Baselines {
     /// Opens the directory, creates it if missing, and removes leftovers of a crash.
     pub fn open(root: &Path) -> Result<Self, Error> {
-        let fail = |source| Error::Baseline { doing: "open the directory of the baselines", source };
+        let fail = |source| Error::Baseline { operation: "open the directory of the baselines", source };
         DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(fail)?;
         let fail = |errno: Errno| fail(errno.into());
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;

@@ -82,7 +82,7 @@ impl Baselines {
 }
 
 fn bring_in_step(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), Error> {
-    let fail = |source| Error::Baseline { doing: "update a workspace to its baselines", source };
+    let fail = |source| Error::Baseline { operation: "update a workspace to its baselines", source };
     let mut steps = plan(tree, snapshot, index).map_err(fail)?;
     steps.sort_by_key(|step| step.act != Act::Add);
     announce(&steps, snapshot, index);

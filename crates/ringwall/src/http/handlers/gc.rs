@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use ringwall_service::{Doing, Freed, Principal};
+use ringwall_service::{Freed, GcMode, Principal};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -25,6 +25,6 @@ pub(crate) async fn collect(
     Extension(principal): Extension<Principal>,
     Query(query): Query<GcQuery>,
 ) -> Result<Json<Freed>, Problem> {
-    let doing = if query.dry_run.unwrap_or(false) { Doing::Looking } else { Doing::Removing };
-    Ok(Json(state.service.collect_garbage(&principal, doing).await?))
+    let mode = if query.dry_run.unwrap_or(false) { GcMode::DryRun } else { GcMode::Remove };
+    Ok(Json(state.service.collect_garbage(&principal, mode).await?))
 }
