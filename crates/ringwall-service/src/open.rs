@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ringwall_executor::docker::Docker;
 use ringwall_executor::{Executor, Host};
 use ringwall_record::{Database, Scope, Store};
-use ringwall_workspace::{Baselines, Recorded, Workspaces};
+use ringwall_workspace::{Baselines, RecordEntry, Workspaces};
 use rustix::fs::FlockOperation;
 use tokio::runtime::Handle;
 
@@ -126,11 +126,13 @@ impl Service {
             let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
             // What cannot be found out is kept.
             let recorded = |exec: &ringwall_workspace::ExecId| {
-                let Ok(exec_id) = exec.as_str().parse() else { return Recorded::Unclear };
+                let Ok(exec_id) = exec.as_str().parse() else { return RecordEntry::Unknown };
                 match runtime.block_on(record.exec(&exec_id, &Scope::All)) {
-                    Ok(Some(exec)) => exec.summary.project_id.parse().map_or(Recorded::Unclear, Recorded::In),
-                    Ok(None) => Recorded::Nowhere,
-                    Err(_) => Recorded::Unclear,
+                    Ok(Some(exec)) => {
+                        exec.summary.project_id.parse().map_or(RecordEntry::Unknown, RecordEntry::InProject)
+                    }
+                    Ok(None) => RecordEntry::Missing,
+                    Err(_) => RecordEntry::Unknown,
                 }
             };
             let swept = workspaces.sweep(|_| false, recorded);

@@ -18,7 +18,7 @@ use crate::fs::beneath;
 use crate::fs::durable::TEMP_PREFIX;
 use crate::fs::erase::erase;
 use crate::skills::resume_install;
-use crate::sweep::{Swept, is_leftover};
+use crate::sweep::{SweepResult, is_leftover};
 use crate::tree::Section;
 use crate::usage::{SESSIONS, Usage, measure_name};
 use crate::workspaces::{PASSABLE, STAGING, Workspaces};
@@ -57,7 +57,7 @@ impl Workspaces {
     /// Visits all workspaces, which takes long if there are many.
     pub fn collect_garbage<R: Fn(&ExecId) -> bool>(&self, limits: &GcLimits<R>, mode: GcMode) -> GcResult {
         let mut found = GcResult::default();
-        let mut names = Swept::default();
+        let mut names = SweepResult::default();
         names.each_name(&self.root, |names, user| {
             let Some(holder) = names.open(&self.root, user) else { return };
             names.each_name(&holder, |names, agent| {
@@ -76,7 +76,7 @@ impl Workspaces {
 /// A run in one workspace.
 struct WorkspaceGc<'a> {
     directory: &'a OwnedFd,
-    names: &'a mut Swept,
+    names: &'a mut SweepResult,
     found: &'a mut GcResult,
     mode: GcMode,
 }

@@ -70,7 +70,7 @@ pub use session::list::{FoundSession, SessionMark, SessionPage, SessionTimes};
 pub use skills::{
     ArchiveError, ArchiveLimits, DeletedSkill, HealOutcome, SkillArchive, SkillName, SkillSummary, StagedSkills,
 };
-pub use sweep::{Recorded, Swept};
+pub use sweep::{RecordEntry, SweepResult};
 pub use tree::{
     AgentPath, Archive, Change, Download, Lines, Listing, Names, Refusal, RefusalKind, Removed, Section, StagedFile,
     Text, Tree,

@@ -26,7 +26,7 @@ use crate::workspaces::{PROJECTS, STAGING, Workspaces};
 
 /// Result of a sweep.
 #[derive(Debug, Default)]
-pub struct Swept {
+pub struct SweepResult {
     pub removed: u64,
     /// Entries that could not be removed. The sweep continues after a failure.
     pub failed: u64,
@@ -35,12 +35,12 @@ pub struct Swept {
 
 /// The entry of an exec in the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recorded {
+pub enum RecordEntry {
     /// It belongs to this project.
-    In(ProjectId),
-    Nowhere,
+    InProject(ProjectId),
+    Missing,
     /// Unknown, because the record could not be read. Output is kept.
-    Unclear,
+    Unknown,
 }
 
 impl Workspaces {
@@ -51,19 +51,23 @@ impl Workspaces {
     /// `is_running` must be true for an exec from before its inputs are written. If an exec is not
     /// in the record, its output is removed too. If it is, output in `.staging` is moved to the
     /// project's artifacts.
-    pub fn sweep(&self, is_running: impl Fn(&ExecId) -> bool, recorded: impl Fn(&ExecId) -> Recorded) -> Swept {
-        let mut swept = Swept::default();
-        swept.each_name(&self.root, |swept, user| {
-            let Some(holder) = swept.open(&self.root, user) else {
+    pub fn sweep(
+        &self,
+        is_running: impl Fn(&ExecId) -> bool,
+        recorded: impl Fn(&ExecId) -> RecordEntry,
+    ) -> SweepResult {
+        let mut result = SweepResult::default();
+        result.each_name(&self.root, |result, user| {
+            let Some(holder) = result.open(&self.root, user) else {
                 return;
             };
-            swept.each_name(&holder, |swept, agent| {
-                let Some(staging) = swept.open(&holder, &format!("{agent}/{STAGING}")) else {
+            result.each_name(&holder, |result, agent| {
+                let Some(staging) = result.open(&holder, &format!("{agent}/{STAGING}")) else {
                     return;
                 };
-                swept.each_name(&staging, |swept, name| {
+                result.each_name(&staging, |result, name| {
                     if name.starts_with(TEMP_PREFIX) {
-                        swept.finish_upload(&holder, agent, &staging, name);
+                        result.finish_upload(&holder, agent, &staging, name);
                     }
                     if let Some(exec) = exec_of_output(name)
                         && !is_running(&exec)
@@ -71,33 +75,33 @@ impl Workspaces {
                         // Processes of the exec may still be exiting. An enter without a leave
                         // disables recycling in this workspace until the server ends.
                         let presence = self.overlaps.enter(&staging);
-                        swept.note(name, presence);
+                        result.note(name, presence);
                         match recorded(&exec) {
-                            Recorded::In(project) => {
-                                swept.move_output(&holder, agent, &project, (&staging, name), &exec)
+                            RecordEntry::InProject(project) => {
+                                result.move_output(&holder, agent, &project, (&staging, name), &exec)
                             }
-                            Recorded::Nowhere => swept.erase(&staging, name),
-                            Recorded::Unclear => {}
+                            RecordEntry::Missing => result.erase(&staging, name),
+                            RecordEntry::Unknown => {}
                         }
                     }
                     if is_leftover(name, &is_running) {
                         let presence = self.overlaps.enter(&staging);
-                        swept.note(name, presence);
+                        result.note(name, presence);
                         if let Ok(exec) = name.parse::<ExecId>()
-                            && recorded(&exec) == Recorded::Nowhere
+                            && recorded(&exec) == RecordEntry::Missing
                         {
-                            swept.remove_output(&holder, agent, &exec);
+                            result.remove_output(&holder, agent, &exec);
                         }
-                        swept.erase(&staging, name);
+                        result.erase(&staging, name);
                     }
                 });
             });
         });
-        swept
+        result
     }
 }
 
-impl Swept {
+impl SweepResult {
     /// Finishes the installation of an upload that was interrupted between two swaps, then removes
     /// its staging directory.
     fn finish_upload(&mut self, holder: &OwnedFd, agent: &str, staging: &OwnedFd, name: &str) {
@@ -138,10 +142,10 @@ impl Swept {
     /// Searches all projects, because a name in `.staging` does not contain the project.
     fn remove_output(&mut self, holder: &OwnedFd, agent: &str, exec: &ExecId) {
         let Some(projects) = self.open(holder, &format!("{agent}/{PROJECTS}")) else { return };
-        self.each_name(&projects, |swept, project| {
-            let Some(artifacts) = swept.open(&projects, &format!("{project}/{ARTIFACTS}")) else { return };
+        self.each_name(&projects, |result, project| {
+            let Some(artifacts) = result.open(&projects, &format!("{project}/{ARTIFACTS}")) else { return };
             let removed = erase(&artifacts, exec.as_str());
-            swept.note(exec.as_str(), removed);
+            result.note(exec.as_str(), removed);
         });
     }
 

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::fs::beneath;
 use crate::garbage::{USED, last_used, seconds};
 use crate::name::{AgentId, SessionId, UserId};
-use crate::sweep::Swept;
+use crate::sweep::SweepResult;
 use crate::usage::SESSIONS;
 use crate::workspaces::{Workspace, Workspaces};
 
@@ -76,7 +76,7 @@ impl Workspaces {
         most: usize,
     ) -> SessionPage {
         let mut found = BTreeMap::new();
-        let mut names = Swept::default();
+        let mut names = SweepResult::default();
         names.each_name(&self.root, |names, user| {
             let Some(user) = user.parse::<UserId>().ok().filter(|user| of.is_none_or(|of| of == user)) else { return };
             let Some(holder) = names.open(&self.root, user.as_str()) else { return };

@@ -303,7 +303,7 @@ mod tests {
     use zip::write::SimpleFileOptions;
 
     use super::*;
-    use crate::sweep::Recorded;
+    use crate::sweep::RecordEntry;
     use crate::tree::SKILL_FILE;
     use crate::workspaces::Workspaces;
 
@@ -364,7 +364,7 @@ mod tests {
         /// Sweeps as the next start of the server does. Exactly one leftover is expected.
         #[track_caller]
         fn restart(&self) {
-            let swept = self.workspaces.sweep(|_| false, |_| Recorded::Unclear);
+            let swept = self.workspaces.sweep(|_| false, |_| RecordEntry::Unknown);
             assert_eq!((swept.failed, swept.removed), (0, 1), "{:?}", swept.first_failure);
             assert_eq!(self.staging_entries(), 0);
         }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
-use ringwall_workspace::{AgentPath, Change, Download, Error, Lines, Recorded, Refusal, Tree};
+use ringwall_workspace::{AgentPath, Change, Download, Error, Lines, RecordEntry, Refusal, Tree};
 use rustix::fs::{CWD, FileType, Mode};
 
 use crate::lab::{CANARY, Lab, is_root, names, own_by_box, owner, set_owner};
@@ -317,7 +317,7 @@ fn unplaced_file_is_swept() {
     assert_eq!(lab.staged().len(), 1);
     // A killed server runs no destructor.
     std::mem::forget(staged);
-    assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 1);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 1);
     assert!(lab.staged().is_empty());
     drop(lab.workspace.stage().unwrap());
     assert!(lab.staged().is_empty());

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Barrier;
 
-use ringwall_workspace::{ExecFiles, ExecId, Processes, Recorded, Workspaces};
+use ringwall_workspace::{ExecFiles, ExecId, Processes, RecordEntry, Workspaces};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, XattrFlags};
 use serde_json::json;
 
@@ -86,7 +86,7 @@ fn unused_directory_is_recycled() {
     }
     // After a restart the directory is still used, and a sweep does not remove it.
     let workspaces = Workspaces::open(&lab.directory.path().join("data/workspaces")).unwrap();
-    let swept = workspaces.sweep(|_| false, |_| Recorded::Unclear);
+    let swept = workspaces.sweep(|_| false, |_| RecordEntry::Unknown);
     assert_eq!((swept.removed, swept.failed), (0, 0));
     let project = open(&workspaces).project(&"p".parse().unwrap()).unwrap();
     let files = project.begin(&ExecId::random().unwrap()).unwrap();
@@ -217,7 +217,7 @@ fn directory_is_not_recycled_while_box_may_live() {
         ("dropped", &|lab| drop(lab.begin())),
         ("left by a killed server", &|lab| {
             fs::create_dir(lab.host(&format!(".staging/{}", ExecId::random().unwrap()))).unwrap();
-            assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 1);
+            assert_eq!(lab.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 1);
         }),
     ];
     for (what, act) in unsure {

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use ringwall_workspace::{Error, ExecId, Processes, Project, Recorded, Stream};
+use ringwall_workspace::{Error, ExecId, Processes, Project, RecordEntry, Stream};
 use serde_json::json;
 
 use crate::lab::{Lab, MIB, input, names, own_by_box, paths};
@@ -81,7 +81,7 @@ fn sweep_removes_leftovers_of_dead_execs_only() {
     fs::create_dir(&decoy).unwrap();
     symlink(lab.host(".staging"), decoy.join(".staging")).unwrap();
 
-    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |_| Recorded::Unclear);
+    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |_| RecordEntry::Unknown);
     assert_eq!((swept.removed, swept.failed), (3, 0), "{:?}", swept.first_failure);
     let mut left = vec![alive.exec().to_string(), format!("{}.input-0", alive.exec()), "user's".to_owned()];
     left.sort();
@@ -90,8 +90,8 @@ fn sweep_removes_leftovers_of_dead_execs_only() {
     let part = lab.project.read_output(dead.exec(), Stream::Stdout, 0, 100).unwrap();
     assert_eq!(part.bytes, b"dead exec");
     assert_eq!(lab.project.artifacts(dead.exec()).unwrap().len(), 2);
-    assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 2);
-    assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 0);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 2);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 0);
     lab.check();
 }
 
@@ -103,7 +103,7 @@ fn sweep_removes_output_of_unrecorded_exec() {
     let swept = lab.workspaces.sweep(
         |exec| exec == alive.exec(),
         |exec| {
-            if exec == lost.exec() { Recorded::In("p".parse().unwrap()) } else { Recorded::Nowhere }
+            if exec == lost.exec() { RecordEntry::InProject("p".parse().unwrap()) } else { RecordEntry::Missing }
         },
     );
     assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
@@ -164,10 +164,10 @@ fn sweep_moves_output_of_recorded_exec() {
     let begin = || lab.project.begin_output(&ExecId::random().unwrap()).unwrap();
     let (lost, unknown, unclear, alive, homeless) = (begin(), begin(), begin(), begin(), begin());
     let recorded = |exec: &ExecId| match exec {
-        exec if exec == lost.exec() => Recorded::In("p".parse().unwrap()),
-        exec if exec == unclear.exec() => Recorded::Unclear,
-        exec if exec == homeless.exec() => Recorded::In("gone".parse().unwrap()),
-        _ => Recorded::Nowhere,
+        exec if exec == lost.exec() => RecordEntry::InProject("p".parse().unwrap()),
+        exec if exec == unclear.exec() => RecordEntry::Unknown,
+        exec if exec == homeless.exec() => RecordEntry::InProject("gone".parse().unwrap()),
+        _ => RecordEntry::Missing,
     };
     let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), recorded);
     assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
