@@ -50,7 +50,7 @@ mod baselines;
 mod skills;
 mod tree;
 
-pub use baselines::{Baselines, Layer, LayeredSkill, Standing, Update};
+pub use baselines::{Baselines, Layer, LayeredSkill, SyncState, Update};
 pub use content::{Content, NoContent, Stamp, read_content, read_stamp};
 pub use error::Error;
 pub use exec_files::artifacts::{Artifact, OutputPart};

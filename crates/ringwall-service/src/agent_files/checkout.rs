@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_workspace::{Baselines, Standing};
+use ringwall_workspace::{Baselines, SyncState};
 
 use crate::error::Error;
 use crate::service::Service;
@@ -55,18 +55,18 @@ struct Checkout<'a> {
 impl Checkout<'_> {
     async fn bring(&self, agent: &Agent, wanted: For, disk: impl FnOnce() -> Disk) -> Result<(), Error> {
         let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
-        let standing = || Ok(self.baselines.standing(&id, agent.tree.workspace())?);
+        let sync_state = || Ok(self.baselines.sync_state(&id, agent.tree.workspace())?);
         let alone = || self.boxes.try_write(&agent.user, &agent.agent);
-        let is_due = match Service::blocking(standing).await? {
-            Standing::InStep => return Ok(()),
-            Standing::Waiting { since } if since.elapsed() < self.longest_wait => {
+        let is_due = match Service::blocking(sync_state).await? {
+            SyncState::UpToDate => return Ok(()),
+            SyncState::Pending { since } if since.elapsed() < self.longest_wait => {
                 if alone().is_none() {
                     return Ok(());
                 }
                 false
             }
-            Standing::Waiting { .. } => true,
-            Standing::Behind => false,
+            SyncState::Pending { .. } => true,
+            SyncState::Outdated => false,
         };
         let writing = match wanted {
             For::Changing => self.locks.write(&agent.user, &agent.agent).await?,
@@ -76,7 +76,7 @@ impl Checkout<'_> {
             },
         };
         // The previous holder of the lock may have done it.
-        if Service::blocking(standing).await? == Standing::InStep {
+        if Service::blocking(sync_state).await? == SyncState::UpToDate {
             return Ok(());
         }
         // Held until the checkout is done, so a new box waits.

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Seek, Write};
 
-use ringwall_workspace::{ArchiveLimits, LayeredSkill, SkillName, SkillSummary, Standing, Usage};
+use ringwall_workspace::{ArchiveLimits, LayeredSkill, SkillName, SkillSummary, SyncState, Usage};
 
 use crate::auth::principal::Principal;
 use crate::error::Error;
@@ -182,9 +182,9 @@ impl Service {
         let (baselines, disk) = (&self.inner.baselines, self.disk_of(agent));
         Self::blocking(|| {
             let workspace = agent.tree.workspace();
-            match baselines.standing(&id, workspace)? {
-                Standing::InStep => Ok(()),
-                Standing::Waiting { .. } | Standing::Behind => {
+            match baselines.sync_state(&id, workspace)? {
+                SyncState::UpToDate => Ok(()),
+                SyncState::Pending { .. } | SyncState::Outdated => {
                     disk.reserve(baselines.growth(&id, workspace)?).map(drop)
                 }
             }

@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use crate::baselines::checkout::CheckoutDir;
 use crate::baselines::index::Index;
-use crate::baselines::rule::Act;
+use crate::baselines::rule::Action;
 use crate::baselines::snapshot::{Snapshot, Version};
-use crate::baselines::store::{Baselines, Caught};
-use crate::baselines::sync::{Step, announce, settle};
+use crate::baselines::store::{Baselines, LastSync};
+use crate::baselines::sync::{Step, record_intent, record_result};
 use crate::error::Error;
 use crate::fs::beneath;
 use crate::name::AgentId;
@@ -28,20 +28,20 @@ impl Baselines {
         let snapshot = self.snapshot(agent)?;
         let mut index = Index::load(tree.workspace())?;
         if index.generation != snapshot.generation {
-            bring_new(tree, &snapshot, &mut index)?;
+            add_new_skills(tree, &snapshot, &mut index)?;
         }
-        let mut synced = self.synced();
-        let caught = synced.get(tree.workspace().path());
+        let mut last_syncs = self.last_syncs();
+        let last_sync = last_syncs.get(tree.workspace().path());
         // The first of several publications determines when the wait began, so that frequent
         // publications do not extend it.
-        let since = caught.and_then(|caught| caught.waiting_since).unwrap_or_else(Instant::now);
-        let caught = Caught { generation: snapshot.generation, waiting_since: Some(since) };
-        synced.insert(tree.workspace().path().to_owned(), caught);
+        let since = last_sync.and_then(|last_sync| last_sync.pending_since).unwrap_or_else(Instant::now);
+        let last_sync = LastSync { generation: snapshot.generation, pending_since: Some(since) };
+        last_syncs.insert(tree.workspace().path().to_owned(), last_sync);
         Ok(())
     }
 }
 
-fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), Error> {
+fn add_new_skills(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), Error> {
     let fail = |source| Error::Baseline { operation: "add new baseline skills to a workspace", source };
     let skills = tree.section(Section::Skills);
     let is_new = |skill: &SkillName, index: &Index| {
@@ -56,7 +56,7 @@ fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), 
     for (skill, _) in &new {
         index.skills.entry((*skill).clone()).or_default();
     }
-    announce(&new.iter().flat_map(|(skill, version)| steps(skill, version)).collect::<Vec<_>>(), snapshot, index);
+    record_intent(&new.iter().flat_map(|(skill, version)| steps(skill, version)).collect::<Vec<_>>(), snapshot, index);
     index.save(tree.workspace())?;
     let mut checkout_dir = CheckoutDir::new(tree.workspace())?;
     let mut made = Vec::new();
@@ -67,7 +67,7 @@ fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), 
     for (skill, version, made) in made {
         match rustix::fs::renameat_with(&checkout_dir.handle, made, skills, skill.as_str(), RenameFlags::NOREPLACE) {
             Ok(()) => {
-                settle(&steps(skill, version), snapshot, index);
+                record_result(&steps(skill, version), snapshot, index);
                 index.skills.entry(skill.clone()).or_default().version = version.number;
             }
             // A box created an entry of that name. The skill is merged with it by a full sync.
@@ -79,7 +79,7 @@ fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), 
 }
 
 fn steps(skill: &SkillName, version: &Version) -> Vec<Step> {
-    version.files.keys().map(|path| Step { skill: skill.clone(), path: path.clone(), act: Act::Add }).collect()
+    version.files.keys().map(|path| Step { skill: skill.clone(), path: path.clone(), action: Action::Add }).collect()
 }
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use crate::baselines::fixture::{Fixture, agent, contents, list, owner, texts};
-    use crate::baselines::{Layer, Standing, Update};
+    use crate::baselines::{Layer, SyncState, Update};
 
     #[test]
     fn sync_new_adds_new_skills_and_defers_changes() {
@@ -107,7 +107,7 @@ mod tests {
             ("new/d/run.sh", "2"),
         ]);
         fixture.baselines.sync_new(&agent(), &tree).unwrap();
-        let Standing::Waiting { since } = fixture.standing(&tree) else { panic!("no update is pending") };
+        let SyncState::Pending { since } = fixture.sync_state(&tree) else { panic!("no update is pending") };
         let old = [("old/SKILL.md", "1"), ("old/a", "1"), ("mine/SKILL.md", "own")];
         let new = [("new/SKILL.md", "2"), ("new/d/run.sh", "2")];
         assert_eq!(contents(&skills), texts(&[&old[..], &new[..]].concat()));
@@ -121,9 +121,9 @@ mod tests {
         assert_eq!(fixture.layers(&tree), layers.map(|(folder, layer, update)| (folder.to_owned(), layer, update)));
         // A new publication does not restart the wait.
         fixture.publish(&[("newer/SKILL.md", "3")]);
-        assert_eq!(fixture.standing(&tree), Standing::Behind);
+        assert_eq!(fixture.sync_state(&tree), SyncState::Outdated);
         fixture.baselines.sync_new(&agent(), &tree).unwrap();
-        assert_eq!(fixture.standing(&tree), Standing::Waiting { since });
+        assert_eq!(fixture.sync_state(&tree), SyncState::Pending { since });
         // A file that a box deletes stays deleted; a full sync adds the others.
         fs::remove_file(skills.join("new/d/run.sh")).unwrap();
         fixture.sync(&tree);

@@ -57,7 +57,7 @@ impl CheckoutDir {
     pub(crate) fn copy_skill(&mut self, version: &Version) -> io::Result<String> {
         let (name, owner) = (self.unused_name(), self.workspace.owner());
         let directory = beneath::ensure_directory(&self.handle, name.as_str(), READABLE_DIRECTORY)?;
-        complete(version, &directory, owner, &mut self.batch)?;
+        add_missing_files(version, &directory, owner, &mut self.batch)?;
         if owner != Owner::server() {
             beneath::set_owner(&directory, owner.uid, owner.gid)?;
         }
@@ -78,7 +78,7 @@ impl Drop for CheckoutDir {
 }
 
 /// Adds the files of a version that `into` does not contain. No box may be able to reach `into`.
-pub(crate) fn complete(version: &Version, into: &OwnedFd, owner: Owner, batch: &mut Batch) -> io::Result<()> {
+pub(crate) fn add_missing_files(version: &Version, into: &OwnedFd, owner: Owner, batch: &mut Batch) -> io::Result<()> {
     for (path, file) in &version.files {
         let (parent, name) = path.split();
         let parent = match parent {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::baselines::{Baselines, Layer, Standing, Update};
+use crate::baselines::{Baselines, Layer, SyncState, Update};
 use crate::name::AgentId;
 use crate::skills::{ArchiveLimits, SkillArchive, SkillName};
 use crate::tree::Tree;
@@ -70,8 +70,8 @@ impl Fixture {
         self.baselines.upload(&agent(), upload, LIMITS).unwrap();
     }
 
-    pub(crate) fn standing(&self, tree: &Tree) -> Standing {
-        self.baselines.standing(&agent(), tree.workspace()).unwrap()
+    pub(crate) fn sync_state(&self, tree: &Tree) -> SyncState {
+        self.baselines.sync_state(&agent(), tree.workspace()).unwrap()
     }
 
     /// Folder, layer and pending update of each skill.
@@ -82,7 +82,7 @@ impl Fixture {
 
     pub(crate) fn sync(&self, tree: &Tree) {
         self.baselines.sync(&agent(), tree).unwrap();
-        assert_eq!(self.standing(tree), Standing::InStep);
+        assert_eq!(self.sync_state(tree), SyncState::UpToDate);
     }
 
     pub(crate) fn upload(&self, tree: &Tree, files: &[(&str, &str)]) {

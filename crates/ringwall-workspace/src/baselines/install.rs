@@ -3,7 +3,7 @@
 //! An uploaded file hides the baseline's file of the same path; the baseline's other files stay
 //! visible. A deletion hides the baseline from this user only.
 
-use crate::baselines::checkout::complete;
+use crate::baselines::checkout::add_missing_files;
 use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State};
 use crate::baselines::snapshot::Version;
 use crate::baselines::store::Baselines;
@@ -26,7 +26,7 @@ impl Baselines {
         let mut batch = Batch::default();
         for (skill, version) in &covered {
             let into = beneath::open_directory(&upload.staged.new, skill.as_str()).map_err(std::io::Error::from);
-            into.and_then(|into| complete(version, &into, workspace.owner(), &mut batch)).map_err(fail)?;
+            into.and_then(|into| add_missing_files(version, &into, workspace.owner(), &mut batch)).map_err(fail)?;
         }
         batch.sync(&upload.staged.new).map_err(fail)?;
         upload.install()?;
@@ -34,7 +34,7 @@ impl Baselines {
             return Ok(());
         }
         let mut index = Index::load(workspace)?;
-        index.skills.extend(covered.into_iter().map(|(skill, version)| (skill.clone(), in_step(version))));
+        index.skills.extend(covered.into_iter().map(|(skill, version)| (skill.clone(), synced_entry(version))));
         index.save(workspace)
     }
 
@@ -52,7 +52,7 @@ impl Baselines {
     }
 }
 
-fn in_step(version: &Version) -> IndexedSkill {
+fn synced_entry(version: &Version) -> IndexedSkill {
     let settled = |blob| IndexedFile { known: vec![blob], state: State::Settled };
     let files = version.files.iter().map(|(path, file)| (path.clone(), settled(file.blob.clone())));
     IndexedSkill { version: version.number, presence: Presence::Wanted, files: files.collect() }

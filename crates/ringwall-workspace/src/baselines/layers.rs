@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::baselines::index::{Index, IndexedSkill, Presence, State};
 use crate::baselines::store::Baselines;
-use crate::baselines::sync::{Standing, is_as_copied};
+use crate::baselines::sync::{SyncState, is_as_copied};
 use crate::error::Error;
 use crate::fs::beneath;
 use crate::name::AgentId;
@@ -54,14 +54,14 @@ impl Baselines {
     pub fn list_layered(&self, agent: &AgentId, tree: &Tree) -> Result<Vec<LayeredSkill>, Error> {
         let snapshot = self.snapshot(agent)?;
         let index = Index::load(tree.workspace())?;
-        let is_waiting = matches!(self.standing(agent, tree.workspace())?, Standing::Waiting { .. });
+        let is_waiting = matches!(self.sync_state(agent, tree.workspace())?, SyncState::Pending { .. });
         let listed = tree.list_skills_by_folder()?.into_iter().map(|(folder, skill)| {
             let name = folder.parse().ok();
             let indexed = name.as_ref().and_then(|name| index.skills.get(name));
             let newest = name.as_ref().and_then(|name| snapshot.skills.get(name)).map(|version| version.number);
-            let is_behind = newest.is_some_and(|newest| indexed.is_none_or(|own| own.version != newest));
+            let is_outdated = newest.is_some_and(|newest| indexed.is_none_or(|own| own.version != newest));
             let is_kept_away = indexed.is_some_and(|own| own.presence == Presence::Deleted);
-            let update = (is_waiting && is_behind && !is_kept_away).then_some(Update::Waiting);
+            let update = (is_waiting && is_outdated && !is_kept_away).then_some(Update::Waiting);
             let layer = indexed.map_or(Layer::Overlay, |own| layer(tree, &folder, own));
             LayeredSkill { skill, folder, layer, update }
         });

@@ -36,4 +36,4 @@ mod sync;
 
 pub use layers::{Layer, LayeredSkill, Update};
 pub use store::Baselines;
-pub use sync::Standing;
+pub use sync::SyncState;

@@ -5,7 +5,7 @@
 
 /// The entry of a path in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum IndexEntry {
     /// The baseline never had this path here.
     Unknown,
     /// The path was handled by a complete sync.
@@ -16,10 +16,10 @@ pub(crate) enum Known {
 
 /// The file at the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Here {
+pub(crate) enum LocalFile {
     Absent,
     /// Equal to the new version.
-    Wanted,
+    UpToDate,
     /// Equal to a copy of an earlier version.
     Copy,
     /// The user's own.
@@ -28,13 +28,13 @@ pub(crate) enum Here {
 
 /// The path in the new version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum NewVersion {
     File,
     Nothing,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum Action {
     Add,
     Replace,
     Remove,
@@ -44,17 +44,19 @@ pub(crate) enum Act {
     Forget,
 }
 
-pub(crate) fn decide(known: Known, here: Here, target: Target) -> Act {
+pub(crate) fn decide(known: IndexEntry, here: LocalFile, target: NewVersion) -> Action {
     match (target, here, known) {
-        (Target::File, Here::Absent, Known::Unknown | Known::Unsettled) => Act::Add,
-        (Target::File, Here::Copy, _) => Act::Replace,
+        (NewVersion::File, LocalFile::Absent, IndexEntry::Unknown | IndexEntry::Unsettled) => Action::Add,
+        (NewVersion::File, LocalFile::Copy, _) => Action::Replace,
         // Deleted by the user, up to date, or the user's own. It is recorded, so that the
         // baseline's file does not come back when the user deletes the own one.
-        (Target::File, Here::Absent | Here::Wanted | Here::Own, _) => Act::Remember,
-        (Target::Nothing, Here::Copy | Here::Wanted, Known::Settled | Known::Unsettled) => Act::Remove,
+        (NewVersion::File, LocalFile::Absent | LocalFile::UpToDate | LocalFile::Own, _) => Action::Remember,
+        (NewVersion::Nothing, LocalFile::Copy | LocalFile::UpToDate, IndexEntry::Settled | IndexEntry::Unsettled) => {
+            Action::Remove
+        }
         // Stays recorded, so that the user's deletion still counts if a later version has the path
         // again.
-        (Target::Nothing, Here::Absent, Known::Settled) => Act::Remember,
-        (Target::Nothing, _, _) => Act::Forget,
+        (NewVersion::Nothing, LocalFile::Absent, IndexEntry::Settled) => Action::Remember,
+        (NewVersion::Nothing, _, _) => Action::Forget,
     }
 }

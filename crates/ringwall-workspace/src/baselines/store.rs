@@ -30,18 +30,18 @@ pub struct Baselines {
     pub(crate) current: OwnedFd,
     agents: Mutex<HashMap<AgentId, Arc<Shared>>>,
     /// The sync state of each workspace, by path.
-    synced: Mutex<HashMap<PathBuf, Caught>>,
+    last_syncs: Mutex<HashMap<PathBuf, LastSync>>,
     pub(crate) retired: Mutex<Vec<Retired>>,
     unreadable: Vec<Error>,
 }
 
 /// The result of a workspace's last sync.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Caught {
+pub(crate) struct LastSync {
     pub(crate) generation: u64,
     /// Set if the new skills of the generation were added but changes of existing skills are
     /// pending.
-    pub(crate) waiting_since: Option<Instant>,
+    pub(crate) pending_since: Option<Instant>,
 }
 
 /// State shared by all users of an agent.
@@ -68,7 +68,7 @@ impl Baselines {
             staging,
             current,
             agents: Mutex::default(),
-            synced: Mutex::default(),
+            last_syncs: Mutex::default(),
             retired: Mutex::default(),
             unreadable: Vec::new(),
         };
@@ -114,8 +114,8 @@ impl Baselines {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn synced(&self) -> MutexGuard<'_, HashMap<PathBuf, Caught>> {
-        self.synced.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn last_syncs(&self) -> MutexGuard<'_, HashMap<PathBuf, LastSync>> {
+        self.last_syncs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn load(&self, agent: &AgentId) -> Result<Snapshot, Error> {

@@ -19,9 +19,9 @@ use rustix::io::Errno;
 use crate::baselines::blob::Blob;
 use crate::baselines::checkout::{CheckoutDir, ensure_parents};
 use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State};
-use crate::baselines::rule::{Act, Here, Known, Target, decide};
+use crate::baselines::rule::{Action, IndexEntry, LocalFile, NewVersion, decide};
 use crate::baselines::snapshot::{BaselineFile, Snapshot, Version};
-use crate::baselines::store::{Baselines, Caught};
+use crate::baselines::store::{Baselines, LastSync};
 use crate::error::Error;
 use crate::fs::beneath;
 use crate::name::AgentId;
@@ -34,34 +34,34 @@ use crate::workspaces::Workspace;
 pub(crate) struct Step {
     pub(crate) skill: SkillName,
     pub(crate) path: RelativePath,
-    pub(crate) act: Act,
+    pub(crate) action: Action,
 }
 
 /// How far a workspace is behind its agent's baselines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    InStep,
+pub enum SyncState {
+    UpToDate,
     /// The new skills were added; changes of existing skills are pending.
-    Waiting {
+    Pending {
         since: Instant,
     },
-    Behind,
+    Outdated,
 }
 
 impl Baselines {
     /// Cheap: reads the baselines once per agent, and then only checks that the index exists.
-    pub fn standing(&self, agent: &AgentId, workspace: &Workspace) -> Result<Standing, Error> {
+    pub fn sync_state(&self, agent: &AgentId, workspace: &Workspace) -> Result<SyncState, Error> {
         let generation = self.snapshot(agent)?.generation;
         if generation == 0 {
-            return Ok(Standing::InStep);
+            return Ok(SyncState::UpToDate);
         }
-        let caught = self.synced().get(workspace.path()).copied();
-        Ok(match caught.filter(|caught| caught.generation == generation) {
+        let last_sync = self.last_syncs().get(workspace.path()).copied();
+        Ok(match last_sync.filter(|last_sync| last_sync.generation == generation) {
             // The workspace was removed and created again since its last sync.
-            Some(_) if !Index::is_there(workspace) => Standing::Behind,
-            Some(Caught { waiting_since: None, .. }) => Standing::InStep,
-            Some(Caught { waiting_since: Some(since), .. }) => Standing::Waiting { since },
-            None => Standing::Behind,
+            Some(_) if !Index::is_there(workspace) => SyncState::Outdated,
+            Some(LastSync { pending_since: None, .. }) => SyncState::UpToDate,
+            Some(LastSync { pending_since: Some(since), .. }) => SyncState::Pending { since },
+            None => SyncState::Outdated,
         })
     }
 
@@ -71,30 +71,30 @@ impl Baselines {
         let snapshot = self.snapshot(agent)?;
         let mut index = Index::load(tree.workspace())?;
         if index.generation != snapshot.generation {
-            bring_in_step(tree, &snapshot, &mut index)?;
+            update_workspace(tree, &snapshot, &mut index)?;
         }
-        let caught = Caught { generation: snapshot.generation, waiting_since: None };
-        self.synced().insert(tree.workspace().path().to_owned(), caught);
+        let last_sync = LastSync { generation: snapshot.generation, pending_since: None };
+        self.last_syncs().insert(tree.workspace().path().to_owned(), last_sync);
         drop(snapshot);
         self.remove_retired();
         Ok(())
     }
 }
 
-fn bring_in_step(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), Error> {
+fn update_workspace(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), Error> {
     let fail = |source| Error::Baseline { operation: "update a workspace to its baselines", source };
     let mut steps = plan(tree, snapshot, index).map_err(fail)?;
-    steps.sort_by_key(|step| step.act != Act::Add);
-    announce(&steps, snapshot, index);
+    steps.sort_by_key(|step| step.action != Action::Add);
+    record_intent(&steps, snapshot, index);
     index.save(tree.workspace())?;
-    let mut applying = Applying { tree, checkout_dir: CheckoutDir::new(tree.workspace())? };
-    let copies = applying.copy(&steps, snapshot).map_err(fail)?;
+    let mut applier = Applier { tree, checkout_dir: CheckoutDir::new(tree.workspace())? };
+    let copies = applier.copy(&steps, snapshot).map_err(fail)?;
     for (step, copy) in steps.iter().zip(&copies) {
         let Some(indexed) = index.skills.get(&step.skill) else { continue };
         let known = indexed.files.get(&step.path).map(|file| file.known.as_slice()).unwrap_or_default();
-        applying.apply(step, copy.as_deref(), known).map_err(fail)?;
+        applier.apply(step, copy.as_deref(), known).map_err(fail)?;
     }
-    settle(&steps, snapshot, index);
+    record_result(&steps, snapshot, index);
     for (skill, version) in &snapshot.skills {
         index.skills.entry(skill.clone()).or_default().version = version.number;
     }
@@ -147,51 +147,51 @@ fn plan_skill(
     let step = |path: &RelativePath| {
         let target = version.and_then(|version| version.files.get(path));
         let (known, blobs) = match indexed.files.get(path) {
-            None => (Known::Unknown, [].as_slice()),
-            Some(IndexedFile { state: State::Settled, known }) => (Known::Settled, known.as_slice()),
-            Some(IndexedFile { state: State::Unsettled, known }) => (Known::Unsettled, known.as_slice()),
+            None => (IndexEntry::Unknown, [].as_slice()),
+            Some(IndexedFile { state: State::Settled, known }) => (IndexEntry::Settled, known.as_slice()),
+            Some(IndexedFile { state: State::Unsettled, known }) => (IndexEntry::Unsettled, known.as_slice()),
         };
         let here = match entry {
             SkillEntry::Directory(directory) => look(directory, path.as_str(), blobs, target)?,
-            SkillEntry::Absent => Here::Absent,
-            SkillEntry::Other => Here::Own,
+            SkillEntry::Absent => LocalFile::Absent,
+            SkillEntry::Other => LocalFile::Own,
         };
-        let act = decide(known, here, target.map_or(Target::Nothing, |_| Target::File));
-        Ok(Step { skill: skill.clone(), path: path.clone(), act })
+        let action = decide(known, here, target.map_or(NewVersion::Nothing, |_| NewVersion::File));
+        Ok(Step { skill: skill.clone(), path: path.clone(), action })
     };
     paths.into_iter().map(step).collect()
 }
 
 /// Compares contents, because times can be set and are coarse.
-fn look(directory: &OwnedFd, path: &str, known: &[Blob], target: Option<&BaselineFile>) -> std::io::Result<Here> {
+fn look(directory: &OwnedFd, path: &str, known: &[Blob], target: Option<&BaselineFile>) -> std::io::Result<LocalFile> {
     let (file, size) = match beneath::open_regular(directory, path) {
         Ok(Some((file, status))) => (file, u64::try_from(status.st_size).unwrap_or(u64::MAX)),
-        Err(Errno::NOENT) => return Ok(Here::Absent),
+        Err(Errno::NOENT) => return Ok(LocalFile::Absent),
         // A symlink, a directory, a file in place of a parent directory, or an unreadable file.
-        Ok(None) | Err(Errno::NOTDIR | Errno::ACCESS | Errno::PERM) => return Ok(Here::Own),
+        Ok(None) | Err(Errno::NOTDIR | Errno::ACCESS | Errno::PERM) => return Ok(LocalFile::Own),
         Err(errno) => return Err(errno.into()),
     };
     let target = target.map(|file| &file.blob);
     if !known.iter().chain(target).any(|blob| blob.size == size) {
-        return Ok(Here::Own);
+        return Ok(LocalFile::Own);
     }
     let blob = Blob::of(&file, size)?;
     Ok(match () {
-        () if target == Some(&blob) => Here::Wanted,
-        () if known.contains(&blob) => Here::Copy,
-        () => Here::Own,
+        () if target == Some(&blob) => LocalFile::UpToDate,
+        () if known.contains(&blob) => LocalFile::Copy,
+        () => LocalFile::Own,
     })
 }
 
 /// True if the file at a path equals a recorded copy.
 pub(crate) fn is_as_copied(directory: &OwnedFd, path: &str, known: &[Blob]) -> bool {
-    look(directory, path, known, None).is_ok_and(|here| here == Here::Copy)
+    look(directory, path, known, None).is_ok_and(|here| here == LocalFile::Copy)
 }
 
 /// Records the intended changes in the index.
-pub(crate) fn announce(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
-    for Step { skill, path, act } in steps {
-        if !matches!(act, Act::Add | Act::Replace | Act::Remove) {
+pub(crate) fn record_intent(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
+    for Step { skill, path, action } in steps {
+        if !matches!(action, Action::Add | Action::Replace | Action::Remove) {
             continue;
         }
         let Some(indexed) = index.skills.get_mut(skill) else { continue };
@@ -208,20 +208,20 @@ pub(crate) fn announce(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
 }
 
 /// Records the completed changes in the index.
-pub(crate) fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
-    for Step { skill, path, act } in steps {
+pub(crate) fn record_result(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
+    for Step { skill, path, action } in steps {
         let Some(indexed) = index.skills.get_mut(skill) else { continue };
         let target = snapshot.skills.get(skill).and_then(|version| version.files.get(path));
-        match (act, target) {
-            (Act::Remove | Act::Forget, _) => drop(indexed.files.remove(path)),
-            (Act::Add | Act::Replace | Act::Remember, Some(BaselineFile { blob, .. })) => {
+        match (action, target) {
+            (Action::Remove | Action::Forget, _) => drop(indexed.files.remove(path)),
+            (Action::Add | Action::Replace | Action::Remember, Some(BaselineFile { blob, .. })) => {
                 let file = IndexedFile { known: vec![blob.clone()], state: State::Settled };
                 indexed.files.insert(path.clone(), file);
             }
             // The user deleted the file before the baseline did. No content counts as the
             // baseline's now: a file created there is the user's, even if it equals the former
             // baseline.
-            (Act::Add | Act::Replace | Act::Remember, None) => {
+            (Action::Add | Action::Replace | Action::Remember, None) => {
                 if let Some(file) = indexed.files.get_mut(path) {
                     file.known.clear();
                 }
@@ -230,17 +230,18 @@ pub(crate) fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
     }
 }
 
-struct Applying<'a> {
+struct Applier<'a> {
     tree: &'a Tree,
     checkout_dir: CheckoutDir,
 }
 
-impl Applying<'_> {
+impl Applier<'_> {
     /// Copies the files that the steps need and syncs them to disk. Returns the name of each copy.
     fn copy(&mut self, steps: &[Step], snapshot: &Snapshot) -> std::io::Result<Vec<Option<String>>> {
         let mut copies = Vec::new();
         for step in steps {
-            let version = snapshot.skills.get(&step.skill).filter(|_| matches!(step.act, Act::Add | Act::Replace));
+            let version =
+                snapshot.skills.get(&step.skill).filter(|_| matches!(step.action, Action::Add | Action::Replace));
             let target = version.and_then(|version| Some((version, version.files.get(&step.path)?)));
             copies.push(target.map(|(version, file)| self.checkout_dir.copy(version, &step.path, file)).transpose()?);
         }
@@ -252,11 +253,11 @@ impl Applying<'_> {
     fn apply(&mut self, step: &Step, copy: Option<&str>, known: &[Blob]) -> std::io::Result<()> {
         let (parent, name) = step.path.split();
         let parent = parent.map_or_else(|| step.skill.to_string(), |parent| format!("{}/{parent}", step.skill));
-        let done = match (step.act, copy) {
-            (Act::Add, Some(copy)) => self.add(&parent, name, copy),
-            (Act::Replace, Some(copy)) => self.replace(&parent, name, copy, known),
-            (Act::Remove, _) => self.remove(&parent, name, known),
-            (Act::Add | Act::Replace | Act::Remember | Act::Forget, _) => Ok(()),
+        let done = match (step.action, copy) {
+            (Action::Add, Some(copy)) => self.add(&parent, name, copy),
+            (Action::Replace, Some(copy)) => self.replace(&parent, name, copy, known),
+            (Action::Remove, _) => self.remove(&parent, name, known),
+            (Action::Add | Action::Replace | Action::Remember | Action::Forget, _) => Ok(()),
         };
         match done {
             // A box created, removed or replaced the entry or a parent directory.

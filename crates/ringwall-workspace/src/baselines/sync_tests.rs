@@ -23,14 +23,14 @@ impl Fixture {
             return;
         }
         let mut steps = plan(tree, &snapshot, &mut index).unwrap();
-        steps.sort_by_key(|step| step.act != Act::Add);
-        announce(&steps, &snapshot, &mut index);
+        steps.sort_by_key(|step| step.action != Action::Add);
+        record_intent(&steps, &snapshot, &mut index);
         index.save(tree.workspace()).unwrap();
-        let mut applying = Applying { tree, checkout_dir: CheckoutDir::new(tree.workspace()).unwrap() };
-        let copies = applying.copy(&steps, &snapshot).unwrap();
+        let mut applier = Applier { tree, checkout_dir: CheckoutDir::new(tree.workspace()).unwrap() };
+        let copies = applier.copy(&steps, &snapshot).unwrap();
         for (step, copy) in steps.iter().zip(copies).take(count) {
             let known = index.skills[&step.skill].files.get(&step.path).map(|file| file.known.clone());
-            applying.apply(step, copy.as_deref(), &known.unwrap_or_default()).unwrap();
+            applier.apply(step, copy.as_deref(), &known.unwrap_or_default()).unwrap();
         }
     }
 }
@@ -39,9 +39,9 @@ impl Fixture {
 fn changes_of_one_user_affect_neither_baseline_nor_others() {
     let fixture = Fixture::new();
     let (one, two) = (fixture.tree("one"), fixture.tree("two"));
-    assert_eq!(fixture.standing(&one), Standing::InStep, "no baseline was published yet");
+    assert_eq!(fixture.sync_state(&one), SyncState::UpToDate, "no baseline was published yet");
     fixture.publish(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
-    assert_eq!(fixture.standing(&one), Standing::Behind);
+    assert_eq!(fixture.sync_state(&one), SyncState::Outdated);
     fixture.sync(&one);
     fixture.sync(&two);
     let before = contents(&fixture.directory.path().join("baselines"));
@@ -257,7 +257,7 @@ fn recreated_workspace_gets_all_baselines() {
     fixture.sync(&fixture.tree("one"));
     fs::remove_dir_all(fixture.directory.path().join("workspaces/one")).unwrap();
     let tree = fixture.tree("one");
-    assert_eq!(fixture.standing(&tree), Standing::Behind);
+    assert_eq!(fixture.sync_state(&tree), SyncState::Outdated);
     fixture.sync(&tree);
     assert_eq!(contents(&fixture.skills("one")), texts(&[("s/SKILL.md", "1")]));
 }
@@ -334,12 +334,12 @@ struct Model {
     shown: BTreeMap<usize, u8>,
     baseline: BTreeMap<usize, u8>,
     /// A sync changes nothing if there was no new publication.
-    is_behind: bool,
+    is_outdated: bool,
 }
 
 impl Model {
     fn sync(&mut self) {
-        if !std::mem::take(&mut self.is_behind) {
+        if !std::mem::take(&mut self.is_outdated) {
             return;
         }
         for path in 0..PATHS.len() {
@@ -387,7 +387,7 @@ proptest! {
                     let named: Vec<(&str, &str)> = named.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
                     fixture.publish(&named);
                     model.baseline = files;
-                    model.is_behind = true;
+                    model.is_outdated = true;
                 }
                 Event::Write(path, content) => {
                     let file = skill.join(PATHS[path]);
