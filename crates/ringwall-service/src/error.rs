@@ -213,7 +213,7 @@ impl From<ringwall_workspace::Error> for Error {
             | Of::InputTwice(_)
             | Of::InputBelowFile { .. }
             | Of::InputIsDirectory(_) => Error::invalid(error.to_string()),
-            Of::Refused(refusal) => refusal.into(),
+            Of::Files(error) => error.into(),
             Of::ProjectMissing(id) => Error::NotFound { what: format!("project {id}") },
             Of::ExecMissing(id) => Error::NotFound { what: format!("file of the exec {id}") },
             Of::ArtifactMissing { path, .. } | Of::ArtifactIrregular { path, .. } => {

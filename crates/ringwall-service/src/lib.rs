@@ -71,7 +71,7 @@ pub use ringwall_record::{
     Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use ringwall_workspace::{
-    AgentPath, Archive, ArtifactFile, Download, GcMode, LayeredSkill, Lines, Listing, SessionMark, SkillName,
+    AgentPath, Archive, ArtifactFile, Download, GcMode, LayeredSkill, Lines, Listing, SessionCursor, SkillName,
     SkillSummary, Stream, Text,
 };
 pub use service::{Service, now};

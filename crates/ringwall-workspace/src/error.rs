@@ -12,7 +12,7 @@ use crate::exec_id::ExecId;
 use crate::name::{AgentId, ProjectId};
 use crate::relative_path::{PathProblem, RelativePath};
 use crate::skills::{ArchiveError, SkillName};
-use crate::tree::Refusal;
+use crate::tree::FilesError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -22,7 +22,7 @@ pub enum Error {
     )]
     NameMalformed { kind: &'static str, given: String },
     #[error("the cursor is invalid; pass the cursor that the previous page of the session list returned")]
-    MarkMalformed,
+    CursorMalformed,
     #[error("{given} cannot be an agent id, because it is the name of a route")]
     NameReserved { given: String },
     #[error("{given} is not an exec id: it is 'e_' and 16 to 64 of the digits 0-9 and a-f")]
@@ -31,7 +31,7 @@ pub enum Error {
     PathMalformed { given: String, problem: PathProblem },
     /// Has the texts that the contract of the files API fixes.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Files(#[from] FilesError),
     #[error("could not access the agent's files")]
     UseTree(#[source] io::Error),
     #[error("could not read random bytes from the kernel")]
@@ -166,7 +166,7 @@ pub enum Error {
 
 impl From<ArchiveError> for Error {
     fn from(error: ArchiveError) -> Self {
-        Error::Refused(error.into())
+        Error::Files(error.into())
     }
 }
 

@@ -66,14 +66,14 @@ pub use name::{AgentId, ProjectId, SessionId, UserId};
 pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
 pub use session::files::{SESSION_DIRECTORIES, Session};
-pub use session::list::{FoundSession, SessionMark, SessionPage, SessionTimes};
+pub use session::list::{ListedSession, SessionCursor, SessionPage, SessionTimes};
 pub use skills::{
     ArchiveError, ArchiveLimits, DeletedSkill, HealOutcome, SkillArchive, SkillName, SkillSummary, StagedSkills,
 };
 pub use sweep::{RecordEntry, SweepResult};
 pub use tree::{
-    AgentPath, Archive, Change, Download, Lines, Listing, Names, Refusal, RefusalKind, Removed, Section, StagedFile,
-    Text, Tree,
+    AgentPath, Archive, Change, Download, FilesError, FilesErrorKind, Lines, Listing, Names, Removed, Section,
+    StagedFile, Text, Tree,
 };
 pub use usage::Usage;
 pub use workspaces::{Owner, Workspace, Workspaces};

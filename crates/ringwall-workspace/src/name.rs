@@ -116,10 +116,10 @@ mod tests {
             "%2e",
             too_long.as_str(),
         ] {
-            for refusal in
+            for error in
                 [bad.parse::<UserId>().map(drop), bad.parse::<AgentId>().map(drop), bad.parse::<ProjectId>().map(drop)]
             {
-                assert!(matches!(refusal, Err(Error::NameMalformed { .. })), "{bad:?}");
+                assert!(matches!(error, Err(Error::NameMalformed { .. })), "{bad:?}");
             }
         }
     }

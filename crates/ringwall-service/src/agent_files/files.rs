@@ -4,7 +4,7 @@
 //! if the caller disconnects. A deleted tree is erased after the lock is released, because no path
 //! leads to it any more.
 
-use ringwall_workspace::{AgentPath, Change, Download, Lines, Listing, Refusal, SkillName, Text};
+use ringwall_workspace::{AgentPath, Change, Download, FilesError, Lines, Listing, SkillName, Text};
 
 use crate::auth::principal::Principal;
 use crate::error::{Error, causes};
@@ -45,7 +45,7 @@ impl Service {
         let (agent, _reading) = self.read_agent(by, address).await?;
         Self::blocking(|| {
             let missing = match agent.tree.read(path, lines) {
-                Err(missing @ ringwall_workspace::Error::Refused(Refusal::Missing(_))) => missing,
+                Err(missing @ ringwall_workspace::Error::Files(FilesError::Missing(_))) => missing,
                 read => return Ok(read?),
             };
             let Some(Ok(skill)) = path.skill_file_of().map(str::parse::<SkillName>) else { return Err(missing.into()) };
@@ -166,7 +166,7 @@ pub(super) fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), 
     if agent.tree.has_directory(directory)? {
         return Ok(());
     }
-    Err(Refusal::SkillMissing(directory.given().to_owned()).into())
+    Err(FilesError::SkillMissing(directory.given().to_owned()).into())
 }
 
 /// Runs `work` to its end on a blocking thread, also if the caller stops waiting.

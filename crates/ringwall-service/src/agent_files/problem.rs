@@ -1,6 +1,6 @@
 //! Errors of an agent's routes: the contract's message and its kind.
 
-use ringwall_workspace::{Refusal, RefusalKind};
+use ringwall_workspace::{FilesError, FilesErrorKind};
 
 use crate::error::Error;
 
@@ -44,16 +44,16 @@ impl Error {
     }
 }
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        let kind = match refusal.kind() {
-            RefusalKind::Invalid => ProblemKind::Invalid,
-            RefusalKind::Security => ProblemKind::Security,
-            RefusalKind::Missing => ProblemKind::Missing,
-            RefusalKind::Mismatch => ProblemKind::Mismatch,
-            RefusalKind::TooLarge => ProblemKind::TooLarge,
-            RefusalKind::Busy => ProblemKind::Busy,
+impl From<FilesError> for Error {
+    fn from(error: FilesError) -> Self {
+        let kind = match error.kind() {
+            FilesErrorKind::Invalid => ProblemKind::Invalid,
+            FilesErrorKind::Security => ProblemKind::Security,
+            FilesErrorKind::Missing => ProblemKind::Missing,
+            FilesErrorKind::Mismatch => ProblemKind::Mismatch,
+            FilesErrorKind::TooLarge => ProblemKind::TooLarge,
+            FilesErrorKind::Busy => ProblemKind::Busy,
         };
-        Error::agent(kind, refusal.to_string())
+        Error::agent(kind, error.to_string())
     }
 }

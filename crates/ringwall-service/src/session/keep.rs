@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringwall_policy::SecurityMode;
 use ringwall_record::{AgentId, Confirmation, Holder, Limit, RuledSession, SessionName, Timestamp, UserId, UserWord};
-use ringwall_workspace::{SessionId, SessionMark, SessionPage, SessionTimes};
+use ringwall_workspace::{SessionCursor, SessionId, SessionPage, SessionTimes};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -60,7 +60,7 @@ pub struct SessionFilter {
 pub struct SessionList {
     pub sessions: Vec<SessionView>,
     /// There is more when this is there.
-    pub next: Option<SessionMark>,
+    pub next: Option<SessionCursor>,
 }
 
 impl Service {
@@ -105,7 +105,7 @@ impl Service {
         by: &Principal,
         filter: SessionFilter,
         limit: Limit,
-        cursor: Option<SessionMark>,
+        cursor: Option<SessionCursor>,
     ) -> Result<SessionList, Error> {
         let (own_user, own_agent) = match by.holder() {
             Holder::Owner | Holder::Operator => (None, None),
@@ -189,7 +189,7 @@ impl Service {
             let place = Place { name, id };
             let times = self.session_times(&place).await;
             let is_over = match times {
-                Ok(Some(times)) => times.used < used_before,
+                Ok(Some(times)) => times.last_used < used_before,
                 Ok(None) => !has_ended,
                 Err(error) => {
                     tracing::warn!(session = %place.id, error = %causes(&error), "could not look at a session");
@@ -240,9 +240,9 @@ impl Service {
             confirmation: rules.confirmation,
             callback_url: rules.callback_url.filter(|_| is_operator),
             security_mode: rules.mode,
-            created_at: moment(times.made),
-            last_used_at: moment(times.used),
-            expires_at: moment(times.used + self.settings_now().sessions.kept()),
+            created_at: moment(times.created),
+            last_used_at: moment(times.last_used),
+            expires_at: moment(times.last_used + self.settings_now().sessions.kept()),
             size_bytes: None,
         }
     }

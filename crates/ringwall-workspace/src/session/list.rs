@@ -24,12 +24,12 @@ use crate::workspaces::{Workspace, Workspaces};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionTimes {
-    pub made: SystemTime,
-    pub used: SystemTime,
+    pub created: SystemTime,
+    pub last_used: SystemTime,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundSession {
+pub struct ListedSession {
     pub user: UserId,
     pub agent: AgentId,
     pub session: SessionId,
@@ -50,7 +50,7 @@ impl Workspace {
 
 /// A cursor: the list continues after this session. Its text form is opaque to clients.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SessionMark {
+pub struct SessionCursor {
     used: Reverse<i64>,
     user: UserId,
     agent: AgentId,
@@ -60,9 +60,9 @@ pub struct SessionMark {
 /// A part of the list.
 #[derive(Debug, Clone, Default)]
 pub struct SessionPage {
-    pub sessions: Vec<FoundSession>,
+    pub sessions: Vec<ListedSession>,
     /// Set if there are more sessions.
-    pub next: Option<SessionMark>,
+    pub next: Option<SessionCursor>,
 }
 
 impl Workspaces {
@@ -72,7 +72,7 @@ impl Workspaces {
         &self,
         of: Option<&UserId>,
         by: Option<&AgentId>,
-        after: Option<&SessionMark>,
+        after: Option<&SessionCursor>,
         most: usize,
     ) -> SessionPage {
         let mut found = BTreeMap::new();
@@ -89,10 +89,10 @@ impl Workspaces {
                     let Ok(session) = session.parse::<SessionId>() else { return };
                     // Removed meanwhile.
                     let Ok(times) = times_at(&sessions, &session) else { return };
-                    let used = Reverse(seconds(times.used));
-                    let mark = SessionMark { used, user: user.clone(), agent: agent.clone(), session };
-                    if after.is_none_or(|after| mark > *after) {
-                        found.insert(mark, times);
+                    let used = Reverse(seconds(times.last_used));
+                    let cursor = SessionCursor { used, user: user.clone(), agent: agent.clone(), session };
+                    if after.is_none_or(|after| cursor > *after) {
+                        found.insert(cursor, times);
                         // One more than `most` shows that there is another page.
                         if found.len() > most + 1 {
                             found.pop_last();
@@ -105,31 +105,31 @@ impl Workspaces {
         if has_more {
             found.pop_last();
         }
-        let next = found.last_key_value().filter(|_| has_more).map(|(mark, _)| mark.clone());
-        let sessions = found.into_iter().map(|(mark, times)| {
-            let SessionMark { user, agent, session, .. } = mark;
-            FoundSession { user, agent, session, times }
+        let next = found.last_key_value().filter(|_| has_more).map(|(cursor, _)| cursor.clone());
+        let sessions = found.into_iter().map(|(cursor, times)| {
+            let SessionCursor { user, agent, session, .. } = cursor;
+            ListedSession { user, agent, session, times }
         });
         SessionPage { sessions: sessions.collect(), next }
     }
 }
 
-impl fmt::Display for SessionMark {
+impl fmt::Display for SessionCursor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { used: Reverse(used), user, agent, session } = self;
         write!(formatter, "{used:x}~{user}~{agent}~{session}")
     }
 }
 
-impl FromStr for SessionMark {
+impl FromStr for SessionCursor {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let parts: Vec<&str> = text.split('~').collect();
-        let [used, user, agent, session] = parts[..] else { return Err(Error::MarkMalformed) };
-        let used = i64::from_str_radix(used, 16).map_err(|_| Error::MarkMalformed)?;
+        let [used, user, agent, session] = parts[..] else { return Err(Error::CursorMalformed) };
+        let used = i64::from_str_radix(used, 16).map_err(|_| Error::CursorMalformed)?;
         let named = (user.parse(), agent.parse(), session.parse());
-        let (Ok(user), Ok(agent), Ok(session)) = named else { return Err(Error::MarkMalformed) };
+        let (Ok(user), Ok(agent), Ok(session)) = named else { return Err(Error::CursorMalformed) };
         Ok(Self { used: Reverse(used), user, agent, session })
     }
 }
@@ -146,14 +146,14 @@ fn times_at(sessions: &OwnedFd, id: &SessionId) -> rustix::io::Result<SessionTim
         Err(Errno::NOENT) => directory.st_mtime,
         Err(errno) => return Err(errno),
     };
-    Ok(SessionTimes { made: moment(directory.st_mtime), used: moment(used) })
+    Ok(SessionTimes { created: moment(directory.st_mtime), last_used: moment(used) })
 }
 
 fn times(session: &OwnedFd) -> rustix::io::Result<SessionTimes> {
     // `work` and `.used` are created with the session, and later no entry is added or removed, so
     // this remains the time of creation.
-    let made = rustix::fs::fstat(session)?.st_mtime;
-    Ok(SessionTimes { made: moment(made), used: moment(last_used(session)?) })
+    let created = rustix::fs::fstat(session)?.st_mtime;
+    Ok(SessionTimes { created: moment(created), last_used: moment(last_used(session)?) })
 }
 
 fn moment(seconds: i64) -> SystemTime {

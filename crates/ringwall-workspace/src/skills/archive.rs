@@ -27,7 +27,7 @@ use crate::error::{Error, quote};
 use crate::relative_path::RelativePath;
 use crate::skills::SkillName;
 use crate::skills::entry_name::{EntryKind, NameEncoding, parse_entry_name};
-use crate::tree::{AgentPath, Refusal, RefusalKind, SKILL_FILE, Section};
+use crate::tree::{AgentPath, FilesError, FilesErrorKind, SKILL_FILE, Section};
 use crate::usage::Usage;
 
 /// Metadata that the Finder of macOS adds; left out.
@@ -93,7 +93,7 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    pub fn kind(&self) -> RefusalKind {
+    pub fn kind(&self) -> FilesErrorKind {
         match self {
             Self::NoSkill
             | Self::MissingSkillFile(_)
@@ -105,8 +105,8 @@ impl ArchiveError {
             | Self::SpecialFile(_)
             | Self::Encrypted(_)
             | Self::UnsupportedMethod { .. }
-            | Self::Corrupt { .. } => RefusalKind::Invalid,
-            Self::TooManyEntries(_) | Self::TooManyBytes(_) | Self::CompressionRatio(_) => RefusalKind::TooLarge,
+            | Self::Corrupt { .. } => FilesErrorKind::Invalid,
+            Self::TooManyEntries(_) | Self::TooManyBytes(_) | Self::CompressionRatio(_) => FilesErrorKind::TooLarge,
         }
     }
 }
@@ -250,7 +250,7 @@ impl EntryCollector {
         for path in &paths {
             for (end, _) in path.as_str().match_indices('/') {
                 let parent = &path.as_str()[..end];
-                let parent = RelativePath::from_listing(parent.as_bytes()).map_err(Refusal::Malformed)?;
+                let parent = RelativePath::from_listing(parent.as_bytes()).map_err(FilesError::Malformed)?;
                 if self.kinds.get(&parent) == Some(&EntryKind::File) {
                     return Err(ArchiveError::DuplicatePath(quote(parent.as_str())).into());
                 }
@@ -260,7 +260,7 @@ impl EntryCollector {
         Ok(())
     }
 
-    fn check_skills(&self, skills: &BTreeSet<SkillName>) -> Result<(), Refusal> {
+    fn check_skills(&self, skills: &BTreeSet<SkillName>) -> Result<(), FilesError> {
         if skills.is_empty() {
             return Err(ArchiveError::NoSkill.into());
         }

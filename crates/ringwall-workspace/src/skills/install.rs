@@ -26,7 +26,7 @@ use crate::fs::erase::erase;
 use crate::skills::SkillName;
 use crate::skills::archive::{ArchiveLimits, CheckedZip};
 use crate::skills::unpack::unpack;
-use crate::tree::{Refusal, Section, Tree};
+use crate::tree::{FilesError, Section, Tree};
 use crate::usage::Usage;
 use crate::workspaces::{Owner, Workspace};
 
@@ -91,7 +91,7 @@ impl Tree {
     /// lock.
     pub fn delete_skill(&self, skill: &SkillName) -> Result<DeletedSkill, Error> {
         let error = |errno: Errno| Error::Remove { subject: format!("the skill {skill}"), source: errno.into() };
-        let missing = || Error::Refused(Refusal::SkillMissing(skill.to_string()));
+        let missing = || Error::Files(FilesError::SkillMissing(skill.to_string()));
         let skills = self.section(Section::Skills);
         match beneath::locate(skills, skill.as_str()) {
             Ok((_, status)) if FileType::from_raw_mode(status.st_mode) == FileType::Directory => {}

@@ -15,7 +15,7 @@ use crate::error::{Error, quote};
 use crate::fs::beneath;
 use crate::skills::heal::{HealOutcome, heal, nested_skill_files};
 use crate::skills::metadata::{self, SkillMetadata};
-use crate::tree::{Refusal, SKILL_FILE, Section, Tree, is_reserved};
+use crate::tree::{FilesError, SKILL_FILE, Section, Tree, is_reserved};
 
 const DEFAULT_DESCRIPTION: &str = "No description available.";
 /// Bounds the work for a box that creates folders without limit.
@@ -50,7 +50,7 @@ impl Tree {
     pub(crate) fn list_skills_by_folder(&self) -> Result<Vec<(String, SkillSummary)>, Error> {
         let folders = self.skill_folders()?;
         if folders.has_more {
-            return Err(Refusal::TooManySkills { most: MAX_SKILLS }.into());
+            return Err(FilesError::TooManySkills { most: MAX_SKILLS }.into());
         }
         let mut listed = Vec::new();
         for folder in folders.names {

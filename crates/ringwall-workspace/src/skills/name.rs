@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tree::{AgentPath, Refusal};
+use crate::tree::{AgentPath, FilesError};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -21,9 +21,9 @@ impl SkillName {
 }
 
 impl FromStr for SkillName {
-    type Err = Refusal;
+    type Err = FilesError;
 
-    fn from_str(text: &str) -> Result<Self, Refusal> {
+    fn from_str(text: &str) -> Result<Self, FilesError> {
         AgentPath::skill(text).map(|_| Self(text.to_owned()))
     }
 }
@@ -35,9 +35,9 @@ impl fmt::Display for SkillName {
 }
 
 impl TryFrom<String> for SkillName {
-    type Error = Refusal;
+    type Error = FilesError;
 
-    fn try_from(text: String) -> Result<Self, Refusal> {
+    fn try_from(text: String) -> Result<Self, FilesError> {
         text.parse()
     }
 }

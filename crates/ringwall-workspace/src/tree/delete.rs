@@ -14,10 +14,10 @@ use crate::fs::beneath;
 use crate::fs::erase::erase;
 use crate::workspaces::Workspace;
 
+use super::error::FilesError;
 use super::find::explain;
 use super::open::Tree;
 use super::path::AgentPath;
-use super::refusal::Refusal;
 
 /// A file or directory in `.staging` that still takes disk space.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Removed {
 impl Tree {
     /// Renames what is at a path into `.staging`. The sections themselves cannot be deleted.
     pub fn delete(&self, path: &AgentPath) -> Result<Removed, Error> {
-        let Some(inner) = path.inner() else { return Err(Refusal::OutOfScope(path.given().to_owned()).into()) };
+        let Some(inner) = path.inner() else { return Err(FilesError::OutOfScope(path.given().to_owned()).into()) };
         let (parent, name) = inner.split();
         let staging = self.workspace().staging();
         let staging_name = format!("{REMOVED}{}", random_digits()?);

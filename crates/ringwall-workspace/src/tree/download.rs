@@ -14,10 +14,10 @@ use zip::{CompressionMethod, result::ZipError};
 
 use crate::error::Error;
 
+use super::error::FilesError;
 use super::find::{Links, NameCounts, kind_of, size_of};
 use super::open::Tree;
 use super::path::AgentPath;
-use super::refusal::Refusal;
 
 /// The fastest level costs a few percent in size.
 const FAST: i64 = 1;
@@ -76,7 +76,7 @@ impl Archive {
             let Ok(whole) = self.directory.join(path) else { continue };
             let (file, status) = match self.tree.open_one(&whole, &mut names) {
                 Ok(opened) => opened,
-                Err(Error::Refused(refusal)) if is_gone(&refusal) => continue,
+                Err(Error::Files(error)) if is_gone(&error) => continue,
                 Err(error) => return Err(io::Error::other(error)),
             };
             let size = size_of(&status);
@@ -93,8 +93,11 @@ impl Archive {
 }
 
 /// True if the entry disappeared or may not be downloaded.
-fn is_gone(refusal: &Refusal) -> bool {
-    matches!(refusal, Refusal::Missing(_) | Refusal::Irregular(_) | Refusal::IsDirectory(_) | Refusal::OutOfScope(_))
+fn is_gone(error: &FilesError) -> bool {
+    matches!(
+        error,
+        FilesError::Missing(_) | FilesError::Irregular(_) | FilesError::IsDirectory(_) | FilesError::OutOfScope(_)
+    )
 }
 
 fn plain(error: ZipError) -> io::Error {

@@ -8,11 +8,11 @@ use memchr::memmem;
 use crate::error::Error;
 
 use super::change::{Change, Content, growth_over};
+use super::error::FilesError;
 use super::find::{Links, size_of};
 use super::open::Tree;
 use super::path::AgentPath;
 use super::read::{MAX_TEXT, unreadable};
-use super::refusal::Refusal;
 use super::write::check_target;
 
 impl Tree {
@@ -20,10 +20,10 @@ impl Tree {
     pub fn edit<'a>(&'a self, path: &'a AgentPath, old: &str, new: &str, expected: u64) -> Result<Change<'a>, Error> {
         check_target(path)?;
         if old.is_empty() {
-            return Err(Refusal::EmptyOld.into());
+            return Err(FilesError::EmptyOld.into());
         }
         let (file, status) = self.open_file(path, Links::Refused)?;
-        let too_large = || Refusal::TooLarge { path: path.given().to_owned(), most: MAX_TEXT };
+        let too_large = || FilesError::TooLarge { path: path.given().to_owned(), most: MAX_TEXT };
         if size_of(&status) > MAX_TEXT {
             return Err(too_large().into());
         }
@@ -31,7 +31,7 @@ impl Tree {
         let matches: Vec<usize> = memmem::find_iter(&bytes, old).collect();
         let found = matches.len() as u64;
         if found != expected {
-            return Err(Refusal::Mismatch { old: old.to_owned(), found, expected }.into());
+            return Err(FilesError::Mismatch { old: old.to_owned(), found, expected }.into());
         }
         // Checked before allocating: many short matches can multiply the length.
         let kept = (bytes.len() - matches.len() * old.len()) as u64;

@@ -18,9 +18,9 @@ use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::relative_path::{PathProblem, RelativePath};
 use crate::workspaces::Owner;
 
+use super::error::FilesError;
 use super::open::Tree;
 use super::path::AgentPath;
-use super::refusal::Refusal;
 use super::walk::{Found, Step, walk};
 
 /// Links beyond this number of names are not searched; the file then counts as linked elsewhere.
@@ -71,11 +71,11 @@ impl Tree {
         let (located, status) = self.locate(path, links)?;
         match kind_of(&status) {
             FileType::RegularFile => {}
-            FileType::Directory => return Err(Refusal::IsDirectory(path.given().to_owned()).into()),
-            _ => return Err(Refusal::Irregular(path.given().to_owned()).into()),
+            FileType::Directory => return Err(FilesError::IsDirectory(path.given().to_owned()).into()),
+            _ => return Err(FilesError::Irregular(path.given().to_owned()).into()),
         }
         if !is_own(&status)? {
-            return Err(Refusal::OutOfScope(path.given().to_owned()).into());
+            return Err(FilesError::OutOfScope(path.given().to_owned()).into());
         }
         let file = beneath::open_located(&located).map_err(|errno| explain(path, errno))?;
         Ok((file, status))
@@ -96,7 +96,7 @@ impl Tree {
         };
         match (met_link, links) {
             (false, _) => outcome.map_err(|errno| explain(path, errno)),
-            (true, Links::Refused) => Err(Refusal::OutOfScope(path.given().to_owned()).into()),
+            (true, Links::Refused) => Err(FilesError::OutOfScope(path.given().to_owned()).into()),
             (true, Links::Followed) => self.follow(path),
         }
     }
@@ -111,7 +111,7 @@ impl Tree {
                 return Ok((located, status));
             }
         }
-        Err(Refusal::OutOfScope(path.given().to_owned()).into())
+        Err(FilesError::OutOfScope(path.given().to_owned()).into())
     }
 
     fn is_owners(&self, status: &Stat) -> bool {
@@ -213,11 +213,11 @@ pub(super) fn size_of(status: &Stat) -> u64 {
 pub(super) fn explain(path: &AgentPath, errno: Errno) -> Error {
     let given = || path.given().to_owned();
     match errno {
-        Errno::NOENT | Errno::NOTDIR => Refusal::Missing(given()).into(),
-        Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM => Refusal::OutOfScope(given()).into(),
-        Errno::NAMETOOLONG => Refusal::Malformed(PathProblem::LongPath).into(),
-        Errno::ISDIR => Refusal::IsDirectory(given()).into(),
-        Errno::NXIO => Refusal::Irregular(given()).into(),
+        Errno::NOENT | Errno::NOTDIR => FilesError::Missing(given()).into(),
+        Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM => FilesError::OutOfScope(given()).into(),
+        Errno::NAMETOOLONG => FilesError::Malformed(PathProblem::LongPath).into(),
+        Errno::ISDIR => FilesError::IsDirectory(given()).into(),
+        Errno::NXIO => FilesError::Irregular(given()).into(),
         errno => Error::UseTree(errno.into()),
     }
 }

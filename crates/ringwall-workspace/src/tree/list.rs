@@ -4,10 +4,10 @@ use rustix::fs::FileType;
 
 use crate::error::Error;
 
+use super::error::FilesError;
 use super::find::{Links, explain, kind_of};
 use super::open::Tree;
 use super::path::AgentPath;
-use super::refusal::Refusal;
 use super::walk::{Found, Step, walk};
 
 /// Above the default quota of names. A list of this length has about 100 MB of JSON.
@@ -39,7 +39,7 @@ impl Tree {
     ) -> Result<Listing, Error> {
         let nothing = |prefix: String| Listing { prefix, paths: Vec::new() };
         let (located, status) = match self.locate(path, Links::Followed) {
-            Err(Error::Refused(Refusal::Missing(_))) => return Ok(nothing(path.plain())),
+            Err(Error::Files(FilesError::Missing(_))) => return Ok(nothing(path.plain())),
             outcome => outcome?,
         };
         match kind_of(&status) {
@@ -54,7 +54,7 @@ impl Tree {
         })
         .map_err(|errno| explain(path, errno))?;
         if paths.len() > MAX_LISTED {
-            return Err(Refusal::TooMany { path: path.given().to_owned(), most: MAX_LISTED }.into());
+            return Err(FilesError::TooMany { path: path.given().to_owned(), most: MAX_LISTED }.into());
         }
         paths.sort_unstable();
         Ok(Listing { prefix: path.plain(), paths })
@@ -64,7 +64,7 @@ impl Tree {
     pub fn has_directory(&self, path: &AgentPath) -> Result<bool, Error> {
         match self.locate(path, Links::Followed) {
             Ok((_, status)) => Ok(kind_of(&status) == FileType::Directory),
-            Err(Error::Refused(Refusal::Missing(_))) => Ok(false),
+            Err(Error::Files(FilesError::Missing(_))) => Ok(false),
             Err(error) => Err(error),
         }
     }

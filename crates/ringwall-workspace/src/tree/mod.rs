@@ -9,8 +9,8 @@
 //! Reading order: `path`, `open`, `find`, `walk`; then reads (`list`, `read`, `download`) and
 //! changes (`change`, `write`, `edit`, `range_edit`, `delete`).
 
+mod error;
 mod path;
-mod refusal;
 
 mod find;
 mod open;
@@ -32,6 +32,7 @@ mod write;
 pub use change::Change;
 pub use delete::Removed;
 pub use download::{Archive, Download};
+pub use error::{FilesError, FilesErrorKind};
 pub(crate) use find::restore_owner_access;
 pub(crate) use lines::LineIndexes;
 pub use list::Listing;
@@ -42,6 +43,5 @@ pub use open::Tree;
 pub use path::{AgentPath, Section};
 pub(crate) use path::{SKILL_FILE, is_reserved};
 pub use read::{Lines, Text};
-pub use refusal::{Refusal, RefusalKind};
 pub use write::StagedFile;
 pub(crate) use write::{ARRIVING, ensure_directory};

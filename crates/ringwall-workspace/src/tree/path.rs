@@ -6,7 +6,7 @@
 
 use crate::relative_path::{PathProblem, RelativePath};
 
-use super::refusal::Refusal;
+use super::error::FilesError;
 
 /// Each skill has this file at its root; elsewhere below `skills/` it cannot be written.
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
@@ -53,34 +53,34 @@ enum Ending {
 
 impl AgentPath {
     /// Parses `files/…` or `skills/…`.
-    pub fn parse(given: &str) -> Result<Self, Refusal> {
+    pub fn parse(given: &str) -> Result<Self, FilesError> {
         check_spelling(given, given)?;
         let (first, rest) = given.split_once('/').map_or((given, None), |(first, rest)| (first, Some(rest)));
         let section = Section::OF_AGENTS.into_iter().find(|section| section.name() == first);
-        let section = section.ok_or_else(|| Refusal::WrongStart(given.to_owned()))?;
+        let section = section.ok_or_else(|| FilesError::WrongStart(given.to_owned()))?;
         Self::beneath(section, rest.unwrap_or_default(), given)
     }
 
     /// Parses a path relative to `files/`.
-    pub fn in_files(given: &str) -> Result<Self, Refusal> {
+    pub fn in_files(given: &str) -> Result<Self, FilesError> {
         check_spelling(given, given)?;
         Self::beneath(Section::Files, given, given)
     }
 
     /// Parses a path relative to a session's files.
-    pub fn in_session(given: &str) -> Result<Self, Refusal> {
+    pub fn in_session(given: &str) -> Result<Self, FilesError> {
         check_spelling(given, given)?;
         Self::beneath(Section::Work, given, given)
     }
 
     /// Appends a path from a listing of this directory.
-    pub(crate) fn join(&self, path: &str) -> Result<Self, Refusal> {
+    pub(crate) fn join(&self, path: &str) -> Result<Self, FilesError> {
         let inner = self.inner.as_ref().map_or_else(|| path.to_owned(), |inner| format!("{}/{path}", inner.as_str()));
         Self::beneath(self.section, &inner, &inner)
     }
 
     /// Parses a path relative to a skill's directory. The skill need not exist.
-    pub fn in_skill(skill: &str, given: &str) -> Result<Self, Refusal> {
+    pub fn in_skill(skill: &str, given: &str) -> Result<Self, FilesError> {
         let directory = Self::skill(skill)?;
         check_spelling(given, given)?;
         let name = directory.inner.as_ref().map_or(skill, RelativePath::as_str);
@@ -88,15 +88,15 @@ impl AgentPath {
     }
 
     /// The directory of a skill.
-    pub fn skill(name: &str) -> Result<Self, Refusal> {
+    pub fn skill(name: &str) -> Result<Self, FilesError> {
         check_spelling(name, name)?;
         if name.contains('/') || matches!(name, "" | ".") {
-            return Err(Refusal::OutOfScope(name.to_owned()));
+            return Err(FilesError::OutOfScope(name.to_owned()));
         }
         Self::beneath(Section::Skills, name, name)
     }
 
-    fn beneath(section: Section, text: &str, given: &str) -> Result<Self, Refusal> {
+    fn beneath(section: Section, text: &str, given: &str) -> Result<Self, FilesError> {
         // Repeated slashes count as one. Absolute paths were rejected before.
         let mut name = text.trim_start_matches('/');
         while let Some(shorter) = name.strip_suffix('/').or_else(|| name.strip_suffix("/.")) {
@@ -105,7 +105,7 @@ impl AgentPath {
         let ending = if text.ends_with(name) { Ending::Name } else { Ending::Slash };
         let inner = match name {
             "" | "." => None,
-            name => Some(RelativePath::read(name).map_err(Refusal::Malformed)?),
+            name => Some(RelativePath::read(name).map_err(FilesError::Malformed)?),
         };
         Ok(Self { given: given.to_owned(), section, inner, ending })
     }
@@ -131,10 +131,10 @@ impl AgentPath {
     }
 
     /// The path beneath the section, if it can name a file.
-    pub(crate) fn file(&self) -> Result<&RelativePath, Refusal> {
+    pub(crate) fn file(&self) -> Result<&RelativePath, FilesError> {
         match (&self.inner, self.ending) {
             (Some(inner), Ending::Name) => Ok(inner),
-            (None, _) | (_, Ending::Slash) => Err(Refusal::IsDirectory(self.given.clone())),
+            (None, _) | (_, Ending::Slash) => Err(FilesError::IsDirectory(self.given.clone())),
         }
     }
 
@@ -145,10 +145,10 @@ impl AgentPath {
     }
 
     /// Rejects `SKILL.md`, in any letter case, except at the root of a skill.
-    pub fn check_writable(&self) -> Result<(), Refusal> {
+    pub fn check_writable(&self) -> Result<(), FilesError> {
         let (Section::Skills, Some(inner)) = (self.section, &self.inner) else { return Ok(()) };
         if inner.as_str().split('/').any(is_reserved) && self.skill_file_of().is_none_or(is_reserved) {
-            return Err(Refusal::Reserved);
+            return Err(FilesError::Reserved);
         }
         Ok(())
     }
@@ -160,15 +160,15 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 }
 
 /// Checks that apply before the section is parsed.
-fn check_spelling(text: &str, given: &str) -> Result<(), Refusal> {
+fn check_spelling(text: &str, given: &str) -> Result<(), FilesError> {
     if text.len() > RelativePath::MAX_LEN {
-        return Err(Refusal::Malformed(PathProblem::LongPath));
+        return Err(FilesError::Malformed(PathProblem::LongPath));
     }
     if text.contains('\0') {
-        return Err(Refusal::NulByte(given.to_owned()));
+        return Err(FilesError::NulByte(given.to_owned()));
     }
     if text.starts_with('/') || text.contains('\\') || text.split('/').any(|component| component == "..") {
-        return Err(Refusal::OutOfScope(given.to_owned()));
+        return Err(FilesError::OutOfScope(given.to_owned()));
     }
     Ok(())
 }
@@ -201,7 +201,7 @@ mod tests {
             assert_eq!(plain(given), expected, "{given:?}");
         }
         for given in ["", "a", "file/a", "filesx/a", "Files/a", ".", "./.", "./files/a", " files/a", "skillsx", "~/x"] {
-            assert_eq!(AgentPath::parse(given).unwrap_err(), Refusal::WrongStart(given.to_owned()), "{given:?}");
+            assert_eq!(AgentPath::parse(given).unwrap_err(), FilesError::WrongStart(given.to_owned()), "{given:?}");
         }
     }
 
@@ -223,17 +223,17 @@ mod tests {
             "files/a\\..\\b",
             "files\\a",
         ] {
-            let refusal = AgentPath::parse(given).unwrap_err();
-            assert_eq!(refusal, Refusal::OutOfScope(given.to_owned()), "{given:?}");
-            assert_eq!(refusal.to_string(), format!("Security Error: Access out of scope. Path: {given}"));
+            let error = AgentPath::parse(given).unwrap_err();
+            assert_eq!(error, FilesError::OutOfScope(given.to_owned()), "{given:?}");
+            assert_eq!(error.to_string(), format!("Security Error: Access out of scope. Path: {given}"));
         }
-        assert_eq!(AgentPath::parse("files/a\0b").unwrap_err(), Refusal::NulByte("files/a\0b".to_owned()));
+        assert_eq!(AgentPath::parse("files/a\0b").unwrap_err(), FilesError::NulByte("files/a\0b".to_owned()));
         for (given, problem) in [
             (format!("files/{}", "a".repeat(256)), PathProblem::LongName),
             ("files/".to_owned() + &"a/".repeat(3000), PathProblem::LongPath),
             ("files/".to_owned() + &"a/".repeat(65), PathProblem::TooDeep),
         ] {
-            assert_eq!(AgentPath::parse(&given).unwrap_err(), Refusal::Malformed(problem));
+            assert_eq!(AgentPath::parse(&given).unwrap_err(), FilesError::Malformed(problem));
         }
     }
 
@@ -245,13 +245,13 @@ mod tests {
         assert_eq!(AgentPath::in_skill("x", "").unwrap().plain(), "skills/x");
         assert_eq!(AgentPath::in_session("output/./a").unwrap().inner().unwrap().as_str(), "output/a");
         for given in ["../x", "/etc/passwd", "a/../../b", "a\\b"] {
-            assert_eq!(AgentPath::in_session(given), Err(Refusal::OutOfScope(given.to_owned())));
+            assert_eq!(AgentPath::in_session(given), Err(FilesError::OutOfScope(given.to_owned())));
         }
         for (skill, given) in
             [("x", "../y"), ("..", "a"), (".", "a"), ("", "a"), ("a/b", "c"), ("a\\b", "c"), ("x", "/a")]
         {
-            let refusal = AgentPath::in_skill(skill, given).unwrap_err();
-            assert!(matches!(refusal, Refusal::OutOfScope(_)), "{skill:?} {given:?}");
+            let error = AgentPath::in_skill(skill, given).unwrap_err();
+            assert!(matches!(error, FilesError::OutOfScope(_)), "{skill:?} {given:?}");
         }
     }
 
@@ -273,7 +273,7 @@ mod tests {
             "skills/SKILL.md/SKILL.md",
             "skills/x/S\u{212a}ILL.md",
         ] {
-            assert_eq!(check(given), Err(Refusal::Reserved), "{given}");
+            assert_eq!(check(given), Err(FilesError::Reserved), "{given}");
         }
         assert_eq!(AgentPath::parse("skills/x/SKILL.md").unwrap().skill_file_of(), Some("x"));
         assert_eq!(AgentPath::parse("skills/x/y/SKILL.md").unwrap().skill_file_of(), None);

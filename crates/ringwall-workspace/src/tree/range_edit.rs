@@ -15,11 +15,11 @@ use rustix::fs::Stat;
 use crate::error::Error;
 
 use super::change::{Change, Content, growth_over};
+use super::error::FilesError;
 use super::find::{Links, size_of};
 use super::open::Tree;
 use super::path::AgentPath;
 use super::read::{Lines, find, unreadable};
-use super::refusal::Refusal;
 use super::write::{StagedFile, check_target};
 
 impl Tree {
@@ -52,7 +52,7 @@ impl Tree {
             Some(start) => start,
             // Directly after a last line without a newline.
             None if size > 0 && find(lines.first() - 1)?.is_some_and(|last| last < size) => size,
-            None => return Err(Refusal::PastEnd { line: lines.first() + 1 }.into()),
+            None => return Err(FilesError::PastEnd { line: lines.first() + 1 }.into()),
         };
         let end = match lines.end() {
             Some(line) => find(line)?.unwrap_or(size),

@@ -10,12 +10,12 @@ use rustix::fs::Stat;
 
 use crate::error::Error;
 
+use super::error::FilesError;
 use super::find::{Links, size_of};
 use super::lines::{LineFinder, LineIndexes, STRIDE, read_at};
 use super::memory::{SHORT, TextMemory, TextShare};
 use super::open::Tree;
 use super::path::AgentPath;
-use super::refusal::Refusal;
 
 /// Limit of one response. Its JSON needs about the same memory again.
 pub(super) const MAX_TEXT: u64 = 64 << 20;
@@ -35,22 +35,22 @@ impl Lines {
     pub const ALL: Lines = Lines { first: 0, count: None };
 
     /// `limit` lines from line `offset` on, which is counted from 1.
-    pub fn page(offset: Option<u64>, limit: Option<u64>) -> Result<Self, Refusal> {
-        let first = offset.unwrap_or(1).checked_sub(1).ok_or(Refusal::CountFromOne { key: "offset" })?;
+    pub fn page(offset: Option<u64>, limit: Option<u64>) -> Result<Self, FilesError> {
+        let first = offset.unwrap_or(1).checked_sub(1).ok_or(FilesError::CountFromOne { key: "offset" })?;
         if limit == Some(0) {
-            return Err(Refusal::CountFromOne { key: "limit" });
+            return Err(FilesError::CountFromOne { key: "limit" });
         }
         Ok(Self { first, count: limit })
     }
 
     /// Lines `start` to `end`, counted from 1, both included.
-    pub fn range(start: Option<u64>, end: Option<u64>) -> Result<Self, Refusal> {
-        let first = start.unwrap_or(1).checked_sub(1).ok_or(Refusal::CountFromOne { key: "start" })?;
+    pub fn range(start: Option<u64>, end: Option<u64>) -> Result<Self, FilesError> {
+        let first = start.unwrap_or(1).checked_sub(1).ok_or(FilesError::CountFromOne { key: "start" })?;
         let count = match end {
             None => None,
             Some(end) if end > first => Some(end - first),
-            Some(0) => return Err(Refusal::CountFromOne { key: "end" }),
-            Some(_) => return Err(Refusal::Backwards),
+            Some(0) => return Err(FilesError::CountFromOne { key: "end" }),
+            Some(_) => return Err(FilesError::Backwards),
         };
         Ok(Self { first, count })
     }
@@ -95,7 +95,7 @@ impl Tree {
         let (file, status) = self.open_file(path, Links::Followed)?;
         let (indexes, memory) = (self.workspace().line_indexes(), self.workspace().text_memory());
         let Part { bytes, count, share } = read_lines(path, &file, &status, lines, indexes, memory)?;
-        let content = String::from_utf8(bytes).map_err(|_| Refusal::NotText(path.given().to_owned()))?;
+        let content = String::from_utf8(bytes).map_err(|_| FilesError::NotText(path.given().to_owned()))?;
         Ok(Text { content, count, _share: share })
     }
 }
@@ -116,7 +116,7 @@ fn read_lines(
     memory: &TextMemory,
 ) -> Result<Part, Error> {
     let size = size_of(status);
-    let too_large = || Error::from(Refusal::TooLarge { path: path.given().to_owned(), most: MAX_TEXT });
+    let too_large = || Error::from(FilesError::TooLarge { path: path.given().to_owned(), most: MAX_TEXT });
     let Some(start) = find(path, file, status, lines.first, indexes)?.filter(|start| *start < size) else {
         return Ok(Part::default());
     };
@@ -145,7 +145,7 @@ fn read_lines(
         }
         if share.is_none() && (bytes.len() + taken) as u64 > SHORT {
             let longest = (size - start).min(MAX_TEXT);
-            share = Some(memory.take(longest).ok_or_else(|| Refusal::Crowded(path.given().to_owned()))?);
+            share = Some(memory.take(longest).ok_or_else(|| FilesError::Crowded(path.given().to_owned()))?);
             // Reserved at once, because growing the buffer step by step would copy it repeatedly.
             bytes.reserve_exact(usize::try_from(longest).unwrap_or_default());
         }
@@ -181,7 +181,7 @@ pub(super) fn find(
     indexes: &LineIndexes,
 ) -> Result<Option<u64>, Error> {
     if line > 0 && size_of(status) > MAX_COUNTED {
-        return Err(Refusal::TooLarge { path: path.given().to_owned(), most: MAX_COUNTED }.into());
+        return Err(FilesError::TooLarge { path: path.given().to_owned(), most: MAX_COUNTED }.into());
     }
     LineFinder::new(file, status, indexes).start_of(line).map_err(unreadable)
 }
@@ -215,7 +215,7 @@ mod tests {
         // The limit is shared by all workspaces and applies to long texts only.
         for tree in [&tree, &other] {
             let refused = tree.read(&long, Lines::ALL).unwrap_err();
-            assert!(matches!(&refused, Error::Refused(Refusal::Crowded(path)) if path == "files/long"), "{refused:?}");
+            assert!(matches!(&refused, Error::Files(FilesError::Crowded(path)) if path == "files/long"), "{refused:?}");
             assert_eq!(tree.read(&short, Lines::ALL).unwrap().content(), "short\n");
         }
         drop(held);

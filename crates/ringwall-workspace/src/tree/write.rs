@@ -18,10 +18,10 @@ use crate::fs::beneath;
 use crate::relative_path::RelativePath;
 use crate::workspaces::{Owner, Workspace};
 
+use super::error::FilesError;
 use super::find::{explain, kind_of};
 use super::open::Tree;
 use super::path::{AgentPath, Section};
-use super::refusal::Refusal;
 
 /// Prefix of names in `.staging` that are being written and belong to no exec.
 pub(crate) const ARRIVING: &str = "arriving-";
@@ -99,7 +99,7 @@ impl Tree {
                     left -= 1;
                 }
                 Err(Errno::NOTDIR) if self.meets_link(path) => return Err(explain(path, Errno::LOOP)),
-                Err(Errno::NOTDIR) => return Err(Refusal::BelowFile(path.given().to_owned()).into()),
+                Err(Errno::NOTDIR) => return Err(FilesError::BelowFile(path.given().to_owned()).into()),
                 outcome => return outcome.map_err(|errno| explain(path, errno)),
             }
         }
@@ -137,7 +137,7 @@ impl Tree {
 }
 
 /// Checks that a file may be written at this path.
-pub(super) fn check_target(path: &AgentPath) -> Result<(), Refusal> {
+pub(super) fn check_target(path: &AgentPath) -> Result<(), FilesError> {
     path.check_writable()?;
     path.file().map(drop)
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
-use ringwall_workspace::{AgentPath, Change, Download, Error, Lines, RecordEntry, Refusal, Tree};
+use ringwall_workspace::{AgentPath, Change, Download, Error, FilesError, Lines, RecordEntry, Tree};
 use rustix::fs::{CWD, FileType, Mode};
 
 use crate::lab::{CANARY, Lab, is_root, names, own_by_box, owner, set_owner};
@@ -14,15 +14,15 @@ fn at(path: &str) -> AgentPath {
     AgentPath::parse(path).unwrap()
 }
 
-fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> Refusal {
+fn files_error<T: std::fmt::Debug>(outcome: Result<T, Error>) -> FilesError {
     match outcome {
-        Err(Error::Refused(refusal)) => refusal,
+        Err(Error::Files(files_error)) => files_error,
         other => panic!("{other:?}"),
     }
 }
 
-fn out_of_scope(path: &str) -> Refusal {
-    Refusal::OutOfScope(path.to_owned())
+fn out_of_scope(path: &str) -> FilesError {
+    FilesError::OutOfScope(path.to_owned())
 }
 
 fn read(tree: &Tree, path: &str) -> Result<String, Error> {
@@ -62,17 +62,20 @@ fn written_files_are_read_listed_and_deleted() {
     delete(&tree, "files/b").unwrap();
     delete(&tree, "files/a.txt").unwrap();
     assert_eq!(list(&tree, "files"), ["files/A.txt"]);
-    assert_eq!(refusal(delete(&tree, "files/b")), Refusal::Missing("files/b".to_owned()));
+    assert_eq!(files_error(delete(&tree, "files/b")), FilesError::Missing("files/b".to_owned()));
     for section in ["files", "skills", "files/", "skills/."] {
-        assert_eq!(refusal(delete(&tree, section)), out_of_scope(section));
+        assert_eq!(files_error(delete(&tree, section)), out_of_scope(section));
     }
-    assert_eq!(refusal(read(&tree, "files/A.txt/x")), Refusal::Missing("files/A.txt/x".to_owned()));
-    assert_eq!(refusal(tree.write(&at("files/A.txt/x"), b"")), Refusal::BelowFile("files/A.txt/x".to_owned()));
-    assert_eq!(refusal(read(&tree, "skills/x")), Refusal::IsDirectory("skills/x".to_owned()));
-    assert_eq!(refusal(tree.write(&at("skills/x"), b"")), Refusal::IsDirectory("skills/x".to_owned()));
-    assert_eq!(refusal(tree.write(&at("files/new/"), b"")), Refusal::IsDirectory("files/new/".to_owned()));
-    assert_eq!(refusal(tree.write(&at("skills/x/y/SKILL.md"), b"")), Refusal::Reserved);
-    assert_eq!(refusal(tree.edit(&at("skills/x/skill.md"), "s", "t", 1).and_then(Change::make)), Refusal::Reserved);
+    assert_eq!(files_error(read(&tree, "files/A.txt/x")), FilesError::Missing("files/A.txt/x".to_owned()));
+    assert_eq!(files_error(tree.write(&at("files/A.txt/x"), b"")), FilesError::BelowFile("files/A.txt/x".to_owned()));
+    assert_eq!(files_error(read(&tree, "skills/x")), FilesError::IsDirectory("skills/x".to_owned()));
+    assert_eq!(files_error(tree.write(&at("skills/x"), b"")), FilesError::IsDirectory("skills/x".to_owned()));
+    assert_eq!(files_error(tree.write(&at("files/new/"), b"")), FilesError::IsDirectory("files/new/".to_owned()));
+    assert_eq!(files_error(tree.write(&at("skills/x/y/SKILL.md"), b"")), FilesError::Reserved);
+    assert_eq!(
+        files_error(tree.edit(&at("skills/x/skill.md"), "s", "t", 1).and_then(Change::make)),
+        FilesError::Reserved
+    );
     assert!(lab.staged().is_empty(), "{:?}", lab.staged());
 }
 
@@ -128,7 +131,7 @@ fn symlinks_are_followed_for_reads_within_the_tree_only() {
     ] {
         assert_eq!(read(&tree, path).unwrap(), expected, "{path}");
     }
-    assert_eq!(refusal(read(&tree, "files/dangling")), Refusal::Missing("files/dangling".to_owned()));
+    assert_eq!(files_error(read(&tree, "files/dangling")), FilesError::Missing("files/dangling".to_owned()));
     for path in [
         "files/loop",
         "files/up",
@@ -140,26 +143,26 @@ fn symlinks_are_followed_for_reads_within_the_tree_only() {
         "files/climbs",
         "files/magic/etc/passwd",
     ] {
-        assert_eq!(refusal(read(&tree, path)), out_of_scope(path), "{path}");
+        assert_eq!(files_error(read(&tree, path)), out_of_scope(path), "{path}");
     }
     for path in ["files/out_directory", "files/whole", "files/magic"] {
-        assert_eq!(refusal(tree.list(&at(path))), out_of_scope(path), "{path}");
-        assert_eq!(refusal(tree.download(&at(path))), out_of_scope(path), "{path}");
+        assert_eq!(files_error(tree.list(&at(path))), out_of_scope(path), "{path}");
+        assert_eq!(files_error(tree.download(&at(path))), out_of_scope(path), "{path}");
     }
     assert_eq!(list(&tree, "files/middle"), ["files/middle/real"]);
     assert_eq!(list(&tree, "files"), ["files/d/real"], "symlinks are not listed");
     // Edits follow no symlink, also not within the tree, and nothing is written below one.
     for path in ["files/final", "files/middle/real", "files/out", "files/out_directory/canary"] {
-        assert_eq!(refusal(tree.edit(&at(path), "i", "I", 1).and_then(Change::make)), out_of_scope(path), "{path}");
+        assert_eq!(files_error(tree.edit(&at(path), "i", "I", 1).and_then(Change::make)), out_of_scope(path), "{path}");
         assert_eq!(
-            refusal(tree.replace_lines(&at(path), Some(Lines::ALL), b"").and_then(Change::make)),
+            files_error(tree.replace_lines(&at(path), Some(Lines::ALL), b"").and_then(Change::make)),
             out_of_scope(path),
             "{path}"
         );
     }
     for path in ["files/middle/new", "files/out_directory/new", "files/out_directory/canary", "files/whole/x/y"] {
-        assert_eq!(refusal(tree.write(&at(path), b"written")), out_of_scope(path), "{path}");
-        assert_eq!(refusal(delete(&tree, path)), out_of_scope(path), "{path}");
+        assert_eq!(files_error(tree.write(&at(path), b"written")), out_of_scope(path), "{path}");
+        assert_eq!(files_error(delete(&tree, path)), out_of_scope(path), "{path}");
     }
     lab.check();
     // A write replaces the symlink itself, and a deletion removes the symlink itself.
@@ -181,19 +184,19 @@ fn file_with_hard_link_outside_is_out_of_scope() {
     assert_eq!(read(&tree, "files/own").unwrap(), "own", "both links are in the tree");
     fs::hard_link(lab.outside().join("canary"), lab.host("files/alias")).unwrap();
     set_owner(&lab.host("files/alias"));
-    assert_eq!(refusal(read(&tree, "files/alias")), out_of_scope("files/alias"));
+    assert_eq!(files_error(read(&tree, "files/alias")), out_of_scope("files/alias"));
     assert_eq!(
-        refusal(tree.edit(&at("files/alias"), CANARY, "", 1).and_then(Change::make)),
+        files_error(tree.edit(&at("files/alias"), CANARY, "", 1).and_then(Change::make)),
         out_of_scope("files/alias")
     );
-    assert_eq!(refusal(tree.download(&at("files/alias"))), out_of_scope("files/alias"));
+    assert_eq!(files_error(tree.download(&at("files/alias"))), out_of_scope("files/alias"));
     tree.write(&at("files/alias"), b"mine").unwrap();
     assert_eq!(fs::read_to_string(lab.outside().join("canary")).unwrap(), CANARY);
     if is_root() {
         // A file of a user unrelated to this workspace.
         fs::write(lab.host("files/foreign"), "theirs").unwrap();
         rustix::fs::chown(lab.host("files/foreign"), Some(rustix::fs::Uid::from_raw(54_323)), None).unwrap();
-        assert_eq!(refusal(read(&tree, "files/foreign")), out_of_scope("files/foreign"));
+        assert_eq!(files_error(read(&tree, "files/foreign")), out_of_scope("files/foreign"));
     }
 }
 
@@ -211,12 +214,12 @@ fn fifos_sockets_and_devices_are_not_opened() {
     }
     own_by_box(&lab.host("files"));
     for path in all {
-        assert_eq!(refusal(read(&tree, path)), Refusal::Irregular(path.to_owned()));
+        assert_eq!(files_error(read(&tree, path)), FilesError::Irregular(path.to_owned()));
         assert_eq!(
-            refusal(tree.edit(&at(path), "a", "b", 1).and_then(Change::make)),
-            Refusal::Irregular(path.to_owned())
+            files_error(tree.edit(&at(path), "a", "b", 1).and_then(Change::make)),
+            FilesError::Irregular(path.to_owned())
         );
-        assert_eq!(refusal(tree.download(&at(path))), Refusal::Irregular(path.to_owned()));
+        assert_eq!(files_error(tree.download(&at(path))), FilesError::Irregular(path.to_owned()));
         assert_eq!(list(&tree, path), Vec::<String>::new());
         delete(&tree, path).unwrap();
     }
@@ -307,7 +310,7 @@ fn directory_is_downloaded_as_zip() {
     content.clear();
     file.read_to_string(&mut content).unwrap();
     assert_eq!((content.as_str(), size), ("one", 3));
-    assert_eq!(refusal(tree.download(&at("files/none"))), Refusal::Missing("files/none".to_owned()));
+    assert_eq!(files_error(tree.download(&at("files/none"))), FilesError::Missing("files/none".to_owned()));
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn reads_never_leave_the_tree() {
     let tree = lab.workspace.tree().unwrap();
     plant(&lab.host("files"), &lab.outside());
     own_by_box(&lab.host("files"));
-    let (mut inside, mut refused) = (0, 0);
+    let (mut inside, mut error) = (0, 0);
     let swaps = swapping(&lab.host("files"), || {
         for _ in 0..100_000 {
             match tree.read(&at("files/d/canary"), Lines::ALL) {
@@ -27,11 +27,11 @@ fn reads_never_leave_the_tree() {
                     assert_eq!(text.content(), "inside");
                     inside += 1;
                 }
-                Err(_) => refused += 1,
+                Err(_) => error += 1,
             }
         }
     });
-    println!("100000 reads, {swaps} swaps, {inside} inside, {refused} refused, 0 canaries");
+    println!("100000 reads, {swaps} swaps, {inside} inside, {error} refused, 0 canaries");
     assert!(inside > 0);
     lab.check();
 }

@@ -41,8 +41,8 @@ fn fill(disk: &std::path::Path) {
     let exec = || ExecId::random().unwrap();
 
     // Inputs: the first fits, the second does not; neither exists afterwards.
-    let refused = project.write_inputs(&exec(), &[input("small", "x"), input("large", &"x".repeat(400_000))]);
-    assert!(matches!(refused, Err(Error::WriteInput { ref path, .. }) if path.as_str() == "large"), "{refused:?}");
+    let error = project.write_inputs(&exec(), &[input("small", "x"), input("large", &"x".repeat(400_000))]);
+    assert!(matches!(error, Err(Error::WriteInput { ref path, .. }) if path.as_str() == "large"), "{error:?}");
     assert!(names(project.inputs().path()).is_empty() && names(&staging).is_empty());
 
     // Output: length and hash are those of the part that was written.
@@ -66,8 +66,8 @@ fn fill(disk: &std::path::Path) {
     let id = files.exec().clone();
     let filler = disk.join("filler");
     assert!(fs::write(&filler, vec![b'z'; 400_000]).is_err(), "the disk is not full");
-    let refused = files.collect(0, Processes::Dead).unwrap().finish(&json!({"status": "x".repeat(10_000)}));
-    assert!(matches!(refused, Err(Error::Finish { name: "meta.json", .. })), "{refused:?}");
+    let error = files.collect(0, Processes::Dead).unwrap().finish(&json!({"status": "x".repeat(10_000)}));
+    assert!(matches!(error, Err(Error::Finish { name: "meta.json", .. })), "{error:?}");
     assert!(names(&staging).iter().all(|name| name == RECYCLED));
     assert_eq!(project.artifacts(&id).unwrap().len(), 2);
     fs::remove_file(&filler).unwrap();

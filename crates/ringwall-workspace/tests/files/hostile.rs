@@ -205,8 +205,8 @@ fn special_files_among_artifacts_are_not_opened() {
     UnixListener::bind(place.join("socket")).unwrap();
     assert_eq!(fs::read_to_string(place.join("away/canary")).unwrap(), CANARY);
     for name in ["directory", "away", "away/canary", "link", "fifo", "socket"] {
-        let refused = lab.project.open_artifact(&exec, &path(name));
-        assert!(matches!(refused, Err(Error::ArtifactIrregular { .. })), "{name}: {refused:?}");
+        let error = lab.project.open_artifact(&exec, &path(name));
+        assert!(matches!(error, Err(Error::ArtifactIrregular { .. })), "{name}: {error:?}");
     }
     assert_eq!(paths(&lab.project.artifacts(&exec).unwrap()), ["stderr.txt", "stdout.txt"]);
 }

@@ -1,7 +1,7 @@
 //! Malicious and broken ZIPs: each is rejected with a message, and nothing is changed.
 
 use proptest::prelude::*;
-use ringwall_workspace::{ArchiveError, ArchiveLimits, Error, Refusal, RefusalKind, SkillArchive};
+use ringwall_workspace::{ArchiveError, ArchiveLimits, Error, FilesError, FilesErrorKind, SkillArchive};
 
 use crate::lab::{Lab, MIB, names};
 use crate::skills::{LIMITS, install, spool, tree};
@@ -9,11 +9,11 @@ use crate::zips::{DESCRIPTOR, ENCRYPTED, Part, UTF8, deflated, file, finish, fol
 
 /// The error of a rejected archive. Checks that nothing was changed.
 #[track_caller]
-fn refusal_within(limits: ArchiveLimits, bytes: &[u8]) -> Refusal {
+fn error_within(limits: ArchiveLimits, bytes: &[u8]) -> FilesError {
     let lab = Lab::new();
     install(&lab, &zip(&skill("x", "kept"))).unwrap();
-    let refused = match tree(&lab).check_skill_archive(spool(&lab, bytes), limits).and_then(SkillArchive::unpack) {
-        Err(Error::Refused(refusal)) => refusal,
+    let error = match tree(&lab).check_skill_archive(spool(&lab, bytes), limits).and_then(SkillArchive::unpack) {
+        Err(Error::Files(archive_error)) => archive_error,
         other => panic!("{other:?}"),
     };
     assert_eq!(names(&lab.host("skills")), ["x"]);
@@ -21,14 +21,14 @@ fn refusal_within(limits: ArchiveLimits, bytes: &[u8]) -> Refusal {
     assert_eq!(std::fs::read_to_string(lab.host("skills/x/SKILL.md")).unwrap(), "kept");
     assert!(lab.staged().is_empty(), "{:?}", lab.staged());
     lab.check();
-    assert!(!refused.to_string().contains(lab.directory.path().to_str().unwrap()), "{refused}");
-    refused
+    assert!(!error.to_string().contains(lab.directory.path().to_str().unwrap()), "{error}");
+    error
 }
 
 #[track_caller]
-fn refusal(bytes: &[u8]) -> ArchiveError {
-    match refusal_within(LIMITS, bytes) {
-        Refusal::Archive(refusal) => refusal,
+fn archive_error(bytes: &[u8]) -> ArchiveError {
+    match error_within(LIMITS, bytes) {
+        FilesError::Archive(archive_error) => archive_error,
         other => panic!("{other:?}"),
     }
 }
@@ -44,20 +44,20 @@ fn with(parts: impl IntoIterator<Item = Part>) -> Vec<u8> {
 fn invalid_structure_is_rejected_with_contract_text() {
     let none = "Validation Error: No valid skill directory found in ZIP.";
     for parts in [vec![], vec![file("SKILL.md", "x")], vec![file("__MACOSX/x/SKILL.md", "x"), file(".DS_Store", "")]] {
-        assert_eq!(refusal(&zip(&parts)).to_string(), none);
+        assert_eq!(archive_error(&zip(&parts)).to_string(), none);
     }
     let missing = "Validation Error: Skill [技能] is missing required 'SKILL.md' at its root.";
     for part in [file("技能/sub/SKILL.md", "x"), file("技能/skill.md", "x"), folder("技能/"), folder("技能/SKILL.md/")]
     {
-        assert_eq!(refusal(&with([part])).to_string(), missing);
+        assert_eq!(archive_error(&with([part])).to_string(), missing);
     }
     for nested in ["x/sub/SKILL.md", "x/sub/skill.MD", "x/skill.md", "x/Skill.md/y"] {
-        let refused = refusal_within(LIMITS, &with([file(nested, "x")]));
-        assert_eq!((&refused, refused.kind()), (&Refusal::Reserved, RefusalKind::Security), "{nested}");
+        let error = error_within(LIMITS, &with([file(nested, "x")]));
+        assert_eq!((&error, error.kind()), (&FilesError::Reserved, FilesErrorKind::Security), "{nested}");
     }
-    let stray = refusal(&with([file("readme.txt", "x")]));
+    let stray = archive_error(&with([file("readme.txt", "x")]));
     assert!(matches!(&stray, ArchiveError::StrayFile(name) if name == "\"readme.txt\""), "{stray}");
-    assert_eq!(stray.kind(), RefusalKind::Invalid);
+    assert_eq!(stray.kind(), FilesErrorKind::Invalid);
 }
 
 #[test]
@@ -95,12 +95,12 @@ fn unsafe_names_are_rejected() {
         deep.as_bytes(),
         long.as_bytes(),
     ] {
-        let refused = refusal(&with([file(name, "evil")]));
-        assert!(matches!(refused, ArchiveError::InvalidName { .. }), "{name:?}: {refused}");
-        assert_eq!(refused.kind(), RefusalKind::Invalid);
+        let error = archive_error(&with([file(name, "evil")]));
+        assert!(matches!(error, ArchiveError::InvalidName { .. }), "{name:?}: {error}");
+        assert_eq!(error.kind(), FilesErrorKind::Invalid);
     }
     let lying = Part { flags: UTF8, ..file(b"x/\xca\xfd", "") };
-    assert!(matches!(refusal(&with([lying])), ArchiveError::InvalidName { .. }));
+    assert!(matches!(archive_error(&with([lying])), ArchiveError::InvalidName { .. }));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn colliding_names_are_rejected() {
         vec![file("x", "1")],
     ] {
         let shown: Vec<_> = parts.iter().map(|part| String::from_utf8_lossy(&part.name).into_owned()).collect();
-        match refusal(&with(parts)) {
+        match archive_error(&with(parts)) {
             ArchiveError::DuplicatePath(_) => {}
             // The `zip` crate reports equal names.
             ArchiveError::Malformed(why) => assert!(why.contains("duplicate"), "{shown:?}: {why}"),
@@ -158,24 +158,27 @@ fn symlinks_and_special_files_are_rejected() {
         Part { mode: 0o120_777, ..file("x/link/", "") },
         huge,
     ] {
-        assert!(matches!(refusal(&with([part, file("x/link2/canary", "evil")])), ArchiveError::Symlink(_)));
+        assert!(matches!(archive_error(&with([part, file("x/link2/canary", "evil")])), ArchiveError::Symlink(_)));
     }
     for mode in [0o060_644, 0o020_666, 0o010_644, 0o140_644, 0o040_755, 0o150_000] {
-        let refused = refusal(&with([Part { mode, ..file("x/special", "") }]));
-        assert!(matches!(refused, ArchiveError::SpecialFile(_)), "{mode:o}: {refused}");
+        let error = archive_error(&with([Part { mode, ..file("x/special", "") }]));
+        assert!(matches!(error, ArchiveError::SpecialFile(_)), "{mode:o}: {error}");
     }
-    assert!(matches!(refusal(&with([file("x/d/", "data")])), ArchiveError::SpecialFile(_)));
-    assert!(matches!(refusal(&with([Part { mode: 0o100_644, ..file("x/d/", "") }])), ArchiveError::SpecialFile(_)));
+    assert!(matches!(archive_error(&with([file("x/d/", "data")])), ArchiveError::SpecialFile(_)));
+    assert!(matches!(
+        archive_error(&with([Part { mode: 0o100_644, ..file("x/d/", "") }])),
+        ArchiveError::SpecialFile(_)
+    ));
 }
 
 #[test]
 fn unreadable_entries_are_rejected() {
-    assert!(matches!(refusal(&with([Part { flags: ENCRYPTED, ..file("x/s", "") }])), ArchiveError::Encrypted(_)));
+    assert!(matches!(archive_error(&with([Part { flags: ENCRYPTED, ..file("x/s", "") }])), ArchiveError::Encrypted(_)));
     for method in [1, 9, 12, 14, 93, 95, 98, 99, 12345] {
-        let refused = refusal(&with([Part { method, ..file("x/m", "data") }]));
+        let error = archive_error(&with([Part { method, ..file("x/m", "data") }]));
         assert!(
-            matches!(refused, ArchiveError::UnsupportedMethod { .. } | ArchiveError::Malformed(_)),
-            "{method}: {refused}"
+            matches!(error, ArchiveError::UnsupportedMethod { .. } | ArchiveError::Malformed(_)),
+            "{method}: {error}"
         );
     }
     for part in [
@@ -185,7 +188,7 @@ fn unreadable_entries_are_rejected() {
         Part { size: 5, ..file("x/short", "data") },
     ] {
         let name = String::from_utf8(part.name.clone()).unwrap();
-        assert!(matches!(refusal(&with([part])), ArchiveError::Corrupt { .. }), "{name}");
+        assert!(matches!(archive_error(&with([part])), ArchiveError::Corrupt { .. }), "{name}");
     }
 }
 
@@ -207,10 +210,10 @@ fn wrong_data_descriptor_is_rejected() {
         });
         install(&lab, &with([part])).unwrap();
         let wrong = file("x/late", "data").described_after(|_, _| after);
-        assert!(matches!(refusal(&with([wrong])), ArchiveError::Corrupt { .. }));
+        assert!(matches!(archive_error(&with([wrong])), ArchiveError::Corrupt { .. }));
     }
     let missing = Part { flags: DESCRIPTOR, ..file("x/late", "data") };
-    assert!(matches!(refusal(&with([missing])), ArchiveError::Corrupt { .. }));
+    assert!(matches!(archive_error(&with([missing])), ArchiveError::Corrupt { .. }));
 }
 
 #[test]
@@ -219,10 +222,10 @@ fn decompression_bombs_are_rejected() {
     // Compressed to less than a thousandth.
     let flat = deflated(&[("x/SKILL.md", b"x"), ("x/zeros", &zeros)]);
     assert!(flat.len() < 64 * 1024);
-    assert_eq!(refusal(&flat), ArchiveError::CompressionRatio(200));
-    assert_eq!(refusal(&flat).kind(), RefusalKind::TooLarge);
+    assert_eq!(archive_error(&flat), ArchiveError::CompressionRatio(200));
+    assert_eq!(archive_error(&flat).kind(), FilesErrorKind::TooLarge);
     let limits = ArchiveLimits { bytes: MIB, ..LIMITS };
-    assert_eq!(refusal_within(limits, &flat), ArchiveError::TooManyBytes(MIB).into());
+    assert_eq!(error_within(limits, &flat), ArchiveError::TooManyBytes(MIB).into());
     // Local header and central directory both declare a small size.
     let mut lying = deflated(&[("x/SKILL.md", b"x"), ("x/zeros", &zeros)]);
     let size = (20_u32 << 20).to_le_bytes();
@@ -232,12 +235,12 @@ fn decompression_bombs_are_rejected() {
     for at in places {
         lying[at..at + 4].copy_from_slice(&100_u32.to_le_bytes());
     }
-    assert!(matches!(refusal(&lying), ArchiveError::Corrupt { .. }));
+    assert!(matches!(archive_error(&lying), ArchiveError::Corrupt { .. }));
     // Each file is small, their sum is not.
     let many: Vec<(String, &[u8])> = (0..10).map(|number| (format!("x/{number}"), &zeros[..200_000])).collect();
     let mut files: Vec<(&str, &[u8])> = vec![("x/SKILL.md", b"x")];
     files.extend(many.iter().map(|(name, data)| (name.as_str(), *data)));
-    assert_eq!(refusal_within(limits, &deflated(&files)), ArchiveError::TooManyBytes(MIB).into());
+    assert_eq!(error_within(limits, &deflated(&files)), ArchiveError::TooManyBytes(MIB).into());
     // A ZIP within a ZIP is an ordinary file, and a small run of zeros is allowed.
     let lab = Lab::new();
     install(&lab, &deflated(&[("x/SKILL.md", b"x"), ("x/inner.zip", &flat), ("x/run", &zeros[..10 << 20])])).unwrap();
@@ -247,18 +250,18 @@ fn decompression_bombs_are_rejected() {
 #[test]
 fn declared_size_beyond_limit_is_rejected() {
     let part = Part { size: u32::MAX - 1, ..file("x/large", "data") };
-    assert_eq!(refusal(&with([part])), ArchiveError::TooManyBytes(LIMITS.bytes));
+    assert_eq!(archive_error(&with([part])), ArchiveError::TooManyBytes(LIMITS.bytes));
     let parts: Vec<Part> = (0..3).map(|number| Part { size: 0x7fff_ffff, ..file(format!("x/{number}"), "") }).collect();
-    assert_eq!(refusal(&with(parts)), ArchiveError::TooManyBytes(LIMITS.bytes));
+    assert_eq!(archive_error(&with(parts)), ArchiveError::TooManyBytes(LIMITS.bytes));
 }
 
 #[test]
 fn too_many_entries_are_rejected() {
     let parts: Vec<Part> = (0..1001).map(|number| file(format!("x/{number}"), "")).collect();
-    assert_eq!(refusal(&zip(&parts)), ArchiveError::TooManyEntries(1000));
+    assert_eq!(archive_error(&zip(&parts)), ArchiveError::TooManyEntries(1000));
     // An end record without any entries.
     let claimed = finish(Vec::new(), b"", 60_000, b"");
-    assert_eq!(refusal(&claimed), ArchiveError::TooManyEntries(1000));
+    assert_eq!(archive_error(&claimed), ArchiveError::TooManyEntries(1000));
     // The same in ZIP64, with 100,000 entries and the maximum.
     for count in [100_000_u64, u64::MAX] {
         let mut bytes = b"PK\x06\x06".to_vec();
@@ -269,7 +272,7 @@ fn too_many_entries_are_rejected() {
         bytes.extend(0_u64.to_le_bytes());
         bytes.extend(1_u32.to_le_bytes());
         bytes.extend(b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0");
-        assert_eq!(refusal(&bytes), ArchiveError::TooManyEntries(1000));
+        assert_eq!(archive_error(&bytes), ArchiveError::TooManyEntries(1000));
     }
 }
 
@@ -295,8 +298,8 @@ fn ambiguous_archives_are_rejected() {
         ("no zip", b"this is no zip".to_vec()),
         ("nothing", Vec::new()),
     ] {
-        let refused = refusal(&bytes);
-        assert!(matches!(refused, ArchiveError::Malformed(_)), "{what}: {refused}");
+        let error = archive_error(&bytes);
+        assert!(matches!(error, ArchiveError::Malformed(_)), "{what}: {error}");
     }
     let lab = Lab::new();
     install(&lab, &finish(data.to_vec(), index, 2, b"a comment")).unwrap();
@@ -311,8 +314,8 @@ fn file_header() -> Vec<u8> {
 fn truncated_archive_is_rejected() {
     let whole = with([]);
     for end in 0..whole.len() {
-        let refused = refusal(&whole[..end]);
-        assert_eq!(refused.kind(), RefusalKind::Invalid, "{end}: {refused}");
+        let error = archive_error(&whole[..end]);
+        assert_eq!(error.kind(), FilesErrorKind::Invalid, "{end}: {error}");
     }
 }
 
@@ -341,7 +344,7 @@ proptest! {
         let lab = Lab::new();
         match install(&lab, &bytes) {
             Ok(skills) => prop_assert_eq!(skills, names(&lab.host("skills"))),
-            Err(Error::Refused(_)) => prop_assert!(names(&lab.host("skills")).is_empty()),
+            Err(Error::Files(_)) => prop_assert!(names(&lab.host("skills")).is_empty()),
             Err(other) => prop_assert!(false, "{:?}", other),
         }
         prop_assert!(lab.staged().is_empty());

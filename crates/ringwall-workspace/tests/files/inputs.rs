@@ -65,8 +65,8 @@ fn symlinks_among_inputs_are_not_followed() {
     // Control: opened by name, the path leads outside.
     assert_eq!(fs::read_to_string(place.join("away/canary")).unwrap(), CANARY);
     for name in ["away/canary", "away/new", "dangling/x", "loop/x"] {
-        let refused = write(&lab, &[input("new", "1"), input(name, "x")]);
-        assert!(matches!(refused, Err(Error::InputBelowFile { .. })), "{name}: {refused:?}");
+        let error = write(&lab, &[input("new", "1"), input(name, "x")]);
+        assert!(matches!(error, Err(Error::InputBelowFile { .. })), "{name}: {error:?}");
     }
     assert_eq!(names(&place), ["away", "dangling", "file", "loop"]);
     // A symlink with the name of an input is replaced; its target is unchanged.

@@ -87,8 +87,8 @@ fn symlink_in_place_of_directory_is_rejected() {
         fs::create_dir_all(lab.host(place).parent().unwrap()).unwrap();
         symlink(lab.outside(), lab.host(place)).unwrap();
         let project = place.split('/').nth(1).unwrap().parse().unwrap();
-        let refused = lab.workspace.project(&project);
-        assert!(matches!(refused, Err(Error::OpenDirectory { .. })), "{place}: {refused:?}");
+        let error = lab.workspace.project(&project);
+        assert!(matches!(error, Err(Error::OpenDirectory { .. })), "{place}: {error:?}");
     }
     // A box cannot replace the directory of an exec; if it could, the symlink is not followed.
     let files = lab.begin();

@@ -94,7 +94,7 @@ fn reads_never_leave_exec_directory() {
     let exec = files.exec().clone();
     let directory = lab.host(&format!("projects/p/artifacts/{exec}"));
     plant(&directory, &lab.outside());
-    let (mut read, mut refused) = (0, 0);
+    let (mut read, mut error) = (0, 0);
     let swaps = swapping(&directory, || {
         for _ in 0..100_000 {
             match lab.project.open_artifact(&exec, &path("d/canary")) {
@@ -104,11 +104,11 @@ fn reads_never_leave_exec_directory() {
                     assert_eq!(content, "inside");
                     read += 1;
                 }
-                Err(_) => refused += 1,
+                Err(_) => error += 1,
             }
         }
     });
-    println!("100000 openings, {swaps} swaps, {read} read inside, {refused} refused, 0 canaries");
+    println!("100000 openings, {swaps} swaps, {read} read inside, {error} refused, 0 canaries");
     lab.check();
 }
 

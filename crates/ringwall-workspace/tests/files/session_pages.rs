@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
-use ringwall_workspace::{Error, SessionMark, Workspaces};
+use ringwall_workspace::{Error, SessionCursor, Workspaces};
 
 use crate::lab::{Lab, owner};
 
@@ -22,7 +22,7 @@ fn make(workspaces: &Workspaces, lab: &Lab, user: &str, session: &str, (now, age
 /// All pages of at most `most` sessions, as `user/session`.
 fn pages(lab: &Lab, of: Option<&str>, most: usize) -> Vec<Vec<String>> {
     let of = of.map(|of| of.parse().unwrap());
-    let (mut pages, mut after) = (Vec::new(), None::<SessionMark>);
+    let (mut pages, mut after) = (Vec::new(), None::<SessionCursor>);
     loop {
         let page = lab.workspaces.sessions(of.as_ref(), None, after.as_ref(), most);
         pages.push(page.sessions.iter().map(|one| format!("{}/{}", one.user, one.session)).collect());
@@ -62,6 +62,6 @@ fn each_session_is_on_one_page_in_order_of_use() {
 #[test]
 fn malformed_cursor_is_rejected() {
     for text in ["", "1", "1~a~b", "1~a~b~..", "x~a~b~c", "1~a~b~c~d", "1~a/b~c~d"] {
-        assert!(matches!(text.parse::<SessionMark>(), Err(Error::MarkMalformed)), "{text}");
+        assert!(matches!(text.parse::<SessionCursor>(), Err(Error::CursorMalformed)), "{text}");
     }
 }

@@ -5,7 +5,7 @@ use std::io::{Seek, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ringwall_workspace::{ArchiveLimits, Error, HealOutcome, Refusal, SkillArchive, SkillName, SkillSummary, Tree};
+use ringwall_workspace::{ArchiveLimits, Error, FilesError, HealOutcome, SkillArchive, SkillName, SkillSummary, Tree};
 
 use crate::lab::{Lab, MIB, names, own_by_box, owner, set_owner};
 use crate::zips::{deflated, file, folder, skill, zip};
@@ -83,7 +83,7 @@ fn failed_upload_changes_nothing() {
     let mut parts = skill("a", "new");
     parts.extend(skill("b", "new"));
     parts.push(crate::zips::Part { crc: 7, ..file("b/damaged", "data") });
-    assert!(matches!(install(&lab, &zip(&parts)), Err(Error::Refused(Refusal::Archive(_)))));
+    assert!(matches!(install(&lab, &zip(&parts)), Err(Error::Files(FilesError::Archive(_)))));
     assert_eq!(names(&lab.host("skills")), ["a"]);
     assert_eq!(read(&lab, "skills/a/SKILL.md"), "kept");
     assert!(lab.staged().is_empty());
@@ -243,8 +243,8 @@ fn only_folders_count_and_too_many_are_an_error() {
     for number in 0..10_000 {
         fs::create_dir(lab.host(&format!("skills/d{number}"))).unwrap();
     }
-    let refused = tree.list_skills().unwrap_err();
-    assert!(matches!(refused, Error::Refused(Refusal::TooManySkills { most: 10_000 })), "{refused:?}");
+    let error = tree.list_skills().unwrap_err();
+    assert!(matches!(error, Error::Files(FilesError::TooManySkills { most: 10_000 })), "{error:?}");
 }
 
 #[test]
@@ -343,8 +343,8 @@ fn deleted_skill_is_removed_without_following_symlinks() {
     drop(tree.delete_skill(&name("x")).unwrap());
     assert_eq!(names(&lab.host("skills")), ["link", "y"]);
     for missing in ["x", "nowhere", "link"] {
-        let refused = tree.delete_skill(&name(missing)).unwrap_err();
-        assert!(matches!(refused, Error::Refused(Refusal::SkillMissing(_))), "{missing}: {refused:?}");
+        let error = tree.delete_skill(&name(missing)).unwrap_err();
+        assert!(matches!(error, Error::Files(FilesError::SkillMissing(_))), "{missing}: {error:?}");
     }
     assert!(lab.staged().is_empty());
     lab.check();

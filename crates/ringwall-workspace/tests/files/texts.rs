@@ -1,7 +1,7 @@
 //! Reading, editing and replacing lines, compared with a simple model in memory.
 
 use proptest::prelude::*;
-use ringwall_workspace::{AgentPath, Change, Error, Lines, Refusal, Tree};
+use ringwall_workspace::{AgentPath, Change, Error, FilesError, Lines, Tree};
 
 use crate::lab::Lab;
 
@@ -9,9 +9,9 @@ fn at(path: &str) -> AgentPath {
     AgentPath::parse(path).unwrap()
 }
 
-fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> Refusal {
+fn files_error<T: std::fmt::Debug>(outcome: Result<T, Error>) -> FilesError {
     match outcome {
-        Err(Error::Refused(refusal)) => refusal,
+        Err(Error::Files(files_error)) => files_error,
         other => panic!("{other:?}"),
     }
 }
@@ -87,7 +87,7 @@ proptest! {
             prop_assert!(outcome.is_ok());
             prop_assert_eq!(whole(&tree, "files/a"), text.replace(old.as_str(), &new));
         } else {
-            prop_assert_eq!(refusal(outcome), Refusal::Mismatch { old, found, expected });
+            prop_assert_eq!(files_error(outcome), FilesError::Mismatch { old, found, expected });
             prop_assert_eq!(whole(&tree, "files/a"), text);
         }
     }
@@ -103,9 +103,9 @@ proptest! {
         let tree = lab.workspace.tree().unwrap();
         tree.write(&at("files/a"), text.as_bytes()).unwrap();
         match Lines::range(start, end) {
-            Err(refusal) => {
+            Err(files_error) => {
                 prop_assert!(end.unwrap() < start.unwrap());
-                prop_assert_eq!(refusal, Refusal::Backwards);
+                prop_assert_eq!(files_error, FilesError::Backwards);
             }
             Ok(lines) => {
                 let index = |line: u64| usize::try_from(line).unwrap();
@@ -113,7 +113,7 @@ proptest! {
                 let outcome = tree.replace_lines(&at("files/a"), Some(lines), body.as_bytes()).and_then(Change::make);
                 match &expected {
                     Some(_) => prop_assert!(outcome.is_ok(), "{outcome:?}"),
-                    None => prop_assert_eq!(refusal(outcome), Refusal::PastEnd { line: start.unwrap() }),
+                    None => prop_assert_eq!(files_error(outcome), FilesError::PastEnd { line: start.unwrap() }),
                 }
                 prop_assert_eq!(whole(&tree, "files/a"), expected.unwrap_or(text));
             }
@@ -174,26 +174,26 @@ fn binary_or_too_large_text_is_rejected() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     tree.write(&at("files/bytes"), b"good\n\xff\xfe\ngood\n").unwrap();
-    assert_eq!(refusal(tree.read(&at("files/bytes"), Lines::ALL)), Refusal::NotText("files/bytes".to_owned()));
+    assert_eq!(files_error(tree.read(&at("files/bytes"), Lines::ALL)), FilesError::NotText("files/bytes".to_owned()));
     // Only the requested page must be UTF-8.
     assert_eq!(tree.read(&at("files/bytes"), Lines::page(Some(3), None).unwrap()).unwrap().content(), "good\n");
     let sparse = std::fs::File::create(lab.host("files/huge")).unwrap();
     sparse.set_len(65 << 20).unwrap();
     crate::lab::set_owner(&lab.host("files/huge"));
     for lines in [Lines::ALL, Lines::page(Some(1), Some(1)).unwrap()] {
-        assert!(matches!(refusal(tree.read(&at("files/huge"), lines)), Refusal::TooLarge { .. }));
+        assert!(matches!(files_error(tree.read(&at("files/huge"), lines)), FilesError::TooLarge { .. }));
     }
     assert!(matches!(
-        refusal(tree.edit(&at("files/huge"), "a", "b", 1).and_then(Change::make)),
-        Refusal::TooLarge { .. }
+        files_error(tree.edit(&at("files/huge"), "a", "b", 1).and_then(Change::make)),
+        FilesError::TooLarge { .. }
     ));
     sparse.set_len(1 << 40).unwrap();
     let far = Lines::page(Some(2), Some(1)).unwrap();
-    assert!(matches!(refusal(tree.read(&at("files/huge"), far)), Refusal::TooLarge { .. }));
+    assert!(matches!(files_error(tree.read(&at("files/huge"), far)), FilesError::TooLarge { .. }));
     // An edit whose result is too large changes nothing.
     tree.write(&at("files/short"), &[b'a'; 4096]).unwrap();
     let outcome = tree.edit(&at("files/short"), "a", &"b".repeat(1 << 20), 4096).and_then(Change::make);
-    assert!(matches!(refusal(outcome), Refusal::TooLarge { .. }));
+    assert!(matches!(files_error(outcome), FilesError::TooLarge { .. }));
     assert_eq!(whole(&tree, "files/short"), "a".repeat(4096));
 }
 
@@ -202,7 +202,7 @@ fn errors_of_edits_have_contract_text() {
     let lab = Lab::new();
     let tree = lab.workspace.tree().unwrap();
     tree.write(&at("files/a"), b"one two one").unwrap();
-    let said = |outcome| refusal(outcome).to_string();
+    let said = |outcome| files_error(outcome).to_string();
     assert_eq!(
         said(tree.edit(&at("files/a"), "one", "1", 1).and_then(Change::make)),
         "Edit Mismatch: 'one' found 2 times, but expected 1 times. Please refine your search string."
@@ -217,9 +217,9 @@ fn errors_of_edits_have_contract_text() {
         "Path not found: files/b"
     );
     for (offset, limit) in [(Some(0), None), (None, Some(0))] {
-        assert!(matches!(Lines::page(offset, limit), Err(Refusal::CountFromOne { .. })));
+        assert!(matches!(Lines::page(offset, limit), Err(FilesError::CountFromOne { .. })));
     }
     for (start, end) in [(Some(0), None), (None, Some(0)), (Some(0), Some(0))] {
-        assert!(matches!(Lines::range(start, end), Err(Refusal::CountFromOne { .. })));
+        assert!(matches!(Lines::range(start, end), Err(FilesError::CountFromOne { .. })));
     }
 }

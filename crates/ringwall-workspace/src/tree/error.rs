@@ -7,7 +7,7 @@ use crate::relative_path::PathProblem;
 use crate::skills::ArchiveError;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum FilesError {
     #[error("Security Error: Path must start with 'skills/' or 'files/'. Current path: {0}")]
     WrongStart(String),
     #[error("Security Error: Access out of scope. Path: {0}")]
@@ -60,7 +60,7 @@ pub enum Refusal {
 
 /// The kind of error; each API maps it to its own status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusalKind {
+pub enum FilesErrorKind {
     Invalid,
     Security,
     Missing,
@@ -69,26 +69,28 @@ pub enum RefusalKind {
     Busy,
 }
 
-impl Refusal {
-    pub fn kind(&self) -> RefusalKind {
+impl FilesError {
+    pub fn kind(&self) -> FilesErrorKind {
         match self {
-            Refusal::WrongStart(_) | Refusal::OutOfScope(_) | Refusal::Reserved | Refusal::EmptyOld => {
-                RefusalKind::Security
+            FilesError::WrongStart(_) | FilesError::OutOfScope(_) | FilesError::Reserved | FilesError::EmptyOld => {
+                FilesErrorKind::Security
             }
-            Refusal::NulByte(_)
-            | Refusal::Malformed(_)
-            | Refusal::Irregular(_)
-            | Refusal::IsDirectory(_)
-            | Refusal::BelowFile(_)
-            | Refusal::NotText(_)
-            | Refusal::CountFromOne { .. }
-            | Refusal::Backwards
-            | Refusal::PastEnd { .. } => RefusalKind::Invalid,
-            Refusal::Mismatch { .. } => RefusalKind::Mismatch,
-            Refusal::TooLarge { .. } | Refusal::TooMany { .. } | Refusal::TooManySkills { .. } => RefusalKind::TooLarge,
-            Refusal::Crowded(_) => RefusalKind::Busy,
-            Refusal::Missing(_) | Refusal::SkillMissing(_) => RefusalKind::Missing,
-            Refusal::Archive(refusal) => refusal.kind(),
+            FilesError::NulByte(_)
+            | FilesError::Malformed(_)
+            | FilesError::Irregular(_)
+            | FilesError::IsDirectory(_)
+            | FilesError::BelowFile(_)
+            | FilesError::NotText(_)
+            | FilesError::CountFromOne { .. }
+            | FilesError::Backwards
+            | FilesError::PastEnd { .. } => FilesErrorKind::Invalid,
+            FilesError::Mismatch { .. } => FilesErrorKind::Mismatch,
+            FilesError::TooLarge { .. } | FilesError::TooMany { .. } | FilesError::TooManySkills { .. } => {
+                FilesErrorKind::TooLarge
+            }
+            FilesError::Crowded(_) => FilesErrorKind::Busy,
+            FilesError::Missing(_) | FilesError::SkillMissing(_) => FilesErrorKind::Missing,
+            FilesError::Archive(error) => error.kind(),
         }
     }
 }
