@@ -11,7 +11,7 @@ use rustix::rand::GetRandomFlags;
 use crate::error::{Error, quote};
 
 const PREFIX: &str = "e_";
-const DIGITS_MIN: usize = 16;
+const MIN_DIGITS: usize = 16;
 const MAX_DIGITS: usize = 64;
 const RANDOM_BYTES: usize = 16;
 
@@ -36,7 +36,7 @@ impl FromStr for ExecId {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let well_formed = text
             .strip_prefix(PREFIX)
-            .is_some_and(|digits| (DIGITS_MIN..=MAX_DIGITS).contains(&digits.len()) && digits.bytes().all(is_digit));
+            .is_some_and(|digits| (MIN_DIGITS..=MAX_DIGITS).contains(&digits.len()) && digits.bytes().all(is_digit));
         if well_formed { Ok(Self(text.to_owned())) } else { Err(Error::ExecIdMalformed { given: quote(text) }) }
     }
 }

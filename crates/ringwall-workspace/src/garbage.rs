@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::exec_files::remove::REMOVED;
+use crate::exec_files::remove::REMOVED_PREFIX;
 use crate::exec_id::{ExecId, random_digits};
 use crate::fs::beneath;
 use crate::fs::durable::TEMP_PREFIX;
@@ -21,9 +21,9 @@ use crate::skills::resume_install;
 use crate::sweep::{SweepResult, is_leftover};
 use crate::tree::Section;
 use crate::usage::{SESSIONS, Usage, measure_name};
-use crate::workspaces::{PASSABLE, STAGING, Workspaces};
+use crate::workspaces::{SEARCHABLE_DIRECTORY, STAGING, Workspaces};
 
-pub(crate) const USED: &str = ".used";
+pub(crate) const USED_FILE: &str = ".used";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GcMode {
@@ -59,9 +59,9 @@ impl Workspaces {
         let mut found = GcResult::default();
         let mut names = SweepResult::default();
         names.each_name(&self.root, |names, user| {
-            let Some(holder) = names.open(&self.root, user) else { return };
-            names.each_name(&holder, |names, agent| {
-                let Some(directory) = names.open(&holder, agent) else { return };
+            let Some(user_dir) = names.open(&self.root, user) else { return };
+            names.each_name(&user_dir, |names, agent| {
+                let Some(directory) = names.open(&user_dir, agent) else { return };
                 let mut collecting = WorkspaceGc { directory: &directory, names, found: &mut found, mode };
                 collecting.collect_sessions(seconds(limits.sessions_before));
                 collecting.collect_strays(self, seconds(limits.strays_before), &limits.is_running);
@@ -146,8 +146,8 @@ impl WorkspaceGc<'_> {
 
 /// Moves the session to `.staging` by one rename, then deletes it there.
 pub(crate) fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) -> rustix::io::Result<()> {
-    let staging = beneath::ensure_directory(directory, STAGING, PASSABLE)?;
-    let staging_name = format!("{REMOVED}{}", random_digits().map_err(|_| Errno::AGAIN)?);
+    let staging = beneath::ensure_directory(directory, STAGING, SEARCHABLE_DIRECTORY)?;
+    let staging_name = format!("{REMOVED_PREFIX}{}", random_digits().map_err(|_| Errno::AGAIN)?);
     match rustix::fs::renameat_with(sessions, id, &staging, staging_name.as_str(), RenameFlags::NOREPLACE) {
         Ok(()) => erase(&staging, &staging_name),
         Err(Errno::NOENT) => Ok(()),
@@ -157,7 +157,7 @@ pub(crate) fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) 
 
 pub(crate) fn last_used(session: &OwnedFd) -> rustix::io::Result<i64> {
     let made = rustix::fs::fstat(session)?.st_mtime;
-    match rustix::fs::statat(session, USED, AtFlags::SYMLINK_NOFOLLOW) {
+    match rustix::fs::statat(session, USED_FILE, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(status) => Ok(made.max(status.st_mtime)),
         Err(Errno::NOENT) => Ok(made),
         Err(errno) => Err(errno),

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::name::ProjectId;
-use crate::workspaces::{Owner, PASSABLE, PROJECTS, Workspace};
+use crate::workspaces::{Owner, PROJECTS, SEARCHABLE_DIRECTORY, Workspace};
 
 pub(crate) const INPUTS: &str = "inputs";
 const WORK: &str = "work";
@@ -45,11 +45,11 @@ impl AsFd for Directory {
 /// Handles of one project. Cheap to clone; they lead nowhere after the project was removed.
 #[derive(Debug, Clone)]
 pub struct Project {
-    held: Arc<Held>,
+    inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Inner {
     workspace: Workspace,
     id: ProjectId,
     inputs: Directory,
@@ -65,42 +65,43 @@ impl Project {
         };
         let path = workspace.path().join(PROJECTS).join(id.as_str());
         let inputs = beneath::ensure_directory(directory, INPUTS, READABLE_DIRECTORY).map_err(fail(INPUTS))?;
-        let artifacts = beneath::ensure_directory(directory, ARTIFACTS, PASSABLE).map_err(fail(ARTIFACTS))?;
+        let artifacts =
+            beneath::ensure_directory(directory, ARTIFACTS, SEARCHABLE_DIRECTORY).map_err(fail(ARTIFACTS))?;
         let work = open_owned(directory, WORK, workspace.owner()).map_err(fail(WORK))?;
-        let held = Held {
+        let inner = Inner {
             workspace: workspace.clone(),
             id: id.clone(),
             inputs: Directory { path: path.join(INPUTS), handle: inputs },
             work: Directory { path: path.join(WORK), handle: work },
             artifacts,
         };
-        Ok(Self { held: Arc::new(held) })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     pub fn id(&self) -> &ProjectId {
-        &self.held.id
+        &self.inner.id
     }
 
     /// Mounted read-only at `/workspace/inputs`.
     pub fn inputs(&self) -> &Directory {
-        &self.held.inputs
+        &self.inner.inputs
     }
 
     /// Mounted at `/workspace/work`. Opened with O_PATH, because a box controls its content.
     pub fn work(&self) -> &Directory {
-        &self.held.work
+        &self.inner.work
     }
 
     pub(crate) fn artifacts_root(&self) -> &OwnedFd {
-        &self.held.artifacts
+        &self.inner.artifacts
     }
 
     pub(crate) fn workspace(&self) -> &Workspace {
-        &self.held.workspace
+        &self.inner.workspace
     }
 
     pub(crate) fn staging(&self) -> &OwnedFd {
-        self.held.workspace.staging()
+        self.inner.workspace.staging()
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, quote};
 
 /// The kernel's limit of 4096 includes the terminating NUL.
-const PATH_MAX: usize = 4095;
+const MAX_PATH_BYTES: usize = 4095;
 const MAX_COMPONENT: usize = 255;
 /// Bounds the directories that one request can create; ordinary trees are not as deep.
 const MAX_COMPONENTS: usize = 64;
@@ -48,8 +48,8 @@ pub enum PathProblem {
 }
 
 impl RelativePath {
-    pub(crate) const MAX_LEN: usize = PATH_MAX;
-    pub(crate) const DEEPEST: usize = MAX_COMPONENTS;
+    pub(crate) const MAX_LEN: usize = MAX_PATH_BYTES;
+    pub(crate) const MAX_DEPTH: usize = MAX_COMPONENTS;
 
     /// Parses without quoting the path in the error, for callers with error texts of their own.
     pub(crate) fn read(text: &str) -> Result<Self, PathProblem> {
@@ -82,7 +82,7 @@ impl FromStr for RelativePath {
 
 fn plain(text: &str) -> Result<String, PathProblem> {
     // Checked first, so that no other check searches a very long text.
-    if text.len() > PATH_MAX {
+    if text.len() > MAX_PATH_BYTES {
         return Err(PathProblem::LongPath);
     }
     if text.is_empty() {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, quote};
 use crate::exec_files::begin::exec_of_output;
-use crate::exec_files::remove::REMOVED;
+use crate::exec_files::remove::REMOVED_PREFIX;
 use crate::exec_id::ExecId;
 use crate::fs::beneath;
 use crate::fs::durable::TEMP_PREFIX;
@@ -21,7 +21,7 @@ use crate::fs::erase::erase;
 use crate::name::ProjectId;
 use crate::project::ARTIFACTS;
 use crate::skills::resume_install;
-use crate::tree::{ARRIVING, Section};
+use crate::tree::{Section, WRITE_PREFIX};
 use crate::workspaces::{PROJECTS, STAGING, Workspaces};
 
 /// Result of a sweep.
@@ -58,16 +58,16 @@ impl Workspaces {
     ) -> SweepResult {
         let mut result = SweepResult::default();
         result.each_name(&self.root, |result, user| {
-            let Some(holder) = result.open(&self.root, user) else {
+            let Some(user_dir) = result.open(&self.root, user) else {
                 return;
             };
-            result.each_name(&holder, |result, agent| {
-                let Some(staging) = result.open(&holder, &format!("{agent}/{STAGING}")) else {
+            result.each_name(&user_dir, |result, agent| {
+                let Some(staging) = result.open(&user_dir, &format!("{agent}/{STAGING}")) else {
                     return;
                 };
                 result.each_name(&staging, |result, name| {
                     if name.starts_with(TEMP_PREFIX) {
-                        result.finish_upload(&holder, agent, &staging, name);
+                        result.finish_upload(&user_dir, agent, &staging, name);
                     }
                     if let Some(exec) = exec_of_output(name)
                         && !is_running(&exec)
@@ -78,7 +78,7 @@ impl Workspaces {
                         result.note(name, presence);
                         match recorded(&exec) {
                             RecordEntry::InProject(project) => {
-                                result.move_output(&holder, agent, &project, (&staging, name), &exec)
+                                result.move_output(&user_dir, agent, &project, (&staging, name), &exec)
                             }
                             RecordEntry::Missing => result.erase(&staging, name),
                             RecordEntry::Unknown => {}
@@ -90,7 +90,7 @@ impl Workspaces {
                         if let Ok(exec) = name.parse::<ExecId>()
                             && recorded(&exec) == RecordEntry::Missing
                         {
-                            result.remove_output(&holder, agent, &exec);
+                            result.remove_output(&user_dir, agent, &exec);
                         }
                         result.erase(&staging, name);
                     }
@@ -104,8 +104,8 @@ impl Workspaces {
 impl SweepResult {
     /// Finishes the installation of an upload that was interrupted between two swaps, then removes
     /// its staging directory.
-    fn finish_upload(&mut self, holder: &OwnedFd, agent: &str, staging: &OwnedFd, name: &str) {
-        let skills = self.open(holder, &format!("{agent}/{}", Section::Skills.name()));
+    fn finish_upload(&mut self, user_dir: &OwnedFd, agent: &str, staging: &OwnedFd, name: &str) {
+        let skills = self.open(user_dir, &format!("{agent}/{}", Section::Skills.name()));
         let resumed = match skills {
             Some(skills) => resume_install(staging, name, skills),
             None => Ok(()),
@@ -125,14 +125,14 @@ impl SweepResult {
     /// moved it.
     fn move_output(
         &mut self,
-        holder: &OwnedFd,
+        user_dir: &OwnedFd,
         agent: &str,
         project: &ProjectId,
         (staging, name): (&OwnedFd, &str),
         exec: &ExecId,
     ) {
         // The project was deleted, so its output goes as well.
-        let Some(artifacts) = self.open(holder, &format!("{agent}/{PROJECTS}/{project}/{ARTIFACTS}")) else {
+        let Some(artifacts) = self.open(user_dir, &format!("{agent}/{PROJECTS}/{project}/{ARTIFACTS}")) else {
             return self.erase(staging, name);
         };
         let moved = rustix::fs::renameat_with(staging, name, &artifacts, exec.as_str(), RenameFlags::NOREPLACE);
@@ -140,8 +140,8 @@ impl SweepResult {
     }
 
     /// Searches all projects, because a name in `.staging` does not contain the project.
-    fn remove_output(&mut self, holder: &OwnedFd, agent: &str, exec: &ExecId) {
-        let Some(projects) = self.open(holder, &format!("{agent}/{PROJECTS}")) else { return };
+    fn remove_output(&mut self, user_dir: &OwnedFd, agent: &str, exec: &ExecId) {
+        let Some(projects) = self.open(user_dir, &format!("{agent}/{PROJECTS}")) else { return };
         self.each_name(&projects, |result, project| {
             let Some(artifacts) = result.open(&projects, &format!("{project}/{ARTIFACTS}")) else { return };
             let removed = erase(&artifacts, exec.as_str());
@@ -196,6 +196,6 @@ pub(crate) fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> b
     let owner = name.split_once('.').map_or(name, |(owner, _)| owner);
     match owner.parse::<ExecId>() {
         Ok(exec) => !is_running(&exec),
-        Err(_) => name.starts_with(REMOVED) || name.starts_with(ARRIVING),
+        Err(_) => name.starts_with(REMOVED_PREFIX) || name.starts_with(WRITE_PREFIX),
     }
 }

@@ -61,16 +61,16 @@ impl Usage {
         Self { bytes: self.bytes.max(other.bytes), files: self.files.max(other.files) }
     }
 
-    /// True if `more` can be added within `most`. A dimension in which `more` is 0 may already
-    /// exceed `most`.
-    pub fn has_room(self, more: Self, most: Self) -> bool {
+    /// True if `more` can be added within `max`. A dimension in which `more` is 0 may already
+    /// exceed `max`.
+    pub fn has_room(self, more: Self, max: Self) -> bool {
         let Self { bytes, files } = self.plus(more);
-        (more.bytes == 0 || bytes <= most.bytes) && (more.files == 0 || files <= most.files)
+        (more.bytes == 0 || bytes <= max.bytes) && (more.files == 0 || files <= max.files)
     }
 
-    /// True if both dimensions are at most those of `most`.
-    pub fn fits(self, most: Self) -> bool {
-        self.bytes <= most.bytes && self.files <= most.files
+    /// True if both dimensions are at most those of `max`.
+    pub fn fits(self, max: Self) -> bool {
+        self.bytes <= max.bytes && self.files <= max.files
     }
 }
 
@@ -79,8 +79,8 @@ impl Workspace {
     /// bounded when a workspace is far beyond its quota.
     pub fn measure(&self, max_files: u64) -> Result<Usage, Error> {
         let mut meter = Meter::new(max_files);
-        let tops = [Section::Files.name(), Section::Skills.name(), SESSIONS, STAGING, PROJECTS];
-        for name in tops {
+        let names = [Section::Files.name(), Section::Skills.name(), SESSIONS, STAGING, PROJECTS];
+        for name in names {
             let skip = match name {
                 PROJECTS => Skip::ProjectArtifacts,
                 STAGING => Skip::ServerFiles,

@@ -24,7 +24,7 @@ use crate::project::Project;
 use crate::tree::{LineIndexes, NamesMemory, TextMemory};
 
 /// Lets a box's user pass through a directory without listing it.
-pub(crate) const PASSABLE: Mode = Mode::from_raw_mode(0o711);
+pub(crate) const SEARCHABLE_DIRECTORY: Mode = Mode::from_raw_mode(0o711);
 pub(crate) const STAGING: &str = ".staging";
 pub(crate) const PROJECTS: &str = "projects";
 
@@ -56,11 +56,11 @@ pub struct Workspaces {
 /// The files of one (user, agent). Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Workspace {
-    held: Arc<Held>,
+    inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Inner {
     owner: Owner,
     path: PathBuf,
     directory: OwnedFd,
@@ -103,17 +103,21 @@ impl Workspaces {
     /// Opens a workspace and creates it if missing.
     pub fn workspace(&self, user: &UserId, agent: &AgentId, owner: Owner) -> Result<Workspace, Error> {
         let fail = |path: String| move |errno: Errno| Error::OpenDirectory { path, source: errno.into() };
-        let holder = beneath::ensure_directory(&self.root, user.as_str(), PASSABLE).map_err(fail(user.to_string()))?;
+        let user_dir = beneath::ensure_directory(&self.root, user.as_str(), SEARCHABLE_DIRECTORY)
+            .map_err(fail(user.to_string()))?;
         let relative_path = || format!("{user}/{agent}");
-        let directory = beneath::ensure_directory(&holder, agent.as_str(), PASSABLE).map_err(fail(relative_path()))?;
-        let projects = beneath::ensure_directory(&directory, PROJECTS, PASSABLE).map_err(fail(PROJECTS.into()))?;
-        let staging = beneath::ensure_directory(&directory, STAGING, PASSABLE).map_err(fail(STAGING.into()))?;
+        let directory = beneath::ensure_directory(&user_dir, agent.as_str(), SEARCHABLE_DIRECTORY)
+            .map_err(fail(relative_path()))?;
+        let projects =
+            beneath::ensure_directory(&directory, PROJECTS, SEARCHABLE_DIRECTORY).map_err(fail(PROJECTS.into()))?;
+        let staging =
+            beneath::ensure_directory(&directory, STAGING, SEARCHABLE_DIRECTORY).map_err(fail(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
         let (overlaps, line_indexes) = (self.overlaps.clone(), self.line_indexes.clone());
         let (text_memory, names_memory) = (self.text_memory.clone(), self.names_memory.clone());
-        let held =
-            Held { owner, path, directory, projects, staging, overlaps, line_indexes, text_memory, names_memory };
-        Ok(Workspace { held: Arc::new(held) })
+        let inner =
+            Inner { owner, path, directory, projects, staging, overlaps, line_indexes, text_memory, names_memory };
+        Ok(Workspace { inner: Arc::new(inner) })
     }
 }
 
@@ -121,7 +125,7 @@ impl Workspace {
     /// Opens a project and creates it if missing. Safe to call concurrently.
     pub fn project(&self, id: &ProjectId) -> Result<Project, Error> {
         let fail = |errno: Errno| Error::OpenDirectory { path: format!("{PROJECTS}/{id}"), source: errno.into() };
-        let directory = beneath::ensure_directory(self.projects(), id.as_str(), PASSABLE).map_err(fail)?;
+        let directory = beneath::ensure_directory(self.projects(), id.as_str(), SEARCHABLE_DIRECTORY).map_err(fail)?;
         Project::open(self, id, &directory)
     }
 
@@ -135,42 +139,42 @@ impl Workspace {
     }
 
     pub fn owner(&self) -> Owner {
-        self.held.owner
+        self.inner.owner
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.held.path
+        &self.inner.path
     }
 
     /// The workspace's own directory, which no box can reach.
     pub(crate) fn directory(&self) -> &OwnedFd {
-        &self.held.directory
+        &self.inner.directory
     }
 
     pub(crate) fn projects(&self) -> &OwnedFd {
-        &self.held.projects
+        &self.inner.projects
     }
 
     /// `.staging`: artifacts directories of running execs, files that are not complete yet, and
     /// files that are being deleted. A sweep removes leftovers, but not the directory `spare`.
     pub(crate) fn staging(&self) -> &OwnedFd {
-        &self.held.staging
+        &self.inner.staging
     }
 
     pub(crate) fn line_indexes(&self) -> &LineIndexes {
-        &self.held.line_indexes
+        &self.inner.line_indexes
     }
 
     pub(crate) fn text_memory(&self) -> &TextMemory {
-        &self.held.text_memory
+        &self.inner.text_memory
     }
 
     pub(crate) fn names_memory(&self) -> &NamesMemory {
-        &self.held.names_memory
+        &self.inner.names_memory
     }
 
     /// Registers one more exec that runs in this workspace.
     pub(crate) fn enter(&self) -> rustix::io::Result<ExecPresence> {
-        self.held.overlaps.enter(self.staging())
+        self.inner.overlaps.enter(self.staging())
     }
 }

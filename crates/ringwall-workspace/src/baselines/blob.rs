@@ -14,10 +14,10 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
-    /// Reads up to `size_max` + 1 bytes: a longer file differs from every blob that the caller
+    /// Reads up to `max_size` + 1 bytes: a longer file differs from every blob that the caller
     /// compares it with.
-    pub(crate) fn of(file: &File, size_max: u64) -> io::Result<Self> {
-        let (size, sha256) = read_digest(file.take(size_max.saturating_add(1)))?;
+    pub(crate) fn of(file: &File, max_size: u64) -> io::Result<Self> {
+        let (size, sha256) = read_digest(file.take(max_size.saturating_add(1)))?;
         Ok(Self { size, sha256 })
     }
 }

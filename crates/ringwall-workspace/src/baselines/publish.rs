@@ -60,8 +60,8 @@ impl Baselines {
         files: Files,
         new: &OwnedFd,
     ) -> std::io::Result<Version> {
-        let holder = beneath::ensure_directory(&self.root, agent.as_str(), PRIVATE_DIRECTORY)?;
-        let skill_dir = beneath::ensure_directory(&holder, skill.as_str(), PRIVATE_DIRECTORY)?;
+        let agent_dir = beneath::ensure_directory(&self.root, agent.as_str(), PRIVATE_DIRECTORY)?;
+        let skill_dir = beneath::ensure_directory(&agent_dir, skill.as_str(), PRIVATE_DIRECTORY)?;
         let name = number.to_string();
         erase(&skill_dir, &name)?;
         write_document(&self.staging, &skill_dir, &format!("{name}.json"), &files)?;

@@ -95,9 +95,9 @@ impl Baselines {
     }
 
     fn sweep_agent(&self, name: &str, current: &Current) -> std::io::Result<()> {
-        let holder = beneath::open_directory(&self.root, name)?;
-        for folder in names(&holder)? {
-            let skill_dir = beneath::open_directory(&holder, folder.as_str())?;
+        let agent_dir = beneath::open_directory(&self.root, name)?;
+        for folder in names(&agent_dir)? {
+            let skill_dir = beneath::open_directory(&agent_dir, folder.as_str())?;
             let kept = kept(current, &folder);
             for stray in names(&skill_dir)?.iter().filter(|name| !kept.contains(name)) {
                 erase(&skill_dir, stray)?;

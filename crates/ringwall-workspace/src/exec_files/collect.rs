@@ -69,9 +69,9 @@ pub(crate) struct CollectedFiles {
 }
 
 impl ExecFiles {
-    /// Collects the files that the box left, at most `bytes_max` bytes. The server's own four files
+    /// Collects the files that the box left, at most `max_bytes` bytes. The server's own four files
     /// do not count.
-    pub fn collect(self, bytes_max: u64, processes: Processes) -> Result<Collected, Error> {
+    pub fn collect(self, max_bytes: u64, processes: Processes) -> Result<Collected, Error> {
         let staging = self.project.staging();
         let name = self.exec.as_str();
         let recycling = match (self.presence.leave(processes), &self.artifacts_dir) {
@@ -91,19 +91,19 @@ impl ExecFiles {
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(errno) => return Err(self.failure("the artifacts directory", errno.into())),
         }
-        let left = self.take_over(bytes_max);
+        let left = self.take_over(max_bytes);
         // After an error too, because the disk may be full. If this fails, the next sweep removes
         // the directory.
         let residue = erase(staging, name).err().map(io::Error::from);
         Ok(Collected { left: left?, files: self, residue })
     }
 
-    fn take_over(&self, bytes_max: u64) -> Result<CollectedFiles, Error> {
+    fn take_over(&self, max_bytes: u64) -> Result<CollectedFiles, Error> {
         let top = beneath::take_ownership(self.project.staging(), self.exec.as_str())
             .map_err(|errno| self.failure("the artifacts directory", errno.into()))?;
         let mut left = CollectedFiles::default();
         let mut walk = Walk::new(MAX_NAMES);
-        let mut copier = Copier::new(&top, &self.exec_dir, self.project.workspace().owner().uid, bytes_max);
+        let mut copier = Copier::new(&top, &self.exec_dir, self.project.workspace().owner().uid, max_bytes);
         left.enter(&mut walk, Ok(&top), b"");
         while let Some(entry) = walk.next() {
             let path = match accept(&entry.path, entry.kind) {

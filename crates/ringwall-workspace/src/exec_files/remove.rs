@@ -15,13 +15,13 @@ use crate::project::Project;
 use crate::workspaces::Workspace;
 
 /// Prefix of names in `.staging` that are being deleted and belong to no exec.
-pub(crate) const REMOVED: &str = "removed-";
+pub(crate) const REMOVED_PREFIX: &str = "removed-";
 
 impl Project {
     /// Removes the files of an ended exec. Succeeds if there are none.
     pub fn remove_artifacts(&self, exec: &ExecId) -> Result<(), Error> {
         let fail = |errno: Errno| Error::Remove { subject: format!("the files of {exec}"), source: errno.into() };
-        let staging_name = format!("{REMOVED}{}", random_digits()?);
+        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits()?);
         let moved = rustix::fs::renameat_with(
             self.artifacts_root(),
             exec.as_str(),
@@ -45,7 +45,7 @@ impl Workspace {
     /// afterwards.
     pub fn remove_project(&self, id: &ProjectId) -> Result<(), Error> {
         let fail = |errno: Errno| Error::Remove { subject: format!("the project {id}"), source: errno.into() };
-        let staging_name = format!("{REMOVED}{}", random_digits()?);
+        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits()?);
         let moved = rustix::fs::renameat_with(
             self.projects(),
             id.as_str(),

@@ -22,8 +22,8 @@ pub(crate) fn erase(parent: impl AsFd, name: &str) -> Result<()> {
     erase_within(parent, name, MAX_NAMES)
 }
 
-/// Fails with EBUSY after `names_max` names.
-fn erase_within(parent: impl AsFd, name: &str, names_max: u64) -> Result<()> {
+/// Fails with EBUSY after `max_names` names.
+fn erase_within(parent: impl AsFd, name: &str, max_names: u64) -> Result<()> {
     // Most directories are empty.
     match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -35,7 +35,7 @@ fn erase_within(parent: impl AsFd, name: &str, names_max: u64) -> Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         outcome => outcome?,
     };
-    let mut emptying = Emptying { top, moved: 0, left: names_max };
+    let mut emptying = Emptying { top, moved: 0, left: max_names };
     loop {
         absent(emptying.round())?;
         match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {

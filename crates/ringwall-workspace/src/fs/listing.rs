@@ -33,8 +33,8 @@ pub(crate) struct Entry {
 }
 
 impl Walk {
-    pub(crate) fn new(names_max: usize) -> Self {
-        Self { pending: Vec::new(), room: names_max }
+    pub(crate) fn new(max_names: usize) -> Self {
+        Self { pending: Vec::new(), room: max_names }
     }
 
     /// Lists an open directory; its entries are visited next. Returns how many names exceeded the
@@ -59,8 +59,8 @@ impl Iterator for Walk {
     }
 }
 
-/// Returns the first `most` names in order, and how many more there are.
-fn list(directory: impl AsFd, most: usize) -> Result<(BTreeMap<Vec<u8>, FileType>, u64)> {
+/// Returns the first `max` names in order, and how many more there are.
+fn list(directory: impl AsFd, max: usize) -> Result<(BTreeMap<Vec<u8>, FileType>, u64)> {
     let mut names = Dir::read_from(&directory)?;
     let mut first = BTreeMap::new();
     let mut beyond = 0;
@@ -70,7 +70,7 @@ fn list(directory: impl AsFd, most: usize) -> Result<(BTreeMap<Vec<u8>, FileType
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        if first.len() == most {
+        if first.len() == max {
             beyond += 1;
             if first.last_key_value().is_none_or(|(last, _): (&Vec<u8>, _)| last.as_slice() < name.to_bytes()) {
                 continue;

@@ -21,7 +21,7 @@ use rustix::path::Arg;
 use crate::exec_files::begin::exec_of_output;
 use crate::fs::durable::TEMP_PREFIX;
 use crate::project::ARTIFACTS;
-use crate::tree::{ARRIVING, restore_owner_access};
+use crate::tree::{WRITE_PREFIX, restore_owner_access};
 use crate::usage::Usage;
 
 const OPEN_FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
@@ -61,7 +61,7 @@ impl Skip {
             Skip::ServerFiles => {
                 let is_output = || str::from_utf8(name).is_ok_and(|name| exec_of_output(name).is_some());
                 depth == 0
-                    && ([ARRIVING, TEMP_PREFIX].iter().any(|own| name.starts_with(own.as_bytes())) || is_output())
+                    && ([WRITE_PREFIX, TEMP_PREFIX].iter().any(|own| name.starts_with(own.as_bytes())) || is_output())
             }
         }
     }

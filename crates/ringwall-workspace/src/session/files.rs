@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use crate::error::{Error, quote};
 use crate::fs::meter::{Meter, Skip, open};
 use crate::fs::{beneath, beneath::PRIVATE_FILE};
-use crate::garbage::{USED, remove_session};
+use crate::garbage::{USED_FILE, remove_session};
 use crate::name::SessionId;
 use crate::project::{Directory, open_owned};
 use crate::tree::{Names, Section, Tree, ensure_directory};
 use crate::usage::{SESSIONS, Usage};
-use crate::workspaces::{PASSABLE, Workspace};
+use crate::workspaces::{SEARCHABLE_DIRECTORY, Workspace};
 
 const WORK: &str = Section::Work.name();
 
@@ -33,8 +33,8 @@ pub struct Session {
 impl Workspace {
     /// Opens a session, creates it if missing, and records its use. Safe to call concurrently.
     pub fn session(&self, id: &SessionId) -> Result<Session, Error> {
-        let sessions = beneath::ensure_directory(self.directory(), SESSIONS, PASSABLE).map_err(fail(id))?;
-        let session = beneath::ensure_directory(&sessions, id.as_str(), PASSABLE).map_err(fail(id))?;
+        let sessions = beneath::ensure_directory(self.directory(), SESSIONS, SEARCHABLE_DIRECTORY).map_err(fail(id))?;
+        let session = beneath::ensure_directory(&sessions, id.as_str(), SEARCHABLE_DIRECTORY).map_err(fail(id))?;
         self.use_session(id, session).map_err(fail(id))
     }
 
@@ -48,7 +48,7 @@ impl Workspace {
     }
 
     fn use_session(&self, id: &SessionId, session: OwnedFd) -> rustix::io::Result<Session> {
-        let used = beneath::look_up(&session, USED, OFlags::WRONLY | OFlags::CREATE, PRIVATE_FILE)?;
+        let used = beneath::look_up(&session, USED_FILE, OFlags::WRONLY | OFlags::CREATE, PRIVATE_FILE)?;
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         rustix::fs::futimens(&used, &Timestamps { last_access: now, last_modification: now })?;
         let handle = open_owned(&session, WORK, self.owner())?;
@@ -109,26 +109,26 @@ impl Session {
         Ok(())
     }
 
-    /// All regular files. `None` if there are more than `most` names.
-    pub fn names(&self, most: usize) -> Result<Option<Arc<Names>>, Error> {
-        self.tree.names(most)
+    /// All regular files. `None` if there are more than `max` names.
+    pub fn names(&self, max: usize) -> Result<Option<Arc<Names>>, Error> {
+        self.tree.names(max)
     }
 
     /// Like [`Self::names`], after creating the missing [`SESSION_DIRECTORIES`].
-    pub fn furnished_names(&self, most: usize) -> Result<Option<Arc<Names>>, Error> {
+    pub fn furnished_names(&self, max: usize) -> Result<Option<Arc<Names>>, Error> {
         match self.tree.known_names().filter(|known| known.have_directories(&SESSION_DIRECTORIES)) {
             Some(known) => Ok(Some(known)),
             None => {
                 self.furnish()?;
-                self.names(most)
+                self.names(max)
             }
         }
     }
 
     /// The regular files that were created since `before`, sorted. `None` if there are more than
-    /// `most` names.
-    pub fn new_since(&self, before: &Names, most: usize) -> Result<Option<Vec<String>>, Error> {
-        self.tree.new_since(before, most)
+    /// `max` names.
+    pub fn new_since(&self, before: &Names, max: usize) -> Result<Option<Vec<String>>, Error> {
+        self.tree.new_since(before, max)
     }
 }
 

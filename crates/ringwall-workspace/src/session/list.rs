@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::fs::beneath;
-use crate::garbage::{USED, last_used, seconds};
+use crate::garbage::{USED_FILE, last_used, seconds};
 use crate::name::{AgentId, SessionId, UserId};
 use crate::sweep::SweepResult;
 use crate::usage::SESSIONS;
@@ -66,24 +66,24 @@ pub struct SessionPage {
 }
 
 impl Workspaces {
-    /// Lists at most `most` sessions of a user, of one of their agents, or of all users; the last
+    /// Lists at most `max` sessions of a user, of one of their agents, or of all users; the last
     /// used first. Reads the times of every session, but keeps only those of the page in memory.
     pub fn sessions(
         &self,
         of: Option<&UserId>,
         by: Option<&AgentId>,
         after: Option<&SessionCursor>,
-        most: usize,
+        max: usize,
     ) -> SessionPage {
         let mut found = BTreeMap::new();
         let mut names = SweepResult::default();
         names.each_name(&self.root, |names, user| {
             let Some(user) = user.parse::<UserId>().ok().filter(|user| of.is_none_or(|of| of == user)) else { return };
-            let Some(holder) = names.open(&self.root, user.as_str()) else { return };
-            names.each_name(&holder, |names, agent| {
+            let Some(user_dir) = names.open(&self.root, user.as_str()) else { return };
+            names.each_name(&user_dir, |names, agent| {
                 let agent = agent.parse::<AgentId>().ok().filter(|agent| by.is_none_or(|by| by == agent));
                 let Some(agent) = agent else { return };
-                let Some(directory) = names.open(&holder, agent.as_str()) else { return };
+                let Some(directory) = names.open(&user_dir, agent.as_str()) else { return };
                 let Some(sessions) = names.open(&directory, SESSIONS) else { return };
                 names.each_name(&sessions, |_, session| {
                     let Ok(session) = session.parse::<SessionId>() else { return };
@@ -93,15 +93,15 @@ impl Workspaces {
                     let cursor = SessionCursor { used, user: user.clone(), agent: agent.clone(), session };
                     if after.is_none_or(|after| cursor > *after) {
                         found.insert(cursor, times);
-                        // One more than `most` shows that there is another page.
-                        if found.len() > most + 1 {
+                        // One more than `max` shows that there is another page.
+                        if found.len() > max + 1 {
                             found.pop_last();
                         }
                     }
                 });
             });
         });
-        let has_more = found.len() > most;
+        let has_more = found.len() > max;
         if has_more {
             found.pop_last();
         }
@@ -141,7 +141,7 @@ fn times_at(sessions: &OwnedFd, id: &SessionId) -> rustix::io::Result<SessionTim
     if FileType::from_raw_mode(directory.st_mode) != FileType::Directory {
         return Err(Errno::NOTDIR);
     }
-    let used = match look(&format!("{id}/{USED}")) {
+    let used = match look(&format!("{id}/{USED_FILE}")) {
         Ok(note) => directory.st_mtime.max(note.st_mtime),
         Err(Errno::NOENT) => directory.st_mtime,
         Err(errno) => return Err(errno),

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::exec_files::remove::REMOVED;
+use crate::exec_files::remove::REMOVED_PREFIX;
 use crate::exec_id::random_digits;
 use crate::fs::beneath::{self, PRIVATE_DIRECTORY, take_ownership};
 use crate::fs::durable::{TEMP_PREFIX, create_unnamed_file};
@@ -98,7 +98,7 @@ impl Tree {
             Ok(_) | Err(Errno::NOENT | Errno::LOOP) => return Err(missing()),
             Err(errno) => return Err(error(errno)),
         }
-        let staging_name = format!("{REMOVED}{}", random_digits()?);
+        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits()?);
         let staging = self.workspace().staging();
         let moved = rename_with_ownership(skills, skill.as_str(), || {
             let flags = RenameFlags::NOREPLACE;

@@ -50,7 +50,7 @@ impl Tree {
     pub(crate) fn list_skills_by_folder(&self) -> Result<Vec<(String, SkillSummary)>, Error> {
         let folders = self.skill_folders()?;
         if folders.has_more {
-            return Err(FilesError::TooManySkills { most: MAX_SKILLS }.into());
+            return Err(FilesError::TooManySkills { max: MAX_SKILLS }.into());
         }
         let mut listed = Vec::new();
         for folder in folders.names {

@@ -23,7 +23,7 @@ impl Tree {
             return Err(FilesError::EmptyOld.into());
         }
         let (file, status) = self.open_file(path, Links::Refused)?;
-        let too_large = || FilesError::TooLarge { path: path.given().to_owned(), most: MAX_TEXT };
+        let too_large = || FilesError::TooLarge { path: path.given().to_owned(), max: MAX_TEXT };
         if size_of(&status) > MAX_TEXT {
             return Err(too_large().into());
         }
@@ -44,12 +44,12 @@ impl Tree {
     }
 }
 
-/// Reads everything, or returns `None` if that is more than `most` bytes: what is written back must
+/// Reads everything, or returns `None` if that is more than `max` bytes: what is written back must
 /// be complete, and a box may extend the file after its size was checked.
-fn read_within(from: impl Read, most: u64) -> io::Result<Option<Vec<u8>>> {
+fn read_within(from: impl Read, max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    from.take(most + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= most).then_some(bytes))
+    from.take(max + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= max).then_some(bytes))
 }
 
 fn replace(bytes: &[u8], matches: &[usize], length: usize, new: &[u8]) -> Vec<u8> {

@@ -36,14 +36,14 @@ pub enum FilesError {
     BelowFile(String),
     #[error("File is not UTF-8 text: {0}. Download it instead.")]
     NotText(String),
-    #[error("Too large: more than {most} bytes of {path}. Read it in pages, or download it.")]
-    TooLarge { path: String, most: u64 },
+    #[error("Too large: more than {max} bytes of {path}. Read it in pages, or download it.")]
+    TooLarge { path: String, max: u64 },
     #[error("Server busy: Too many long texts are being read. Read {0} in pages, download it, or try again.")]
     Crowded(String),
-    #[error("Too large: more than {most} files in {path}. List a directory in it instead.")]
-    TooMany { path: String, most: usize },
-    #[error("Too many skills: more than {most} folders in skills. Delete some of them.")]
-    TooManySkills { most: usize },
+    #[error("Too large: more than {max} files in {path}. List a directory in it instead.")]
+    TooMany { path: String, max: usize },
+    #[error("Too many skills: more than {max} folders in skills. Delete some of them.")]
+    TooManySkills { max: usize },
     #[error(
         "Edit Mismatch: '{old}' found {found} times, but expected {expected} times. Please refine your search string."
     )]

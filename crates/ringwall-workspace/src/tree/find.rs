@@ -24,7 +24,7 @@ use super::path::AgentPath;
 use super::walk::{Found, Step, walk};
 
 /// Links beyond this number of names are not searched; the file then counts as linked elsewhere.
-const NAMES_LOOKED_AT: u64 = 1_000_000;
+const MAX_SEARCHED_NAMES: u64 = 1_000_000;
 
 /// Treatment of symlinks that stay within the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,10 +102,10 @@ impl Tree {
     }
 
     fn follow(&self, path: &AgentPath) -> Result<(OwnedFd, Stat), Error> {
-        let found = beneath::locate_through_links(self.holder(), path.plain().as_str());
+        let found = beneath::locate_through_links(self.parent(), path.plain().as_str());
         let (located, status) = found.map_err(|errno| explain(path, errno))?;
         let real_path = beneath::real_path(&located).map_err(|errno| explain(path, errno))?;
-        for top in self.tops() {
+        for top in self.sections() {
             let top = beneath::real_path(top).map_err(|errno| explain(path, errno))?;
             if real_path.strip_prefix(top.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/")) {
                 return Ok((located, status));
@@ -124,14 +124,14 @@ impl Tree {
         if missing <= 1 || !self.is_owners(status) {
             return Ok(self.is_owners(status));
         }
-        for top in self.tops() {
+        for top in self.sections() {
             walk(top, |found| {
                 let is_name = found.inode == status.st_ino
                     && identify(found)
                         .is_ok_and(|other| (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino));
                 missing -= u64::from(is_name);
                 seen += 1;
-                if missing == 0 || seen > NAMES_LOOKED_AT { Step::End } else { Step::On }
+                if missing == 0 || seen > MAX_SEARCHED_NAMES { Step::End } else { Step::On }
             })
             .map_err(|errno| explain(path, errno))?;
             if missing == 0 {
@@ -143,7 +143,7 @@ impl Tree {
 
     fn count_names(&self) -> rustix::io::Result<HashMap<(u64, u64), u64>> {
         let (mut counted, mut seen) = (HashMap::new(), 0);
-        for top in self.tops() {
+        for top in self.sections() {
             walk(top, |found| {
                 if found.kind == FileType::RegularFile
                     && let Ok(status) = identify(found)
@@ -152,7 +152,7 @@ impl Tree {
                     *counted.entry((status.st_dev, status.st_ino)).or_default() += 1;
                 }
                 seen += 1;
-                if seen > NAMES_LOOKED_AT { Step::End } else { Step::On }
+                if seen > MAX_SEARCHED_NAMES { Step::End } else { Step::On }
             })?;
         }
         Ok(counted)

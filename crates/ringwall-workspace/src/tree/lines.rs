@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::Stat;
 
 pub(super) const STRIDE: usize = 256 * 1024;
-const FILES_KEPT: usize = 64;
+const MAX_CACHED_FILES: usize = 64;
 /// Two changes within one tick of the kernel's clock have the same time. A tick is at most this
 /// long.
 const TICK: Duration = Duration::from_millis(20);
@@ -149,7 +149,7 @@ impl LineIndexes {
             Some((_, known)) if known.len() >= counts.len() => {}
             Some((_, known)) => *known = counts,
             None => {
-                if kept.len() == FILES_KEPT {
+                if kept.len() == MAX_CACHED_FILES {
                     kept.remove(0);
                 }
                 kept.push((identity, counts));
@@ -247,11 +247,11 @@ mod tests {
             status.st_ino = inode as u64;
             LineFinder::new(&file, &status, &indexes).start_of(2).unwrap();
         };
-        (0..FILES_KEPT).for_each(&mut ask);
+        (0..MAX_CACHED_FILES).for_each(&mut ask);
         ask(0);
-        ask(FILES_KEPT);
+        ask(MAX_CACHED_FILES);
         let kept: Vec<u64> = indexes.kept.lock().unwrap().iter().map(|(identity, _)| identity.1).collect();
-        assert_eq!(kept.len(), FILES_KEPT);
+        assert_eq!(kept.len(), MAX_CACHED_FILES);
         assert!(kept.contains(&0) && !kept.contains(&1), "{kept:?}");
     }
 }

@@ -54,7 +54,7 @@ impl Tree {
         })
         .map_err(|errno| explain(path, errno))?;
         if paths.len() > MAX_LISTED {
-            return Err(FilesError::TooMany { path: path.given().to_owned(), most: MAX_LISTED }.into());
+            return Err(FilesError::TooMany { path: path.given().to_owned(), max: MAX_LISTED }.into());
         }
         paths.sort_unstable();
         Ok(Listing { prefix: path.plain(), paths })

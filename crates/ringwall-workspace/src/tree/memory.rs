@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Texts up to this length are not counted.
-pub(super) const SHORT: u64 = 1 << 20;
+pub(super) const MAX_UNCOUNTED_BYTES: u64 = 1 << 20;
 /// Eight texts of the maximum length.
-const MAX_COUNT: u64 = 512 << 20;
+const MAX_TOTAL_BYTES: u64 = 512 << 20;
 
 /// The memory in use. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -23,8 +23,8 @@ pub(super) struct TextShare {
 }
 
 impl TextMemory {
-    pub(super) fn take(&self, bytes: u64) -> Option<TextShare> {
-        let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= MAX_COUNT);
+    pub(super) fn acquire(&self, bytes: u64) -> Option<TextShare> {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= MAX_TOTAL_BYTES);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(TextShare { memory: self.clone(), bytes })
     }

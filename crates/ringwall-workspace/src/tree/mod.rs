@@ -44,4 +44,4 @@ pub use path::{AgentPath, Section};
 pub(crate) use path::{SKILL_FILE, is_reserved};
 pub use read::{Lines, Text};
 pub use write::StagedFile;
-pub(crate) use write::{ARRIVING, ensure_directory};
+pub(crate) use write::{WRITE_PREFIX, ensure_directory};

@@ -20,30 +20,30 @@ use super::open::Tree;
 use super::walk::{Step, walk};
 
 impl Tree {
-    /// Every regular file of the tree. `None` if there are more than `most` names.
-    pub(crate) fn names(&self, most: usize) -> Result<Option<Arc<Names>>, Error> {
+    /// Every regular file of the tree. `None` if there are more than `max` names.
+    pub(crate) fn names(&self, max: usize) -> Result<Option<Arc<Names>>, Error> {
         if let Some(known) = self.known_names() {
             return Ok(Some(known));
         }
         let (mut files, mut seen) = (BTreeSet::new(), 0);
         let mut marks = Marks::begin();
-        let tops = self.tops();
-        for top in &tops {
+        let sections = self.sections();
+        for top in &sections {
             marks.add(c"", rustix::fs::fstat(top));
             walk(top, |found| {
                 seen += 1;
                 match found.kind {
-                    FileType::RegularFile if seen <= most => drop(files.insert(found.path.to_owned())),
+                    FileType::RegularFile if seen <= max => drop(files.insert(found.path.to_owned())),
                     FileType::Directory if found.path.contains('/') => marks.give_up(),
                     FileType::Directory => marks.add(found.name, look(found.directory, found.name)),
                     _ => {}
                 }
-                if seen <= most { Step::On } else { Step::End }
+                if seen <= max { Step::On } else { Step::End }
             })
             .map_err(|errno| Error::UseTree(errno.into()))?;
         }
-        let names = (seen <= most).then(|| Arc::new(Names { files, marks }));
-        if let ([_], Some(names)) = (tops.as_slice(), &names) {
+        let names = (seen <= max).then(|| Arc::new(Names { files, marks }));
+        if let ([_], Some(names)) = (sections.as_slice(), &names) {
             self.workspace().names_memory().keep(names);
         }
         Ok(names)
@@ -51,21 +51,21 @@ impl Tree {
 
     /// The cached names, if all directories are unchanged.
     pub(crate) fn known_names(&self) -> Option<Arc<Names>> {
-        let tops = self.tops();
-        let [top] = tops.as_slice() else { return None };
+        let sections = self.sections();
+        let [top] = sections.as_slice() else { return None };
         let known = self.workspace().names_memory().find(mark(&rustix::fs::fstat(top).ok()?))?;
         known.marks.hold(top).then_some(known)
     }
 
     /// The regular files that were created since `before`, sorted. `None` if there are more than
-    /// `most` names.
-    pub(crate) fn new_since(&self, before: &Names, most: usize) -> Result<Option<Vec<String>>, Error> {
-        if let [top] = self.tops().as_slice()
+    /// `max` names.
+    pub(crate) fn new_since(&self, before: &Names, max: usize) -> Result<Option<Vec<String>>, Error> {
+        if let [top] = self.sections().as_slice()
             && before.marks.hold(top)
         {
             return Ok(Some(Vec::new()));
         }
-        let now = self.names(most)?;
+        let now = self.names(max)?;
         Ok(now.map(|now| now.files.iter().filter(|name| !before.files.contains(*name)).cloned().collect()))
     }
 }
@@ -162,9 +162,9 @@ pub(crate) struct NamesMemory {
 }
 
 /// Number of cached sessions.
-const MAX_KEPT: usize = 128;
+const MAX_CACHED_SESSIONS: usize = 128;
 /// Sessions with more files are not cached, which bounds the cache to some megabytes.
-const MAX_FILES: usize = 200;
+const MAX_CACHED_NAMES: usize = 200;
 
 impl NamesMemory {
     /// The cached names of the tree whose top has this mark.
@@ -180,8 +180,8 @@ impl NamesMemory {
         let Some((top, _)) = names.marks.top() else { return };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|other| other.marks.top().is_none_or(|(other, _)| other != top));
-        if names.files.len() <= MAX_FILES {
-            if kept.len() >= MAX_KEPT {
+        if names.files.len() <= MAX_CACHED_NAMES {
+            if kept.len() >= MAX_CACHED_SESSIONS {
                 kept.remove(0);
             }
             kept.push(Arc::clone(names));
@@ -305,14 +305,14 @@ mod tests {
             };
             (mark, Arc::new(Names { files: (0..files).map(|file| file.to_string()).collect(), marks }))
         };
-        for number in 0..=MAX_KEPT {
+        for number in 0..=MAX_CACHED_SESSIONS {
             memory.keep(&named(number, 1).1);
             assert!(memory.find(named(0, 1).0).is_some(), "last used");
         }
         assert!(memory.find(named(1, 1).0).is_none() && memory.find(named(2, 1).0).is_some());
-        assert_eq!(memory.kept.lock().unwrap().len(), MAX_KEPT);
+        assert_eq!(memory.kept.lock().unwrap().len(), MAX_CACHED_SESSIONS);
         // A session with too many files is removed from the cache.
-        memory.keep(&named(0, MAX_FILES + 1).1);
+        memory.keep(&named(0, MAX_CACHED_NAMES + 1).1);
         assert!(memory.find(named(0, 1).0).is_none());
     }
 }

@@ -19,24 +19,24 @@ use super::path::Section;
 /// after the workspace was removed.
 #[derive(Debug, Clone)]
 pub struct Tree {
-    held: Arc<Held>,
+    inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Inner {
     workspace: Workspace,
-    tops: Tops,
+    sections: Sections,
 }
 
 #[derive(Debug)]
-enum Tops {
+enum Sections {
     Agent {
         files: Directory,
         skills: Directory,
     },
-    /// `holder` is the server's directory that contains `work`.
+    /// `parent` is the server's directory that contains `work`.
     Session {
-        holder: OwnedFd,
+        parent: OwnedFd,
         work: Directory,
     },
 }
@@ -50,12 +50,12 @@ impl Workspace {
             let handle = open_owned(self.directory(), path, self.owner()).map_err(fail)?;
             Ok::<_, Error>(Directory { path: self.path().join(path), handle })
         };
-        let tops = Tops::Agent { files: open(Section::Files)?, skills: open(Section::Skills)? };
-        Ok(Tree { held: Arc::new(Held { workspace: self.clone(), tops }) })
+        let sections = Sections::Agent { files: open(Section::Files)?, skills: open(Section::Skills)? };
+        Ok(Tree { inner: Arc::new(Inner { workspace: self.clone(), sections }) })
     }
 
-    pub(crate) fn session_tree(&self, holder: OwnedFd, work: Directory) -> Tree {
-        Tree { held: Arc::new(Held { workspace: self.clone(), tops: Tops::Session { holder, work } }) }
+    pub(crate) fn session_tree(&self, parent: OwnedFd, work: Directory) -> Tree {
+        Tree { inner: Arc::new(Inner { workspace: self.clone(), sections: Sections::Session { parent, work } }) }
     }
 }
 
@@ -64,30 +64,30 @@ impl Tree {
     /// Opened with O_PATH, because a box controls its content. A session has one directory for all
     /// sections; an agent's tree returns `files/` for [`Section::Work`].
     pub fn section(&self, section: Section) -> &Directory {
-        match (&self.held.tops, section) {
-            (Tops::Agent { files, .. }, Section::Files | Section::Work) => files,
-            (Tops::Agent { skills, .. }, Section::Skills) => skills,
-            (Tops::Session { work, .. }, _) => work,
+        match (&self.inner.sections, section) {
+            (Sections::Agent { files, .. }, Section::Files | Section::Work) => files,
+            (Sections::Agent { skills, .. }, Section::Skills) => skills,
+            (Sections::Session { work, .. }, _) => work,
         }
     }
 
     /// The directories of all sections.
-    pub(super) fn tops(&self) -> Vec<&Directory> {
-        match &self.held.tops {
-            Tops::Agent { files, skills } => vec![files, skills],
-            Tops::Session { work, .. } => vec![work],
+    pub(super) fn sections(&self) -> Vec<&Directory> {
+        match &self.inner.sections {
+            Sections::Agent { files, skills } => vec![files, skills],
+            Sections::Session { work, .. } => vec![work],
         }
     }
 
     /// The directory of the server that contains the sections; symlinks are resolved beneath it.
-    pub(super) fn holder(&self) -> BorrowedFd<'_> {
-        match &self.held.tops {
-            Tops::Agent { .. } => self.held.workspace.directory().as_fd(),
-            Tops::Session { holder, .. } => holder.as_fd(),
+    pub(super) fn parent(&self) -> BorrowedFd<'_> {
+        match &self.inner.sections {
+            Sections::Agent { .. } => self.inner.workspace.directory().as_fd(),
+            Sections::Session { parent, .. } => parent.as_fd(),
         }
     }
 
     pub fn workspace(&self) -> &Workspace {
-        &self.held.workspace
+        &self.inner.workspace
     }
 }

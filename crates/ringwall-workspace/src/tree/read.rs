@@ -13,7 +13,7 @@ use crate::error::Error;
 use super::error::FilesError;
 use super::find::{Links, size_of};
 use super::lines::{LineFinder, LineIndexes, STRIDE, read_at};
-use super::memory::{SHORT, TextMemory, TextShare};
+use super::memory::{MAX_UNCOUNTED_BYTES, TextMemory, TextShare};
 use super::open::Tree;
 use super::path::AgentPath;
 
@@ -116,7 +116,7 @@ fn read_lines(
     memory: &TextMemory,
 ) -> Result<Part, Error> {
     let size = size_of(status);
-    let too_large = || Error::from(FilesError::TooLarge { path: path.given().to_owned(), most: MAX_TEXT });
+    let too_large = || Error::from(FilesError::TooLarge { path: path.given().to_owned(), max: MAX_TEXT });
     let Some(start) = find(path, file, status, lines.first, indexes)?.filter(|start| *start < size) else {
         return Ok(Part::default());
     };
@@ -143,9 +143,9 @@ fn read_lines(
         if (bytes.len() + taken) as u64 > MAX_TEXT {
             return Err(too_large());
         }
-        if share.is_none() && (bytes.len() + taken) as u64 > SHORT {
+        if share.is_none() && (bytes.len() + taken) as u64 > MAX_UNCOUNTED_BYTES {
             let longest = (size - start).min(MAX_TEXT);
-            share = Some(memory.take(longest).ok_or_else(|| FilesError::Crowded(path.given().to_owned()))?);
+            share = Some(memory.acquire(longest).ok_or_else(|| FilesError::Crowded(path.given().to_owned()))?);
             // Reserved at once, because growing the buffer step by step would copy it repeatedly.
             bytes.reserve_exact(usize::try_from(longest).unwrap_or_default());
         }
@@ -168,8 +168,8 @@ fn read_lines(
 
 /// A short page usually lies in the first few KiB.
 fn first_look(lines: Lines, rest: u64) -> usize {
-    let most = if lines.count.is_some_and(|count| count <= 100) { 16 * 1024 } else { STRIDE };
-    usize::try_from(rest).map_or(most, |rest| rest.min(most)).max(1)
+    let max = if lines.count.is_some_and(|count| count <= 100) { 16 * 1024 } else { STRIDE };
+    usize::try_from(rest).map_or(max, |rest| rest.min(max)).max(1)
 }
 
 /// The offset of a line.
@@ -181,7 +181,7 @@ pub(super) fn find(
     indexes: &LineIndexes,
 ) -> Result<Option<u64>, Error> {
     if line > 0 && size_of(status) > MAX_COUNTED {
-        return Err(FilesError::TooLarge { path: path.given().to_owned(), most: MAX_COUNTED }.into());
+        return Err(FilesError::TooLarge { path: path.given().to_owned(), max: MAX_COUNTED }.into());
     }
     LineFinder::new(file, status, indexes).start_of(line).map_err(unreadable)
 }
@@ -209,7 +209,7 @@ mod tests {
             tree.write(&long, &[b'x'; 3 << 20]).unwrap();
             tree.write(&short, b"short\n").unwrap();
         }
-        let rest = tree.workspace().text_memory().take((512 << 20) - (5 << 20)).unwrap();
+        let rest = tree.workspace().text_memory().acquire((512 << 20) - (5 << 20)).unwrap();
         let held = tree.read(&long, Lines::ALL).unwrap();
         assert_eq!(held.content().len(), 3 << 20);
         // The limit is shared by all workspaces and applies to long texts only.
@@ -221,6 +221,6 @@ mod tests {
         drop(held);
         drop(other.read(&long, Lines::ALL).unwrap());
         drop(rest);
-        assert!(tree.workspace().text_memory().take(512 << 20).is_some(), "all memory was released");
+        assert!(tree.workspace().text_memory().acquire(512 << 20).is_some(), "all memory was released");
     }
 }

@@ -97,7 +97,7 @@ impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
                 },
                 kind => kind,
             };
-            if kind == FileType::Directory && self.depth + 1 < RelativePath::DEEPEST {
+            if kind == FileType::Directory && self.depth + 1 < RelativePath::MAX_DEPTH {
                 inner.push(name.to_owned());
             }
             self.path.push_str(text);

@@ -24,12 +24,12 @@ use super::open::Tree;
 use super::path::{AgentPath, Section};
 
 /// Prefix of names in `.staging` that are being written and belong to no exec.
-pub(crate) const ARRIVING: &str = "arriving-";
+pub(crate) const WRITE_PREFIX: &str = "arriving-";
 const NEW_FILE: Mode = Mode::from_raw_mode(0o644);
 const NEW_DIRECTORY: Mode = Mode::from_raw_mode(0o755);
 const RIGHTS: Mode = Mode::from_raw_mode(0o777);
 /// Attempts, because a box may remove directories as fast as they are created.
-const ATTEMPTS: u32 = 16;
+const MAX_ATTEMPTS: u32 = 16;
 
 /// A file in `.staging`. Dropping it deletes the file unless it was placed.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct StagedFile {
 impl Workspace {
     /// Creates a file in `.staging`, which belongs to the server until it is placed.
     pub fn stage(&self) -> Result<StagedFile, Error> {
-        let name = format!("{ARRIVING}{}", random_digits()?);
+        let name = format!("{WRITE_PREFIX}{}", random_digits()?);
         let file = beneath::create_file(self.staging(), name.as_str()).map_err(|errno| Error::UseTree(errno.into()))?;
         Ok(StagedFile { file, name, workspace: self.clone() })
     }
@@ -88,13 +88,13 @@ impl Tree {
         check_target(path)?;
         let inner = path.file()?;
         staged.file.sync_data().map_err(Error::UseTree)?;
-        let mut left = ATTEMPTS;
+        let mut left = MAX_ATTEMPTS;
         loop {
             match self.try_persist(&staged, path.section(), inner) {
                 // A parent directory was removed between its creation and the rename.
                 Err(Errno::NOENT) if left > 0 => left -= 1,
                 // The server is rootless and owns the directories, so it may restore their modes.
-                Err(Errno::ACCESS) if left == ATTEMPTS => {
+                Err(Errno::ACCESS) if left == MAX_ATTEMPTS => {
                     self.restore_path_access(path);
                     left -= 1;
                 }

@@ -67,12 +67,12 @@ impl Lab {
     }
 
     /// Runs one exec whose box executes `act` in its artifacts directory.
-    pub fn run(&self, bytes_max: u64, act: impl FnOnce(&Path)) -> Collected {
+    pub fn run(&self, max_bytes: u64, act: impl FnOnce(&Path)) -> Collected {
         let files = self.begin();
         act(files.artifacts().unwrap().path());
         own_by_box(files.artifacts().unwrap().path());
         let staged = files.artifacts().unwrap().path().to_owned();
-        let collected = files.collect(bytes_max, Processes::Dead).unwrap();
+        let collected = files.collect(max_bytes, Processes::Dead).unwrap();
         assert!(collected.residue().is_none(), "{:?}", collected.residue());
         assert!(!staged.exists(), "the box's directory was not removed");
         self.check();

@@ -19,12 +19,12 @@ fn make(workspaces: &Workspaces, lab: &Lab, user: &str, session: &str, (now, age
     }
 }
 
-/// All pages of at most `most` sessions, as `user/session`.
-fn pages(lab: &Lab, of: Option<&str>, most: usize) -> Vec<Vec<String>> {
+/// All pages of at most `max` sessions, as `user/session`.
+fn pages(lab: &Lab, of: Option<&str>, max: usize) -> Vec<Vec<String>> {
     let of = of.map(|of| of.parse().unwrap());
     let (mut pages, mut after) = (Vec::new(), None::<SessionCursor>);
     loop {
-        let page = lab.workspaces.sessions(of.as_ref(), None, after.as_ref(), most);
+        let page = lab.workspaces.sessions(of.as_ref(), None, after.as_ref(), max);
         pages.push(page.sessions.iter().map(|one| format!("{}/{}", one.user, one.session)).collect());
         match page.next {
             // Clients return the cursor as text.
@@ -47,9 +47,9 @@ fn each_session_is_on_one_page_in_order_of_use() {
     fs::write(place.join("file"), "").unwrap();
     symlink(place.join("x"), place.join("link")).unwrap();
     let all = ["b/x", "a/y", "a/z", "b/w", "a/x"];
-    for most in 1..7 {
-        let expected: Vec<Vec<&str>> = all.chunks(most).map(<[_]>::to_vec).collect();
-        assert_eq!(pages(&lab, None, most), expected, "{most} per page");
+    for max in 1..7 {
+        let expected: Vec<Vec<&str>> = all.chunks(max).map(<[_]>::to_vec).collect();
+        assert_eq!(pages(&lab, None, max), expected, "{max} per page");
     }
     assert_eq!(pages(&lab, Some("a"), 2), [vec!["a/y", "a/z"], vec!["a/x"]]);
     // A session that is used between two pages moves to the front; the others are still listed.

@@ -244,7 +244,7 @@ fn only_folders_count_and_too_many_are_an_error() {
         fs::create_dir(lab.host(&format!("skills/d{number}"))).unwrap();
     }
     let error = tree.list_skills().unwrap_err();
-    assert!(matches!(error, Error::Files(FilesError::TooManySkills { most: 10_000 })), "{error:?}");
+    assert!(matches!(error, Error::Files(FilesError::TooManySkills { max: 10_000 })), "{error:?}");
 }
 
 #[test]

@@ -121,11 +121,11 @@ proptest! {
     }
 
     #[test]
-    fn limited_measure_reports_more_than_limit(acts in prop::collection::vec(act(), 0..120), most in 0..60_u64) {
+    fn limited_measure_reports_more_than_limit(acts in prop::collection::vec(act(), 0..120), max in 0..60_u64) {
         let lab = Lab::new();
         grow(&lab, &acts);
-        let (all, stopped) = (measured(&lab), lab.workspace.measure(most).unwrap());
-        prop_assert_eq!(stopped.files, all.files.min(most + 1));
+        let (all, stopped) = (measured(&lab), lab.workspace.measure(max).unwrap());
+        prop_assert_eq!(stopped.files, all.files.min(max + 1));
         prop_assert!(stopped.bytes <= all.bytes);
     }
 }
