@@ -17,9 +17,9 @@ use sha2::{Digest, Sha256};
 use crate::fs::beneath;
 use crate::workspaces::Owner;
 
-const BUFFER: usize = 64 * 1024;
-const READ: u32 = 4;
-const SEARCH: u32 = 1;
+const BUFFER_SIZE: usize = 64 * 1024;
+const READ_BIT: u32 = 4;
+const SEARCH_BIT: u32 = 1;
 
 /// A file's content at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Stamp {
 
 /// Why a file has no digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoContent {
+pub enum ContentError {
     Missing,
     Directory,
     /// The file, or a directory on the path to it, is a symlink.
@@ -66,61 +66,61 @@ pub fn read_content(
     reader: Owner,
     max_bytes: u64,
     head_bytes: usize,
-) -> Result<Content, NoContent> {
+) -> Result<Content, ContentError> {
     let (located, status) = locate(root, path, reader)?;
-    if !may(&status, reader, READ) {
-        return Err(NoContent::Unreadable);
+    if !is_allowed(&status, reader, READ_BIT) {
+        return Err(ContentError::Unreadable);
     }
     if u64::try_from(status.st_size).unwrap_or(u64::MAX) > max_bytes {
-        return Err(NoContent::TooLarge);
+        return Err(ContentError::TooLarge);
     }
-    let file = beneath::open_readable(&located).map_err(|_| NoContent::Unreadable)?;
+    let file = beneath::open_readable(&located).map_err(|_| ContentError::Unreadable)?;
     let before = stamp(&file)?;
     // The file may have grown since it was located.
     if before.size > max_bytes {
-        return Err(NoContent::TooLarge);
+        return Err(ContentError::TooLarge);
     }
     digest(&file, &file, before, head_bytes)
 }
 
 /// Hashes `bytes`, which are read from `file`, and checks that the file has not changed since
 /// `before`.
-fn digest(file: &File, mut bytes: impl Read, before: Stamp, head_bytes: usize) -> Result<Content, NoContent> {
+fn digest(file: &File, mut bytes: impl Read, before: Stamp, head_bytes: usize) -> Result<Content, ContentError> {
     let (mut hasher, mut head, mut size) = (Sha256::new(), Vec::new(), 0_u64);
-    let mut buffer = vec![0; BUFFER];
+    let mut buffer = vec![0; BUFFER_SIZE];
     loop {
         let count = match bytes.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(_) => return Err(NoContent::Unreadable),
+            Err(_) => return Err(ContentError::Unreadable),
         };
         let part = &buffer[..count];
         size += count as u64;
         // Otherwise a file that grows as fast as it is read would be read forever.
         if size > before.size {
-            return Err(NoContent::Changing);
+            return Err(ContentError::Changing);
         }
         hasher.update(part);
         head.extend_from_slice(&part[..count.min(head_bytes - head.len())]);
     }
     if size != before.size || stamp(file)? != before {
-        return Err(NoContent::Changing);
+        return Err(ContentError::Changing);
     }
     Ok(Content { sha256: hasher.finalize().into(), size, head, stamp: before })
 }
 
 /// Returns the stamp of the file that is at `path` now.
-pub fn read_stamp(root: &Path, path: &Path, reader: Owner) -> Result<Stamp, NoContent> {
+pub fn read_stamp(root: &Path, path: &Path, reader: Owner) -> Result<Stamp, ContentError> {
     let (_, status) = locate(root, path, reader)?;
-    if !may(&status, reader, READ) {
-        return Err(NoContent::Unreadable);
+    if !is_allowed(&status, reader, READ_BIT) {
+        return Err(ContentError::Unreadable);
     }
     Ok(Stamp::of(&status))
 }
 
-fn stamp(file: &File) -> Result<Stamp, NoContent> {
-    let status = file.metadata().map_err(|_| NoContent::Unreadable)?;
+fn stamp(file: &File) -> Result<Stamp, ContentError> {
+    let status = file.metadata().map_err(|_| ContentError::Unreadable)?;
     Ok(Stamp {
         device: status.dev(),
         inode: status.ino(),
@@ -144,33 +144,35 @@ impl Stamp {
 
 /// Finds a regular file beneath `root`. The mode bits of each directory below `root` must allow
 /// `reader` to search it.
-fn locate(root: &Path, path: &Path, reader: Owner) -> Result<(OwnedFd, Stat), NoContent> {
+fn locate(root: &Path, path: &Path, reader: Owner) -> Result<(OwnedFd, Stat), ContentError> {
     let no_content = |errno| match errno {
-        Errno::NOENT | Errno::NOTDIR => NoContent::Missing,
-        Errno::LOOP => NoContent::Link,
-        _ => NoContent::Unreadable,
+        Errno::NOENT | Errno::NOTDIR => ContentError::Missing,
+        Errno::LOOP => ContentError::Link,
+        _ => ContentError::Unreadable,
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = rustix::fs::open(root, flags, Mode::empty()).map_err(no_content)?;
     let mut names = path.components().peekable();
     while let Some(name) = names.next() {
-        let Component::Normal(name) = name else { return Err(NoContent::Unreadable) };
+        let Component::Normal(name) = name else { return Err(ContentError::Unreadable) };
         let (located, status) = beneath::locate(&directory, name).map_err(no_content)?;
         match (FileType::from_raw_mode(status.st_mode), names.peek()) {
-            (FileType::Directory, Some(_)) if !may(&status, reader, SEARCH) => return Err(NoContent::Unreadable),
+            (FileType::Directory, Some(_)) if !is_allowed(&status, reader, SEARCH_BIT) => {
+                return Err(ContentError::Unreadable);
+            }
             (FileType::Directory, Some(_)) => directory = located,
-            (FileType::Directory, None) => return Err(NoContent::Directory),
-            (FileType::Symlink, _) => return Err(NoContent::Link),
+            (FileType::Directory, None) => return Err(ContentError::Directory),
+            (FileType::Symlink, _) => return Err(ContentError::Link),
             (FileType::RegularFile, None) => return Ok((located, status)),
-            (_, Some(_)) => return Err(NoContent::Missing),
-            (_, None) => return Err(NoContent::Special),
+            (_, Some(_)) => return Err(ContentError::Missing),
+            (_, None) => return Err(ContentError::Special),
         }
     }
-    Err(NoContent::Directory)
+    Err(ContentError::Directory)
 }
 
 /// Checks the mode bits as for a process with this uid and gid and without capabilities.
-fn may(status: &Stat, reader: Owner, right: u32) -> bool {
+fn is_allowed(status: &Stat, reader: Owner, right: u32) -> bool {
     let class = if status.st_uid == reader.uid {
         6
     } else if status.st_gid == reader.gid {
@@ -191,7 +193,7 @@ mod tests {
         Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
     }
 
-    fn read(root: &Path, path: &str, max_bytes: u64) -> Result<Content, NoContent> {
+    fn read(root: &Path, path: &str, max_bytes: u64) -> Result<Content, ContentError> {
         read_content(root, Path::new(path), own(), max_bytes, 4)
     }
 
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!((content.size, content.head.as_slice()), (5, &b"hell"[..]));
         assert_eq!(content.sha256, <[u8; 32]>::from(Sha256::digest(b"hello")));
         assert_eq!(read_stamp(root.path(), Path::new("d/f"), own()), Ok(content.stamp));
-        assert_eq!(read(root.path(), "d/f", 4), Err(NoContent::TooLarge));
+        assert_eq!(read(root.path(), "d/f", 4), Err(ContentError::TooLarge));
     }
 
     #[test]
@@ -219,15 +221,15 @@ mod tests {
         std::fs::write(at("closed"), "x").unwrap();
         std::fs::set_permissions(at("closed"), std::fs::Permissions::from_mode(0o000)).unwrap();
         for (path, expected) in [
-            ("d", NoContent::Directory),
-            ("link", NoContent::Link),
-            ("up/f", NoContent::Link),
-            ("fifo", NoContent::Special),
-            ("closed", NoContent::Unreadable),
-            ("none", NoContent::Missing),
-            ("none/f", NoContent::Missing),
-            ("f/g", NoContent::Missing),
-            ("../f", NoContent::Unreadable),
+            ("d", ContentError::Directory),
+            ("link", ContentError::Link),
+            ("up/f", ContentError::Link),
+            ("fifo", ContentError::Special),
+            ("closed", ContentError::Unreadable),
+            ("none", ContentError::Missing),
+            ("none/f", ContentError::Missing),
+            ("f/g", ContentError::Missing),
+            ("../f", ContentError::Unreadable),
         ] {
             assert_eq!(read(root.path(), path, 100), Err(expected), "{path}");
         }
@@ -241,7 +243,7 @@ mod tests {
         std::fs::set_permissions(root.path().join("private"), std::fs::Permissions::from_mode(0o700)).unwrap();
         let stranger = Owner { uid: own().uid + 4711, gid: own().gid + 4711 };
         let content = read_content(root.path(), Path::new("private/f"), stranger, 100, 0);
-        assert_eq!(content, Err(NoContent::Unreadable));
+        assert_eq!(content, Err(ContentError::Unreadable));
         assert!(read(root.path(), "private/f", 100).is_ok(), "control");
     }
 
@@ -249,32 +251,32 @@ mod tests {
     fn sparse_file_beyond_limit_is_not_read() {
         let root = tempfile::tempdir().unwrap();
         std::fs::File::create(root.path().join("f")).unwrap().set_len(1 << 40).unwrap();
-        assert_eq!(read(root.path(), "f", 64 << 20), Err(NoContent::TooLarge));
+        assert_eq!(read(root.path(), "f", 64 << 20), Err(ContentError::TooLarge));
     }
 
-    /// Reads a file and calls `meddle` after each read.
-    struct Meddler<'a, F> {
+    /// Reads a file and calls `change` after each read.
+    struct ChangingReader<'a, F> {
         file: &'a File,
-        meddle: F,
+        change: F,
         bytes_read: u64,
     }
 
-    impl<F: FnMut()> Read for Meddler<'_, F> {
+    impl<F: FnMut()> Read for ChangingReader<'_, F> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let count = self.file.read(buffer)?;
             self.bytes_read += count as u64;
-            (self.meddle)();
+            (self.change)();
             Ok(count)
         }
     }
 
-    /// Digests a file while `meddle` changes it. Returns the result and the number of bytes read.
-    fn digest_while(path: &Path, meddle: impl FnMut()) -> (Result<Content, NoContent>, u64) {
+    /// Digests a file while `change` changes it. Returns the result and the number of bytes read.
+    fn digest_during(path: &Path, change: impl FnMut()) -> (Result<Content, ContentError>, u64) {
         let file = File::open(path).unwrap();
         let before = stamp(&file).unwrap();
-        let mut meddler = Meddler { file: &file, meddle, bytes_read: 0 };
-        let content = digest(&file, &mut meddler, before, 4);
-        (content, meddler.bytes_read)
+        let mut reader = ChangingReader { file: &file, change, bytes_read: 0 };
+        let content = digest(&file, &mut reader, before, 4);
+        (content, reader.bytes_read)
     }
 
     #[test]
@@ -288,12 +290,12 @@ mod tests {
         let grow = || {
             if parts > 0 {
                 parts -= 1;
-                writer.write_all(&[b'x'; BUFFER]).unwrap();
+                writer.write_all(&[b'x'; BUFFER_SIZE]).unwrap();
             }
         };
-        let (content, bytes_read) = digest_while(&path, grow);
-        assert_eq!(content, Err(NoContent::Changing));
-        assert!(bytes_read <= 3 + BUFFER as u64, "{bytes_read} bytes of a growing file were read");
+        let (content, bytes_read) = digest_during(&path, grow);
+        assert_eq!(content, Err(ContentError::Changing));
+        assert!(bytes_read <= 3 + BUFFER_SIZE as u64, "{bytes_read} bytes of a growing file were read");
     }
 
     #[test]
@@ -303,9 +305,9 @@ mod tests {
         std::fs::write(&path, "one").unwrap();
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
-        let (content, _) = digest_while(&path, || file.set_modified(past).unwrap());
-        assert_eq!(content, Err(NoContent::Changing), "the change time differs");
-        let (content, _) = digest_while(&path, || {});
+        let (content, _) = digest_during(&path, || file.set_modified(past).unwrap());
+        assert_eq!(content, Err(ContentError::Changing), "the change time differs");
+        let (content, _) = digest_during(&path, || {});
         assert_eq!(content.unwrap().sha256, <[u8; 32]>::from(Sha256::digest(b"one")), "control: unchanged file");
     }
 

@@ -51,7 +51,7 @@ mod skills;
 mod tree;
 
 pub use baselines::{Baselines, Layer, LayeredSkill, SyncState, Update};
-pub use content::{Content, NoContent, Stamp, read_content, read_stamp};
+pub use content::{Content, ContentError, Stamp, read_content, read_stamp};
 pub use error::Error;
 pub use exec_files::artifacts::{Artifact, OutputPart};
 pub use exec_files::begin::ExecFiles;

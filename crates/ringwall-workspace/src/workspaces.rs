@@ -21,7 +21,7 @@ use crate::exec_files::overlap::{ExecPresence, OverlapTracker};
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::name::{AgentId, ProjectId, UserId};
 use crate::project::Project;
-use crate::tree::{LineIndexes, NamesMemory, TextMemory};
+use crate::tree::{LineIndexCache, NamesCache, TextMemory};
 
 /// Lets a box's user pass through a directory without listing it.
 pub(crate) const SEARCHABLE_DIRECTORY: Mode = Mode::from_raw_mode(0o711);
@@ -48,9 +48,9 @@ pub struct Workspaces {
     pub(crate) root: OwnedFd,
     path: PathBuf,
     pub(crate) overlaps: OverlapTracker,
-    line_indexes: LineIndexes,
+    line_indexes: LineIndexCache,
     text_memory: TextMemory,
-    names_memory: NamesMemory,
+    names_cache: NamesCache,
 }
 
 /// The files of one (user, agent). Cheap to clone.
@@ -67,9 +67,9 @@ struct Inner {
     projects: OwnedFd,
     staging: OwnedFd,
     overlaps: OverlapTracker,
-    line_indexes: LineIndexes,
+    line_indexes: LineIndexCache,
     text_memory: TextMemory,
-    names_memory: NamesMemory,
+    names_cache: NamesCache,
 }
 
 impl Workspaces {
@@ -94,9 +94,9 @@ impl Workspaces {
             root: handle,
             path,
             overlaps: OverlapTracker::default(),
-            line_indexes: LineIndexes::default(),
+            line_indexes: LineIndexCache::default(),
             text_memory: TextMemory::default(),
-            names_memory: NamesMemory::default(),
+            names_cache: NamesCache::default(),
         })
     }
 
@@ -114,9 +114,9 @@ impl Workspaces {
             beneath::ensure_directory(&directory, STAGING, SEARCHABLE_DIRECTORY).map_err(fail(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
         let (overlaps, line_indexes) = (self.overlaps.clone(), self.line_indexes.clone());
-        let (text_memory, names_memory) = (self.text_memory.clone(), self.names_memory.clone());
+        let (text_memory, names_cache) = (self.text_memory.clone(), self.names_cache.clone());
         let inner =
-            Inner { owner, path, directory, projects, staging, overlaps, line_indexes, text_memory, names_memory };
+            Inner { owner, path, directory, projects, staging, overlaps, line_indexes, text_memory, names_cache };
         Ok(Workspace { inner: Arc::new(inner) })
     }
 }
@@ -161,7 +161,7 @@ impl Workspace {
         &self.inner.staging
     }
 
-    pub(crate) fn line_indexes(&self) -> &LineIndexes {
+    pub(crate) fn line_indexes(&self) -> &LineIndexCache {
         &self.inner.line_indexes
     }
 
@@ -169,8 +169,8 @@ impl Workspace {
         &self.inner.text_memory
     }
 
-    pub(crate) fn names_memory(&self) -> &NamesMemory {
-        &self.inner.names_memory
+    pub(crate) fn names_cache(&self) -> &NamesCache {
+        &self.inner.names_cache
     }
 
     /// Registers one more exec that runs in this workspace.

@@ -69,7 +69,7 @@ impl Deed {
         let workspace = self.service.session_workspace(&self.place.name).await?;
         let taken = Service::blocking(|| {
             let session = workspace.session(&self.place.id)?;
-            session.furnish()?;
+            session.create_directories()?;
             Ok(session.names(MAX_NAMES)?)
         })
         .await?;

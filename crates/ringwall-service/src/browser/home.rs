@@ -166,7 +166,7 @@ impl Service {
     pub(super) async fn make_home(&self, place: &Place, window: Window) -> Result<Home, Fault> {
         // A session is made by its first use, whatever that is.
         let workspace = self.session_workspace(&place.name).await?;
-        Self::blocking(|| Ok(workspace.session(&place.id)?.furnish()?)).await?;
+        Self::blocking(|| Ok(workspace.session(&place.id)?.create_directories()?)).await?;
         match window {
             Window::External => self.make_own_home().await,
             Window::Sandbox => self.join_session(place).await,

@@ -386,13 +386,13 @@ impl Exec {
                     let session = workspace.session(code.session())?;
                     // On an AIO service files are written and looked for there.
                     if self.order.backend == Backend::AioService {
-                        session.furnish()?;
+                        session.create_directories()?;
                     } else {
                         if code.has_files() {
-                            session.furnish()?;
+                            session.create_directories()?;
                             code.write_files(&session)?;
                         }
-                        let found = among_names(|most| session.furnished_names(most))?;
+                        let found = among_names(|most| session.names_with_directories(most))?;
                         before = Some(found.map_or(Before::TooMany, Before::These));
                     }
                     OpenGround::Session(session)

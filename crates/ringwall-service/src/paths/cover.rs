@@ -13,7 +13,7 @@ use ringwall_policy::{
     is_never_mounted,
 };
 use ringwall_record::{ApprovalFiles, CoveredFile, Digest, ScriptText, Uncovered, UncoveredFile, UserId};
-use ringwall_workspace::{Content, NoContent, Owner, read_content, read_stamp};
+use ringwall_workspace::{Content, ContentError, Owner, read_content, read_stamp};
 
 use crate::agent_files::detached;
 use crate::agent_files::execute::WORKSPACE;
@@ -111,7 +111,7 @@ impl Coverage {
                     bytes -= content.size;
                     State::Covered(content)
                 }
-                Err(NoContent::Missing) => State::Missing,
+                Err(ContentError::Missing) => State::Missing,
                 Err(why) => State::NotCovered(reason(why)),
             };
         }
@@ -125,7 +125,7 @@ impl Coverage {
             let now = || read_stamp(&target.root, &target.path, target.reader);
             match &file.state {
                 State::Covered(content) => now() == Ok(content.stamp),
-                State::Missing => now() == Err(NoContent::Missing),
+                State::Missing => now() == Err(ContentError::Missing),
                 State::NotCovered(_) => true,
             }
         })
@@ -258,15 +258,15 @@ fn allowed_target(place: &AllowedPath, real: &Path, owner: Owner) -> Target {
     Target { root, path, reader, is_pinned: false }
 }
 
-fn reason(why: NoContent) -> Uncovered {
+fn reason(why: ContentError) -> Uncovered {
     match why {
-        NoContent::Missing => Uncovered::Missing,
-        NoContent::Directory => Uncovered::Directory,
-        NoContent::Link => Uncovered::Link,
-        NoContent::Special => Uncovered::Special,
-        NoContent::Unreadable => Uncovered::Unreadable,
-        NoContent::TooLarge => Uncovered::TooLarge,
-        NoContent::Changing => Uncovered::Changing,
+        ContentError::Missing => Uncovered::Missing,
+        ContentError::Directory => Uncovered::Directory,
+        ContentError::Link => Uncovered::Link,
+        ContentError::Special => Uncovered::Special,
+        ContentError::Unreadable => Uncovered::Unreadable,
+        ContentError::TooLarge => Uncovered::TooLarge,
+        ContentError::Changing => Uncovered::Changing,
     }
 }
 

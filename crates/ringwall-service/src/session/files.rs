@@ -99,7 +99,7 @@ impl Service {
         detached(move || {
             let (_writing, _shared) = (writing, shared);
             let session = workspace.session(&place.id)?;
-            session.furnish()?;
+            session.create_directories()?;
             make(session.tree().replace_lines(&path, None, content.as_ref())?, &[&disk, &own])
         })
         .await

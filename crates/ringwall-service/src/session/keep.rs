@@ -88,7 +88,7 @@ impl Service {
         if !change.is_empty() {
             self.check_change(by, &change, said)?;
         }
-        Self::blocking(|| Ok(workspace.session(&place.id)?.furnish()?)).await?;
+        Self::blocking(|| Ok(workspace.session(&place.id)?.create_directories()?)).await?;
         if !change.is_empty() {
             self.rule_session(by, &place, &change).await?;
         }

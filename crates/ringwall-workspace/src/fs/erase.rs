@@ -27,7 +27,7 @@ fn erase_within(parent: impl AsFd, name: &str, max_names: u64) -> Result<()> {
     // Most directories are empty.
     match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::NOTDIR) => return absent(rustix::fs::unlinkat(&parent, name, AtFlags::empty())),
+        Err(Errno::NOTDIR) => return ignore_missing(rustix::fs::unlinkat(&parent, name, AtFlags::empty())),
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         Err(errno) => return Err(errno),
     }
@@ -35,25 +35,25 @@ fn erase_within(parent: impl AsFd, name: &str, max_names: u64) -> Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         outcome => outcome?,
     };
-    let mut emptying = Emptying { top, moved: 0, left: max_names };
+    let mut eraser = Eraser { top, moved: 0, remaining: max_names };
     loop {
-        absent(emptying.round())?;
+        ignore_missing(eraser.visit_top())?;
         match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
-            Err(Errno::NOTEMPTY | Errno::EXIST) => emptying.count()?,
-            outcome => return absent(outcome),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => eraser.count()?,
+            outcome => return ignore_missing(outcome),
         }
     }
 }
 
-struct Emptying {
+struct Eraser {
     top: OwnedFd,
     moved: u64,
-    left: u64,
+    remaining: u64,
 }
 
-impl Emptying {
+impl Eraser {
     /// Visits each name at the top once.
-    fn round(&mut self) -> Result<()> {
+    fn visit_top(&mut self) -> Result<()> {
         let mut names = Dir::read_from(&self.top)?;
         while let Some(entry) = names.read() {
             let entry = entry?;
@@ -63,15 +63,15 @@ impl Emptying {
             }
             self.count()?;
             match rustix::fs::unlinkat(&self.top, name, AtFlags::empty()) {
-                Err(Errno::ISDIR | Errno::PERM) => absent(self.dissolve(name))?,
-                outcome => absent(outcome)?,
+                Err(Errno::ISDIR | Errno::PERM) => ignore_missing(self.flatten(name))?,
+                outcome => ignore_missing(outcome)?,
             }
         }
         Ok(())
     }
 
     /// Deletes a directory at the top after moving its subdirectories to the top.
-    fn dissolve(&mut self, name: &CStr) -> Result<()> {
+    fn flatten(&mut self, name: &CStr) -> Result<()> {
         let directory = match take_ownership(&self.top, name) {
             // Removed, or replaced by something else that the next round deletes.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
@@ -87,13 +87,13 @@ impl Emptying {
             self.count()?;
             match rustix::fs::unlinkat(&directory, inner, AtFlags::empty()) {
                 Err(Errno::ISDIR | Errno::PERM) => self.move_up(&directory, inner)?,
-                outcome => absent(outcome)?,
+                outcome => ignore_missing(outcome)?,
             }
         }
         match rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR) {
             // The listing missed an entry, or one was added; the next round deletes it.
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
-            outcome => absent(outcome),
+            outcome => ignore_missing(outcome),
         }
     }
 
@@ -109,13 +109,13 @@ impl Emptying {
             match rustix::fs::renameat_with(from, name, &self.top, free.as_str(), RenameFlags::NOREPLACE) {
                 // The tree contains this name already; try the next number.
                 Err(Errno::EXIST) => self.count()?,
-                outcome => return absent(outcome),
+                outcome => return ignore_missing(outcome),
             }
         }
     }
 
     fn count(&mut self) -> Result<()> {
-        self.left = self.left.checked_sub(1).ok_or(Errno::BUSY)?;
+        self.remaining = self.remaining.checked_sub(1).ok_or(Errno::BUSY)?;
         Ok(())
     }
 }
@@ -124,7 +124,7 @@ fn is_dots(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 
-fn absent(outcome: Result<()>) -> Result<()> {
+fn ignore_missing(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Errno::NOENT) => Ok(()),
         outcome => outcome,

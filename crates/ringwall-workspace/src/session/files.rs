@@ -97,7 +97,7 @@ impl Session {
     }
 
     /// Creates the missing ones of [`SESSION_DIRECTORIES`]. A file or symlink of such a name stays.
-    pub fn furnish(&self) -> Result<(), Error> {
+    pub fn create_directories(&self) -> Result<(), Error> {
         for name in SESSION_DIRECTORIES {
             match ensure_directory(&self.work().handle, name, self.tree.workspace().owner()) {
                 Ok(_) | Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => {}
@@ -115,11 +115,11 @@ impl Session {
     }
 
     /// Like [`Self::names`], after creating the missing [`SESSION_DIRECTORIES`].
-    pub fn furnished_names(&self, max: usize) -> Result<Option<Arc<Names>>, Error> {
+    pub fn names_with_directories(&self, max: usize) -> Result<Option<Arc<Names>>, Error> {
         match self.tree.known_names().filter(|known| known.have_directories(&SESSION_DIRECTORIES)) {
             Some(known) => Ok(Some(known)),
             None => {
-                self.furnish()?;
+                self.create_directories()?;
                 self.names(max)
             }
         }

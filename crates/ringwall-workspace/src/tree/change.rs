@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::fs::beneath;
 use crate::usage::Usage;
 
-use super::find::kind_of;
+use super::find::file_type;
 use super::open::Tree;
 use super::path::AgentPath;
 use super::range_edit::Splice;
@@ -90,7 +90,7 @@ impl Tree {
 /// Like [`Tree::growth`], for an existing file with this status.
 pub(super) fn growth_over(status: &Stat, length: u64) -> Usage {
     // Blocks of a file with other hard links are not freed.
-    let is_freed = kind_of(status) == FileType::RegularFile && status.st_nlink <= 1;
+    let is_freed = file_type(status) == FileType::RegularFile && status.st_nlink <= 1;
     let freed = if is_freed { Usage::of_blocks(status) } else { Usage::default() };
     Usage { bytes: Usage::of_file(length).bytes.saturating_sub(freed.bytes), files: 0 }
 }

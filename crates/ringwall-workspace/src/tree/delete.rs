@@ -15,7 +15,7 @@ use crate::fs::erase::erase;
 use crate::workspaces::Workspace;
 
 use super::error::FilesError;
-use super::find::explain;
+use super::find::files_error;
 use super::open::Tree;
 use super::path::AgentPath;
 
@@ -54,7 +54,7 @@ impl Tree {
             Err(Errno::NOTDIR) if self.meets_link(path) => Err(Errno::LOOP),
             outcome => outcome,
         };
-        moved.map_err(|errno| explain(path, errno))?;
+        moved.map_err(|errno| files_error(path, errno))?;
         Ok(Removed { workspace: self.workspace().clone(), name: staging_name, given: path.given().to_owned() })
     }
 }

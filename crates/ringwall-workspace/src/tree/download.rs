@@ -15,7 +15,7 @@ use zip::{CompressionMethod, result::ZipError};
 use crate::error::Error;
 
 use super::error::FilesError;
-use super::find::{Links, NameCounts, kind_of, size_of};
+use super::find::{LinkCounts, Links, file_size, file_type};
 use super::open::Tree;
 use super::path::AgentPath;
 
@@ -47,9 +47,9 @@ impl Tree {
     /// Opens what is at a path.
     pub fn download(&self, path: &AgentPath) -> Result<Download, Error> {
         let (_, status) = self.locate(path, Links::Followed)?;
-        if kind_of(&status) != FileType::Directory {
+        if file_type(&status) != FileType::Directory {
             let (file, status) = self.open_file(path, Links::Followed)?;
-            return Ok(Download::File { file, size: size_of(&status) });
+            return Ok(Download::File { file, size: file_size(&status) });
         }
         let paths = self.list_with_directories(path)?.relative();
         let plain = path.plain();
@@ -67,19 +67,19 @@ impl Archive {
     /// Writes the ZIP to `to`.
     pub fn write(&self, to: impl Write) -> io::Result<()> {
         let mut zip = ZipWriter::new_stream(to);
-        let mut names = NameCounts::default();
+        let mut names = LinkCounts::default();
         for path in &self.paths {
             if path.ends_with('/') {
                 zip.add_directory(path, SimpleFileOptions::default().unix_permissions(DIRECTORY)).map_err(plain)?;
                 continue;
             }
             let Ok(whole) = self.directory.join(path) else { continue };
-            let (file, status) = match self.tree.open_one(&whole, &mut names) {
+            let (file, status) = match self.tree.open_one_of_many(&whole, &mut names) {
                 Ok(opened) => opened,
                 Err(Error::Files(error)) if is_gone(&error) => continue,
                 Err(error) => return Err(io::Error::other(error)),
             };
-            let size = size_of(&status);
+            let size = file_size(&status);
             let options = SimpleFileOptions::default()
                 .compression_method(CompressionMethod::Deflated)
                 .compression_level(Some(FAST))

@@ -9,7 +9,7 @@ use crate::error::Error;
 
 use super::change::{Change, Content, growth_over};
 use super::error::FilesError;
-use super::find::{Links, size_of};
+use super::find::{Links, file_size};
 use super::open::Tree;
 use super::path::AgentPath;
 use super::read::{MAX_TEXT, unreadable};
@@ -24,7 +24,7 @@ impl Tree {
         }
         let (file, status) = self.open_file(path, Links::Refused)?;
         let too_large = || FilesError::TooLarge { path: path.given().to_owned(), max: MAX_TEXT };
-        if size_of(&status) > MAX_TEXT {
+        if file_size(&status) > MAX_TEXT {
             return Err(too_large().into());
         }
         let bytes = read_within(file, MAX_TEXT).map_err(unreadable)?.ok_or_else(too_large)?;

@@ -21,7 +21,7 @@ use crate::workspaces::Owner;
 use super::error::FilesError;
 use super::open::Tree;
 use super::path::AgentPath;
-use super::walk::{Found, Step, walk};
+use super::walk::{WalkEntry, WalkStep, walk};
 
 /// Links beyond this number of names are not searched; the file then counts as linked elsewhere.
 const MAX_SEARCHED_NAMES: u64 = 1_000_000;
@@ -36,7 +36,7 @@ pub(super) enum Links {
 /// The number of names in the tree of each file with several hard links. Counted once for a caller
 /// that opens many files.
 #[derive(Debug, Default)]
-pub(super) struct NameCounts {
+pub(super) struct LinkCounts {
     counted: Option<HashMap<(u64, u64), u64>>,
 }
 
@@ -48,14 +48,14 @@ impl Tree {
 
     /// Like [`Self::open_file`] for one of many files: all hard links are counted when the first
     /// file with several is opened.
-    pub(super) fn open_one(&self, path: &AgentPath, names: &mut NameCounts) -> Result<(File, Stat), Error> {
+    pub(super) fn open_one_of_many(&self, path: &AgentPath, names: &mut LinkCounts) -> Result<(File, Stat), Error> {
         self.open_if(path, Links::Followed, |status| {
             if !self.is_owners(status) || status.st_nlink <= 1 {
                 return Ok(self.is_owners(status));
             }
             let counted = match &mut names.counted {
                 Some(counted) => counted,
-                none => none.insert(self.count_names().map_err(|errno| explain(path, errno))?),
+                none => none.insert(self.count_names().map_err(|errno| files_error(path, errno))?),
             };
             Ok(counted.get(&(status.st_dev, status.st_ino)).is_some_and(|count| *count >= status.st_nlink))
         })
@@ -69,7 +69,7 @@ impl Tree {
     ) -> Result<(File, Stat), Error> {
         path.file()?;
         let (located, status) = self.locate(path, links)?;
-        match kind_of(&status) {
+        match file_type(&status) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(FilesError::IsDirectory(path.given().to_owned()).into()),
             _ => return Err(FilesError::Irregular(path.given().to_owned()).into()),
@@ -77,7 +77,7 @@ impl Tree {
         if !is_own(&status)? {
             return Err(FilesError::OutOfScope(path.given().to_owned()).into());
         }
-        let file = beneath::open_located(&located).map_err(|errno| explain(path, errno))?;
+        let file = beneath::open_located(&located).map_err(|errno| files_error(path, errno))?;
         Ok((file, status))
     }
 
@@ -91,11 +91,11 @@ impl Tree {
             outcome = beneath::locate(section, inner);
         }
         let met_link = match &outcome {
-            Ok((_, status)) => kind_of(status) == FileType::Symlink,
+            Ok((_, status)) => file_type(status) == FileType::Symlink,
             Err(errno) => *errno == Errno::LOOP,
         };
         match (met_link, links) {
-            (false, _) => outcome.map_err(|errno| explain(path, errno)),
+            (false, _) => outcome.map_err(|errno| files_error(path, errno)),
             (true, Links::Refused) => Err(FilesError::OutOfScope(path.given().to_owned()).into()),
             (true, Links::Followed) => self.follow(path),
         }
@@ -103,10 +103,10 @@ impl Tree {
 
     fn follow(&self, path: &AgentPath) -> Result<(OwnedFd, Stat), Error> {
         let found = beneath::locate_through_links(self.parent(), path.plain().as_str());
-        let (located, status) = found.map_err(|errno| explain(path, errno))?;
-        let real_path = beneath::real_path(&located).map_err(|errno| explain(path, errno))?;
+        let (located, status) = found.map_err(|errno| files_error(path, errno))?;
+        let real_path = beneath::real_path(&located).map_err(|errno| files_error(path, errno))?;
         for top in self.sections() {
-            let top = beneath::real_path(top).map_err(|errno| explain(path, errno))?;
+            let top = beneath::real_path(top).map_err(|errno| files_error(path, errno))?;
             if real_path.strip_prefix(top.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/")) {
                 return Ok((located, status));
             }
@@ -131,9 +131,9 @@ impl Tree {
                         .is_ok_and(|other| (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino));
                 missing -= u64::from(is_name);
                 seen += 1;
-                if missing == 0 || seen > MAX_SEARCHED_NAMES { Step::End } else { Step::On }
+                if missing == 0 || seen > MAX_SEARCHED_NAMES { WalkStep::Stop } else { WalkStep::Continue }
             })
-            .map_err(|errno| explain(path, errno))?;
+            .map_err(|errno| files_error(path, errno))?;
             if missing == 0 {
                 return Ok(true);
             }
@@ -152,7 +152,7 @@ impl Tree {
                     *counted.entry((status.st_dev, status.st_ino)).or_default() += 1;
                 }
                 seen += 1;
-                if seen > MAX_SEARCHED_NAMES { Step::End } else { Step::On }
+                if seen > MAX_SEARCHED_NAMES { WalkStep::Stop } else { WalkStep::Continue }
             })?;
         }
         Ok(counted)
@@ -163,7 +163,7 @@ impl Tree {
     pub(super) fn meets_link(&self, path: &AgentPath) -> bool {
         let Some((Some(parent), _)) = path.inner().map(RelativePath::split) else { return false };
         match beneath::locate(self.section(path.section()), parent) {
-            Ok((_, status)) => kind_of(&status) == FileType::Symlink,
+            Ok((_, status)) => file_type(&status) == FileType::Symlink,
             Err(errno) => errno == Errno::LOOP,
         }
     }
@@ -186,7 +186,7 @@ impl Tree {
     }
 }
 
-fn identify(found: &Found<'_>) -> rustix::io::Result<Stat> {
+fn identify(found: &WalkEntry<'_>) -> rustix::io::Result<Stat> {
     rustix::fs::statat(found.directory, found.name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
@@ -201,16 +201,16 @@ pub(crate) fn restore_owner_access(directory: impl AsFd) {
     }
 }
 
-pub(super) fn kind_of(status: &Stat) -> FileType {
+pub(super) fn file_type(status: &Stat) -> FileType {
     FileType::from_raw_mode(status.st_mode)
 }
 
-pub(super) fn size_of(status: &Stat) -> u64 {
+pub(super) fn file_size(status: &Stat) -> u64 {
     u64::try_from(status.st_size).unwrap_or(0)
 }
 
 /// Maps an error of the kernel to an error of the files API.
-pub(super) fn explain(path: &AgentPath, errno: Errno) -> Error {
+pub(super) fn files_error(path: &AgentPath, errno: Errno) -> Error {
     let given = || path.given().to_owned();
     match errno {
         Errno::NOENT | Errno::NOTDIR => FilesError::Missing(given()).into(),
@@ -243,15 +243,15 @@ mod tests {
         fs::hard_link(host_path("files/one"), host_path("skills/one")).unwrap();
         fs::hard_link(host_path("files/two"), host_path("files/again")).unwrap();
         fs::hard_link(host_path("files/foreign"), directory.path().join("outside")).unwrap();
-        let mut names = NameCounts::default();
-        assert!(tree.open_one(&path("files/one"), &mut names).is_ok());
-        assert!(tree.open_one(&path("files/foreign"), &mut names).is_err());
+        let mut names = LinkCounts::default();
+        assert!(tree.open_one_of_many(&path("files/one"), &mut names).is_ok());
+        assert!(tree.open_one_of_many(&path("files/foreign"), &mut names).is_err());
         // A second count would miss this name.
         fs::rename(host_path("files/again"), directory.path().join("away")).unwrap();
-        assert!(tree.open_one(&path("files/two"), &mut names).is_ok());
+        assert!(tree.open_one_of_many(&path("files/two"), &mut names).is_ok());
         assert!(tree.open_file(&path("files/two"), Links::Followed).is_err(), "control: counted anew");
         // A name that was added after the count is not counted.
         fs::hard_link(host_path("files/one"), directory.path().join("more")).unwrap();
-        assert!(tree.open_one(&path("files/one"), &mut names).is_err());
+        assert!(tree.open_one_of_many(&path("files/one"), &mut names).is_err());
     }
 }

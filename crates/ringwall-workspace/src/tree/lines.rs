@@ -21,12 +21,12 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Counts of the last used files.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LineIndexes {
+pub(crate) struct LineIndexCache {
     // The last used is at the end.
-    kept: Arc<Mutex<Vec<Kept>>>,
+    cached: Arc<Mutex<Vec<CachedCounts>>>,
 }
 
-type Kept = (Identity, Arc<Vec<u64>>);
+type CachedCounts = (Identity, Arc<Vec<u64>>);
 
 /// Device, inode, size, modification time and change time. Changes with the file.
 type Identity = (u64, u64, i64, (i64, u64), (i64, u64));
@@ -38,21 +38,21 @@ pub(super) struct LineFinder<'a, F> {
     size: u64,
     /// Number of newlines in the first stride, the first two, and so on.
     counts: Arc<Vec<u64>>,
-    indexes: &'a LineIndexes,
+    indexes: &'a LineIndexCache,
     identity: Identity,
-    keeping: Keeping,
+    caching: Caching,
 }
 
 /// Controls whether the counts are cached. A file that changed within the last tick may change again
 /// without a new time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keeping {
-    Safe,
-    TooFresh,
+enum Caching {
+    Allowed,
+    TooRecent,
 }
 
 impl<'a, F: FileExt> LineFinder<'a, F> {
-    pub(super) fn new(file: &'a F, status: &Stat, indexes: &'a LineIndexes) -> Self {
+    pub(super) fn new(file: &'a F, status: &Stat, indexes: &'a LineIndexCache) -> Self {
         let identity = (
             status.st_dev,
             status.st_ino,
@@ -63,9 +63,9 @@ impl<'a, F: FileExt> LineFinder<'a, F> {
         let seconds = Duration::from_secs(u64::try_from(status.st_ctime).unwrap_or_default());
         let changed = UNIX_EPOCH + seconds + Duration::from_nanos(status.st_ctime_nsec);
         let is_old = SystemTime::now().duration_since(changed).is_ok_and(|age| age > TICK);
-        let keeping = if is_old { Keeping::Safe } else { Keeping::TooFresh };
+        let caching = if is_old { Caching::Allowed } else { Caching::TooRecent };
         let size = u64::try_from(status.st_size).unwrap_or(0);
-        Self { file, size, counts: indexes.take(&identity), indexes, identity, keeping }
+        Self { file, size, counts: indexes.get(&identity), indexes, identity, caching }
     }
 
     /// The offset of a line, counted from 0. `None` if the file has fewer newlines before it.
@@ -82,8 +82,8 @@ impl<'a, F: FileExt> LineFinder<'a, F> {
             }
             found => found,
         };
-        if self.counts.len() > known && self.keeping == Keeping::Safe {
-            self.indexes.keep(self.identity, Arc::clone(&self.counts));
+        if self.counts.len() > known && self.caching == Caching::Allowed {
+            self.indexes.insert(self.identity, Arc::clone(&self.counts));
         }
         match found {
             Ok(found) => found,
@@ -135,24 +135,24 @@ pub(super) fn read_at<'b>(file: &impl FileExt, buffer: &'b mut [u8], offset: u64
     Ok(&buffer[..filled])
 }
 
-impl LineIndexes {
-    fn take(&self, identity: &Identity) -> Arc<Vec<u64>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(index) = kept.iter().position(|(known, _)| known == identity) else { return Arc::default() };
-        kept[index..].rotate_left(1);
-        kept.last().map(|(_, counts)| Arc::clone(counts)).unwrap_or_default()
+impl LineIndexCache {
+    fn get(&self, identity: &Identity) -> Arc<Vec<u64>> {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(index) = cached.iter().position(|(known, _)| known == identity) else { return Arc::default() };
+        cached[index..].rotate_left(1);
+        cached.last().map(|(_, counts)| Arc::clone(counts)).unwrap_or_default()
     }
 
-    fn keep(&self, identity: Identity, counts: Arc<Vec<u64>>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        match kept.iter_mut().find(|(known, _)| *known == identity) {
+    fn insert(&self, identity: Identity, counts: Arc<Vec<u64>>) {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        match cached.iter_mut().find(|(known, _)| *known == identity) {
             Some((_, known)) if known.len() >= counts.len() => {}
             Some((_, known)) => *known = counts,
             None => {
-                if kept.len() == MAX_CACHED_FILES {
-                    kept.remove(0);
+                if cached.len() == MAX_CACHED_FILES {
+                    cached.remove(0);
                 }
-                kept.push((identity, counts));
+                cached.push((identity, counts));
             }
         }
     }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn counted_strides_are_not_read_again() {
         const STRIDES: usize = 12;
-        let indexes = LineIndexes::default();
+        let indexes = LineIndexCache::default();
         let (file, status) = file("123", STRIDES * STRIDE / 4, 10);
         let file = Counted(file, Cell::new(0));
         let read = |line: usize| {
@@ -208,22 +208,22 @@ mod tests {
         (file, status)
     }
 
-    fn kept(indexes: &LineIndexes) -> usize {
-        indexes.kept.lock().unwrap().len()
+    fn cached(indexes: &LineIndexCache) -> usize {
+        indexes.cached.lock().unwrap().len()
     }
 
     #[test]
     fn changed_file_is_counted_again() {
-        let indexes = LineIndexes::default();
+        let indexes = LineIndexCache::default();
         let (file, status) = file("123", 300_000, 10);
         let start = |status: &Stat| LineFinder::new(&file, status, &indexes).start_of(250_000).unwrap();
         assert_eq!(start(&status), Some(1_000_000));
-        assert_eq!((start(&status), kept(&indexes)), (Some(1_000_000), 1), "found by the cached counts");
+        assert_eq!((start(&status), cached(&indexes)), (Some(1_000_000), 1), "found by the cached counts");
         // Same size as the status says, other lines, and a new change time.
         file.write_all_at("1\n".repeat(600_000).as_bytes(), 0).unwrap();
         let mut changed = status;
         changed.st_ctime += 1;
-        assert_eq!((start(&changed), kept(&indexes)), (Some(500_000), 2));
+        assert_eq!((start(&changed), cached(&indexes)), (Some(500_000), 2));
         // As through a memory mapping: other lines without a new time.
         file.write_all_at("12345678901\n".repeat(100_000).as_bytes(), 0).unwrap();
         assert_eq!(start(&changed), None, "the file has only 100,000 lines now");
@@ -231,16 +231,16 @@ mod tests {
 
     #[test]
     fn counts_of_just_changed_file_are_not_cached() {
-        let indexes = LineIndexes::default();
+        let indexes = LineIndexCache::default();
         // In the future, because the current tick may be over before the check.
         let (file, status) = file("123", 300_000, -10);
         assert_eq!(LineFinder::new(&file, &status, &indexes).start_of(2).unwrap(), Some(8));
-        assert_eq!(kept(&indexes), 0);
+        assert_eq!(cached(&indexes), 0);
     }
 
     #[test]
     fn cache_keeps_last_used_files() {
-        let indexes = LineIndexes::default();
+        let indexes = LineIndexCache::default();
         let (file, status) = file("123", 10, 10);
         let mut ask = |inode: usize| {
             let mut status = status;
@@ -250,8 +250,8 @@ mod tests {
         (0..MAX_CACHED_FILES).for_each(&mut ask);
         ask(0);
         ask(MAX_CACHED_FILES);
-        let kept: Vec<u64> = indexes.kept.lock().unwrap().iter().map(|(identity, _)| identity.1).collect();
-        assert_eq!(kept.len(), MAX_CACHED_FILES);
-        assert!(kept.contains(&0) && !kept.contains(&1), "{kept:?}");
+        let cached: Vec<u64> = indexes.cached.lock().unwrap().iter().map(|(identity, _)| identity.1).collect();
+        assert_eq!(cached.len(), MAX_CACHED_FILES);
+        assert!(cached.contains(&0) && !cached.contains(&1), "{cached:?}");
     }
 }

@@ -5,10 +5,10 @@ use rustix::fs::FileType;
 use crate::error::Error;
 
 use super::error::FilesError;
-use super::find::{Links, explain, kind_of};
+use super::find::{Links, file_type, files_error};
 use super::open::Tree;
 use super::path::AgentPath;
-use super::walk::{Found, Step, walk};
+use super::walk::{WalkEntry, WalkStep, walk};
 
 /// Above the default quota of names. A list of this length has about 100 MB of JSON.
 const MAX_LISTED: usize = 1_000_000;
@@ -35,14 +35,14 @@ impl Tree {
     fn list_with(
         &self,
         path: &AgentPath,
-        mut name: impl FnMut(&Found<'_>) -> Option<String>,
+        mut name: impl FnMut(&WalkEntry<'_>) -> Option<String>,
     ) -> Result<Listing, Error> {
         let nothing = |prefix: String| Listing { prefix, paths: Vec::new() };
         let (located, status) = match self.locate(path, Links::Followed) {
             Err(Error::Files(FilesError::Missing(_))) => return Ok(nothing(path.plain())),
             outcome => outcome?,
         };
-        match kind_of(&status) {
+        match file_type(&status) {
             FileType::Directory => {}
             FileType::RegularFile => return Ok(Listing { prefix: path.plain(), paths: vec![String::new()] }),
             _ => return Ok(nothing(path.plain())),
@@ -50,9 +50,9 @@ impl Tree {
         let mut paths = Vec::new();
         walk(&located, |found| {
             paths.extend(name(found));
-            if paths.len() <= MAX_LISTED { Step::On } else { Step::End }
+            if paths.len() <= MAX_LISTED { WalkStep::Continue } else { WalkStep::Stop }
         })
-        .map_err(|errno| explain(path, errno))?;
+        .map_err(|errno| files_error(path, errno))?;
         if paths.len() > MAX_LISTED {
             return Err(FilesError::TooMany { path: path.given().to_owned(), max: MAX_LISTED }.into());
         }
@@ -63,7 +63,7 @@ impl Tree {
     /// True if there is a directory at a path.
     pub fn has_directory(&self, path: &AgentPath) -> Result<bool, Error> {
         match self.locate(path, Links::Followed) {
-            Ok((_, status)) => Ok(kind_of(&status) == FileType::Directory),
+            Ok((_, status)) => Ok(file_type(&status) == FileType::Directory),
             Err(Error::Files(FilesError::Missing(_))) => Ok(false),
             Err(error) => Err(error),
         }

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::project::Directory;
 
 use super::open::Tree;
-use super::walk::{Step, walk};
+use super::walk::{WalkStep, walk};
 
 impl Tree {
     /// Every regular file of the tree. `None` if there are more than `max` names.
@@ -34,17 +34,17 @@ impl Tree {
                 seen += 1;
                 match found.kind {
                     FileType::RegularFile if seen <= max => drop(files.insert(found.path.to_owned())),
-                    FileType::Directory if found.path.contains('/') => marks.give_up(),
-                    FileType::Directory => marks.add(found.name, look(found.directory, found.name)),
+                    FileType::Directory if found.path.contains('/') => marks.disable(),
+                    FileType::Directory => marks.add(found.name, stat(found.directory, found.name)),
                     _ => {}
                 }
-                if seen <= max { Step::On } else { Step::End }
+                if seen <= max { WalkStep::Continue } else { WalkStep::Stop }
             })
             .map_err(|errno| Error::UseTree(errno.into()))?;
         }
         let names = (seen <= max).then(|| Arc::new(Names { files, marks }));
         if let ([_], Some(names)) = (sections.as_slice(), &names) {
-            self.workspace().names_memory().keep(names);
+            self.workspace().names_cache().insert(names);
         }
         Ok(names)
     }
@@ -53,15 +53,15 @@ impl Tree {
     pub(crate) fn known_names(&self) -> Option<Arc<Names>> {
         let sections = self.sections();
         let [top] = sections.as_slice() else { return None };
-        let known = self.workspace().names_memory().find(mark(&rustix::fs::fstat(top).ok()?))?;
-        known.marks.hold(top).then_some(known)
+        let known = self.workspace().names_cache().find(mark(&rustix::fs::fstat(top).ok()?))?;
+        known.marks.are_unchanged(top).then_some(known)
     }
 
     /// The regular files that were created since `before`, sorted. `None` if there are more than
     /// `max` names.
     pub(crate) fn new_since(&self, before: &Names, max: usize) -> Result<Option<Vec<String>>, Error> {
         if let [top] = self.sections().as_slice()
-            && before.marks.hold(top)
+            && before.marks.are_unchanged(top)
         {
             return Ok(Some(Vec::new()));
         }
@@ -85,7 +85,7 @@ struct Marks {
     /// `None` if changes cannot be detected by times.
     directories: Option<Vec<(CString, Mark)>>,
     /// Start of the walk.
-    begun: Timespec,
+    began: Timespec,
 }
 
 /// Identity of a directory and its change time, which only the kernel sets.
@@ -94,7 +94,7 @@ type Mark = ((u64, u64), (i64, i64));
 /// Checking more directories takes as long as a walk.
 const MAX_MARKS: usize = 32;
 /// On kernels before 6.13 two changes in quick succession can have the same time.
-const TICK_MS: i64 = 100;
+const MIN_AGE_MS: i64 = 100;
 
 impl Names {
     pub fn files(&self) -> &BTreeSet<String> {
@@ -110,26 +110,26 @@ impl Names {
 
 impl Marks {
     fn begin() -> Self {
-        Self { directories: Some(Vec::new()), begun: rustix::time::clock_gettime(ClockId::RealtimeCoarse) }
+        Self { directories: Some(Vec::new()), began: rustix::time::clock_gettime(ClockId::RealtimeCoarse) }
     }
 
-    fn give_up(&mut self) {
+    fn disable(&mut self) {
         self.directories = None;
     }
 
     fn add(&mut self, name: &CStr, status: rustix::io::Result<Stat>) {
-        let mark = status.ok().map(|status| mark(&status)).filter(|(_, changed)| self.begun_long_after(*changed));
+        let mark = status.ok().map(|status| mark(&status)).filter(|(_, changed)| self.began_well_after(*changed));
         match (&mut self.directories, mark) {
             (Some(directories), Some(mark)) if directories.len() < MAX_MARKS => {
                 directories.push((name.to_owned(), mark));
             }
-            _ => self.give_up(),
+            _ => self.disable(),
         }
     }
 
-    fn begun_long_after(&self, (seconds, nanoseconds): (i64, i64)) -> bool {
+    fn began_well_after(&self, (seconds, nanoseconds): (i64, i64)) -> bool {
         let milliseconds = |seconds: i64, nanoseconds: i64| seconds.saturating_mul(1000) + nanoseconds / 1_000_000;
-        milliseconds(self.begun.tv_sec, self.begun.tv_nsec) > milliseconds(seconds, nanoseconds) + TICK_MS
+        milliseconds(self.began.tv_sec, self.began.tv_nsec) > milliseconds(seconds, nanoseconds) + MIN_AGE_MS
     }
 
     fn top(&self) -> Option<Mark> {
@@ -137,16 +137,16 @@ impl Marks {
     }
 
     /// True if every directory is unchanged.
-    fn hold(&self, top: &Directory) -> bool {
+    fn are_unchanged(&self, top: &Directory) -> bool {
         let Some(directories) = &self.directories else { return false };
         directories.iter().all(|(name, before)| {
-            let status = if name.is_empty() { rustix::fs::fstat(top) } else { look(top.as_fd(), name) };
+            let status = if name.is_empty() { rustix::fs::fstat(top) } else { stat(top.as_fd(), name) };
             status.is_ok_and(|status| mark(&status) == *before)
         })
     }
 }
 
-fn look(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Stat> {
+fn stat(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Stat> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
@@ -156,9 +156,9 @@ fn mark(status: &Stat) -> Mark {
 
 /// The names of the sessions that were used last. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct NamesMemory {
+pub(crate) struct NamesCache {
     /// The last used is at the end.
-    kept: Arc<Mutex<Vec<Arc<Names>>>>,
+    cached: Arc<Mutex<Vec<Arc<Names>>>>,
 }
 
 /// Number of cached sessions.
@@ -166,25 +166,25 @@ const MAX_CACHED_SESSIONS: usize = 128;
 /// Sessions with more files are not cached, which bounds the cache to some megabytes.
 const MAX_CACHED_NAMES: usize = 200;
 
-impl NamesMemory {
+impl NamesCache {
     /// The cached names of the tree whose top has this mark.
     fn find(&self, top: Mark) -> Option<Arc<Names>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = kept.iter().rposition(|names| names.marks.top() == Some(top))?;
-        let found = kept.remove(index);
-        kept.push(Arc::clone(&found));
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = cached.iter().rposition(|names| names.marks.top() == Some(top))?;
+        let found = cached.remove(index);
+        cached.push(Arc::clone(&found));
         Some(found)
     }
 
-    fn keep(&self, names: &Arc<Names>) {
+    fn insert(&self, names: &Arc<Names>) {
         let Some((top, _)) = names.marks.top() else { return };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|other| other.marks.top().is_none_or(|(other, _)| other != top));
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.retain(|other| other.marks.top().is_none_or(|(other, _)| other != top));
         if names.files.len() <= MAX_CACHED_NAMES {
-            if kept.len() >= MAX_CACHED_SESSIONS {
-                kept.remove(0);
+            if cached.len() >= MAX_CACHED_SESSIONS {
+                cached.remove(0);
             }
-            kept.push(Arc::clone(names));
+            cached.push(Arc::clone(names));
         }
     }
 }
@@ -208,19 +208,19 @@ mod tests {
 
     fn session(workspace: &Workspace) -> Session {
         let session = workspace.session(&"s".parse().unwrap()).unwrap();
-        session.furnish().unwrap();
+        session.create_directories().unwrap();
         session
     }
 
     /// Walks until no directory has changed recently.
     fn settled(session: &Session) -> Arc<Names> {
-        let begun = Instant::now();
+        let began = Instant::now();
         loop {
             let names = session.names(MAX_COUNT).unwrap().unwrap();
             if names.marks.directories.is_some() {
                 return names;
             }
-            assert!(begun.elapsed() < Duration::from_secs(30), "its directories keep changing");
+            assert!(began.elapsed() < Duration::from_secs(30), "its directories keep changing");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -233,16 +233,16 @@ mod tests {
         fs::write(host_path("data/old"), "x").unwrap();
         let before = settled(&session);
         let since = |before: &Names| session.new_since(before, MAX_COUNT).unwrap();
-        assert!(before.marks.hold(session.work()));
+        assert!(before.marks.are_unchanged(session.work()));
         assert_eq!(since(&before), Some(Vec::new()));
         assert!(session.tree().known_names().is_some_and(|known| Arc::ptr_eq(&known, &before)), "cached");
         assert!(before.have_directories(&["data", "output"]) && !before.have_directories(&["data", "top"]));
         // Writing to an existing file adds no name.
         fs::write(host_path("data/old"), "more").unwrap();
-        assert!(before.marks.hold(session.work()));
+        assert!(before.marks.are_unchanged(session.work()));
         for (number, name) in ["top", "output/one", "data/two"].into_iter().enumerate() {
             fs::write(host_path(name), "x").unwrap();
-            assert!(!before.marks.hold(session.work()) && session.tree().known_names().is_none(), "{name}");
+            assert!(!before.marks.are_unchanged(session.work()) && session.tree().known_names().is_none(), "{name}");
             assert_eq!(since(&before).unwrap().len(), number + 1, "{name}");
         }
         assert_eq!(since(&before).unwrap(), ["data/two", "output/one", "top"]);
@@ -250,7 +250,7 @@ mod tests {
         let before = settled(&session);
         fs::rename(host_path("output"), host_path("temp/output")).unwrap();
         fs::create_dir(host_path("output")).unwrap();
-        assert!(!before.marks.hold(session.work()));
+        assert!(!before.marks.are_unchanged(session.work()));
         assert_eq!(since(&before).unwrap(), ["temp/output/one"]);
     }
 
@@ -274,9 +274,9 @@ mod tests {
 
     #[test]
     fn directory_changed_after_walk_began_is_not_old() {
-        let marks = Marks { directories: Some(Vec::new()), begun: Timespec { tv_sec: 1000, tv_nsec: 500_000_000 } };
+        let marks = Marks { directories: Some(Vec::new()), began: Timespec { tv_sec: 1000, tv_nsec: 500_000_000 } };
         for (changed, is_old) in [((1000, 399_000_000), true), ((1000, 401_000_000), false), ((2000, 0), false)] {
-            assert_eq!(marks.begun_long_after(changed), is_old, "{changed:?}");
+            assert_eq!(marks.began_well_after(changed), is_old, "{changed:?}");
         }
     }
 
@@ -296,23 +296,23 @@ mod tests {
 
     #[test]
     fn cache_keeps_last_used_sessions() {
-        let memory = NamesMemory::default();
+        let memory = NamesCache::default();
         let named = |number: usize, files: usize| {
             let mark = ((0, number as u64), (0, 0));
             let marks = Marks {
                 directories: Some(vec![(CString::default(), mark)]),
-                begun: Timespec { tv_sec: 0, tv_nsec: 0 },
+                began: Timespec { tv_sec: 0, tv_nsec: 0 },
             };
             (mark, Arc::new(Names { files: (0..files).map(|file| file.to_string()).collect(), marks }))
         };
         for number in 0..=MAX_CACHED_SESSIONS {
-            memory.keep(&named(number, 1).1);
+            memory.insert(&named(number, 1).1);
             assert!(memory.find(named(0, 1).0).is_some(), "last used");
         }
         assert!(memory.find(named(1, 1).0).is_none() && memory.find(named(2, 1).0).is_some());
-        assert_eq!(memory.kept.lock().unwrap().len(), MAX_CACHED_SESSIONS);
+        assert_eq!(memory.cached.lock().unwrap().len(), MAX_CACHED_SESSIONS);
         // A session with too many files is removed from the cache.
-        memory.keep(&named(0, MAX_CACHED_NAMES + 1).1);
+        memory.insert(&named(0, MAX_CACHED_NAMES + 1).1);
         assert!(memory.find(named(0, 1).0).is_none());
     }
 }

@@ -16,7 +16,7 @@ use crate::error::Error;
 
 use super::change::{Change, Content, growth_over};
 use super::error::FilesError;
-use super::find::{Links, size_of};
+use super::find::{Links, file_size};
 use super::open::Tree;
 use super::path::AgentPath;
 use super::read::{Lines, find, unreadable};
@@ -37,7 +37,7 @@ impl Tree {
         };
         let (file, status) = self.open_file(path, Links::Refused)?;
         let range = self.range_of(path, &file, &status, lines)?;
-        let size = size_of(&status);
+        let size = file_size(&status);
         let (before, after) = seam(body, range, size, last_byte(&file, size).map_err(unreadable)?);
         let splice = Splice { file, size, range, before, body, after };
         let growth = growth_over(&status, splice.length());
@@ -46,7 +46,7 @@ impl Tree {
 
     /// The byte range of the lines.
     fn range_of(&self, path: &AgentPath, file: &File, status: &Stat, lines: Lines) -> Result<ByteRange, Error> {
-        let size = size_of(status);
+        let size = file_size(status);
         let find = |line| find(path, file, status, line, self.workspace().line_indexes());
         let start = match find(lines.first())? {
             Some(start) => start,

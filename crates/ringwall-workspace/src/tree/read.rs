@@ -11,8 +11,8 @@ use rustix::fs::Stat;
 use crate::error::Error;
 
 use super::error::FilesError;
-use super::find::{Links, size_of};
-use super::lines::{LineFinder, LineIndexes, STRIDE, read_at};
+use super::find::{Links, file_size};
+use super::lines::{LineFinder, LineIndexCache, STRIDE, read_at};
 use super::memory::{MAX_UNCOUNTED_BYTES, TextMemory, TextShare};
 use super::open::Tree;
 use super::path::AgentPath;
@@ -112,10 +112,10 @@ fn read_lines(
     file: &File,
     status: &Stat,
     lines: Lines,
-    indexes: &LineIndexes,
+    indexes: &LineIndexCache,
     memory: &TextMemory,
 ) -> Result<Part, Error> {
-    let size = size_of(status);
+    let size = file_size(status);
     let too_large = || Error::from(FilesError::TooLarge { path: path.given().to_owned(), max: MAX_TEXT });
     let Some(start) = find(path, file, status, lines.first, indexes)?.filter(|start| *start < size) else {
         return Ok(Part::default());
@@ -178,9 +178,9 @@ pub(super) fn find(
     file: &File,
     status: &Stat,
     line: u64,
-    indexes: &LineIndexes,
+    indexes: &LineIndexCache,
 ) -> Result<Option<u64>, Error> {
-    if line > 0 && size_of(status) > MAX_COUNTED {
+    if line > 0 && file_size(status) > MAX_COUNTED {
         return Err(FilesError::TooLarge { path: path.given().to_owned(), max: MAX_COUNTED }.into());
     }
     LineFinder::new(file, status, indexes).start_of(line).map_err(unreadable)

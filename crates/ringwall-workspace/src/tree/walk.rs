@@ -21,7 +21,7 @@ const BUFFER: usize = 64 * 1024;
 const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
 /// A visited entry.
-pub(super) struct Found<'a> {
+pub(super) struct WalkEntry<'a> {
     pub(super) directory: BorrowedFd<'a>,
     pub(super) name: &'a CStr,
     /// Relative to the start of the walk.
@@ -32,13 +32,13 @@ pub(super) struct Found<'a> {
 
 /// Returned by the visitor to continue or end the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    On,
-    End,
+pub(super) enum WalkStep {
+    Continue,
+    Stop,
 }
 
 /// Visits every entry beneath a directory, in no particular order.
-pub(super) fn walk(top: impl AsFd, visit: impl FnMut(&Found<'_>) -> Step) -> Result<()> {
+pub(super) fn walk(top: impl AsFd, visit: impl FnMut(&WalkEntry<'_>) -> WalkStep) -> Result<()> {
     let directory = open(top.as_fd(), c".")?;
     let mut walk = Walk { visit, buffer: vec![MaybeUninit::uninit(); BUFFER], path: String::new(), depth: 0 };
     walk.enter(&directory).map(drop)
@@ -51,11 +51,11 @@ struct Walk<V> {
     depth: usize,
 }
 
-impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
-    fn enter(&mut self, directory: &OwnedFd) -> Result<Step> {
+impl<V: FnMut(&WalkEntry<'_>) -> WalkStep> Walk<V> {
+    fn enter(&mut self, directory: &OwnedFd) -> Result<WalkStep> {
         let mut inner = Vec::new();
-        if self.list(directory, &mut inner)? == Step::End {
-            return Ok(Step::End);
+        if self.list(directory, &mut inner)? == WalkStep::Stop {
+            return Ok(WalkStep::Stop);
         }
         let length = self.path.len();
         for name in inner {
@@ -67,14 +67,14 @@ impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
             let step = self.enter(&next)?;
             self.depth -= 1;
             self.path.truncate(length);
-            if step == Step::End {
-                return Ok(Step::End);
+            if step == WalkStep::Stop {
+                return Ok(WalkStep::Stop);
             }
         }
-        Ok(Step::On)
+        Ok(WalkStep::Continue)
     }
 
-    fn list(&mut self, directory: &OwnedFd, inner: &mut Vec<CString>) -> Result<Step> {
+    fn list(&mut self, directory: &OwnedFd, inner: &mut Vec<CString>) -> Result<WalkStep> {
         let length = self.path.len();
         let mut entries = RawDir::new(directory, &mut self.buffer);
         while let Some(entry) = entries.next() {
@@ -101,14 +101,14 @@ impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
                 inner.push(name.to_owned());
             }
             self.path.push_str(text);
-            let found = Found { directory: directory.as_fd(), name, path: &self.path, kind, inode: entry.ino() };
-            let step = (self.visit)(&found);
+            let entry = WalkEntry { directory: directory.as_fd(), name, path: &self.path, kind, inode: entry.ino() };
+            let step = (self.visit)(&entry);
             self.path.truncate(length);
-            if step == Step::End {
-                return Ok(Step::End);
+            if step == WalkStep::Stop {
+                return Ok(WalkStep::Stop);
             }
         }
-        Ok(Step::On)
+        Ok(WalkStep::Continue)
     }
 }
 

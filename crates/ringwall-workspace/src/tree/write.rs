@@ -19,7 +19,7 @@ use crate::relative_path::RelativePath;
 use crate::workspaces::{Owner, Workspace};
 
 use super::error::FilesError;
-use super::find::{explain, kind_of};
+use super::find::{file_type, files_error};
 use super::open::Tree;
 use super::path::{AgentPath, Section};
 
@@ -98,9 +98,9 @@ impl Tree {
                     self.restore_path_access(path);
                     left -= 1;
                 }
-                Err(Errno::NOTDIR) if self.meets_link(path) => return Err(explain(path, Errno::LOOP)),
+                Err(Errno::NOTDIR) if self.meets_link(path) => return Err(files_error(path, Errno::LOOP)),
                 Err(Errno::NOTDIR) => return Err(FilesError::BelowFile(path.given().to_owned()).into()),
-                outcome => return outcome.map_err(|errno| explain(path, errno)),
+                outcome => return outcome.map_err(|errno| files_error(path, errno)),
             }
         }
     }
@@ -118,7 +118,7 @@ impl Tree {
             }
         };
         let mode = match beneath::locate(parent, name) {
-            Ok((_, status)) => match kind_of(&status) {
+            Ok((_, status)) => match file_type(&status) {
                 FileType::RegularFile => Mode::from_raw_mode(status.st_mode) & RIGHTS,
                 FileType::Directory => return Err(Errno::ISDIR),
                 _ => NEW_FILE,

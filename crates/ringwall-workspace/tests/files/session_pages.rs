@@ -11,7 +11,7 @@ use crate::lab::{Lab, owner};
 /// Creates a session that was last used `age` seconds before `now`.
 fn make(workspaces: &Workspaces, lab: &Lab, user: &str, session: &str, (now, age): (SystemTime, u64)) {
     let workspace = workspaces.workspace(&user.parse().unwrap(), &"agent".parse().unwrap(), owner()).unwrap();
-    workspace.session(&session.parse().unwrap()).unwrap().furnish().unwrap();
+    workspace.session(&session.parse().unwrap()).unwrap().create_directories().unwrap();
     let place = lab.directory.path().join("data/workspaces").join(user).join("agent/sessions").join(session);
     let then = now - Duration::from_secs(age);
     for path in [place.join(".used"), place] {
