@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use ringwall_workspace::{AgentPath, Change, Download, Error, FilesError, Lines, RecordEntry, Tree};
 use rustix::fs::{CWD, FileType, Mode};
 
-use crate::lab::{CANARY, Lab, is_root, names, own_by_box, owner, set_owner};
+use crate::fixture::{CANARY, Fixture, is_root, names, own_by_box, owner, set_owner};
 
 fn at(path: &str) -> AgentPath {
     AgentPath::parse(path).unwrap()
@@ -39,8 +39,8 @@ fn delete(tree: &Tree, path: &str) -> Result<(), Error> {
 
 #[test]
 fn written_files_are_read_listed_and_deleted() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     assert_eq!(list(&tree, "files"), Vec::<String>::new());
     assert_eq!(list(&tree, "files/nowhere"), Vec::<String>::new());
     for (path, content) in
@@ -53,12 +53,12 @@ fn written_files_are_read_listed_and_deleted() {
     assert_eq!(list(&tree, "files/b/"), ["files/b/c.txt"]);
     assert_eq!(list(&tree, "files/b/c.txt"), ["files/b/c.txt"]);
     assert_eq!(list(&tree, "skills"), ["skills/x/SKILL.md"]);
-    for place in ["files", "files/b", "files/b/c.txt", "skills/x"] {
-        let status = fs::metadata(lab.host(place)).unwrap();
-        assert_eq!((status.uid(), status.gid()), (owner().uid, owner().gid), "{place}");
+    for location in ["files", "files/b", "files/b/c.txt", "skills/x"] {
+        let status = fs::metadata(fixture.host_path(location)).unwrap();
+        assert_eq!((status.uid(), status.gid()), (owner().uid, owner().gid), "{location}");
     }
-    assert_eq!(fs::metadata(lab.host("files/b")).unwrap().mode() & 0o777, 0o755);
-    assert_eq!(fs::metadata(lab.host("files/a.txt")).unwrap().mode() & 0o777, 0o644);
+    assert_eq!(fs::metadata(fixture.host_path("files/b")).unwrap().mode() & 0o777, 0o755);
+    assert_eq!(fs::metadata(fixture.host_path("files/a.txt")).unwrap().mode() & 0o777, 0o644);
     delete(&tree, "files/b").unwrap();
     delete(&tree, "files/a.txt").unwrap();
     assert_eq!(list(&tree, "files"), ["files/A.txt"]);
@@ -76,31 +76,31 @@ fn written_files_are_read_listed_and_deleted() {
         files_error(tree.edit(&at("skills/x/skill.md"), "s", "t", 1).and_then(Change::make)),
         FilesError::Reserved
     );
-    assert!(lab.staged().is_empty(), "{:?}", lab.staged());
+    assert!(fixture.staged().is_empty(), "{:?}", fixture.staged());
 }
 
 #[test]
 fn replaced_file_keeps_its_permissions() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     tree.write(&at("files/run.sh"), b"one").unwrap();
-    fs::set_permissions(lab.host("files/run.sh"), fs::Permissions::from_mode(0o4755)).unwrap();
+    fs::set_permissions(fixture.host_path("files/run.sh"), fs::Permissions::from_mode(0o4755)).unwrap();
     tree.write(&at("files/run.sh"), b"two").unwrap();
     tree.edit(&at("files/run.sh"), "two", "three", 1).and_then(Change::make).unwrap();
     tree.replace_lines(&at("files/run.sh"), Some(Lines::ALL), b"four").and_then(Change::make).unwrap();
-    assert_eq!(fs::metadata(lab.host("files/run.sh")).unwrap().mode() & 0o7777, 0o755);
+    assert_eq!(fs::metadata(fixture.host_path("files/run.sh")).unwrap().mode() & 0o7777, 0o755);
     assert_eq!(read(&tree, "files/run.sh").unwrap(), "four");
 }
 
 #[test]
 fn symlinks_are_followed_for_reads_within_the_tree_only() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     tree.write(&at("files/d/real"), b"inside").unwrap();
     tree.write(&at("skills/s/real"), b"skill").unwrap();
-    fs::write(lab.host("projects/p/inputs/secret"), "not the agent's").unwrap();
-    fs::write(lab.host(".staging/secret"), "not the agent's").unwrap();
-    let outside = lab.outside();
+    fs::write(fixture.host_path("projects/p/inputs/secret"), "not the agent's").unwrap();
+    fs::write(fixture.host_path(".staging/secret"), "not the agent's").unwrap();
+    let outside = fixture.outside();
     for (link, target) in [
         ("files/final", "d/real"),
         ("files/middle", "d"),
@@ -112,15 +112,15 @@ fn symlinks_are_followed_for_reads_within_the_tree_only() {
         ("files/up", "../projects/p/inputs/secret"),
         ("files/staged", "../.staging/secret"),
         ("files/whole", ".."),
-        ("files/absolute", lab.host("files/d/real").to_str().unwrap()),
+        ("files/absolute", fixture.host_path("files/d/real").to_str().unwrap()),
         ("files/out", outside.join("canary").to_str().unwrap()),
         ("files/out_directory", outside.to_str().unwrap()),
         ("files/climbs", "../../../../../outside/canary"),
         ("files/magic", "/proc/self/root"),
     ] {
-        symlink(target, lab.host(link)).unwrap();
+        symlink(target, fixture.host_path(link)).unwrap();
     }
-    own_by_box(&lab.host("files"));
+    own_by_box(&fixture.host_path("files"));
     for (path, expected) in [
         ("files/final", "inside"),
         ("files/middle/real", "inside"),
@@ -164,26 +164,26 @@ fn symlinks_are_followed_for_reads_within_the_tree_only() {
         assert_eq!(files_error(tree.write(&at(path), b"written")), out_of_scope(path), "{path}");
         assert_eq!(files_error(delete(&tree, path)), out_of_scope(path), "{path}");
     }
-    lab.check();
+    fixture.check();
     // A write replaces the symlink itself, and a deletion removes the symlink itself.
     tree.write(&at("files/out"), b"replaced").unwrap();
-    assert!(fs::symlink_metadata(lab.host("files/out")).unwrap().file_type().is_file());
+    assert!(fs::symlink_metadata(fixture.host_path("files/out")).unwrap().file_type().is_file());
     delete(&tree, "files/out_directory").unwrap();
     delete(&tree, "files/middle").unwrap();
     assert_eq!(read(&tree, "files/d/real").unwrap(), "inside");
-    lab.check();
+    fixture.check();
 }
 
 #[test]
 fn file_with_hard_link_outside_is_out_of_scope() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     tree.write(&at("files/own"), b"own").unwrap();
-    fs::create_dir(lab.host("skills/s")).unwrap();
-    fs::hard_link(lab.host("files/own"), lab.host("skills/s/twin")).unwrap();
+    fs::create_dir(fixture.host_path("skills/s")).unwrap();
+    fs::hard_link(fixture.host_path("files/own"), fixture.host_path("skills/s/twin")).unwrap();
     assert_eq!(read(&tree, "files/own").unwrap(), "own", "both links are in the tree");
-    fs::hard_link(lab.outside().join("canary"), lab.host("files/alias")).unwrap();
-    set_owner(&lab.host("files/alias"));
+    fs::hard_link(fixture.outside().join("canary"), fixture.host_path("files/alias")).unwrap();
+    set_owner(&fixture.host_path("files/alias"));
     assert_eq!(files_error(read(&tree, "files/alias")), out_of_scope("files/alias"));
     assert_eq!(
         files_error(tree.edit(&at("files/alias"), CANARY, "", 1).and_then(Change::make)),
@@ -191,28 +191,29 @@ fn file_with_hard_link_outside_is_out_of_scope() {
     );
     assert_eq!(files_error(tree.download(&at("files/alias"))), out_of_scope("files/alias"));
     tree.write(&at("files/alias"), b"mine").unwrap();
-    assert_eq!(fs::read_to_string(lab.outside().join("canary")).unwrap(), CANARY);
+    assert_eq!(fs::read_to_string(fixture.outside().join("canary")).unwrap(), CANARY);
     if is_root() {
         // A file of a user unrelated to this workspace.
-        fs::write(lab.host("files/foreign"), "theirs").unwrap();
-        rustix::fs::chown(lab.host("files/foreign"), Some(rustix::fs::Uid::from_raw(54_323)), None).unwrap();
+        fs::write(fixture.host_path("files/foreign"), "theirs").unwrap();
+        rustix::fs::chown(fixture.host_path("files/foreign"), Some(rustix::fs::Uid::from_raw(54_323)), None).unwrap();
         assert_eq!(files_error(read(&tree, "files/foreign")), out_of_scope("files/foreign"));
     }
 }
 
 #[test]
 fn fifos_sockets_and_devices_are_not_opened() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
-    rustix::fs::mknodat(CWD, lab.host("files/pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
-    let _listener = UnixListener::bind(lab.host("files/socket")).unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
+    rustix::fs::mknodat(CWD, fixture.host_path("files/pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let _listener = UnixListener::bind(fixture.host_path("files/socket")).unwrap();
     let mut all = vec!["files/pipe", "files/socket"];
     if is_root() {
         let zero = rustix::fs::makedev(1, 5);
-        rustix::fs::mknodat(CWD, lab.host("files/device"), FileType::CharacterDevice, Mode::RWXU, zero).unwrap();
+        rustix::fs::mknodat(CWD, fixture.host_path("files/device"), FileType::CharacterDevice, Mode::RWXU, zero)
+            .unwrap();
         all.push("files/device");
     }
-    own_by_box(&lab.host("files"));
+    own_by_box(&fixture.host_path("files"));
     for path in all {
         assert_eq!(files_error(read(&tree, path)), FilesError::Irregular(path.to_owned()));
         assert_eq!(
@@ -228,14 +229,15 @@ fn fifos_sockets_and_devices_are_not_opened() {
 
 #[test]
 fn closed_directories_do_not_block_api() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     for path in ["files/a/b/file", "files/a/other", "files/gone/file"] {
         tree.write(&at(path), b"x").unwrap();
     }
-    let close = |place: &str| fs::set_permissions(lab.host(place), fs::Permissions::from_mode(0o000)).unwrap();
-    for place in ["files/a/b/file", "files/a/b", "files/a", "files/gone"] {
-        close(place);
+    let close =
+        |location: &str| fs::set_permissions(fixture.host_path(location), fs::Permissions::from_mode(0o000)).unwrap();
+    for location in ["files/a/b/file", "files/a/b", "files/a", "files/gone"] {
+        close(location);
     }
     assert_eq!(read(&tree, "files/a/b/file").unwrap(), "x");
     close("files/a/b");
@@ -252,43 +254,43 @@ fn closed_directories_do_not_block_api() {
     delete(&tree, "files/a/b/new").unwrap();
     delete(&tree, "files/gone").unwrap();
     delete(&tree, "files/a").unwrap();
-    assert!(names(&lab.host("files")).is_empty());
-    assert!(lab.staged().is_empty());
+    assert!(names(&fixture.host_path("files")).is_empty());
+    assert!(fixture.staged().is_empty());
 }
 
 #[test]
 fn delete_of_hostile_tree_follows_no_symlink() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     tree.write(&at("files/tree/a/file"), b"x").unwrap();
-    symlink(lab.outside(), lab.host("files/tree/a/link")).unwrap();
-    symlink(lab.outside().join("canary"), lab.host("files/tree/canary")).unwrap();
-    let mut deep = lab.host("files/tree/a");
+    symlink(fixture.outside(), fixture.host_path("files/tree/a/link")).unwrap();
+    symlink(fixture.outside().join("canary"), fixture.host_path("files/tree/canary")).unwrap();
+    let mut deep = fixture.host_path("files/tree/a");
     for _ in 0..200 {
         deep.push("deep");
         fs::create_dir(&deep).unwrap();
     }
     fs::write(deep.join("bottom"), "x").unwrap();
-    own_by_box(&lab.host("files"));
+    own_by_box(&fixture.host_path("files"));
     assert_eq!(list(&tree, "files"), ["files/tree/a/file"], "paths that are too deep are not listed");
     delete(&tree, "files/tree").unwrap();
-    assert!(names(&lab.host("files")).is_empty());
-    lab.check();
+    assert!(names(&fixture.host_path("files")).is_empty());
+    fixture.check();
 }
 
 #[test]
 fn directory_is_downloaded_as_zip() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     let long = "0123456789".repeat(100_000);
     for (path, content) in [("skills/技能/SKILL.md", "one"), ("skills/技能/a/b.py", &long), ("skills/技能/empty", "")]
     {
         tree.write(&at(path), content.as_bytes()).unwrap();
     }
-    fs::create_dir_all(lab.host("skills/技能/data/none yet")).unwrap();
-    fs::set_permissions(lab.host("skills/技能/a/b.py"), fs::Permissions::from_mode(0o755)).unwrap();
-    symlink(lab.outside(), lab.host("skills/技能/link")).unwrap();
-    own_by_box(&lab.host("skills"));
+    fs::create_dir_all(fixture.host_path("skills/技能/data/none yet")).unwrap();
+    fs::set_permissions(fixture.host_path("skills/技能/a/b.py"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink(fixture.outside(), fixture.host_path("skills/技能/link")).unwrap();
+    own_by_box(&fixture.host_path("skills"));
     let Download::Directory(archive) = tree.download(&at("skills/技能")).unwrap() else { panic!("no directory") };
     // Files that disappear before they are sent are skipped.
     delete(&tree, "skills/技能/empty").unwrap();
@@ -315,13 +317,13 @@ fn directory_is_downloaded_as_zip() {
 
 #[test]
 fn unplaced_file_is_swept() {
-    let lab = Lab::new();
-    let staged = lab.workspace.stage().unwrap();
-    assert_eq!(lab.staged().len(), 1);
+    let fixture = Fixture::new();
+    let staged = fixture.workspace.stage().unwrap();
+    assert_eq!(fixture.staged().len(), 1);
     // A killed server runs no destructor.
     std::mem::forget(staged);
-    assert_eq!(lab.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 1);
-    assert!(lab.staged().is_empty());
-    drop(lab.workspace.stage().unwrap());
-    assert!(lab.staged().is_empty());
+    assert_eq!(fixture.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 1);
+    assert!(fixture.staged().is_empty());
+    drop(fixture.workspace.stage().unwrap());
+    assert!(fixture.staged().is_empty());
 }

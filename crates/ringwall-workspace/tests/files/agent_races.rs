@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringwall_workspace::{AgentPath, Change, Lines};
 
-use crate::lab::{Lab, own_by_box};
+use crate::fixture::{Fixture, own_by_box};
 use crate::races::{plant, swapping};
 
 fn at(path: &str) -> AgentPath {
@@ -15,12 +15,12 @@ fn at(path: &str) -> AgentPath {
 
 #[test]
 fn reads_never_leave_the_tree() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
-    plant(&lab.host("files"), &lab.outside());
-    own_by_box(&lab.host("files"));
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
+    plant(&fixture.host_path("files"), &fixture.outside());
+    own_by_box(&fixture.host_path("files"));
     let (mut inside, mut error) = (0, 0);
-    let swaps = swapping(&lab.host("files"), || {
+    let swaps = swapping(&fixture.host_path("files"), || {
         for _ in 0..100_000 {
             match tree.read(&at("files/d/canary"), Lines::ALL) {
                 Ok(text) => {
@@ -33,17 +33,17 @@ fn reads_never_leave_the_tree() {
     });
     println!("100000 reads, {swaps} swaps, {inside} inside, {error} refused, 0 canaries");
     assert!(inside > 0);
-    lab.check();
+    fixture.check();
 }
 
 #[test]
 fn writes_and_edits_never_leave_the_tree() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
-    plant(&lab.host("files"), &lab.outside());
-    own_by_box(&lab.host("files"));
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
+    plant(&fixture.host_path("files"), &fixture.outside());
+    own_by_box(&fixture.host_path("files"));
     let mut written = 0;
-    let swaps = swapping(&lab.host("files"), || {
+    let swaps = swapping(&fixture.host_path("files"), || {
         for _ in 0..5_000 {
             written += u64::from(tree.write(&at("files/d/canary"), b"written").is_ok());
             written += u64::from(tree.write(&at("files/d/new/deeper"), b"written").is_ok());
@@ -53,18 +53,18 @@ fn writes_and_edits_never_leave_the_tree() {
     });
     println!("15000 changes, {swaps} swaps, {written} inside, 0 canaries");
     assert!(written > 0);
-    assert!(lab.staged().is_empty());
-    lab.check();
+    assert!(fixture.staged().is_empty());
+    fixture.check();
 }
 
 #[test]
 fn lists_and_downloads_never_leave_the_tree() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
-    plant(&lab.host("files"), &lab.outside());
-    fs::write(lab.outside().join("canary2"), "x").unwrap();
-    own_by_box(&lab.host("files"));
-    swapping(&lab.host("files"), || {
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
+    plant(&fixture.host_path("files"), &fixture.outside());
+    fs::write(fixture.outside().join("canary2"), "x").unwrap();
+    own_by_box(&fixture.host_path("files"));
+    swapping(&fixture.host_path("files"), || {
         for _ in 0..3_000 {
             for path in tree.list(&at("files")).unwrap().whole() {
                 assert!(matches!(path.as_str(), "files/d/canary" | "files/l/canary"), "{path}");
@@ -87,30 +87,30 @@ fn lists_and_downloads_never_leave_the_tree() {
 
 #[test]
 fn deletions_never_leave_the_tree() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     let mut deleted = 0;
     for _ in 0..300 {
-        fs::create_dir(lab.host("files/t")).unwrap();
+        fs::create_dir(fixture.host_path("files/t")).unwrap();
         for number in 0..20 {
-            fs::create_dir_all(lab.host(&format!("files/t/{number}/a/b"))).unwrap();
+            fs::create_dir_all(fixture.host_path(&format!("files/t/{number}/a/b"))).unwrap();
         }
-        plant(&lab.host("files/t"), &lab.outside());
-        own_by_box(&lab.host("files"));
-        swapping(&lab.host("files/t"), || {
+        plant(&fixture.host_path("files/t"), &fixture.outside());
+        own_by_box(&fixture.host_path("files"));
+        swapping(&fixture.host_path("files/t"), || {
             deleted += u64::from(tree.delete(&at("files/t/d/canary")).is_ok_and(|removed| removed.erase().is_ok()));
             tree.delete(&at("files/t")).unwrap().erase().unwrap();
         });
-        lab.check();
-        assert!(lab.staged().is_empty());
+        fixture.check();
+        assert!(fixture.staged().is_empty());
     }
     println!("300 trees, {deleted} files deleted before their tree");
 }
 
 #[test]
 fn concurrent_read_returns_one_version() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     let version = |letter: &str| letter.repeat(300_000);
     tree.write(&at("files/f"), version("a").as_bytes()).unwrap();
     let over = AtomicBool::new(false);
@@ -131,5 +131,5 @@ fn concurrent_read_returns_one_version() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    assert!(lab.staged().is_empty());
+    assert!(fixture.staged().is_empty());
 }

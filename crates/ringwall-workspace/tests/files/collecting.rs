@@ -5,11 +5,11 @@ use std::fs::{self, File};
 use ringwall_workspace::{Extent, SkipReason};
 use serde_json::json;
 
-use crate::lab::{Lab, MIB, paths, reasons};
+use crate::fixture::{Fixture, MIB, paths, reasons};
 
 #[test]
 fn file_beyond_size_limit_is_skipped_and_others_are_kept() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let plant = |names: &'static [(&'static str, usize)]| {
         move |directory: &std::path::Path| {
             for (name, size) in names {
@@ -21,22 +21,22 @@ fn file_beyond_size_limit_is_skipped_and_others_are_kept() {
     for order in
         [&[("a", 400), ("b", 700), ("c", 600), ("d", 1)][..], &[("d", 1), ("c", 600), ("b", 700), ("a", 400)][..]]
     {
-        let collected = lab.run(1000, plant(order));
+        let collected = fixture.run(1000, plant(order));
         assert_eq!(paths(collected.kept()), ["a", "c"]);
         assert_eq!(reasons(&collected), [("b", SkipReason::OverBytes), ("d", SkipReason::OverBytes)]);
         assert_eq!(collected.extent(), Extent::BytesExceeded);
         assert_eq!(collected.finish(&json!({})).unwrap().len(), 5);
     }
-    let exact = lab.run(1001, plant(&[("a", 1000), ("b", 1)]));
+    let exact = fixture.run(1001, plant(&[("a", 1000), ("b", 1)]));
     assert_eq!((exact.extent(), exact.kept().len()), (Extent::Within, 2));
-    let nothing = lab.run(0, plant(&[("empty", 0), ("one", 1)]));
+    let nothing = fixture.run(0, plant(&[("empty", 0), ("one", 1)]));
     assert_eq!((nothing.extent(), paths(nothing.kept())), (Extent::BytesExceeded, vec!["empty"]));
 }
 
 #[test]
 fn sparse_file_beyond_size_limit_is_skipped() {
-    let lab = Lab::new();
-    let collected = lab.run(50 * MIB, |directory| {
+    let fixture = Fixture::new();
+    let collected = fixture.run(50 * MIB, |directory| {
         // Small enough to be copied without harm if the limit fails.
         File::create(directory.join("huge")).unwrap().set_len(256 * MIB).unwrap();
         File::create(directory.join("sparse")).unwrap().set_len(MIB).unwrap();
@@ -49,8 +49,8 @@ fn sparse_file_beyond_size_limit_is_skipped() {
 
 #[test]
 fn hard_links_count_each() {
-    let lab = Lab::new();
-    let collected = lab.run(25, |directory| {
+    let fixture = Fixture::new();
+    let collected = fixture.run(25, |directory| {
         fs::write(directory.join("a"), "0123456789").unwrap();
         for name in ["b", "c", "d"] {
             fs::hard_link(directory.join("a"), directory.join(name)).unwrap();
@@ -61,8 +61,8 @@ fn hard_links_count_each() {
 
 #[test]
 fn names_beyond_limit_are_counted() {
-    let lab = Lab::new();
-    let collected = lab.run(MIB, |directory| {
+    let fixture = Fixture::new();
+    let collected = fixture.run(MIB, |directory| {
         for number in 0..10_050 {
             fs::write(directory.join(format!("f{number:05}")), "").unwrap();
         }
@@ -75,8 +75,8 @@ fn names_beyond_limit_are_counted() {
 
 #[test]
 fn total_length_of_paths_is_limited() {
-    let lab = Lab::new();
-    let collected = lab.run(MIB, |directory| {
+    let fixture = Fixture::new();
+    let collected = fixture.run(MIB, |directory| {
         let deep = directory.join(["d".repeat(250).as_str(); 14].join("/"));
         fs::create_dir_all(&deep).unwrap();
         for number in 0..1300 {

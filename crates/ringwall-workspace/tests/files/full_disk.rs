@@ -10,7 +10,7 @@ use std::process::Command;
 use ringwall_workspace::{Error, ExecId, Owner, Processes, Stream, Workspaces};
 use serde_json::json;
 
-use crate::lab::{RECYCLED, input, names};
+use crate::fixture::{RECYCLED, input, names};
 
 const SMALL: &str = "RINGWALL_TEST_SMALL_DISK";
 

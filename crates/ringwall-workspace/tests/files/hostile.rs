@@ -13,7 +13,7 @@ use ringwall_workspace::{Error, Extent, PathProblem, Processes, SkipReason};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use serde_json::json;
 
-use crate::lab::{CANARY, Lab, MIB, is_root, own_by_box, path, paths, reasons, set_owner};
+use crate::fixture::{CANARY, Fixture, MIB, is_root, own_by_box, path, paths, reasons, set_owner};
 
 fn make_fifo(path: &Path) {
     rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
@@ -21,9 +21,9 @@ fn make_fifo(path: &Path) {
 
 #[test]
 fn special_files_are_skipped() {
-    let lab = Lab::new();
-    let outside = lab.outside();
-    let collected = lab.run(MIB, |directory| {
+    let fixture = Fixture::new();
+    let outside = fixture.outside();
+    let collected = fixture.run(MIB, |directory| {
         symlink(outside.join("canary"), directory.join("link")).unwrap();
         symlink(&outside, directory.join("link-to-directory")).unwrap();
         symlink("nowhere", directory.join("link-dangling")).unwrap();
@@ -57,15 +57,15 @@ fn special_files_are_skipped() {
 
 #[test]
 fn reserved_names_are_skipped() {
-    let lab = Lab::new();
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
     let exec = files.exec().clone();
     let directory = files.artifacts().unwrap().path();
     fs::write(directory.join("meta.json"), "forged").unwrap();
     fs::write(directory.join("manifest.json"), r#"{"files":[]}"#).unwrap();
     fs::create_dir(directory.join("stdout.txt")).unwrap();
     fs::write(directory.join("stdout.txt/x"), "forged").unwrap();
-    symlink(lab.outside().join("canary"), directory.join("stderr.txt")).unwrap();
+    symlink(fixture.outside().join("canary"), directory.join("stderr.txt")).unwrap();
     fs::create_dir(directory.join("sub")).unwrap();
     fs::write(directory.join("sub/meta.json"), "its own").unwrap();
     own_by_box(directory);
@@ -81,18 +81,18 @@ fn reserved_names_are_skipped() {
     );
     let finished = collected.finish(&json!({"real": true})).unwrap();
     assert_eq!(paths(&finished), ["meta.json", "stderr.txt", "stdout.txt", "sub/meta.json"]);
-    assert_eq!(lab.project.artifacts(&exec).unwrap(), finished);
-    let place = lab.host(&format!("projects/p/artifacts/{exec}"));
-    assert_eq!(fs::read_to_string(place.join("meta.json")).unwrap(), r#"{"real":true}"#);
-    assert_eq!(fs::metadata(place.join("stdout.txt")).unwrap().len(), 0);
-    lab.check();
+    assert_eq!(fixture.project.artifacts(&exec).unwrap(), finished);
+    let location = fixture.host_path(&format!("projects/p/artifacts/{exec}"));
+    assert_eq!(fs::read_to_string(location.join("meta.json")).unwrap(), r#"{"real":true}"#);
+    assert_eq!(fs::metadata(location.join("stdout.txt")).unwrap().len(), 0);
+    fixture.check();
 }
 
 #[test]
 fn invalid_names_are_skipped() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let longest = "l".repeat(255);
-    let collected = lab.run(MIB, |directory| {
+    let collected = fixture.run(MIB, |directory| {
         for name in [&b"bad\xff"[..], b"back\\slash", b"new\nline", "\u{e9}".as_bytes(), b"..a", longest.as_bytes()] {
             fs::write(directory.join(OsStr::from_bytes(name)), name).unwrap();
         }
@@ -114,8 +114,8 @@ fn invalid_names_are_skipped() {
 
 #[test]
 fn very_deep_tree_is_skipped_and_removed() {
-    let lab = Lab::new();
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
     fs::write(files.artifacts().unwrap().path().join("top"), "kept").unwrap();
     let mut deepest: OwnedFd = File::open(files.artifacts().unwrap().path()).unwrap().into();
     for _ in 0..10_000 {
@@ -127,13 +127,13 @@ fn very_deep_tree_is_skipped_and_removed() {
     assert_eq!(paths(collected.kept()), ["top"]);
     let [skipped] = collected.skipped() else { panic!("{:?}", collected.skipped()) };
     assert_eq!(skipped.reason, SkipReason::Name(PathProblem::TooDeep));
-    assert!(collected.residue().is_none() && lab.staged().is_empty());
+    assert!(collected.residue().is_none() && fixture.staged().is_empty());
 }
 
 #[test]
 fn closed_files_and_directories_are_collected() {
-    let lab = Lab::new();
-    let collected = lab.run(MIB, |directory| {
+    let fixture = Fixture::new();
+    let collected = fixture.run(MIB, |directory| {
         fs::create_dir(directory.join("closed")).unwrap();
         fs::create_dir(directory.join("closed/inner")).unwrap();
         fs::write(directory.join("closed/inner/file"), "x").unwrap();
@@ -148,7 +148,7 @@ fn closed_files_and_directories_are_collected() {
     assert_eq!(paths(collected.kept()), ["closed/inner/file", "secret", "setuid"]);
     let finished = collected.finish(&json!({})).unwrap();
     assert_eq!(finished.len(), 6);
-    for exec in fs::read_dir(lab.host("projects/p/artifacts")).unwrap() {
+    for exec in fs::read_dir(fixture.host_path("projects/p/artifacts")).unwrap() {
         let mode = fs::metadata(exec.unwrap().path().join("setuid")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600);
     }
@@ -156,23 +156,23 @@ fn closed_files_and_directories_are_collected() {
 
 #[test]
 fn closed_work_directory_is_reopened() {
-    let lab = Lab::new();
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
     fs::write(files.artifacts().unwrap().path().join("file"), "x").unwrap();
     own_by_box(files.artifacts().unwrap().path());
-    for closed in [files.artifacts().unwrap().path(), lab.project.work().path()] {
+    for closed in [files.artifacts().unwrap().path(), fixture.project.work().path()] {
         fs::set_permissions(closed, Permissions::from_mode(0o000)).unwrap();
     }
     assert_eq!(paths(files.collect(MIB, Processes::Dead).unwrap().kept()), ["file"]);
-    let project = lab.workspace.project(&"p".parse().unwrap()).unwrap();
+    let project = fixture.workspace.project(&"p".parse().unwrap()).unwrap();
     assert_eq!(fs::metadata(project.work().path()).unwrap().permissions().mode() & 0o700, 0o700);
-    assert!(lab.staged().is_empty());
+    assert!(fixture.staged().is_empty());
 }
 
 #[test]
 fn open_descriptors_cannot_change_collected_files() {
-    let lab = Lab::new();
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
     let exec = files.exec().clone();
     let directory = files.artifacts().unwrap().path().to_owned();
     fs::create_dir(directory.join("sub")).unwrap();
@@ -183,30 +183,30 @@ fn open_descriptors_cannot_change_collected_files() {
     let held_directory = File::open(directory.join("sub")).unwrap();
     let finished = files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     held.write_all(b" or not").unwrap();
-    let planted = rustix::fs::symlinkat(lab.outside().join("canary"), &held_directory, "planted");
+    let planted = rustix::fs::symlinkat(fixture.outside().join("canary"), &held_directory, "planted");
     assert!(planted.is_err(), "the directory was deleted");
-    assert_eq!(lab.project.artifacts(&exec).unwrap(), finished);
-    let place = lab.host(&format!("projects/p/artifacts/{exec}/sub"));
-    assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "honest");
-    assert_eq!(crate::lab::names(&place), ["file"]);
+    assert_eq!(fixture.project.artifacts(&exec).unwrap(), finished);
+    let location = fixture.host_path(&format!("projects/p/artifacts/{exec}/sub"));
+    assert_eq!(fs::read_to_string(location.join("file")).unwrap(), "honest");
+    assert_eq!(crate::fixture::names(&location), ["file"]);
 }
 
 #[test]
 fn special_files_among_artifacts_are_not_opened() {
-    let lab = Lab::new();
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
     let exec = files.exec().clone();
     // Only the server can write here; planted for the test.
-    let place = lab.host(&format!("projects/p/artifacts/{exec}"));
-    fs::create_dir(place.join("directory")).unwrap();
-    symlink(lab.outside(), place.join("away")).unwrap();
-    symlink(lab.outside().join("canary"), place.join("link")).unwrap();
-    make_fifo(&place.join("fifo"));
-    UnixListener::bind(place.join("socket")).unwrap();
-    assert_eq!(fs::read_to_string(place.join("away/canary")).unwrap(), CANARY);
+    let location = fixture.host_path(&format!("projects/p/artifacts/{exec}"));
+    fs::create_dir(location.join("directory")).unwrap();
+    symlink(fixture.outside(), location.join("away")).unwrap();
+    symlink(fixture.outside().join("canary"), location.join("link")).unwrap();
+    make_fifo(&location.join("fifo"));
+    UnixListener::bind(location.join("socket")).unwrap();
+    assert_eq!(fs::read_to_string(location.join("away/canary")).unwrap(), CANARY);
     for name in ["directory", "away", "away/canary", "link", "fifo", "socket"] {
-        let error = lab.project.open_artifact(&exec, &path(name));
+        let error = fixture.project.open_artifact(&exec, &path(name));
         assert!(matches!(error, Err(Error::ArtifactIrregular { .. })), "{name}: {error:?}");
     }
-    assert_eq!(paths(&lab.project.artifacts(&exec).unwrap()), ["stderr.txt", "stdout.txt"]);
+    assert_eq!(paths(&fixture.project.artifacts(&exec).unwrap()), ["stderr.txt", "stdout.txt"]);
 }

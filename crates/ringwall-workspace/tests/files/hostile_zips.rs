@@ -3,25 +3,26 @@
 use proptest::prelude::*;
 use ringwall_workspace::{ArchiveError, ArchiveLimits, Error, FilesError, FilesErrorKind, SkillArchive};
 
-use crate::lab::{Lab, MIB, names};
+use crate::fixture::{Fixture, MIB, names};
 use crate::skills::{LIMITS, install, spool, tree};
 use crate::zips::{DESCRIPTOR, ENCRYPTED, Part, UTF8, deflated, file, finish, folder, skill, zip};
 
 /// The error of a rejected archive. Checks that nothing was changed.
 #[track_caller]
 fn error_within(limits: ArchiveLimits, bytes: &[u8]) -> FilesError {
-    let lab = Lab::new();
-    install(&lab, &zip(&skill("x", "kept"))).unwrap();
-    let error = match tree(&lab).check_skill_archive(spool(&lab, bytes), limits).and_then(SkillArchive::unpack) {
+    let fixture = Fixture::new();
+    install(&fixture, &zip(&skill("x", "kept"))).unwrap();
+    let error = match tree(&fixture).check_skill_archive(spool(&fixture, bytes), limits).and_then(SkillArchive::unpack)
+    {
         Err(Error::Files(archive_error)) => archive_error,
         other => panic!("{other:?}"),
     };
-    assert_eq!(names(&lab.host("skills")), ["x"]);
-    assert_eq!(names(&lab.host("skills/x")), ["SKILL.md", "main.py"]);
-    assert_eq!(std::fs::read_to_string(lab.host("skills/x/SKILL.md")).unwrap(), "kept");
-    assert!(lab.staged().is_empty(), "{:?}", lab.staged());
-    lab.check();
-    assert!(!error.to_string().contains(lab.directory.path().to_str().unwrap()), "{error}");
+    assert_eq!(names(&fixture.host_path("skills")), ["x"]);
+    assert_eq!(names(&fixture.host_path("skills/x")), ["SKILL.md", "main.py"]);
+    assert_eq!(std::fs::read_to_string(fixture.host_path("skills/x/SKILL.md")).unwrap(), "kept");
+    assert!(fixture.staged().is_empty(), "{:?}", fixture.staged());
+    fixture.check();
+    assert!(!error.to_string().contains(fixture.directory.path().to_str().unwrap()), "{error}");
     error
 }
 
@@ -62,11 +63,11 @@ fn invalid_structure_is_rejected_with_contract_text() {
 
 #[test]
 fn macos_metadata_is_skipped() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let added = ["__MACOSX/x/._main.py", "__MACOSX/._x", ".DS_Store", "x/.DS_Store", "x/sub/.DS_Store"];
-    install(&lab, &with(added.map(|name| file(name, "x")))).unwrap();
-    assert_eq!(names(&lab.host("skills")), ["x"]);
-    assert_eq!(names(&lab.host("skills/x")), ["SKILL.md", "main.py"]);
+    install(&fixture, &with(added.map(|name| file(name, "x")))).unwrap();
+    assert_eq!(names(&fixture.host_path("skills")), ["x"]);
+    assert_eq!(names(&fixture.host_path("skills/x")), ["SKILL.md", "main.py"]);
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn unsafe_names_are_rejected() {
 
 #[test]
 fn utf8_and_gbk_names_are_decoded() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let gbk = b"\xca\xfd\xbe\xdd/";
     let parts = [
         file([gbk, b"SKILL.md".as_slice()].concat(), "x"),
@@ -113,11 +114,11 @@ fn utf8_and_gbk_names_are_decoded() {
         // The second byte of this character is a backslash.
         file([gbk, b"\x81\x5c.txt".as_slice()].concat(), "x"),
     ];
-    assert_eq!(install(&lab, &zip(&parts)).unwrap(), ["数据"]);
-    assert_eq!(names(&lab.host("skills/数据")), ["SKILL.md", "乗.txt", "说明.txt"]);
+    assert_eq!(install(&fixture, &zip(&parts)).unwrap(), ["数据"]);
+    assert_eq!(names(&fixture.host_path("skills/数据")), ["SKILL.md", "乗.txt", "说明.txt"]);
     for flags in [0, UTF8] {
         let parts = [Part { flags, ..file("技能/SKILL.md", "x") }];
-        assert_eq!(install(&lab, &zip(&parts)).unwrap(), ["技能"]);
+        assert_eq!(install(&fixture, &zip(&parts)).unwrap(), ["技能"]);
     }
 }
 
@@ -143,10 +144,10 @@ fn colliding_names_are_rejected() {
             other => panic!("{shown:?}: {other}"),
         }
     }
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     // Names are case-sensitive, and a directory may occur several times.
-    install(&lab, &with([file("x/A", ""), file("x/a", ""), folder("x/d/"), folder("x//d/")])).unwrap();
-    assert_eq!(names(&lab.host("skills/x")), ["A", "SKILL.md", "a", "d", "main.py"]);
+    install(&fixture, &with([file("x/A", ""), file("x/a", ""), folder("x/d/"), folder("x//d/")])).unwrap();
+    assert_eq!(names(&fixture.host_path("skills/x")), ["A", "SKILL.md", "a", "d", "main.py"]);
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn wrong_data_descriptor_is_rejected() {
         [&crc.to_le_bytes()[..], &size, &size].concat()
     };
     let signed = |bytes: Vec<u8>| [b"PK\x07\x08".to_vec(), bytes].concat();
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     for after in [narrow(1, 2), wide(1, 2), signed(narrow(1, 2)), signed(wide(1, 2))] {
         let part = file("x/late", "data").described_after(|crc, size| match after.len() {
             12 => narrow(crc, size),
@@ -208,7 +209,7 @@ fn wrong_data_descriptor_is_rejected() {
             16 => signed(narrow(crc, size)),
             _ => signed(wide(crc, size)),
         });
-        install(&lab, &with([part])).unwrap();
+        install(&fixture, &with([part])).unwrap();
         let wrong = file("x/late", "data").described_after(|_, _| after);
         assert!(matches!(archive_error(&with([wrong])), ArchiveError::Corrupt { .. }));
     }
@@ -242,9 +243,10 @@ fn decompression_bombs_are_rejected() {
     files.extend(many.iter().map(|(name, data)| (name.as_str(), *data)));
     assert_eq!(error_within(limits, &deflated(&files)), ArchiveError::TooManyBytes(MIB).into());
     // A ZIP within a ZIP is an ordinary file, and a small run of zeros is allowed.
-    let lab = Lab::new();
-    install(&lab, &deflated(&[("x/SKILL.md", b"x"), ("x/inner.zip", &flat), ("x/run", &zeros[..10 << 20])])).unwrap();
-    assert_eq!(std::fs::read(lab.host("skills/x/inner.zip")).unwrap(), flat);
+    let fixture = Fixture::new();
+    install(&fixture, &deflated(&[("x/SKILL.md", b"x"), ("x/inner.zip", &flat), ("x/run", &zeros[..10 << 20])]))
+        .unwrap();
+    assert_eq!(std::fs::read(fixture.host_path("skills/x/inner.zip")).unwrap(), flat);
 }
 
 #[test]
@@ -301,9 +303,9 @@ fn ambiguous_archives_are_rejected() {
         let error = archive_error(&bytes);
         assert!(matches!(error, ArchiveError::Malformed(_)), "{what}: {error}");
     }
-    let lab = Lab::new();
-    install(&lab, &finish(data.to_vec(), index, 2, b"a comment")).unwrap();
-    assert_eq!(names(&lab.host("skills")), ["x"]);
+    let fixture = Fixture::new();
+    install(&fixture, &finish(data.to_vec(), index, 2, b"a comment")).unwrap();
+    assert_eq!(names(&fixture.host_path("skills")), ["x"]);
 }
 
 fn file_header() -> Vec<u8> {
@@ -337,17 +339,17 @@ proptest! {
             })])
         };
         let mut bytes = honest;
-        for (place, byte) in changes {
-            let place = place.index(bytes.len());
-            bytes[place] = byte;
+        for (location, byte) in changes {
+            let location = location.index(bytes.len());
+            bytes[location] = byte;
         }
-        let lab = Lab::new();
-        match install(&lab, &bytes) {
-            Ok(skills) => prop_assert_eq!(skills, names(&lab.host("skills"))),
-            Err(Error::Files(_)) => prop_assert!(names(&lab.host("skills")).is_empty()),
+        let fixture = Fixture::new();
+        match install(&fixture, &bytes) {
+            Ok(skills) => prop_assert_eq!(skills, names(&fixture.host_path("skills"))),
+            Err(Error::Files(_)) => prop_assert!(names(&fixture.host_path("skills")).is_empty()),
             Err(other) => prop_assert!(false, "{:?}", other),
         }
-        prop_assert!(lab.staged().is_empty());
-        lab.check();
+        prop_assert!(fixture.staged().is_empty());
+        fixture.check();
     }
 }

@@ -11,15 +11,14 @@
     reason = "a failed assumption is a failed test; the tests look at the disk by name and run themselves as others"
 )]
 
-mod again;
 mod agent_files;
 mod agent_races;
 mod collecting;
+mod fixture;
 mod full_disk;
 mod hostile;
 mod hostile_zips;
 mod inputs;
-mod lab;
 mod lifecycle;
 mod names;
 mod ownership;
@@ -28,7 +27,7 @@ mod recycle;
 mod removing;
 mod session_pages;
 mod skills;
-
 mod texts;
+mod unprivileged;
 mod usage;
 mod zips;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use ringwall_workspace::Processes;
 use serde_json::json;
 
-use crate::lab::{Lab, MIB, own_by_box};
+use crate::fixture::{Fixture, MIB, own_by_box};
 
 /// One path component of arbitrary bytes.
 fn name() -> impl Strategy<Value = Vec<u8>> {
@@ -22,8 +22,8 @@ proptest! {
 
     #[test]
     fn listed_path_can_be_opened(trees in proptest::collection::vec(proptest::collection::vec(name(), 1..4), 0..12)) {
-        let lab = Lab::new();
-        let files = lab.begin();
+        let fixture = Fixture::new();
+        let files = fixture.begin();
         let exec = files.exec().clone();
         let mut made = 0;
         for components in &trees {
@@ -42,16 +42,16 @@ proptest! {
         prop_assert!(collected.kept().len() == made || collected.skipped_total() > 0);
         let kept = collected.kept().to_vec();
         collected.finish(&json!({})).unwrap();
-        let listed = lab.project.artifacts(&exec).unwrap();
+        let listed = fixture.project.artifacts(&exec).unwrap();
         prop_assert!(kept.iter().all(|file| listed.contains(file)));
         for file in listed {
             let mut content = Vec::new();
-            lab.project.open_artifact(&exec, &file.path).unwrap().file.read_to_end(&mut content).unwrap();
+            fixture.project.open_artifact(&exec, &file.path).unwrap().file.read_to_end(&mut content).unwrap();
             prop_assert_eq!(content.len() as u64, file.size);
             if kept.contains(&file) {
                 prop_assert_eq!(content, file.path.as_str().replace('/', "").into_bytes());
             }
         }
-        prop_assert!(lab.staged().is_empty());
+        prop_assert!(fixture.staged().is_empty());
     }
 }

@@ -6,15 +6,15 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use ringwall_workspace::{Error, Owner, Processes, SkipReason, Stream, Workspaces};
 use serde_json::json;
 
-use crate::lab::{Lab, MIB, is_root, names, open, own_by_box, owner, reasons};
+use crate::fixture::{Fixture, MIB, is_root, names, open, own_by_box, owner, reasons};
 
 #[test]
 fn box_owns_only_work_and_artifacts() {
-    let lab = Lab::new();
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
     let (server, workspace) = (Owner::server(), owner());
     let exec = files.exec().to_string();
-    for (place, owner, mode) in [
+    for (location, owner, mode) in [
         ("", server, 0o711),
         (".staging", server, 0o711),
         ("projects", server, 0o711),
@@ -26,20 +26,23 @@ fn box_owns_only_work_and_artifacts() {
         (&format!("projects/p/artifacts/{exec}/stdout.txt"), server, 0o600),
         (&format!(".staging/{exec}"), workspace, 0o700),
     ] {
-        let status = fs::metadata(lab.host(place)).unwrap();
-        assert_eq!((status.uid(), status.gid()), (owner.uid, owner.gid), "{place}");
-        assert_eq!(status.mode() & 0o7777, mode, "{place}");
+        let status = fs::metadata(fixture.host_path(location)).unwrap();
+        assert_eq!((status.uid(), status.gid()), (owner.uid, owner.gid), "{location}");
+        assert_eq!(status.mode() & 0o7777, mode, "{location}");
     }
-    let root = lab.directory.path().join("data/workspaces");
+    let root = fixture.directory.path().join("data/workspaces");
     assert_eq!(fs::metadata(&root).unwrap().mode() & 0o7777, 0o700);
-    assert_eq!(files.artifacts().unwrap().path(), fs::canonicalize(lab.host(&format!(".staging/{exec}"))).unwrap());
-    assert_eq!(lab.project.work().path(), fs::canonicalize(lab.host("projects/p/work")).unwrap());
+    assert_eq!(
+        files.artifacts().unwrap().path(),
+        fs::canonicalize(fixture.host_path(&format!(".staging/{exec}"))).unwrap()
+    );
+    assert_eq!(fixture.project.work().path(), fs::canonicalize(fixture.host_path("projects/p/work")).unwrap());
 
     fs::write(files.artifacts().unwrap().path().join("out"), "x").unwrap();
     own_by_box(files.artifacts().unwrap().path());
     files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
-    for name in names(&lab.host(&format!("projects/p/artifacts/{exec}"))) {
-        let status = fs::metadata(lab.host(&format!("projects/p/artifacts/{exec}/{name}"))).unwrap();
+    for name in names(&fixture.host_path(&format!("projects/p/artifacts/{exec}"))) {
+        let status = fs::metadata(fixture.host_path(&format!("projects/p/artifacts/{exec}/{name}"))).unwrap();
         assert_eq!((status.uid(), status.mode() & 0o7777), (server.uid, 0o600), "{name}");
     }
 }
@@ -50,13 +53,13 @@ fn files_of_other_users_are_skipped() {
         eprintln!("skipped: only root can create files of two users");
         return;
     }
-    let lab = Lab::new();
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
     // Looks like a hard link to a file of the server, which a box cannot create.
-    fs::hard_link(lab.outside().join("canary"), files.artifacts().unwrap().path().join("alias")).unwrap();
+    fs::hard_link(fixture.outside().join("canary"), files.artifacts().unwrap().path().join("alias")).unwrap();
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(reasons(&collected), [("alias", SkipReason::ForeignOwner)]);
-    lab.check();
+    fixture.check();
 }
 
 #[test]
@@ -82,25 +85,25 @@ fn root_is_private_and_must_belong_to_server() {
 
 #[test]
 fn symlink_in_place_of_directory_is_rejected() {
-    let lab = Lab::new();
-    for place in ["projects/q", "projects/r/work", "projects/s/inputs", "projects/t/artifacts"] {
-        fs::create_dir_all(lab.host(place).parent().unwrap()).unwrap();
-        symlink(lab.outside(), lab.host(place)).unwrap();
-        let project = place.split('/').nth(1).unwrap().parse().unwrap();
-        let error = lab.workspace.project(&project);
-        assert!(matches!(error, Err(Error::OpenDirectory { .. })), "{place}: {error:?}");
+    let fixture = Fixture::new();
+    for location in ["projects/q", "projects/r/work", "projects/s/inputs", "projects/t/artifacts"] {
+        fs::create_dir_all(fixture.host_path(location).parent().unwrap()).unwrap();
+        symlink(fixture.outside(), fixture.host_path(location)).unwrap();
+        let project = location.split('/').nth(1).unwrap().parse().unwrap();
+        let error = fixture.workspace.project(&project);
+        assert!(matches!(error, Err(Error::OpenDirectory { .. })), "{location}: {error:?}");
     }
     // A box cannot replace the directory of an exec; if it could, the symlink is not followed.
-    let files = lab.begin();
+    let files = fixture.begin();
     let exec = files.exec().clone();
     fs::remove_dir(files.artifacts().unwrap().path()).unwrap();
-    symlink(lab.outside(), files.artifacts().unwrap().path()).unwrap();
+    symlink(fixture.outside(), files.artifacts().unwrap().path()).unwrap();
     assert!(matches!(files.collect(MIB, Processes::Dead), Err(Error::Collect { .. })));
-    fs::remove_file(lab.host(&format!(".staging/{exec}"))).unwrap();
-    fs::rename(lab.host(&format!("projects/p/artifacts/{exec}")), lab.host("aside")).unwrap();
-    symlink(lab.outside(), lab.host(&format!("projects/p/artifacts/{exec}"))).unwrap();
-    assert!(lab.project.artifacts(&exec).is_err());
-    assert!(lab.project.read_output(&exec, Stream::Stdout, 0, 1).is_err());
-    lab.project.remove_artifacts(&exec).unwrap();
-    lab.check();
+    fs::remove_file(fixture.host_path(&format!(".staging/{exec}"))).unwrap();
+    fs::rename(fixture.host_path(&format!("projects/p/artifacts/{exec}")), fixture.host_path("aside")).unwrap();
+    symlink(fixture.outside(), fixture.host_path(&format!("projects/p/artifacts/{exec}"))).unwrap();
+    assert!(fixture.project.artifacts(&exec).is_err());
+    assert!(fixture.project.read_output(&exec, Stream::Stdout, 0, 1).is_err());
+    fixture.project.remove_artifacts(&exec).unwrap();
+    fixture.check();
 }

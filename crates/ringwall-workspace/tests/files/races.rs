@@ -12,7 +12,7 @@ use ringwall_workspace::Processes;
 use rustix::fs::{CWD, RenameFlags};
 use serde_json::json;
 
-use crate::lab::{CANARY, Lab, MIB, own_by_box, path};
+use crate::fixture::{CANARY, Fixture, MIB, own_by_box, path};
 
 /// Creates the directory `d` with a file `canary`, and the symlink `l` to the directory of the real
 /// canary.
@@ -54,34 +54,34 @@ impl Drop for Ending<'_> {
 
 #[test]
 fn control_reads_canary_by_path() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let directory = tempfile::tempdir().unwrap();
-    plant(directory.path(), &lab.outside());
+    plant(directory.path(), &fixture.outside());
     swap(directory.path()).unwrap();
     assert_eq!(fs::read_to_string(directory.path().join("d/canary")).unwrap(), CANARY);
 }
 
 #[test]
 fn collection_never_leaves_box_directory() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let (mut swaps, mut kept) = (0, 0);
     for _ in 0..500 {
-        let files = lab.begin();
+        let files = fixture.begin();
         let exec = files.exec().clone();
         let directory = files.artifacts().unwrap().path().to_owned();
-        plant(&directory, &lab.outside());
+        plant(&directory, &fixture.outside());
         own_by_box(&directory);
         swaps += swapping(&directory, || {
             let finished = files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
             for file in finished.iter().filter(|file| file.path.as_str().ends_with("canary")) {
                 kept += 1;
                 let mut content = String::new();
-                let mut artifact = lab.project.open_artifact(&exec, &file.path).unwrap();
+                let mut artifact = fixture.project.open_artifact(&exec, &file.path).unwrap();
                 artifact.file.read_to_string(&mut content).unwrap();
                 assert_eq!(content, "inside");
             }
         });
-        lab.check();
+        fixture.check();
     }
     println!("500 collections, {swaps} swaps, {kept} files kept, 0 canaries");
     assert!(kept > 0);
@@ -89,15 +89,15 @@ fn collection_never_leaves_box_directory() {
 
 #[test]
 fn reads_never_leave_exec_directory() {
-    let lab = Lab::new();
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
     let exec = files.exec().clone();
-    let directory = lab.host(&format!("projects/p/artifacts/{exec}"));
-    plant(&directory, &lab.outside());
+    let directory = fixture.host_path(&format!("projects/p/artifacts/{exec}"));
+    plant(&directory, &fixture.outside());
     let (mut read, mut error) = (0, 0);
     let swaps = swapping(&directory, || {
         for _ in 0..100_000 {
-            match lab.project.open_artifact(&exec, &path("d/canary")) {
+            match fixture.project.open_artifact(&exec, &path("d/canary")) {
                 Ok(mut artifact) => {
                     let mut content = String::new();
                     artifact.file.read_to_string(&mut content).unwrap();
@@ -109,42 +109,42 @@ fn reads_never_leave_exec_directory() {
         }
     });
     println!("100000 openings, {swaps} swaps, {read} read inside, {error} refused, 0 canaries");
-    lab.check();
+    fixture.check();
 }
 
 #[test]
 fn input_writes_never_leave_inputs() {
-    let lab = Lab::new();
-    let directory = lab.host("projects/p/inputs");
-    plant(&directory, &lab.outside());
+    let fixture = Fixture::new();
+    let directory = fixture.host_path("projects/p/inputs");
+    plant(&directory, &fixture.outside());
     let mut written = 0;
     let swaps = swapping(&directory, || {
         for _ in 0..5_000 {
             let exec = ringwall_workspace::ExecId::random().unwrap();
-            let inputs = [crate::lab::input("d/canary", "overwritten")];
-            written += u64::from(lab.project.write_inputs(&exec, &inputs).is_ok());
+            let inputs = [crate::fixture::input("d/canary", "overwritten")];
+            written += u64::from(fixture.project.write_inputs(&exec, &inputs).is_ok());
         }
     });
     println!("5000 writes, {swaps} swaps, {written} written inside, 0 canaries");
-    assert!(lab.staged().is_empty());
-    lab.check();
+    assert!(fixture.staged().is_empty());
+    fixture.check();
 }
 
 #[test]
 fn removal_never_leaves_removed_tree() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let mut swaps = 0;
     for _ in 0..300 {
-        let files = lab.begin();
+        let files = fixture.begin();
         let exec = files.exec().clone();
         let directory = files.artifacts().unwrap().path().to_owned();
         for number in 0..20 {
             fs::create_dir_all(directory.join(format!("{number}/a/b"))).unwrap();
         }
-        plant(&directory, &lab.outside());
-        swaps += swapping(&directory, || lab.project.remove_artifacts(&exec).unwrap());
-        lab.check();
-        assert!(lab.staged().is_empty());
+        plant(&directory, &fixture.outside());
+        swaps += swapping(&directory, || fixture.project.remove_artifacts(&exec).unwrap());
+        fixture.check();
+        assert!(fixture.staged().is_empty());
     }
     println!("300 removals, {swaps} swaps, 0 canaries");
 }

@@ -12,7 +12,7 @@ use ringwall_workspace::{ExecFiles, ExecId, Processes, RecordEntry, Workspaces};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, XattrFlags};
 use serde_json::json;
 
-use crate::lab::{CANARY, Lab, MIB, RECYCLED, is_root, names, open, owner, path, set_owner};
+use crate::fixture::{CANARY, Fixture, MIB, RECYCLED, is_root, names, open, owner, path, set_owner};
 
 /// A description and an action.
 type Act<'a, To> = (&'a str, &'a dyn Fn(&To));
@@ -31,12 +31,12 @@ fn inode(path: &Path) -> u64 {
 /// Checks that the directory is empty, has the box's owner and mode 0700, and no extended
 /// attributes.
 fn assert_new(files: &ExecFiles) {
-    let place = files.artifacts().unwrap().path();
-    let status = fs::symlink_metadata(place).unwrap();
+    let location = files.artifacts().unwrap().path();
+    let status = fs::symlink_metadata(location).unwrap();
     assert!(status.is_dir());
     assert_eq!((status.uid(), status.gid(), status.mode() & 0o7777), (owner().uid, owner().gid, 0o700));
-    assert!(names(place).is_empty());
-    let directory = File::open(place).unwrap();
+    assert!(names(location).is_empty());
+    let directory = File::open(location).unwrap();
     assert_eq!(rustix::fs::flistxattr_query(&directory), Ok(0));
     // The handle that is mounted is this directory.
     let given = rustix::fs::fstat(files.artifacts().unwrap()).unwrap();
@@ -69,23 +69,23 @@ fn await_tick(path: &Path) {
 
 #[test]
 fn unused_directory_is_recycled() {
-    let lab = Lab::new();
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
     let first = inode(files.artifacts().unwrap().path());
     end(files);
     for project in ["p", "another", "p"] {
-        assert!(lab.has_recycled() && lab.staged().is_empty());
-        let project = lab.workspace.project(&project.parse().unwrap()).unwrap();
+        assert!(fixture.has_recycled() && fixture.staged().is_empty());
+        let project = fixture.workspace.project(&project.parse().unwrap()).unwrap();
         let files = project.begin(&ExecId::random().unwrap()).unwrap();
         assert_new(&files);
         assert_eq!(inode(files.artifacts().unwrap().path()), first);
-        assert!(!lab.has_recycled());
+        assert!(!fixture.has_recycled());
         // Reading does not count as use.
         assert!(names(files.artifacts().unwrap().path()).is_empty());
         end(files);
     }
     // After a restart the directory is still used, and a sweep does not remove it.
-    let workspaces = Workspaces::open(&lab.directory.path().join("data/workspaces")).unwrap();
+    let workspaces = Workspaces::open(&fixture.directory.path().join("data/workspaces")).unwrap();
     let swept = workspaces.sweep(|_| false, |_| RecordEntry::Unknown);
     assert_eq!((swept.removed, swept.failed), (0, 0));
     let project = open(&workspaces).project(&"p".parse().unwrap()).unwrap();
@@ -97,13 +97,13 @@ fn unused_directory_is_recycled() {
     let exec = files.exec().clone();
     end(files);
     assert_eq!(project.open_artifact(&exec, &path("result")).unwrap().size, 2);
-    assert!(!lab.has_recycled() && lab.staged().is_empty());
-    lab.check();
+    assert!(!fixture.has_recycled() && fixture.staged().is_empty());
+    fixture.check();
 }
 
 #[test]
 fn changed_directory_is_not_recycled() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let set_mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     let acts: [Act<Path>; 9] = [
         ("opened it to others", &|path| set_mode(path, 0o777)),
@@ -124,26 +124,26 @@ fn changed_directory_is_not_recycled() {
         }),
     ];
     for (what, act) in acts {
-        let files = lab.begin();
+        let files = fixture.begin();
         assert_new(&files);
         await_tick(files.artifacts().unwrap().path());
         act(files.artifacts().unwrap().path());
         end(files);
-        assert!(!lab.has_recycled() && lab.staged().is_empty(), "{what}");
+        assert!(!fixture.has_recycled() && fixture.staged().is_empty(), "{what}");
         // Control: the directory of the next exec, which does nothing, is kept.
-        let files = lab.begin();
+        let files = fixture.begin();
         assert_new(&files);
         end(files);
-        assert!(lab.has_recycled(), "{what}");
+        assert!(fixture.has_recycled(), "{what}");
     }
-    lab.check();
+    fixture.check();
 }
 
 #[test]
 fn changed_recycled_directory_is_not_used() {
-    let lab = Lab::new();
-    let recycled = lab.host(".staging").join(RECYCLED);
-    let outside = lab.outside();
+    let fixture = Fixture::new();
+    let recycled = fixture.host_path(".staging").join(RECYCLED);
+    let outside = fixture.outside();
     let swap = |act: &dyn Fn()| {
         fs::remove_dir(&recycled).unwrap();
         act();
@@ -167,32 +167,32 @@ fn changed_recycled_directory_is_not_used() {
         ("a file in its place", &|| swap(&|| fs::write(&recycled, "x").unwrap())),
     ];
     for (what, act) in acts {
-        end(lab.begin());
-        assert!(lab.has_recycled(), "{what}");
+        end(fixture.begin());
+        assert!(fixture.has_recycled(), "{what}");
         // An open handle keeps the inode number from being reused.
         let held = rustix::fs::open(&recycled, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap();
         act();
-        let files = lab.begin();
+        let files = fixture.begin();
         assert_new(&files);
         assert_ne!(inode(files.artifacts().unwrap().path()), rustix::fs::fstat(&held).unwrap().st_ino, "{what}");
-        assert!(!lab.has_recycled(), "{what}");
-        assert_eq!(lab.staged(), [files.exec().as_str()], "{what}");
+        assert!(!fixture.has_recycled(), "{what}");
+        assert_eq!(fixture.staged(), [files.exec().as_str()], "{what}");
         assert_eq!(fs::read_to_string(outside.join("canary")).unwrap(), CANARY, "{what}");
         end(files);
-        lab.check();
+        fixture.check();
     }
 }
 
 #[test]
 fn directory_of_overlapping_exec_is_not_recycled() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     // Two boxes of the project run at the same time; the first sends its directory over a socket in
     // `work`.
-    let (one, sibling) = (lab.begin(), lab.begin());
+    let (one, sibling) = (fixture.begin(), fixture.begin());
     let handed_on = File::open(one.artifacts().unwrap().path()).unwrap();
     end(one);
-    assert!(!lab.has_recycled());
-    let next = lab.begin();
+    assert!(!fixture.has_recycled());
+    let next = fixture.begin();
     fs::write(next.artifacts().unwrap().path().join("private"), "x").unwrap();
     let read = rustix::fs::openat(&handed_on, "private", OFlags::RDONLY, Mode::empty());
     assert_eq!(read.err().map(|errno| errno.kind()), Some(ErrorKind::NotFound));
@@ -202,37 +202,37 @@ fn directory_of_overlapping_exec_is_not_recycled() {
     end(sibling);
     fs::remove_file(next.artifacts().unwrap().path().join("private")).unwrap();
     end(next);
-    assert!(!lab.has_recycled() && lab.staged().is_empty());
+    assert!(!fixture.has_recycled() && fixture.staged().is_empty());
     // Control: all execs have ended, and the next one is alone.
-    end(lab.begin());
-    assert!(lab.has_recycled());
+    end(fixture.begin());
+    assert!(fixture.has_recycled());
 }
 
 #[test]
 fn directory_is_not_recycled_while_box_may_live() {
-    let unsure: [Act<Lab>; 3] = [
-        ("uncertain processes", &|lab| {
-            lab.begin().collect(MIB, Processes::Uncertain).unwrap().finish(&json!({})).unwrap();
+    let unsure: [Act<Fixture>; 3] = [
+        ("uncertain processes", &|fixture| {
+            fixture.begin().collect(MIB, Processes::Uncertain).unwrap().finish(&json!({})).unwrap();
         }),
-        ("dropped", &|lab| drop(lab.begin())),
-        ("left by a killed server", &|lab| {
-            fs::create_dir(lab.host(&format!(".staging/{}", ExecId::random().unwrap()))).unwrap();
-            assert_eq!(lab.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 1);
+        ("dropped", &|fixture| drop(fixture.begin())),
+        ("left by a killed server", &|fixture| {
+            fs::create_dir(fixture.host_path(&format!(".staging/{}", ExecId::random().unwrap()))).unwrap();
+            assert_eq!(fixture.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 1);
         }),
     ];
     for (what, act) in unsure {
-        let lab = Lab::new();
-        act(&lab);
-        assert!(!lab.has_recycled(), "{what}");
+        let fixture = Fixture::new();
+        act(&fixture);
+        assert!(!fixture.has_recycled(), "{what}");
         for _ in 0..3 {
-            end(lab.begin());
-            assert!(!lab.has_recycled(), "{what}");
+            end(fixture.begin());
+            assert!(!fixture.has_recycled(), "{what}");
         }
         // Another workspace is not affected.
-        let other = lab.workspaces.workspace(&"user".parse().unwrap(), &"other".parse().unwrap(), owner()).unwrap();
+        let other = fixture.workspaces.workspace(&"user".parse().unwrap(), &"other".parse().unwrap(), owner()).unwrap();
         let project = other.project(&"p".parse().unwrap()).unwrap();
         end(project.begin(&ExecId::random().unwrap()).unwrap());
-        let staging = lab.directory.path().join("data/workspaces/user/other/.staging");
+        let staging = fixture.directory.path().join("data/workspaces/user/other/.staging");
         assert_eq!(names(&staging), [RECYCLED], "{what}");
     }
 }
@@ -240,15 +240,15 @@ fn directory_is_not_recycled_while_box_may_live() {
 #[test]
 fn one_of_concurrent_execs_gets_recycled_directory() {
     const THREADS: usize = 8;
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     for _ in 0..100 {
-        end(lab.begin());
-        let recycled = inode(&lab.host(".staging").join(RECYCLED));
+        end(fixture.begin());
+        let recycled = inode(&fixture.host_path(".staging").join(RECYCLED));
         let together = Barrier::new(THREADS);
         let begun: Vec<ExecFiles> = std::thread::scope(|scope| {
             let begin = || {
                 together.wait();
-                lab.begin()
+                fixture.begin()
             };
             let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(begin)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -258,6 +258,6 @@ fn one_of_concurrent_execs_gets_recycled_directory() {
         assert_eq!(inodes.iter().filter(|inode| **inode == recycled).count(), 1);
         begun.iter().for_each(assert_new);
         begun.into_iter().for_each(end);
-        assert!(!lab.has_recycled() && lab.staged().is_empty());
+        assert!(!fixture.has_recycled() && fixture.staged().is_empty());
     }
 }

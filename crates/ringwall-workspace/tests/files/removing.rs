@@ -6,111 +6,111 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use ringwall_workspace::{Error, ExecId, Processes, Project, RecordEntry, Stream};
 use serde_json::json;
 
-use crate::lab::{Lab, MIB, input, names, own_by_box, paths};
+use crate::fixture::{Fixture, MIB, input, names, own_by_box, paths};
 
 #[test]
 fn files_of_one_exec_are_removed() {
-    let lab = Lab::new();
-    let keep = lab.begin();
+    let fixture = Fixture::new();
+    let keep = fixture.begin();
     let kept = keep.exec().clone();
     keep.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap();
-    let files = lab.begin();
+    let files = fixture.begin();
     let exec = files.exec().clone();
     fs::create_dir_all(files.artifacts().unwrap().path().join("a/b")).unwrap();
     fs::write(files.artifacts().unwrap().path().join("a/b/c"), "x").unwrap();
     own_by_box(files.artifacts().unwrap().path());
     files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     for _ in 0..2 {
-        lab.project.remove_artifacts(&exec).unwrap();
-        assert_eq!(names(&lab.host("projects/p/artifacts")), [kept.as_str()]);
+        fixture.project.remove_artifacts(&exec).unwrap();
+        assert_eq!(names(&fixture.host_path("projects/p/artifacts")), [kept.as_str()]);
     }
-    assert!(matches!(lab.project.artifacts(&exec), Err(Error::ExecMissing(_))));
+    assert!(matches!(fixture.project.artifacts(&exec), Err(Error::ExecMissing(_))));
     // An exec that was never collected.
-    let abandoned = lab.begin();
+    let abandoned = fixture.begin();
     fs::write(abandoned.artifacts().unwrap().path().join("x"), "x").unwrap();
-    lab.project.remove_artifacts(&abandoned.exec().clone()).unwrap();
-    assert!(lab.staged().is_empty());
-    assert_eq!(lab.project.artifacts(&kept).unwrap().len(), 3);
+    fixture.project.remove_artifacts(&abandoned.exec().clone()).unwrap();
+    assert!(fixture.staged().is_empty());
+    assert_eq!(fixture.project.artifacts(&kept).unwrap().len(), 3);
 }
 
 #[test]
 fn project_is_removed_with_hostile_files() {
-    let lab = Lab::new();
-    let other = lab.workspace.project(&"other".parse().unwrap()).unwrap();
-    lab.project.write_inputs(&ExecId::random().unwrap(), &[input("a/b", "x")]).unwrap();
-    let work = lab.project.work().path().to_owned();
+    let fixture = Fixture::new();
+    let other = fixture.workspace.project(&"other".parse().unwrap()).unwrap();
+    fixture.project.write_inputs(&ExecId::random().unwrap(), &[input("a/b", "x")]).unwrap();
+    let work = fixture.project.work().path().to_owned();
     fs::create_dir_all(work.join("closed/inner/deep")).unwrap();
     fs::write(work.join("closed/inner/file"), "x").unwrap();
-    symlink(lab.outside(), work.join("away")).unwrap();
-    symlink(lab.outside(), work.join("closed/inner/away")).unwrap();
+    symlink(fixture.outside(), work.join("away")).unwrap();
+    symlink(fixture.outside(), work.join("closed/inner/away")).unwrap();
     own_by_box(&work);
     for closed in ["closed/inner/deep", "closed/inner", "closed", ""] {
         fs::set_permissions(work.join(closed), Permissions::from_mode(0o000)).unwrap();
     }
-    let id = lab.project.id().clone();
+    let id = fixture.project.id().clone();
     for _ in 0..2 {
-        lab.workspace.remove_project(&id).unwrap();
-        assert_eq!(names(&lab.host("projects")), ["other"]);
+        fixture.workspace.remove_project(&id).unwrap();
+        assert_eq!(names(&fixture.host_path("projects")), ["other"]);
     }
-    assert!(lab.staged().is_empty());
+    assert!(fixture.staged().is_empty());
     // Old handles lead nowhere, and the new project is empty.
-    assert!(lab.project.begin(&ExecId::random().unwrap()).is_err());
-    let again = lab.workspace.project(&id).unwrap();
+    assert!(fixture.project.begin(&ExecId::random().unwrap()).is_err());
+    let again = fixture.workspace.project(&id).unwrap();
     assert!(names(again.inputs().path()).is_empty() && names(again.work().path()).is_empty());
     assert!(other.begin(&ExecId::random().unwrap()).is_ok());
-    lab.check();
+    fixture.check();
 }
 
 #[test]
 fn sweep_removes_leftovers_of_dead_execs_only() {
-    let lab = Lab::new();
-    let (dead, alive) = (lab.begin(), lab.begin());
+    let fixture = Fixture::new();
+    let (dead, alive) = (fixture.begin(), fixture.begin());
     dead.output(Stream::Stdout).append(b"dead exec").unwrap();
     for files in [&dead, &alive] {
         fs::create_dir_all(files.artifacts().unwrap().path().join("a/b")).unwrap();
         fs::write(files.artifacts().unwrap().path().join("a/b/c"), "x").unwrap();
-        symlink(lab.outside(), files.artifacts().unwrap().path().join("away")).unwrap();
-        fs::write(lab.host(&format!(".staging/{}.input-0", files.exec())), "x").unwrap();
+        symlink(fixture.outside(), files.artifacts().unwrap().path().join("away")).unwrap();
+        fs::write(fixture.host_path(&format!(".staging/{}.input-0", files.exec())), "x").unwrap();
     }
-    fs::create_dir_all(lab.host(".staging/removed-0123/projects")).unwrap();
-    fs::write(lab.host(".staging/user's"), "not ours").unwrap();
+    fs::create_dir_all(fixture.host_path(".staging/removed-0123/projects")).unwrap();
+    fs::write(fixture.host_path(".staging/user's"), "not ours").unwrap();
     // Entries that are no workspaces: a file, and a directory whose `.staging` is a symlink.
-    let root = lab.directory.path().join("data/workspaces");
+    let root = fixture.directory.path().join("data/workspaces");
     fs::write(root.join("file"), "x").unwrap();
-    let decoy = lab.directory.path().join("data/workspaces/user/decoy");
+    let decoy = fixture.directory.path().join("data/workspaces/user/decoy");
     fs::create_dir(&decoy).unwrap();
-    symlink(lab.host(".staging"), decoy.join(".staging")).unwrap();
+    symlink(fixture.host_path(".staging"), decoy.join(".staging")).unwrap();
 
-    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |_| RecordEntry::Unknown);
+    let swept = fixture.workspaces.sweep(|exec| exec == alive.exec(), |_| RecordEntry::Unknown);
     assert_eq!((swept.removed, swept.failed), (3, 0), "{:?}", swept.first_failure);
     let mut left = vec![alive.exec().to_string(), format!("{}.input-0", alive.exec()), "user's".to_owned()];
     left.sort();
-    assert_eq!(lab.staged(), left);
+    assert_eq!(fixture.staged(), left);
     // Output of the dead exec can still be read.
-    let part = lab.project.read_output(dead.exec(), Stream::Stdout, 0, 100).unwrap();
+    let part = fixture.project.read_output(dead.exec(), Stream::Stdout, 0, 100).unwrap();
     assert_eq!(part.bytes, b"dead exec");
-    assert_eq!(lab.project.artifacts(dead.exec()).unwrap().len(), 2);
-    assert_eq!(lab.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 2);
-    assert_eq!(lab.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 0);
-    lab.check();
+    assert_eq!(fixture.project.artifacts(dead.exec()).unwrap().len(), 2);
+    assert_eq!(fixture.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 2);
+    assert_eq!(fixture.workspaces.sweep(|_| false, |_| RecordEntry::Unknown).removed, 0);
+    fixture.check();
 }
 
 /// A server may die after it created the files of an exec and before the exec is recorded.
 #[test]
 fn sweep_removes_output_of_unrecorded_exec() {
-    let lab = Lab::new();
-    let (unknown, lost, alive) = (lab.begin(), lab.begin(), lab.begin());
-    let swept = lab.workspaces.sweep(
+    let fixture = Fixture::new();
+    let (unknown, lost, alive) = (fixture.begin(), fixture.begin(), fixture.begin());
+    let swept = fixture.workspaces.sweep(
         |exec| exec == alive.exec(),
         |exec| {
             if exec == lost.exec() { RecordEntry::InProject("p".parse().unwrap()) } else { RecordEntry::Missing }
         },
     );
     assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
-    let kept = |exec: &ExecId| lab.host(&format!("projects/p/artifacts/{exec}")).exists();
+    let kept = |exec: &ExecId| fixture.host_path(&format!("projects/p/artifacts/{exec}")).exists();
     assert!(!kept(unknown.exec()), "output of an unrecorded exec");
     assert!(kept(lost.exec()) && kept(alive.exec()));
-    lab.check();
+    fixture.check();
 }
 
 const OUTPUT_ALONE: [&str; 2] = ["stderr.txt", "stdout.txt"];
@@ -126,42 +126,42 @@ fn has_meta(project: &Project, exec: &ExecId) -> bool {
 /// For an exec whose box has no artifacts directory.
 #[test]
 fn hidden_output_is_readable_and_moved_at_finish() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let exec = ExecId::random().unwrap();
-    let usage = || lab.workspace.measure(u64::MAX).unwrap();
+    let usage = || fixture.workspace.measure(u64::MAX).unwrap();
     let before = usage();
-    let files = lab.project.begin_output(&exec).unwrap();
+    let files = fixture.project.begin_output(&exec).unwrap();
     assert!(files.artifacts().is_none());
-    assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))));
+    assert!(matches!(fixture.project.begin_output(&exec), Err(Error::ExecExists(_))));
     files.output(Stream::Stdout).append(b"words").unwrap();
     assert_eq!(usage(), before, "output does not count as disk usage");
-    let read = || lab.project.read_output(&exec, Stream::Stdout, 0, 100).unwrap().bytes;
+    let read = || fixture.project.read_output(&exec, Stream::Stdout, 0, 100).unwrap().bytes;
     assert_eq!(read(), b"words");
-    assert_eq!(paths(&lab.project.artifacts(&exec).unwrap()), OUTPUT_ALONE);
-    assert!(!has_meta(&lab.project, &exec), "created, but empty");
-    let place = lab.host(&format!("projects/p/artifacts/{exec}"));
-    assert!(!place.exists());
+    assert_eq!(paths(&fixture.project.artifacts(&exec).unwrap()), OUTPUT_ALONE);
+    assert!(!has_meta(&fixture.project, &exec), "created, but empty");
+    let location = fixture.host_path(&format!("projects/p/artifacts/{exec}"));
+    assert!(!location.exists());
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(collected.finish(&json!({})).unwrap().len(), 3);
-    assert_eq!((read(), lab.staged()), (b"words".to_vec(), Vec::new()));
-    assert_eq!(names(&place), ["manifest.json", "meta.json", "stderr.txt", "stdout.txt"]);
-    assert!(has_meta(&lab.project, &exec));
-    assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))), "the id was used");
+    assert_eq!((read(), fixture.staged()), (b"words".to_vec(), Vec::new()));
+    assert_eq!(names(&location), ["manifest.json", "meta.json", "stderr.txt", "stdout.txt"]);
+    assert!(has_meta(&fixture.project, &exec));
+    assert!(matches!(fixture.project.begin_output(&exec), Err(Error::ExecExists(_))), "the id was used");
     assert_eq!(read(), b"words", "unchanged by the failed call");
-    lab.project.remove_artifacts(&exec).unwrap();
-    assert!(matches!(lab.project.read_output(&exec, Stream::Stdout, 0, 1), Err(Error::ExecMissing(_))));
+    fixture.project.remove_artifacts(&exec).unwrap();
+    assert!(matches!(fixture.project.read_output(&exec, Stream::Stdout, 0, 1), Err(Error::ExecMissing(_))));
     // Output in `.staging` is removed in the same way.
-    let hidden = lab.project.begin_output(&exec).unwrap();
-    lab.project.remove_artifacts(hidden.exec()).unwrap();
-    assert_eq!(lab.staged(), [""; 0]);
-    lab.check();
+    let hidden = fixture.project.begin_output(&exec).unwrap();
+    fixture.project.remove_artifacts(hidden.exec()).unwrap();
+    assert_eq!(fixture.staged(), [""; 0]);
+    fixture.check();
 }
 
 /// A killed server leaves such output in `.staging`.
 #[test]
 fn sweep_moves_output_of_recorded_exec() {
-    let lab = Lab::new();
-    let begin = || lab.project.begin_output(&ExecId::random().unwrap()).unwrap();
+    let fixture = Fixture::new();
+    let begin = || fixture.project.begin_output(&ExecId::random().unwrap()).unwrap();
     let (lost, unknown, unclear, alive, homeless) = (begin(), begin(), begin(), begin(), begin());
     let recorded = |exec: &ExecId| match exec {
         exec if exec == lost.exec() => RecordEntry::InProject("p".parse().unwrap()),
@@ -169,26 +169,26 @@ fn sweep_moves_output_of_recorded_exec() {
         exec if exec == homeless.exec() => RecordEntry::InProject("gone".parse().unwrap()),
         _ => RecordEntry::Missing,
     };
-    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), recorded);
+    let swept = fixture.workspaces.sweep(|exec| exec == alive.exec(), recorded);
     assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
     let mut left = [unclear.exec(), alive.exec()].map(|exec| format!("{exec}.output"));
     left.sort();
-    assert_eq!(lab.staged(), left);
-    assert!(lab.host(&format!("projects/p/artifacts/{}", lost.exec())).is_dir());
-    assert_eq!(paths(&lab.project.artifacts(lost.exec()).unwrap()), OUTPUT_ALONE);
-    assert!(!has_meta(&lab.project, lost.exec()), "the exec was not finished");
-    assert!(lab.project.read_output(unknown.exec(), Stream::Stdout, 0, 1).is_err());
-    lab.check();
+    assert_eq!(fixture.staged(), left);
+    assert!(fixture.host_path(&format!("projects/p/artifacts/{}", lost.exec())).is_dir());
+    assert_eq!(paths(&fixture.project.artifacts(lost.exec()).unwrap()), OUTPUT_ALONE);
+    assert!(!has_meta(&fixture.project, lost.exec()), "the exec was not finished");
+    assert!(fixture.project.read_output(unknown.exec(), Stream::Stdout, 0, 1).is_err());
+    fixture.check();
 }
 
 #[test]
 fn exec_id_cannot_be_used_twice() {
-    let lab = Lab::new();
-    let files = lab.begin();
-    assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
-    assert_eq!(lab.staged(), [files.exec().to_string()], "the box's directory was removed");
-    fs::remove_dir(lab.host(&format!(".staging/{}", files.exec()))).unwrap();
-    assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
-    assert_eq!(lab.staged(), [""; 0], "the failed call left files");
-    lab.project.read_output(files.exec(), Stream::Stdout, 0, 1).unwrap();
+    let fixture = Fixture::new();
+    let files = fixture.begin();
+    assert!(matches!(fixture.project.begin(files.exec()), Err(Error::ExecExists(_))));
+    assert_eq!(fixture.staged(), [files.exec().to_string()], "the box's directory was removed");
+    fs::remove_dir(fixture.host_path(&format!(".staging/{}", files.exec()))).unwrap();
+    assert!(matches!(fixture.project.begin(files.exec()), Err(Error::ExecExists(_))));
+    assert_eq!(fixture.staged(), [""; 0], "the failed call left files");
+    fixture.project.read_output(files.exec(), Stream::Stdout, 0, 1).unwrap();
 }

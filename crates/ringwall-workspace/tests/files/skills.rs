@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringwall_workspace::{ArchiveLimits, Error, FilesError, HealOutcome, SkillArchive, SkillName, SkillSummary, Tree};
 
-use crate::lab::{Lab, MIB, names, own_by_box, owner, set_owner};
+use crate::fixture::{Fixture, MIB, names, own_by_box, owner, set_owner};
 use crate::zips::{deflated, file, folder, skill, zip};
 
 pub const LIMITS: ArchiveLimits = ArchiveLimits { bytes: 64 * MIB, entries: 1000 };
 
-pub fn spool(lab: &Lab, bytes: &[u8]) -> File {
-    let mut upload = lab.workspace.upload_file().unwrap();
+pub fn spool(fixture: &Fixture, bytes: &[u8]) -> File {
+    let mut upload = fixture.workspace.upload_file().unwrap();
     upload.write_all(bytes).unwrap();
     upload.rewind().unwrap();
     upload
 }
 
-pub fn tree(lab: &Lab) -> Tree {
-    lab.workspace.tree().unwrap()
+pub fn tree(fixture: &Fixture) -> Tree {
+    fixture.workspace.tree().unwrap()
 }
 
-pub fn install(lab: &Lab, bytes: &[u8]) -> Result<Vec<String>, Error> {
-    let staged = tree(lab).check_skill_archive(spool(lab, bytes), LIMITS).and_then(SkillArchive::unpack)?;
+pub fn install(fixture: &Fixture, bytes: &[u8]) -> Result<Vec<String>, Error> {
+    let staged = tree(fixture).check_skill_archive(spool(fixture, bytes), LIMITS).and_then(SkillArchive::unpack)?;
     staged.install()?;
     Ok(staged.names().map(SkillName::to_string).collect())
 }
@@ -33,34 +33,34 @@ pub fn name(text: &str) -> SkillName {
     text.parse().unwrap()
 }
 
-fn read(lab: &Lab, place: &str) -> String {
-    fs::read_to_string(lab.host(place)).unwrap()
+fn read(fixture: &Fixture, location: &str) -> String {
+    fs::read_to_string(fixture.host_path(location)).unwrap()
 }
 
 #[test]
 fn upload_replaces_whole_skill() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let first = deflated(&[("a/SKILL.md", b"one"), ("a/sub/old.txt", b"old"), ("b/SKILL.md", b"other")]);
-    assert_eq!(install(&lab, &first).unwrap(), ["a", "b"]);
-    assert_eq!(read(&lab, "skills/a/sub/old.txt"), "old");
-    assert_eq!(install(&lab, &deflated(&[("a/SKILL.md", b"two"), ("a/new.txt", b"new")])).unwrap(), ["a"]);
-    assert_eq!(names(&lab.host("skills/a")), ["SKILL.md", "new.txt"]);
-    assert_eq!(read(&lab, "skills/a/SKILL.md"), "two");
-    assert_eq!(read(&lab, "skills/b/SKILL.md"), "other");
-    assert!(lab.staged().is_empty(), "{:?}", lab.staged());
-    lab.check();
+    assert_eq!(install(&fixture, &first).unwrap(), ["a", "b"]);
+    assert_eq!(read(&fixture, "skills/a/sub/old.txt"), "old");
+    assert_eq!(install(&fixture, &deflated(&[("a/SKILL.md", b"two"), ("a/new.txt", b"new")])).unwrap(), ["a"]);
+    assert_eq!(names(&fixture.host_path("skills/a")), ["SKILL.md", "new.txt"]);
+    assert_eq!(read(&fixture, "skills/a/SKILL.md"), "two");
+    assert_eq!(read(&fixture, "skills/b/SKILL.md"), "other");
+    assert!(fixture.staged().is_empty(), "{:?}", fixture.staged());
+    fixture.check();
 }
 
 #[test]
 fn unpacked_files_have_owner_and_plain_modes() {
-    let lab = Lab::new();
+    let fixture = Fixture::new();
     let mut parts = skill("x", "text");
     parts.push(folder("x/empty/"));
     for (name, mode) in [("run.sh", 0o100_755), ("setuid", 0o106_777), ("closed", 0o100_000), ("none", 0)] {
         parts.push(crate::zips::Part { mode, ..file(format!("x/bin/{name}"), "#!") });
     }
-    install(&lab, &zip(&parts)).unwrap();
-    for (place, mode) in [
+    install(&fixture, &zip(&parts)).unwrap();
+    for (location, mode) in [
         ("x", 0o755),
         ("x/empty", 0o755),
         ("x/bin", 0o755),
@@ -70,64 +70,65 @@ fn unpacked_files_have_owner_and_plain_modes() {
         ("x/bin/closed", 0o644),
         ("x/bin/none", 0o644),
     ] {
-        let status = fs::symlink_metadata(lab.host("skills").join(place)).unwrap();
-        assert_eq!(status.mode() & 0o7777, mode, "{place}");
-        assert_eq!((status.uid(), status.gid()), (owner().uid, owner().gid), "{place}");
+        let status = fs::symlink_metadata(fixture.host_path("skills").join(location)).unwrap();
+        assert_eq!(status.mode() & 0o7777, mode, "{location}");
+        assert_eq!((status.uid(), status.gid()), (owner().uid, owner().gid), "{location}");
     }
 }
 
 #[test]
 fn failed_upload_changes_nothing() {
-    let lab = Lab::new();
-    install(&lab, &zip(&skill("a", "kept"))).unwrap();
+    let fixture = Fixture::new();
+    install(&fixture, &zip(&skill("a", "kept"))).unwrap();
     let mut parts = skill("a", "new");
     parts.extend(skill("b", "new"));
     parts.push(crate::zips::Part { crc: 7, ..file("b/damaged", "data") });
-    assert!(matches!(install(&lab, &zip(&parts)), Err(Error::Files(FilesError::Archive(_)))));
-    assert_eq!(names(&lab.host("skills")), ["a"]);
-    assert_eq!(read(&lab, "skills/a/SKILL.md"), "kept");
-    assert!(lab.staged().is_empty());
+    assert!(matches!(install(&fixture, &zip(&parts)), Err(Error::Files(FilesError::Archive(_)))));
+    assert_eq!(names(&fixture.host_path("skills")), ["a"]);
+    assert_eq!(read(&fixture, "skills/a/SKILL.md"), "kept");
+    assert!(fixture.staged().is_empty());
 }
 
 #[test]
 fn symlink_or_file_with_skill_name_is_replaced() {
-    let lab = Lab::new();
-    tree(&lab);
-    let skills = lab.host("skills");
-    symlink(lab.outside(), skills.join("link")).unwrap();
+    let fixture = Fixture::new();
+    tree(&fixture);
+    let skills = fixture.host_path("skills");
+    symlink(fixture.outside(), skills.join("link")).unwrap();
     fs::write(skills.join("file"), "x").unwrap();
     fs::create_dir_all(skills.join("closed/inner")).unwrap();
     own_by_box(&skills);
     fs::set_permissions(skills.join("closed"), Permissions::from_mode(0o000)).unwrap();
     for name in ["link", "file", "closed"] {
-        install(&lab, &zip(&skill(name, "new"))).unwrap();
+        install(&fixture, &zip(&skill(name, "new"))).unwrap();
         assert!(fs::symlink_metadata(skills.join(name)).unwrap().is_dir());
-        assert_eq!(read(&lab, &format!("skills/{name}/SKILL.md")), "new");
+        assert_eq!(read(&fixture, &format!("skills/{name}/SKILL.md")), "new");
     }
-    assert!(lab.staged().is_empty());
-    lab.check();
+    assert!(fixture.staged().is_empty());
+    fixture.check();
 }
 
 #[test]
 fn install_during_swaps_changes_nothing_outside() {
-    let lab = Lab::new();
-    let tree = tree(&lab);
-    let place = lab.host("skills/x");
-    let aside = lab.host("skills/aside");
+    let fixture = Fixture::new();
+    let tree = tree(&fixture);
+    let location = fixture.host_path("skills/x");
+    let aside = fixture.host_path("skills/aside");
     let bytes = zip(&skill("x", "new"));
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 // Each call may fail, because the upload acts at the same time.
-                let _ = fs::rename(&place, &aside);
-                let _ = symlink(lab.outside(), &place);
-                let _ = fs::remove_file(&place);
+                let _ = fs::rename(&location, &aside);
+                let _ = symlink(fixture.outside(), &location);
+                let _ = fs::remove_file(&location);
                 let _ = fs::remove_dir_all(&aside);
             }
         });
         for _ in 0..300 {
-            let staged = tree.check_skill_archive(spool(&lab, &bytes), LIMITS).and_then(SkillArchive::unpack).unwrap();
+            let staged =
+                tree.check_skill_archive(spool(&fixture, &bytes), LIMITS).and_then(SkillArchive::unpack).unwrap();
             // An install may fail after too many attempts; no other error is expected.
             if let Err(error) = staged.install() {
                 assert!(matches!(error, Error::InstallSkill { .. }), "{error:?}");
@@ -135,16 +136,16 @@ fn install_during_swaps_changes_nothing_outside() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    assert!(lab.staged().is_empty());
-    lab.check();
+    assert!(fixture.staged().is_empty());
+    fixture.check();
 }
 
 #[test]
 fn nested_skill_file_is_moved_to_root() {
-    let lab = Lab::new();
-    let tree = tree(&lab);
-    let skills = lab.host("skills");
-    for (place, text) in [
+    let fixture = Fixture::new();
+    let tree = tree(&fixture);
+    let skills = fixture.host_path("skills");
+    for (location, text) in [
         ("deep/z/SKILL.md", "shallow z"),
         ("deep/a/b/SKILL.md", "deeper a"),
         ("deep/m/skill.md", "shallow m"),
@@ -153,16 +154,16 @@ fn nested_skill_file_is_moved_to_root() {
         ("letters/skill.MD", "own"),
         ("none/readme.md", "x"),
     ] {
-        let place = skills.join(place);
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::write(place, text).unwrap();
+        let location = skills.join(location);
+        fs::create_dir_all(location.parent().unwrap()).unwrap();
+        fs::write(location, text).unwrap();
     }
     // Neither symlinks nor other skills are searched.
     fs::create_dir(skills.join("linked")).unwrap();
-    symlink(lab.outside(), skills.join("linked/out")).unwrap();
+    symlink(fixture.outside(), skills.join("linked/out")).unwrap();
     symlink(skills.join("whole"), skills.join("linked/in")).unwrap();
     fs::create_dir(skills.join("taken")).unwrap();
-    symlink(lab.outside().join("canary"), skills.join("taken/SKILL.md")).unwrap();
+    symlink(fixture.outside().join("canary"), skills.join("taken/SKILL.md")).unwrap();
     symlink(skills.join("whole"), skills.join("skill-link")).unwrap();
     own_by_box(&skills);
     for (skill, healing) in [
@@ -178,46 +179,46 @@ fn nested_skill_file_is_moved_to_root() {
     ] {
         assert_eq!(tree.heal_skill(&name(skill)).unwrap(), healing, "{skill}");
     }
-    assert_eq!(read(&lab, "skills/deep/SKILL.md"), "shallow m");
+    assert_eq!(read(&fixture, "skills/deep/SKILL.md"), "shallow m");
     assert_eq!(names(&skills.join("deep/m")), [""; 0]);
-    assert_eq!(read(&lab, "skills/deep/z/SKILL.md"), "shallow z");
-    assert_eq!(read(&lab, "skills/whole/sub/SKILL.md"), "nested");
+    assert_eq!(read(&fixture, "skills/deep/z/SKILL.md"), "shallow z");
+    assert_eq!(read(&fixture, "skills/whole/sub/SKILL.md"), "nested");
     assert_eq!(names(&skills.join("letters")), ["SKILL.md"]);
     let listed: Vec<String> = tree.list_skills().unwrap().into_iter().map(|skill| skill.name).collect();
     assert_eq!(listed, ["deep", "letters", "whole"]);
-    lab.check();
+    fixture.check();
 }
 
 /// A rootless server has the box's user and must restore modes that the box removed.
 #[test]
 fn closed_skill_is_healed() {
-    let lab = Lab::new();
-    let tree = tree(&lab);
-    let skills = lab.host("skills");
+    let fixture = Fixture::new();
+    let tree = tree(&fixture);
+    let skills = fixture.host_path("skills");
     for (number, (own, inner)) in
         [(0o555, 0o755), (0o600, 0o755), (0o000, 0o000), (0o755, 0o000), (0o755, 0o555), (0o311, 0o311)]
             .into_iter()
             .enumerate()
     {
-        let place = skills.join(format!("s{number}"));
-        fs::create_dir_all(place.join("d/e")).unwrap();
-        fs::write(place.join("d/e/skill.md"), "x").unwrap();
+        let location = skills.join(format!("s{number}"));
+        fs::create_dir_all(location.join("d/e")).unwrap();
+        fs::write(location.join("d/e/skill.md"), "x").unwrap();
         own_by_box(&skills);
         for (directory, mode) in [("d/e", inner), ("d", inner), ("", own)] {
-            fs::set_permissions(place.join(directory), Permissions::from_mode(mode)).unwrap();
+            fs::set_permissions(location.join(directory), Permissions::from_mode(mode)).unwrap();
         }
         assert_eq!(tree.heal_skill(&name(&format!("s{number}"))).unwrap(), HealOutcome::Moved, "{own:o} {inner:o}");
-        assert_eq!(read(&lab, &format!("skills/s{number}/SKILL.md")), "x");
+        assert_eq!(read(&fixture, &format!("skills/s{number}/SKILL.md")), "x");
     }
     assert_eq!(tree.list_skills().unwrap().len(), 6);
 }
 
 #[test]
 fn skill_file_beside_skills_is_renamed() {
-    let lab = Lab::new();
-    let tree = tree(&lab);
-    install(&lab, &zip(&skill("s", "1"))).unwrap();
-    let plant = |name: &str, text: &str| fs::write(lab.host("skills").join(name), text).unwrap();
+    let fixture = Fixture::new();
+    let tree = tree(&fixture);
+    install(&fixture, &zip(&skill("s", "1"))).unwrap();
+    let plant = |name: &str, text: &str| fs::write(fixture.host_path("skills").join(name), text).unwrap();
     plant("SKILL.md", "first");
     plant("skill.MD", "other letters");
     plant("notes.md", "notes");
@@ -226,22 +227,22 @@ fn skill_file_beside_skills_is_renamed() {
     assert_eq!(tree.list_skills().unwrap().len(), 1);
     let expected =
         ["SKILL.md.misplaced", "SKILL.md.misplaced-2", "notes.md", "s", "skill.MD.misplaced"].map(str::to_owned);
-    assert_eq!(names(&lab.host("skills")), expected);
-    assert_eq!(read(&lab, "skills/SKILL.md.misplaced"), "first");
-    assert_eq!(read(&lab, "skills/SKILL.md.misplaced-2"), "second");
+    assert_eq!(names(&fixture.host_path("skills")), expected);
+    assert_eq!(read(&fixture, "skills/SKILL.md.misplaced"), "first");
+    assert_eq!(read(&fixture, "skills/SKILL.md.misplaced-2"), "second");
 }
 
 #[test]
 fn only_folders_count_and_too_many_are_an_error() {
-    let lab = Lab::new();
-    let tree = tree(&lab);
-    install(&lab, &zip(&skill("s", "1"))).unwrap();
+    let fixture = Fixture::new();
+    let tree = tree(&fixture);
+    install(&fixture, &zip(&skill("s", "1"))).unwrap();
     for number in 0..10_000 {
-        fs::write(lab.host(&format!("skills/{number}")), "").unwrap();
+        fs::write(fixture.host_path(&format!("skills/{number}")), "").unwrap();
     }
     assert_eq!(tree.list_skills().unwrap().len(), 1, "files do not count");
     for number in 0..10_000 {
-        fs::create_dir(lab.host(&format!("skills/d{number}"))).unwrap();
+        fs::create_dir(fixture.host_path(&format!("skills/d{number}"))).unwrap();
     }
     let error = tree.list_skills().unwrap_err();
     assert!(matches!(error, Error::Files(FilesError::TooManySkills { max: 10_000 })), "{error:?}");
@@ -249,9 +250,9 @@ fn only_folders_count_and_too_many_are_an_error() {
 
 #[test]
 fn skills_are_listed_with_metadata_and_warnings() {
-    let lab = Lab::new();
-    let tree = tree(&lab);
-    let skills = lab.host("skills");
+    let fixture = Fixture::new();
+    let tree = tree(&fixture);
+    let skills = fixture.host_path("skills");
     for (folder, text) in [
         ("a-good", "---\nname: a-good\ndescription: Does it.\n---\n"),
         ("b-bare", "# nothing\n"),
@@ -267,7 +268,7 @@ fn skills_are_listed_with_metadata_and_warnings() {
     fs::set_permissions(skills.join("b-bare/SKILL.md"), Permissions::from_mode(0o000)).unwrap();
     fs::create_dir(skills.join("e-empty")).unwrap();
     fs::write(skills.join("f-file"), "x").unwrap();
-    symlink(lab.outside(), skills.join("g-link")).unwrap();
+    symlink(fixture.outside(), skills.join("g-link")).unwrap();
     own_by_box(&skills);
     fs::set_permissions(skills.join("b-bare"), Permissions::from_mode(0o000)).unwrap();
     let summary = |name: &str, description: &str| (name.to_owned(), description.to_owned());
@@ -291,40 +292,40 @@ fn skills_are_listed_with_metadata_and_warnings() {
     fs::write(skills.join("a-good/sub/Skill.md"), "x").unwrap();
     let nested: Vec<SkillSummary> = tree.list_skills().unwrap();
     assert_eq!(nested[0].warnings, ["The skill contains another SKILL.md, which is ignored: \"sub/Skill.md\"."]);
-    lab.check();
+    fixture.check();
 }
 
 #[test]
 fn skill_file_of_other_user_is_not_listed() {
-    if !crate::lab::is_root() {
+    if !crate::fixture::is_root() {
         eprintln!("skipped: only root can change the owner of a file");
         return;
     }
-    let lab = Lab::new();
-    let tree = tree(&lab);
-    let place = lab.host("skills/x");
-    fs::create_dir(&place).unwrap();
-    fs::write(place.join("SKILL.md"), "name: x").unwrap();
-    own_by_box(&lab.host("skills"));
+    let fixture = Fixture::new();
+    let tree = tree(&fixture);
+    let location = fixture.host_path("skills/x");
+    fs::create_dir(&location).unwrap();
+    fs::write(location.join("SKILL.md"), "name: x").unwrap();
+    own_by_box(&fixture.host_path("skills"));
     assert_eq!(tree.list_skills().unwrap().len(), 1);
-    std::os::unix::fs::chown(place.join("SKILL.md"), Some(54_399), None).unwrap();
+    std::os::unix::fs::chown(location.join("SKILL.md"), Some(54_399), None).unwrap();
     assert_eq!(tree.list_skills().unwrap(), []);
 }
 
 #[test]
 fn search_for_skill_file_is_bounded() {
-    let lab = Lab::new();
-    let tree = tree(&lab);
-    let mut place = lab.host("skills/deep");
-    fs::create_dir(&place).unwrap();
+    let fixture = Fixture::new();
+    let tree = tree(&fixture);
+    let mut location = fixture.host_path("skills/deep");
+    fs::create_dir(&location).unwrap();
     for _ in 0..200 {
-        place.push("d");
-        fs::create_dir(&place).unwrap();
+        location.push("d");
+        fs::create_dir(&location).unwrap();
     }
-    fs::write(place.join("SKILL.md"), "too deep").unwrap();
-    fs::create_dir(lab.host("skills/wide")).unwrap();
+    fs::write(location.join("SKILL.md"), "too deep").unwrap();
+    fs::create_dir(fixture.host_path("skills/wide")).unwrap();
     for number in 0..12_000 {
-        fs::write(lab.host(&format!("skills/wide/{number}")), "").unwrap();
+        fs::write(fixture.host_path(&format!("skills/wide/{number}")), "").unwrap();
     }
     assert_eq!(tree.heal_skill(&name("deep")).unwrap(), HealOutcome::Missing);
     assert_eq!(tree.heal_skill(&name("wide")).unwrap(), HealOutcome::Missing);
@@ -333,19 +334,19 @@ fn search_for_skill_file_is_bounded() {
 
 #[test]
 fn deleted_skill_is_removed_without_following_symlinks() {
-    let lab = Lab::new();
-    install(&lab, &zip(&[skill("x", "1"), skill("y", "2")].concat())).unwrap();
-    let tree = tree(&lab);
-    symlink(lab.outside(), lab.host("skills/x/out")).unwrap();
-    symlink(lab.outside(), lab.host("skills/link")).unwrap();
-    set_owner(&lab.host("skills/x/out"));
-    fs::set_permissions(lab.host("skills/x"), Permissions::from_mode(0o000)).unwrap();
+    let fixture = Fixture::new();
+    install(&fixture, &zip(&[skill("x", "1"), skill("y", "2")].concat())).unwrap();
+    let tree = tree(&fixture);
+    symlink(fixture.outside(), fixture.host_path("skills/x/out")).unwrap();
+    symlink(fixture.outside(), fixture.host_path("skills/link")).unwrap();
+    set_owner(&fixture.host_path("skills/x/out"));
+    fs::set_permissions(fixture.host_path("skills/x"), Permissions::from_mode(0o000)).unwrap();
     drop(tree.delete_skill(&name("x")).unwrap());
-    assert_eq!(names(&lab.host("skills")), ["link", "y"]);
+    assert_eq!(names(&fixture.host_path("skills")), ["link", "y"]);
     for missing in ["x", "nowhere", "link"] {
         let error = tree.delete_skill(&name(missing)).unwrap_err();
         assert!(matches!(error, Error::Files(FilesError::SkillMissing(_))), "{missing}: {error:?}");
     }
-    assert!(lab.staged().is_empty());
-    lab.check();
+    assert!(fixture.staged().is_empty());
+    fixture.check();
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ringwall_workspace::{AgentPath, Change, Error, FilesError, Lines, Tree};
 
-use crate::lab::Lab;
+use crate::fixture::Fixture;
 
 fn at(path: &str) -> AgentPath {
     AgentPath::parse(path).unwrap()
@@ -61,8 +61,8 @@ fn replaced(text: &str, start: usize, end: usize, body: &str) -> Option<String> 
 proptest! {
     #[test]
     fn page_matches_model(text in "[ab\né\r]{0,30}", offset in 1_u64..12, limit in 1_u64..12) {
-        let lab = Lab::new();
-        let tree = lab.workspace.tree().unwrap();
+        let fixture = Fixture::new();
+        let tree = fixture.workspace.tree().unwrap();
         tree.write(&at("files/a"), text.as_bytes()).unwrap();
         let read = |offset, limit| {
             let read = tree.read(&at("files/a"), Lines::page(offset, limit).unwrap()).unwrap();
@@ -78,8 +78,8 @@ proptest! {
 
     #[test]
     fn edit_replaces_expected_count_or_nothing(text in "[ab\n]{0,30}", old in "[ab\n]{1,3}", new in "[abc]{0,3}", expected in 0_u64..4) {
-        let lab = Lab::new();
-        let tree = lab.workspace.tree().unwrap();
+        let fixture = Fixture::new();
+        let tree = fixture.workspace.tree().unwrap();
         tree.write(&at("files/a"), text.as_bytes()).unwrap();
         let found = text.matches(old.as_str()).count() as u64;
         let outcome = tree.edit(&at("files/a"), &old, &new, expected).and_then(Change::make);
@@ -99,8 +99,8 @@ proptest! {
         start in proptest::option::of(1_u64..9),
         end in proptest::option::of(1_u64..9),
     ) {
-        let lab = Lab::new();
-        let tree = lab.workspace.tree().unwrap();
+        let fixture = Fixture::new();
+        let tree = fixture.workspace.tree().unwrap();
         tree.write(&at("files/a"), text.as_bytes()).unwrap();
         match Lines::range(start, end) {
             Err(files_error) => {
@@ -137,8 +137,8 @@ fn long_text() -> String {
 
 #[test]
 fn pages_of_long_file_match_model() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     let text = long_text();
     tree.write(&at("files/long"), text.as_bytes()).unwrap();
     for round in 0..2 {
@@ -157,13 +157,13 @@ fn pages_of_long_file_match_model() {
 
 #[test]
 fn changed_file_is_counted_again() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     for round in 0..20_u64 {
         let line = "y".repeat(usize::try_from(round).unwrap() + 1);
         let text = format!("{line}\n").repeat(100_000);
-        std::fs::write(lab.host("files/changing"), &text).unwrap();
-        crate::lab::set_owner(&lab.host("files/changing"));
+        std::fs::write(fixture.host_path("files/changing"), &text).unwrap();
+        crate::fixture::set_owner(&fixture.host_path("files/changing"));
         let read = tree.read(&at("files/changing"), Lines::page(Some(99_999), None).unwrap()).unwrap();
         assert_eq!(read.content(), format!("{line}\n{line}\n"));
     }
@@ -171,15 +171,15 @@ fn changed_file_is_counted_again() {
 
 #[test]
 fn binary_or_too_large_text_is_rejected() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     tree.write(&at("files/bytes"), b"good\n\xff\xfe\ngood\n").unwrap();
     assert_eq!(files_error(tree.read(&at("files/bytes"), Lines::ALL)), FilesError::NotText("files/bytes".to_owned()));
     // Only the requested page must be UTF-8.
     assert_eq!(tree.read(&at("files/bytes"), Lines::page(Some(3), None).unwrap()).unwrap().content(), "good\n");
-    let sparse = std::fs::File::create(lab.host("files/huge")).unwrap();
+    let sparse = std::fs::File::create(fixture.host_path("files/huge")).unwrap();
     sparse.set_len(65 << 20).unwrap();
-    crate::lab::set_owner(&lab.host("files/huge"));
+    crate::fixture::set_owner(&fixture.host_path("files/huge"));
     for lines in [Lines::ALL, Lines::page(Some(1), Some(1)).unwrap()] {
         assert!(matches!(files_error(tree.read(&at("files/huge"), lines)), FilesError::TooLarge { .. }));
     }
@@ -199,8 +199,8 @@ fn binary_or_too_large_text_is_rejected() {
 
 #[test]
 fn errors_of_edits_have_contract_text() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     tree.write(&at("files/a"), b"one two one").unwrap();
     let said = |outcome| files_error(outcome).to_string();
     assert_eq!(

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use ringwall_workspace::{AgentPath, Change, ExecId, Lines, Processes, Usage};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
-use crate::lab::{Lab, input, own_by_box, set_owner};
+use crate::fixture::{Fixture, input, own_by_box, set_owner};
 
 const ANY: u64 = u64::MAX;
 
@@ -33,19 +33,19 @@ fn model(directory: &Path, seen: &mut HashSet<u64>) -> Usage {
     usage
 }
 
-fn expected(lab: &Lab) -> Usage {
+fn expected(fixture: &Fixture) -> Usage {
     let mut seen = HashSet::new();
-    let counted =
-        ["files", "skills", "sessions", ".staging", "projects/p/inputs", "projects/p/work"].map(|name| lab.host(name));
+    let counted = ["files", "skills", "sessions", ".staging", "projects/p/inputs", "projects/p/work"]
+        .map(|name| fixture.host_path(name));
     // The project's directory, `inputs` and `work` count as names.
-    let frame = ["projects/p", "projects/p/inputs", "projects/p/work"].map(|name| lab.host(name));
+    let frame = ["projects/p", "projects/p/inputs", "projects/p/work"].map(|name| fixture.host_path(name));
     let blocks = frame.iter().map(|path| path.symlink_metadata().unwrap().blocks() * 512).sum();
     let frame = Usage { bytes: blocks, files: frame.len() as u64 };
     counted.iter().filter(|path| path.exists()).fold(frame, |sum, path| sum.plus(model(path, &mut seen)))
 }
 
-fn measured(lab: &Lab) -> Usage {
-    lab.workspace.measure(ANY).unwrap()
+fn measured(fixture: &Fixture) -> Usage {
+    fixture.workspace.measure(ANY).unwrap()
 }
 
 /// A step that fills a tree. Numbers are taken modulo the number of existing entries.
@@ -60,50 +60,50 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let place = 0..64_usize;
+    let location = 0..64_usize;
     prop_oneof![
-        3 => (place.clone(), any::<u8>()).prop_map(|(place, name)| Act::Directory(place, name)),
-        4 => (place.clone(), any::<u8>(), 0..20_000_usize).prop_map(|(place, name, size)| Act::File(place, name, size)),
-        1 => (place.clone(), any::<u8>()).prop_map(|(place, name)| Act::Sparse(place, name)),
-        2 => (place.clone(), any::<u8>(), 0..64_usize).prop_map(|(place, name, of)| Act::Link(place, name, of)),
-        1 => (place.clone(), any::<u8>()).prop_map(|(place, name)| Act::Symlink(place, name)),
-        1 => (place, any::<u8>()).prop_map(|(place, name)| Act::Pipe(place, name)),
+        3 => (location.clone(), any::<u8>()).prop_map(|(location, name)| Act::Directory(location, name)),
+        4 => (location.clone(), any::<u8>(), 0..20_000_usize).prop_map(|(location, name, size)| Act::File(location, name, size)),
+        1 => (location.clone(), any::<u8>()).prop_map(|(location, name)| Act::Sparse(location, name)),
+        2 => (location.clone(), any::<u8>(), 0..64_usize).prop_map(|(location, name, of)| Act::Link(location, name, of)),
+        1 => (location.clone(), any::<u8>()).prop_map(|(location, name)| Act::Symlink(location, name)),
+        1 => (location, any::<u8>()).prop_map(|(location, name)| Act::Pipe(location, name)),
     ]
 }
 
-fn grow(lab: &Lab, acts: &[Act]) {
-    lab.workspace.tree().unwrap();
-    let mut directories: Vec<_> = ["files", "skills", "projects/p/work"].map(|top| lab.host(top)).into();
+fn grow(fixture: &Fixture, acts: &[Act]) {
+    fixture.workspace.tree().unwrap();
+    let mut directories: Vec<_> = ["files", "skills", "projects/p/work"].map(|top| fixture.host_path(top)).into();
     let mut files = Vec::new();
     for act in acts {
-        let at = |place: &usize, name: &u8| directories[place % directories.len()].join(format!("n{name}"));
+        let at = |location: &usize, name: &u8| directories[location % directories.len()].join(format!("n{name}"));
         // Fails if the name exists.
         match act {
-            Act::Directory(place, name) => {
-                let path = at(place, name);
+            Act::Directory(location, name) => {
+                let path = at(location, name);
                 if fs::create_dir(&path).is_ok() {
                     directories.push(path);
                 }
             }
-            Act::File(place, name, size) => {
-                let path = at(place, name);
+            Act::File(location, name, size) => {
+                let path = at(location, name);
                 if !path.exists() && path.symlink_metadata().is_err() {
                     fs::write(&path, vec![7; *size]).unwrap();
                     files.push(path);
                 }
             }
-            Act::Sparse(place, name) => {
-                if let Ok(file) = fs::File::create_new(at(place, name)) {
+            Act::Sparse(location, name) => {
+                if let Ok(file) = fs::File::create_new(at(location, name)) {
                     file.set_len(1 << 30).unwrap();
                 }
             }
-            Act::Link(place, name, of) if !files.is_empty() => {
-                let _ = fs::hard_link(&files[of % files.len()], at(place, name));
+            Act::Link(location, name, of) if !files.is_empty() => {
+                let _ = fs::hard_link(&files[of % files.len()], at(location, name));
             }
             Act::Link(..) => {}
-            Act::Symlink(place, name) => drop(symlink(lab.outside(), at(place, name))),
-            Act::Pipe(place, name) => {
-                let _ = rustix::fs::mknodat(CWD, at(place, name), FileType::Fifo, Mode::RWXU, 0);
+            Act::Symlink(location, name) => drop(symlink(fixture.outside(), at(location, name))),
+            Act::Pipe(location, name) => {
+                let _ = rustix::fs::mknodat(CWD, at(location, name), FileType::Fifo, Mode::RWXU, 0);
             }
         }
     }
@@ -114,17 +114,17 @@ proptest! {
 
     #[test]
     fn measure_matches_model(acts in prop::collection::vec(act(), 0..120)) {
-        let lab = Lab::new();
-        grow(&lab, &acts);
-        prop_assert_eq!(measured(&lab), expected(&lab));
-        lab.check();
+        let fixture = Fixture::new();
+        grow(&fixture, &acts);
+        prop_assert_eq!(measured(&fixture), expected(&fixture));
+        fixture.check();
     }
 
     #[test]
     fn limited_measure_reports_more_than_limit(acts in prop::collection::vec(act(), 0..120), max in 0..60_u64) {
-        let lab = Lab::new();
-        grow(&lab, &acts);
-        let (all, stopped) = (measured(&lab), lab.workspace.measure(max).unwrap());
+        let fixture = Fixture::new();
+        grow(&fixture, &acts);
+        let (all, stopped) = (measured(&fixture), fixture.workspace.measure(max).unwrap());
         prop_assert_eq!(stopped.files, all.files.min(max + 1));
         prop_assert!(stopped.bytes <= all.bytes);
     }
@@ -133,46 +133,46 @@ proptest! {
 /// The caller has reserved space for files in `.staging`, and a replaced file must not count twice.
 #[test]
 fn files_the_server_is_writing_do_not_count() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
-    let before = measured(&lab);
-    let mut staged = lab.workspace.stage().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
+    let before = measured(&fixture);
+    let mut staged = fixture.workspace.stage().unwrap();
     staged.write_all(&[1; 50_000]).unwrap();
-    fs::create_dir(lab.host(".staging/upload-0123")).unwrap();
-    fs::write(lab.host(".staging/upload-0123/file"), vec![1; 50_000]).unwrap();
-    assert_eq!(measured(&lab), before);
+    fs::create_dir(fixture.host_path(".staging/upload-0123")).unwrap();
+    fs::write(fixture.host_path(".staging/upload-0123/file"), vec![1; 50_000]).unwrap();
+    assert_eq!(measured(&fixture), before);
     tree.persist(staged, &AgentPath::parse("files/a").unwrap()).unwrap();
-    assert_eq!(measured(&lab).files, before.files + 1);
+    assert_eq!(measured(&fixture).files, before.files + 1);
     // Files of a box with such a name count.
-    let files = lab.begin();
-    for place in [files.artifacts().unwrap().path().to_owned(), lab.host("files")] {
-        fs::write(place.join("arriving-0123"), vec![1; 50_000]).unwrap();
+    let files = fixture.begin();
+    for location in [files.artifacts().unwrap().path().to_owned(), fixture.host_path("files")] {
+        fs::write(location.join("arriving-0123"), vec![1; 50_000]).unwrap();
     }
-    assert!(measured(&lab).bytes >= before.bytes + 150_000);
+    assert!(measured(&fixture).bytes >= before.bytes + 150_000);
 }
 
 /// The predicted growth is at least the growth that is measured after the change.
 #[test]
 fn predicted_growth_covers_measured_growth() {
-    let lab = Lab::new();
-    let tree = lab.workspace.tree().unwrap();
+    let fixture = Fixture::new();
+    let tree = fixture.workspace.tree().unwrap();
     let at = |path| AgentPath::parse(path).unwrap();
     let (plain, sparse, twice) = (at("files/plain"), at("files/sparse"), at("files/twice"));
     tree.write(&plain, &[b'x'; 100_000]).unwrap();
     tree.write(&twice, &[b'x'; 100_000]).unwrap();
-    fs::hard_link(lab.host("files/twice"), lab.host("files/other name")).unwrap();
-    let file = fs::File::create(lab.host("files/sparse")).unwrap();
+    fs::hard_link(fixture.host_path("files/twice"), fixture.host_path("files/other name")).unwrap();
+    let file = fs::File::create(fixture.host_path("files/sparse")).unwrap();
     file.write_all_at(b"x\n", 0).unwrap();
     file.set_len(1 << 20).unwrap();
-    set_owner(&lab.host("files/sparse"));
+    set_owner(&fixture.host_path("files/sparse"));
     let body = vec![b'y'; 20_000];
     let line = Some(Lines::range(Some(1), Some(1)).unwrap());
     let mut grown = Vec::new();
     let mut make = |change: Result<Change<'_>, ringwall_workspace::Error>| {
-        let (before, change) = (measured(&lab), change.unwrap());
+        let (before, change) = (measured(&fixture), change.unwrap());
         let said = change.growth();
         change.make().unwrap();
-        let after = measured(&lab);
+        let after = measured(&fixture);
         assert!(after.minus(before).fits(said), "{before:?} {after:?} {said:?}");
         grown.push((said.bytes, said.files));
     };
@@ -190,27 +190,27 @@ fn predicted_growth_covers_measured_growth() {
 
 #[test]
 fn artifacts_and_baseline_index_do_not_count() {
-    let lab = Lab::new();
-    lab.project.write_inputs(&ExecId::random().unwrap(), &[input("a/b", "x")]).unwrap();
-    let before = measured(&lab);
-    assert_eq!(before, expected(&lab));
-    let files = lab.begin();
+    let fixture = Fixture::new();
+    fixture.project.write_inputs(&ExecId::random().unwrap(), &[input("a/b", "x")]).unwrap();
+    let before = measured(&fixture);
+    assert_eq!(before, expected(&fixture));
+    let files = fixture.begin();
     fs::write(files.artifacts().unwrap().path().join("result"), vec![1; 50_000]).unwrap();
-    assert_eq!(measured(&lab), expected(&lab), "the box's files count");
-    assert!(measured(&lab).bytes >= before.bytes + 50_000);
+    assert_eq!(measured(&fixture), expected(&fixture), "the box's files count");
+    assert!(measured(&fixture).bytes >= before.bytes + 50_000);
     own_by_box(files.artifacts().unwrap().path());
     files.collect(1 << 20, Processes::Dead).unwrap();
-    fs::create_dir(lab.host(".baseline")).unwrap();
-    fs::write(lab.host(".baseline/index.json"), vec![1; 50_000]).unwrap();
-    assert_eq!(measured(&lab), before);
+    fs::create_dir(fixture.host_path(".baseline")).unwrap();
+    fs::write(fixture.host_path(".baseline/index.json"), vec![1; 50_000]).unwrap();
+    assert_eq!(measured(&fixture), before);
     // Only directories named `artifacts` directly in a project are excluded.
-    for place in ["files/artifacts", "projects/p/work/artifacts"] {
-        fs::create_dir_all(lab.host(place)).unwrap();
-        fs::write(lab.host(place).join("x"), "x").unwrap();
+    for location in ["files/artifacts", "projects/p/work/artifacts"] {
+        fs::create_dir_all(fixture.host_path(location)).unwrap();
+        fs::write(fixture.host_path(location).join("x"), "x").unwrap();
     }
-    fs::create_dir_all(lab.host("sessions/s1/work")).unwrap();
-    assert_eq!(measured(&lab), expected(&lab));
-    assert!(measured(&lab).files >= before.files + 6);
+    fs::create_dir_all(fixture.host_path("sessions/s1/work")).unwrap();
+    assert_eq!(measured(&fixture), expected(&fixture));
+    assert!(measured(&fixture).files >= before.files + 6);
 }
 
 /// Creates nested directories deeper than PATH_MAX, each with a file and a closed directory beside
@@ -228,14 +228,14 @@ fn dig(top: &Path, depth: usize) {
 #[test]
 fn deep_and_closed_directories_are_measured() {
     const DEPTH: usize = 5000;
-    let lab = Lab::new();
-    lab.workspace.tree().unwrap();
-    let before = measured(&lab).files;
-    dig(&lab.host("files"), DEPTH);
-    assert_eq!(measured(&lab).files, before + 3 * DEPTH as u64);
-    assert_eq!(measured(&lab).files, before + 3 * DEPTH as u64);
+    let fixture = Fixture::new();
+    fixture.workspace.tree().unwrap();
+    let before = measured(&fixture).files;
+    dig(&fixture.host_path("files"), DEPTH);
+    assert_eq!(measured(&fixture).files, before + 3 * DEPTH as u64);
+    assert_eq!(measured(&fixture).files, before + 3 * DEPTH as u64);
 
-    let work = lab.host("projects/p/work");
+    let work = fixture.host_path("projects/p/work");
     for (number, mode) in [0o000, 0o100, 0o200, 0o400, 0o500].into_iter().enumerate() {
         let closed = work.join(format!("closed-{number}"));
         fs::create_dir_all(closed.join("inner")).unwrap();
@@ -245,10 +245,11 @@ fn deep_and_closed_directories_are_measured() {
         fs::set_permissions(closed.join("inner"), Permissions::from_mode(mode)).unwrap();
         fs::set_permissions(&closed, Permissions::from_mode(mode)).unwrap();
     }
-    assert_eq!(measured(&lab).files, before + 3 * DEPTH as u64 + 5 * 3);
+    assert_eq!(measured(&fixture).files, before + 3 * DEPTH as u64 + 5 * 3);
     // Removed here, because the tree is too deep for the removal of the temporary directory.
-    lab.workspace.remove_project(&"p".parse().unwrap()).unwrap();
-    lab.workspace
+    fixture.workspace.remove_project(&"p".parse().unwrap()).unwrap();
+    fixture
+        .workspace
         .tree()
         .unwrap()
         .delete(&ringwall_workspace::AgentPath::parse("files/d").unwrap())
@@ -259,14 +260,14 @@ fn deep_and_closed_directories_are_measured() {
 
 #[test]
 fn wide_directories_are_measured_at_every_depth() {
-    let lab = Lab::new();
-    lab.workspace.tree().unwrap();
-    let mut deep = lab.host("files");
+    let fixture = Fixture::new();
+    fixture.workspace.tree().unwrap();
+    let mut deep = fixture.host_path("files");
     for _ in 0..80 {
         deep.push("d");
     }
     fs::create_dir_all(&deep).unwrap();
-    for top in [lab.host("skills"), deep] {
+    for top in [fixture.host_path("skills"), deep] {
         for number in 0..600 {
             let directory = top.join(format!("{number}-{}", "n".repeat(200)));
             fs::create_dir(&directory).unwrap();
@@ -274,16 +275,16 @@ fn wide_directories_are_measured_at_every_depth() {
             fs::write(top.join(format!("file-{number}")), "x").unwrap();
         }
     }
-    assert_eq!(measured(&lab), expected(&lab));
+    assert_eq!(measured(&fixture), expected(&fixture));
 }
 
 #[test]
 fn measure_of_changing_tree_succeeds() {
-    let lab = Lab::new();
-    lab.workspace.tree().unwrap();
-    let files = lab.host("files");
+    let fixture = Fixture::new();
+    fixture.workspace.tree().unwrap();
+    let files = fixture.host_path("files");
     dig(&files, 200);
-    let before = measured(&lab);
+    let before = measured(&fixture);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -291,18 +292,18 @@ fn measure_of_changing_tree_succeeds() {
             while !over.load(Ordering::Relaxed) {
                 fs::rename(&one, &other).unwrap();
                 fs::create_dir_all(files.join("new/a/b/c")).unwrap();
-                symlink(lab.outside(), files.join("new/link")).unwrap();
+                symlink(fixture.outside(), files.join("new/link")).unwrap();
                 fs::rename(&other, &one).unwrap();
                 fs::remove_dir_all(files.join("new")).unwrap();
             }
         });
         for _ in 0..300 {
-            let found = measured(&lab);
+            let found = measured(&fixture);
             // A directory that is moved may be counted at both places.
             assert!(found.files <= 2 * before.files + 10, "{found:?}");
         }
         over.store(true, Ordering::Relaxed);
     });
-    assert_eq!(measured(&lab), before);
-    lab.check();
+    assert_eq!(measured(&fixture), before);
+    fixture.check();
 }

@@ -18,7 +18,7 @@ pub const RECYCLED: &str = "spare";
 /// Owner of the workspace if the tests run as root; has no other files.
 const BOX_ID: u32 = 54_322;
 
-pub struct Lab {
+pub struct Fixture {
     pub directory: tempfile::TempDir,
     pub workspaces: Workspaces,
     pub workspace: Workspace,
@@ -42,7 +42,7 @@ pub fn input(name: &str, content: &str) -> Input {
     Input { path: path(name), content: content.as_bytes().to_vec() }
 }
 
-impl Lab {
+impl Fixture {
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("outside")).unwrap();
@@ -54,8 +54,8 @@ impl Lab {
     }
 
     /// A path in the workspace, as seen on the host.
-    pub fn host(&self, place: &str) -> PathBuf {
-        self.directory.path().join("data/workspaces/user/agent").join(place)
+    pub fn host_path(&self, location: &str) -> PathBuf {
+        self.directory.path().join("data/workspaces/user/agent").join(location)
     }
 
     pub fn outside(&self) -> PathBuf {
@@ -89,13 +89,13 @@ impl Lab {
 
     /// Entries of `.staging` except `spare`.
     pub fn staged(&self) -> Vec<String> {
-        let mut staged = names(&self.host(".staging"));
+        let mut staged = names(&self.host_path(".staging"));
         staged.retain(|name| name != RECYCLED);
         staged
     }
 
     pub fn has_recycled(&self) -> bool {
-        self.host(".staging").join(RECYCLED).symlink_metadata().is_ok()
+        self.host_path(".staging").join(RECYCLED).symlink_metadata().is_ok()
     }
 }
 

@@ -7,7 +7,7 @@ const NOBODY: &str = "54321";
 
 #[test]
 fn tests_pass_without_privileges() {
-    if !crate::lab::is_root() {
+    if !crate::fixture::is_root() {
         eprintln!("skipped: the tests run without privileges already");
         return;
     }
