@@ -28,27 +28,23 @@
 //! An exec makes three calls: [`Project::begin`] before it runs, [`ExecFiles::collect`] when all
 //! its processes are dead, and [`Collected::finish`] when its outcome is known.
 
+mod baselines;
+mod content;
 mod error;
 mod exec_files;
 mod exec_id;
 mod fs;
+mod garbage;
+mod lock;
 mod name;
+mod project;
 mod relative_path;
 mod session;
-
-mod content;
-
-mod project;
-mod workspaces;
-
-mod sweep;
-
-mod garbage;
-mod usage;
-
-mod baselines;
 mod skills;
+mod sweep;
 mod tree;
+mod usage;
+mod workspaces;
 
 pub use baselines::{Baselines, Layer, LayeredSkill, SyncState, Update};
 pub use content::{Content, ContentError, Stamp, read_content, read_stamp};

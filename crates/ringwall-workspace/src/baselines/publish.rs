@@ -5,7 +5,7 @@
 //! rename replaces the file that names the current versions.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use rustix::fs::{FileType, RenameFlags};
 
@@ -27,7 +27,7 @@ impl Baselines {
         let described = staged.skills.iter().map(|skill| Ok((skill, describe(&staged.new, skill)?)));
         let described = described.collect::<std::io::Result<Vec<_>>>().map_err(fail)?;
         let shared = self.shared(agent)?;
-        let publishing = shared.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let publishing = shared.publishing.lock();
         let before = self.snapshot(agent)?;
         let mut after = Snapshot { generation: before.generation + 1, skills: before.skills.clone() };
         for (skill, files) in described {
@@ -38,7 +38,7 @@ impl Baselines {
         let skills = after.skills.iter().map(|(skill, version)| (skill.clone(), version.number)).collect();
         let current = Current { generation: after.generation, skills };
         write_document(&self.staging, &self.current, &format!("{agent}.json"), &current).map_err(fail)?;
-        *shared.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
+        *shared.snapshot.lock() = Arc::new(after);
         drop(publishing);
         for skill in &staged.skills {
             if let Some(version) = before.skills.get(skill) {

@@ -1,6 +1,6 @@
 //! Removes versions that are neither current nor part of a snapshot in use.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use rustix::fs::Dir;
 
@@ -27,13 +27,13 @@ impl Baselines {
     pub(crate) fn retire(&self, agent: &AgentId, skill: &SkillName, version: &Arc<Version>) {
         let skill_path = format!("{agent}/{skill}");
         let retired = Retired { skill_path, number: version.number, version: Arc::downgrade(version) };
-        self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(retired);
+        self.retired.lock().push(retired);
     }
 
     /// Counts the unused versions and their disk usage, and removes them with [`GcMode::Remove`].
     pub fn collect_garbage(&self, mode: GcMode) -> (u64, Usage) {
         let mut found = (0, Usage::default());
-        for retired in self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for retired in self.retired.lock().iter() {
             if retired.version.strong_count() == 0
                 && let Ok(directory) = beneath::open_directory(&self.root, retired.skill_path.as_str())
                 && let Ok(usage) = measure_name(&directory, &retired.number.to_string())
@@ -50,7 +50,7 @@ impl Baselines {
     /// Removes the unused versions. After an error the next start of the server removes them.
     pub(crate) fn remove_retired(&self) {
         let mut free = Vec::new();
-        self.retired.lock().unwrap_or_else(PoisonError::into_inner).retain(|retired| {
+        self.retired.lock().retain(|retired| {
             let is_held = retired.version.strong_count() > 0;
             if !is_held {
                 free.push((retired.skill_path.clone(), retired.number));

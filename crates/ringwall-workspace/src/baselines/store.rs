@@ -5,7 +5,7 @@ use std::fs::{DirBuilder, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
@@ -16,6 +16,7 @@ use crate::baselines::snapshot::{Current, Snapshot, Version};
 use crate::error::Error;
 use crate::fs::durable::{create_unnamed_file, read_document};
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
+use crate::lock::Lock;
 use crate::name::AgentId;
 use crate::skills::{ArchiveLimits, CheckedZip, SkillName, StagingDir};
 use crate::workspaces::{Owner, STAGING};
@@ -28,10 +29,10 @@ pub struct Baselines {
     pub(crate) root: OwnedFd,
     pub(crate) staging: OwnedFd,
     pub(crate) current: OwnedFd,
-    agents: Mutex<HashMap<AgentId, Arc<Shared>>>,
+    agents: Lock<HashMap<AgentId, Arc<Shared>>>,
     /// The sync state of each workspace, by path.
-    last_syncs: Mutex<HashMap<PathBuf, LastSync>>,
-    pub(crate) retired: Mutex<Vec<Retired>>,
+    last_syncs: Lock<HashMap<PathBuf, LastSync>>,
+    pub(crate) retired: Lock<Vec<Retired>>,
     unreadable: Vec<Error>,
 }
 
@@ -48,8 +49,8 @@ pub(crate) struct LastSync {
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Serializes publications.
-    pub(crate) publishing: Mutex<()>,
-    pub(crate) snapshot: RwLock<Arc<Snapshot>>,
+    pub(crate) publishing: Lock<()>,
+    pub(crate) snapshot: Lock<Arc<Snapshot>>,
 }
 
 impl Baselines {
@@ -67,9 +68,9 @@ impl Baselines {
             root: handle,
             staging,
             current,
-            agents: Mutex::default(),
-            last_syncs: Mutex::default(),
-            retired: Mutex::default(),
+            agents: Lock::default(),
+            last_syncs: Lock::default(),
+            retired: Lock::default(),
             unreadable: Vec::new(),
         };
         baselines.unreadable = baselines.sweep()?;
@@ -96,7 +97,7 @@ impl Baselines {
     }
 
     pub(crate) fn snapshot(&self, agent: &AgentId) -> Result<Arc<Snapshot>, Error> {
-        Ok(Arc::clone(&self.shared(agent)?.snapshot.read().unwrap_or_else(PoisonError::into_inner)))
+        Ok(Arc::clone(&self.shared(agent)?.snapshot.lock()))
     }
 
     pub(crate) fn shared(&self, agent: &AgentId) -> Result<Arc<Shared>, Error> {
@@ -105,17 +106,17 @@ impl Baselines {
         }
         // Loaded without holding the lock. If two threads load it, both use the result that was
         // inserted first.
-        let snapshot = RwLock::new(Arc::new(self.load(agent)?));
-        let read = Arc::new(Shared { publishing: Mutex::default(), snapshot });
+        let snapshot = Lock::new(Arc::new(self.load(agent)?));
+        let read = Arc::new(Shared { publishing: Lock::default(), snapshot });
         Ok(Arc::clone(self.agents().entry(agent.clone()).or_insert(read)))
     }
 
     fn agents(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Shared>>> {
-        self.agents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.agents.lock()
     }
 
     pub(crate) fn last_syncs(&self) -> MutexGuard<'_, HashMap<PathBuf, LastSync>> {
-        self.last_syncs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_syncs.lock()
     }
 
     fn load(&self, agent: &AgentId) -> Result<Snapshot, Error> {

@@ -10,13 +10,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
 use crate::exec_id::hexadecimal;
 use crate::fs::beneath;
+use crate::lock::Lock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
@@ -49,7 +50,7 @@ pub struct OutputFile {
 struct Shared {
     file: File,
     length: AtomicU64,
-    hash: Mutex<Sha256>,
+    hash: Lock<Sha256>,
 }
 
 impl fmt::Debug for Shared {
@@ -61,13 +62,13 @@ impl fmt::Debug for Shared {
 impl OutputFile {
     pub(crate) fn create(directory: impl AsFd, stream: Stream) -> rustix::io::Result<Self> {
         let file = beneath::create_file(directory, stream.file_name())?;
-        let shared = Shared { file, length: AtomicU64::new(0), hash: Mutex::new(Sha256::new()) };
+        let shared = Shared { file, length: AtomicU64::new(0), hash: Lock::new(Sha256::new()) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Appends `bytes`. After an error the length counts the bytes written before it.
     pub fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut hash = self.shared.hash.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hash = self.shared.hash.lock();
         let mut rest = bytes;
         while !rest.is_empty() {
             let length = self.shared.length.load(Ordering::Relaxed);
@@ -98,7 +99,7 @@ impl OutputFile {
 
     /// Length and SHA-256 of what is written.
     pub(crate) fn digest(&self) -> (u64, String) {
-        let hash = self.shared.hash.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash = self.shared.hash.lock();
         (self.length(), hexadecimal(&hash.clone().finalize()))
     }
 }

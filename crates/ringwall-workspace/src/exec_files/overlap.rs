@@ -11,9 +11,10 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use crate::exec_files::collect::Processes;
+use crate::lock::Lock;
 
 /// Tells if another box of the workspace ran at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(crate) enum Overlap {
 /// The workspaces with running execs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OverlapTracker {
-    workspaces: Arc<Mutex<HashMap<Identity, PresentExecs>>>,
+    workspaces: Arc<Lock<HashMap<Identity, PresentExecs>>>,
 }
 
 /// Device and inode of the workspace's `.staging`.
@@ -60,7 +61,7 @@ impl OverlapTracker {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Identity, PresentExecs>> {
-        self.workspaces.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workspaces.lock()
     }
 }
 

@@ -8,10 +8,12 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Stat;
+
+use crate::lock::Lock;
 
 pub(super) const STRIDE: usize = 256 * 1024;
 const MAX_CACHED_FILES: usize = 64;
@@ -23,7 +25,7 @@ const TICK: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineIndexCache {
     // The last used is at the end.
-    cached: Arc<Mutex<Vec<CachedCounts>>>,
+    cached: Arc<Lock<Vec<CachedCounts>>>,
 }
 
 type CachedCounts = (Identity, Arc<Vec<u64>>);
@@ -137,14 +139,14 @@ pub(super) fn read_at<'b>(file: &impl FileExt, buffer: &'b mut [u8], offset: u64
 
 impl LineIndexCache {
     fn get(&self, identity: &Identity) -> Arc<Vec<u64>> {
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached.lock();
         let Some(index) = cached.iter().position(|(known, _)| known == identity) else { return Arc::default() };
         cached[index..].rotate_left(1);
         cached.last().map(|(_, counts)| Arc::clone(counts)).unwrap_or_default()
     }
 
     fn insert(&self, identity: Identity, counts: Arc<Vec<u64>>) {
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached.lock();
         match cached.iter_mut().find(|(known, _)| *known == identity) {
             Some((_, known)) if known.len() >= counts.len() => {}
             Some((_, known)) => *known = counts,
@@ -209,7 +211,7 @@ mod tests {
     }
 
     fn cached(indexes: &LineIndexCache) -> usize {
-        indexes.cached.lock().unwrap().len()
+        indexes.cached.lock().len()
     }
 
     #[test]
@@ -250,7 +252,7 @@ mod tests {
         (0..MAX_CACHED_FILES).for_each(&mut ask);
         ask(0);
         ask(MAX_CACHED_FILES);
-        let cached: Vec<u64> = indexes.cached.lock().unwrap().iter().map(|(identity, _)| identity.1).collect();
+        let cached: Vec<u64> = indexes.cached.lock().iter().map(|(identity, _)| identity.1).collect();
         assert_eq!(cached.len(), MAX_CACHED_FILES);
         assert!(cached.contains(&0) && !cached.contains(&1), "{cached:?}");
     }

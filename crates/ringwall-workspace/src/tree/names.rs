@@ -8,12 +8,13 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::time::{ClockId, Timespec};
 
 use crate::error::Error;
+use crate::lock::Lock;
 use crate::project::Directory;
 
 use super::open::Tree;
@@ -158,7 +159,7 @@ fn mark(status: &Stat) -> Mark {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NamesCache {
     /// The last used is at the end.
-    cached: Arc<Mutex<Vec<Arc<Names>>>>,
+    cached: Arc<Lock<Vec<Arc<Names>>>>,
 }
 
 /// Number of cached sessions.
@@ -169,7 +170,7 @@ const MAX_CACHED_NAMES: usize = 200;
 impl NamesCache {
     /// The cached names of the tree whose top has this mark.
     fn find(&self, top: Mark) -> Option<Arc<Names>> {
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached.lock();
         let index = cached.iter().rposition(|names| names.marks.top() == Some(top))?;
         let found = cached.remove(index);
         cached.push(Arc::clone(&found));
@@ -178,7 +179,7 @@ impl NamesCache {
 
     fn insert(&self, names: &Arc<Names>) {
         let Some((top, _)) = names.marks.top() else { return };
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached.lock();
         cached.retain(|other| other.marks.top().is_none_or(|(other, _)| other != top));
         if names.files.len() <= MAX_CACHED_NAMES {
             if cached.len() >= MAX_CACHED_SESSIONS {
@@ -310,7 +311,7 @@ mod tests {
             assert!(memory.find(named(0, 1).0).is_some(), "last used");
         }
         assert!(memory.find(named(1, 1).0).is_none() && memory.find(named(2, 1).0).is_some());
-        assert_eq!(memory.cached.lock().unwrap().len(), MAX_CACHED_SESSIONS);
+        assert_eq!(memory.cached.lock().len(), MAX_CACHED_SESSIONS);
         // A session with too many files is removed from the cache.
         memory.insert(&named(0, MAX_CACHED_NAMES + 1).1);
         assert!(memory.find(named(0, 1).0).is_none());
