@@ -85,7 +85,7 @@ async def check_exec_resources(client):
     assert (blob.blob, blob.mime_type) == ("/w==", "application/octet-stream"), blob
     for rest in ["stdin", "artifacts/none.txt"]:
         await assert_missing(client, f"{prefix}/{rest}")
-    await assert_missing(client, f"{prefix}/artifacts/../meta.json", "goes up", INVALID)
+    await assert_missing(client, f"{prefix}/artifacts/../meta.json", "contains the component '..'", INVALID)
     await assert_missing(client, f"{prefix}/artifacts/", "is empty", INVALID)
     return prefix
 
