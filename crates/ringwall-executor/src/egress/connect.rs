@@ -1,6 +1,7 @@
-//! Connecting to a host that may be reached: its addresses are judged, and what was judged is what is connected to.
+//! Connects to an allowed host: its addresses are checked, and the checked address is connected to.
 //!
-//! Nothing is looked up a second time, so a name that leads elsewhere a moment later leads nowhere else here.
+//! The name is looked up once per connection, so an answer that changes between check and
+//! connection (DNS rebinding) has no effect.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::resolve::Resolver;
 use crate::counters::retry;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Addresses of one name that are tried.
+/// At most this many addresses of a name are tried.
 const TRIED: usize = 4;
 
 /// Why there is no connection.
@@ -22,7 +23,7 @@ pub(super) enum Missed {
     Failed(String),
 }
 
-/// `lifted` names hosts that may lead anywhere, for tests and intranets.
+/// `lifted` names hosts that may resolve to any address, for tests and intranets.
 pub(super) async fn connect(
     host: &NetHost,
     port: u16,
@@ -40,7 +41,7 @@ pub(super) async fn connect(
         let attempt = || TcpStream::connect(SocketAddr::new(address, port));
         match tokio::time::timeout(TIMEOUT, retry(attempt)).await {
             Ok(Ok(stream)) => {
-                // Small writes of a client are its own business.
+                // Do not delay small writes of the client.
                 let _ = stream.set_nodelay(true);
                 return Ok((stream, address));
             }
@@ -59,14 +60,14 @@ fn refuse(address: IpAddr, port: u16) -> Option<&'static str> {
     refuse_own(UdpSocket::bind(any), SocketAddr::new(address, port))
 }
 
-/// Whether `to` is an address of this machine: then the kernel sends from the address that it sends to. Connecting a UDP
-/// socket sends nothing and does not wait, so the probe needs no registration. An address that cannot be probed, usually
-/// for want of a descriptor, is refused.
+/// Whether `to` is an address of this machine: then the kernel chooses it as source address too.
+/// Connecting a UDP socket sends nothing and does not block, so the probe needs no registration
+/// with the runtime. If the probe fails, usually for lack of a descriptor, the address is refused.
 fn refuse_own(probe: std::io::Result<UdpSocket>, to: SocketAddr) -> Option<&'static str> {
-    const UNKNOWN: Option<&str> = Some("whether that is the machine itself could not be found out");
+    const UNKNOWN: Option<&str> = Some("could not determine whether this is the machine itself");
     let Ok(probe) = probe else { return UNKNOWN };
     if probe.connect(to).is_err() {
-        // Without a route there is no connection either, and that says why.
+        // Without a route the TCP connection fails as well, with a better error.
         return None;
     }
     match probe.local_addr() {
@@ -84,13 +85,13 @@ mod tests {
 
     use super::*;
 
-    /// Of the public internet by its form, and nobody's: what is asked of it is not answered.
+    /// A public address by its form that no host has, so connections to it fail.
     const NOBODY: &str = "2c0f:ffff:ffff::1";
 
-    /// A name that leads to a public address when it is judged, and inside when it is looked up again. The clock goes on by itself
-    /// when there is nothing else to do, so an address that does not answer costs no time.
+    /// The first lookup returns a public address, the second an internal one. The clock is paused
+    /// and advances when the runtime is idle, so a timeout costs no time.
     #[tokio::test(start_paused = true)]
-    async fn what_was_judged_is_what_is_connected_to() {
+    async fn checked_address_is_connected_to() {
         let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = inside.local_addr().unwrap().port();
         let host: NetHost = "turns.example".parse().unwrap();
@@ -100,11 +101,12 @@ mod tests {
         let none = NetList::default();
         let first = connect(&host, port, &resolver, &none).await;
         assert!(matches!(first, Err(Missed::Failed(_))), "{first:?}");
-        assert!(futures::FutureExt::now_or_never(inside.accept()).is_none(), "it was looked up twice");
-        // The next connection is the next question: looked up and judged anew.
+        assert!(futures::FutureExt::now_or_never(inside.accept()).is_none(), "the name was looked up twice");
+        // The next connection looks the name up again and checks the new address.
         let second = connect(&host, port, &resolver, &none).await;
         assert!(matches!(&second, Err(Missed::Refused(why)) if why.contains("127.0.0.1")), "{second:?}");
-        // The control: one answer is left, no more were used, and where it may lead there it does.
+        // Control: one answer is left, so each connection used exactly one; a lifted host may
+        // connect to it.
         let lifted = NetList::read([format!("turns.example:{port}")]).unwrap();
         assert_eq!(connect(&host, port, &resolver, &lifted).await.unwrap().1, own);
         assert_eq!(
@@ -113,9 +115,9 @@ mod tests {
         );
     }
 
-    /// Of a name that leads to the inside and to the outside, only the outside is ever tried, in whichever order they come.
+    /// If a name has internal and public addresses, only the public ones are tried, in any order.
     #[tokio::test(start_paused = true)]
-    async fn of_mixed_answers_only_the_public_ones_are_tried() {
+    async fn only_public_addresses_of_mixed_answer_are_tried() {
         let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = inside.local_addr().unwrap().port();
         let host: NetHost = "mixed.example".parse().unwrap();
@@ -123,21 +125,25 @@ mod tests {
         for answer in [[own, nobody], [nobody, own]] {
             let resolver = Resolver::of_table(HashMap::from([("mixed.example".to_owned(), answer.to_vec())]));
             let missed = connect(&host, port, &resolver, &NetList::default()).await.unwrap_err();
-            // What is said is what became of the last one: either the outside was tried, or the inside was refused after it.
+            // The error is that of the last address: either the public one failed, or the internal
+            // one was refused after it.
             let told = match &missed {
                 Missed::Failed(why) => answer == [own, nobody] && !why.contains("no address"),
                 Missed::Refused(why) => answer == [nobody, own] && why.contains("127.0.0.1"),
             };
             assert!(told, "{missed:?}");
-            assert!(futures::FutureExt::now_or_never(inside.accept()).is_none(), "the inside was reached");
+            assert!(
+                futures::FutureExt::now_or_never(inside.accept()).is_none(),
+                "the internal address was connected to"
+            );
         }
     }
 
     #[tokio::test]
-    async fn what_cannot_be_asked_is_refused() {
+    async fn address_that_cannot_be_probed_is_refused() {
         let own = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let no_descriptor = Err(std::io::Error::from(std::io::ErrorKind::QuotaExceeded));
-        assert!(refuse_own(no_descriptor, own).is_some_and(|why| why.contains("could not be found out")));
+        assert!(refuse_own(no_descriptor, own).is_some_and(|why| why.contains("could not determine")));
         let probe = UdpSocket::bind("127.0.0.1:0");
         assert_eq!(refuse_own(probe, own), Some("the machine itself"));
     }

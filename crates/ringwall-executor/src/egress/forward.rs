@@ -1,4 +1,4 @@
-//! One plain request, passed on: without what is meant for the proxy alone, and with its answer as it comes.
+//! Forwards one plain HTTP request without its hop-by-hop headers, and streams the answer back.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use super::target::Target;
 
 pub(super) type AnyBody = BoxBody<Bytes, hyper::Error>;
 
-/// Meant for the next hop, which is us.
+/// Hop-by-hop headers: meant for the proxy, not for the server.
 const OF_THE_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -35,7 +35,7 @@ const OF_THE_HOP: [&str; 9] = [
 ];
 const ANSWERED_WITHIN: Duration = IDLE;
 
-/// Passes a request on by a connection of its own, and its answer back.
+/// Forwards a request on a connection of its own, and returns the answer.
 pub(super) async fn forward(
     request: Request<Incoming>,
     target: &Target,
@@ -43,7 +43,7 @@ pub(super) async fn forward(
     mut noted: Noted,
 ) -> Response<AnyBody> {
     let Some(request) = rewrite(request, target) else {
-        return words(StatusCode::BAD_REQUEST, "the address cannot be passed on");
+        return words(StatusCode::BAD_REQUEST, "the address cannot be forwarded");
     };
     let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
         noted.failed("the connection broke off");
@@ -95,7 +95,7 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// An answer of our own.
+/// An answer of the proxy itself.
 pub(super) fn words(status: StatusCode, text: &str) -> Response<AnyBody> {
     let body = Full::new(Bytes::from(format!("ringwall: {text}\n"))).map_err(|never: Infallible| match never {});
     let mut response = Response::new(body.boxed());
@@ -104,7 +104,7 @@ pub(super) fn words(status: StatusCode, text: &str) -> Response<AnyBody> {
     response
 }
 
-/// Ends with whoever holds it.
+/// Aborts the task when dropped.
 struct Driver(JoinHandle<()>);
 
 impl Drop for Driver {
@@ -113,7 +113,7 @@ impl Drop for Driver {
     }
 }
 
-/// An answer's content on its way, with what it needs to get there.
+/// The body of an answer, with the connection that delivers it.
 struct Passed {
     body: Incoming,
     _driver: Driver,
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_for_the_proxy_goes_no_further() {
+    fn hop_by_hop_headers_are_removed() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "close, X-Secret"),

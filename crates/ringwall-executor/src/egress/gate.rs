@@ -1,4 +1,4 @@
-//! Who says whether a host may be reached, and is told what became of each connection.
+//! The interface that decides about hosts and records connections.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use ringwall_policy::NetHost;
 use super::meter::Meter;
 
 pub trait Gate: Send + Sync + std::fmt::Debug + 'static {
-    /// May take as long as a person needs to answer. Given up when the box is.
+    /// May take as long as a person needs to answer. The future is dropped when the box ends.
     fn judge(&self, host: NetHost, port: u16) -> BoxFuture<'_, Ruling>;
 
-    /// A connection was asked for; `note` follows in any case.
+    /// Called when a connection is requested; [`note`](Self::note) follows in any case.
     fn began(&self) {}
 
-    /// One connection is over, or never was.
+    /// Called when a connection has ended or was not made.
     fn note(&self, connection: Connection);
 
-    /// Who judges and is told of a connection that is asked for now, where that is somebody else: in a box that stays, one
-    /// command comes after another.
+    /// The gate of the current command, if it differs: in a session box one command follows
+    /// another.
     fn on_duty(&self) -> Option<Arc<dyn Gate>> {
         None
     }
@@ -28,24 +28,24 @@ pub trait Gate: Send + Sync + std::fmt::Debug + 'static {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ruling {
-    /// By this rule.
+    /// The rule.
     Allowed(String),
-    /// For this reason.
+    /// The reason.
     Refused(String),
 }
 
-/// One connection that the box asked for.
+/// A connection that the box requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
     pub at: SystemTime,
     pub duration: Duration,
-    /// As it was asked for, in its one spelling where it has one.
+    /// The requested host, normalized if it is valid.
     pub host: String,
     pub port: u16,
-    /// What was connected to.
+    /// The address that was connected to.
     pub address: Option<IpAddr>,
     pub fate: Fate,
-    /// The rule that allowed it, or why it was refused or failed.
+    /// The rule that allowed it, or the reason why it was refused or failed.
     pub reason: String,
     pub bytes_sent: u64,
     pub bytes_received: u64,
@@ -55,11 +55,11 @@ pub struct Connection {
 pub enum Fate {
     Allowed,
     Refused,
-    /// It was allowed, and the other side could not be reached.
+    /// It was allowed, but the host could not be reached.
     Failed,
 }
 
-/// A connection while it lasts. It is told of when this is dropped, in whatever way that comes about.
+/// A connection while it lasts. It is recorded when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Noted {
     gate: Arc<dyn Gate>,
@@ -69,7 +69,7 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    /// Refused, unless it turns out otherwise.
+    /// Starts as refused; later calls change that.
     pub(super) fn begin(gate: Arc<dyn Gate>, host: String, port: u16) -> Self {
         let connection = Connection {
             at: SystemTime::now(),
@@ -78,7 +78,7 @@ impl Noted {
             port,
             address: None,
             fate: Fate::Refused,
-            reason: "given up before it was decided".to_owned(),
+            reason: "canceled before it was decided".to_owned(),
             bytes_sent: 0,
             bytes_received: 0,
         };

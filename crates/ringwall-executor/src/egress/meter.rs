@@ -1,4 +1,4 @@
-//! Counts what goes through a connection to the other side, and notices when nothing does any more.
+//! Counts the bytes of a connection to a server, and detects inactivity.
 
 use std::io;
 use std::pin::Pin;
@@ -17,12 +17,12 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// What was sent to the other side, and what came from it.
+    /// Bytes sent and received.
     pub(super) fn read(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
-    /// Comes back when nothing has moved for so long.
+    /// Returns when no bytes have moved for one to two times this duration.
     pub(super) async fn idle(&self, patience: Duration) {
         let mut before = self.read();
         loop {
@@ -36,7 +36,7 @@ impl Meter {
     }
 }
 
-/// A connection to the other side.
+/// A connection to a server.
 #[derive(Debug)]
 pub(super) struct Metered {
     stream: TcpStream,

@@ -1,9 +1,10 @@
-//! The way out of a box: a proxy that answers at the one port of its loopback behind which somebody is.
+//! The egress proxy of a box: the only way from the box to the network.
 //!
-//! The listening socket was made inside the box's network namespace, before anything of the command ran, and is accepted on
-//! here; there is no other route, so that whoever ignores the proxy reaches nothing, and without this process there is no
-//! way out at all. Whether a host may be reached is the [`Gate`]'s to say, before its name is looked up; whether an
-//! *address* may be is said here, of the very address that is then connected to.
+//! Its listening socket was created inside the box's network namespace before the command ran, and
+//! is accepted on here. The namespace has no other route, so a program that ignores the proxy
+//! reaches nothing, and without this process the box has no network access. The [`Gate`] decides
+//! about a host before its name is looked up. The address is checked here, and exactly the checked
+//! address is connected to.
 
 mod connect;
 mod forward;
@@ -20,14 +21,16 @@ pub use gate::{Connection, Fate, Gate, Ruling};
 pub use proxy::Proxy;
 pub use resolve::Resolver;
 
-/// Where the box finds us, on its own loopback. Nobody else can have taken it: nothing ran before.
+/// Port of the proxy on the box's loopback. It is free, because the socket is created before any
+/// process of the box.
 pub(crate) const PORT: u16 = 3128;
 
 const ADDRESS: &str = "http://127.0.0.1:3128";
-/// What is in the box is reached without us.
+/// Destinations inside the box, which programs reach without the proxy.
 const OWN: &str = "localhost,127.0.0.1,::1";
 
-/// What tells programs in the box where the way out is. Some read the small letters alone, some the others.
+/// Proxy variables for programs in the box. Some programs read only the lower-case names, some only
+/// the others.
 pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
     ("HTTP_PROXY", ADDRESS),
     ("HTTPS_PROXY", ADDRESS),

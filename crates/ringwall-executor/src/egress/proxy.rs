@@ -1,4 +1,4 @@
-//! Accepting what a box asks for, a bounded number at a time, and bringing each to its end with the box.
+//! Accepts connections of a box, a bounded number at a time, and ends all of them with the box.
 
 use std::convert::Infallible;
 use std::os::fd::OwnedFd;
@@ -25,14 +25,14 @@ use super::resolve::Resolver;
 use super::target::{Form, Target};
 use crate::counters::{Acceptor, register};
 
-/// Connections of one box at once. Whoever comes after them waits until one of them is over.
+/// Concurrent connections per box. Further ones wait.
 const AT_ONCE: usize = 32;
-/// How long a client may take to say what it wants.
+/// Time for a client to send its request head.
 const ASKED_WITHIN: Duration = Duration::from_secs(30);
-/// A connection through which nothing goes for so long is ended.
+/// A connection without traffic is closed after this time.
 pub(super) const IDLE: Duration = Duration::from_secs(300);
 const MAX_HEAD: usize = 64 * 1024;
-/// Before accepting again when the kernel could not give us a descriptor.
+/// Pause after a failed accept, usually for lack of descriptors.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// The proxy of one box.
@@ -43,7 +43,7 @@ pub struct Proxy {
     lifted: NetList,
 }
 
-/// What is left to do when a client was told that its tunnel is there.
+/// A tunnel to be served after its client got the answer.
 struct Tunnel {
     client: OnUpgrade,
     stream: Metered,
@@ -51,13 +51,14 @@ struct Tunnel {
 }
 
 impl Proxy {
-    /// `lifted` names hosts that may lead to any address, for tests and intranets; they still have to be allowed.
+    /// `lifted` names hosts that may resolve to any address, for tests and intranets. They must be
+    /// allowed as well.
     pub fn new(gate: Arc<dyn Gate>, resolver: Resolver, lifted: NetList) -> Self {
         Self { gate, resolver, lifted }
     }
 
-    /// Serves at the socket that the box was started with, until told that the box is over. When this returns, nothing of
-    /// it is open any more and the gate was told of every connection.
+    /// Serves the box's listening socket until `over` resolves. On return all connections are
+    /// closed and recorded.
     pub async fn serve(self, way_out: OwnedFd, over: impl Future<Output = ()>) -> std::io::Result<()> {
         let listener = Acceptor::new(way_out).await?;
         let this = Arc::new(self);
@@ -76,7 +77,8 @@ impl Proxy {
                 (accepted, place) = accepted => match accepted {
                     Ok((client, _)) => {
                         let this = this.clone();
-                        // Registered here and not before: this loop drops its futures whenever another client ends.
+                        // Registered in the task, because this loop drops its futures when another
+                        // client ends.
                         clients.spawn(async move {
                             if let Ok(client) = register(client, |client| TcpStream::from_std(client.into())).await {
                                 this.converse(client).await;
@@ -93,7 +95,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// One client's connection: any number of requests, or one tunnel.
+    /// Serves one client connection: any number of requests, or one tunnel.
     async fn converse(self: Arc<Self>, client: TcpStream) {
         let arranged: Arc<Mutex<Option<Tunnel>>> = Arc::default();
         let answer = service_fn(|request| {
@@ -125,7 +127,8 @@ impl Proxy {
             }
         };
         let mut noted = Noted::begin(gate.clone(), target.host.to_string(), target.port);
-        // The name is judged before it is looked up: a lookup would tell the world what the box knows.
+        // The host is decided before it is looked up, because a DNS query would leak data from the
+        // box.
         let rule = match gate.judge(target.host.clone(), target.port).await {
             Ruling::Allowed(rule) => rule,
             Ruling::Refused(why) => {

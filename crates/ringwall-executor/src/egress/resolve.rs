@@ -1,9 +1,9 @@
-//! Where a name leads: looked up by us, once, in bounded time, and judged before it is connected to.
+//! Resolves names: once per connection, in bounded time.
 //!
-//! A name is taken as it is written: first as the machine's table of hosts has it, then as the DNS does, and never as a part of
-//! another name below a domain of this machine's own, which is not the one that somebody allowed. The system's resolver cannot
-//! be broken off, so its threads are counted: a box whose names take long to look up waits for its own lookups and for
-//! nobody else's.
+//! A name is absolute: it is looked up in the machine's /etc/hosts, then in DNS, never with a
+//! search domain of this machine appended, because that would be another name than the allowed one.
+//! The system's resolver cannot be canceled, so its threads are limited per box: slow lookups delay
+//! only the box that requested them.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -15,7 +15,7 @@ use ringwall_policy::NetHost;
 use tokio::sync::Semaphore;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Lookups of one box at once.
+/// Concurrent lookups per box.
 const AT_ONCE: usize = 4;
 const TABLE: &str = "/etc/hosts";
 const MAX_TABLE: u64 = 1 << 20;
@@ -27,23 +27,23 @@ pub struct Resolver(Source);
 enum Source {
     System(Arc<Semaphore>),
     Table(Arc<HashMap<String, Vec<IpAddr>>>),
-    /// Another answer each time, and none when they are used up.
+    /// A different answer for each lookup, and no answer after the last.
     #[cfg(test)]
     Turns(Arc<std::sync::Mutex<std::collections::VecDeque<IpAddr>>>),
 }
 
 impl Resolver {
-    /// As this machine does it, for one box.
+    /// The system's resolver, for one box.
     pub fn system() -> Self {
         Self(Source::System(Arc::new(Semaphore::new(AT_ONCE))))
     }
 
-    /// These names and no others, for tests.
+    /// Only these names, for tests.
     pub fn of_table(table: HashMap<String, Vec<IpAddr>>) -> Self {
         Self(Source::Table(Arc::new(table)))
     }
 
-    /// These addresses for any name, one at each lookup, as of a name whose owner changes where it leads.
+    /// These addresses for any name, one per lookup, as with DNS rebinding.
     #[cfg(test)]
     pub(super) fn of_turns(turns: impl IntoIterator<Item = IpAddr>) -> Self {
         Self(Source::Turns(Arc::new(std::sync::Mutex::new(turns.into_iter().collect()))))
@@ -73,7 +73,8 @@ async fn ask(threads: Arc<Semaphore>, name: String) -> Result<Vec<IpAddr>, Strin
     let asking = tokio::task::spawn_blocking(move || {
         let found = match in_table(&asked) {
             found if !found.is_empty() => Some(found),
-            // With a dot at its end a name is whole. The table above has no such names, so that is read by us.
+            // A trailing dot prevents search domains. The resolver does not find such names in
+            // /etc/hosts, so that is read above.
             _ => (format!("{asked}."), 0)
                 .to_socket_addrs()
                 .ok()
@@ -83,11 +84,11 @@ async fn ask(threads: Arc<Semaphore>, name: String) -> Result<Vec<IpAddr>, Strin
         found
     });
     let found = asking.await.map_err(|error| error.to_string())?;
-    // The system's own words may say which resolver it asks.
+    // The system's error text may reveal which resolver it uses.
     found.ok_or_else(|| format!("{name} could not be looked up"))
 }
 
-/// What the people of this machine wrote down; nothing where that cannot be read.
+/// Addresses of a name in /etc/hosts; empty if the file cannot be read.
 fn in_table(name: &str) -> Vec<IpAddr> {
     let mut table = Vec::new();
     let read = std::fs::File::open(TABLE).and_then(|file| file.take(MAX_TABLE).read_to_end(&mut table));
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_hosts_is_read_by_whole_names() {
+    fn hosts_file_is_matched_by_whole_names() {
         let table = "127.0.0.1\tlocalhost # here\n\n# 10.0.0.1 gone.corp\n10.0.0.2  Wiki.corp wiki\n10.0.0.3 wiki.corp.\n\
                      fe80::1%lo0 scoped\n::1 localhost\nwords only\n10.0.0.4";
         let found = |name: &str| find(table, name).iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -124,9 +125,10 @@ mod tests {
         }
     }
 
-    /// `localhost` is in every machine's table, and in no DNS with a dot at its end that would be asked here.
+    /// `localhost` is in /etc/hosts of every machine, and is not resolved by DNS with a trailing
+    /// dot.
     #[tokio::test]
-    async fn names_that_only_the_table_knows_are_found() {
+    async fn name_of_hosts_file_is_found() {
         let found = Resolver::system().look_up(&"localhost".parse().unwrap()).await.unwrap();
         assert!(found.iter().all(IpAddr::is_loopback), "{found:?}");
     }

@@ -1,6 +1,6 @@
-//! What a request to the proxy asks for: a host and a port, and in which of the two forms.
+//! Parses the target of a proxy request: host, port and form.
 //!
-//! The address in the request's first line alone counts. A `Host` header that says something else is replaced.
+//! Only the URL in the request line counts. A different `Host` header is replaced.
 
 use hyper::http::uri::{Authority, Scheme};
 use hyper::{Method, Request};
@@ -17,16 +17,16 @@ pub(super) struct Target {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `CONNECT host:port`: bytes go to and fro, whatever they are.
+    /// `CONNECT host:port`: a tunnel for any bytes.
     Tunnel,
-    /// `GET http://host/path`: one request is passed on.
+    /// `GET http://host/path`: one request is forwarded.
     Absolute,
 }
 
-/// What is wrong with a request that asks for nothing that can be judged.
+/// A request whose target cannot be parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unreadable {
-    /// What it named, for the record; empty where it named nothing.
+    /// The host part, for the record; empty if there is none.
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) why: String,
@@ -36,13 +36,19 @@ impl Target {
     pub(super) fn read<T>(request: &Request<T>) -> Result<Self, Unreadable> {
         let uri = request.uri();
         let Some(authority) = uri.authority() else {
-            return Err(unreadable("", 0, "this is a proxy: send CONNECT host:port, or a whole address with http://"));
+            return Err(unreadable("", 0, "this is a proxy: send CONNECT host:port, or a full URL with http://"));
         };
         let form = match (request.method(), uri.scheme()) {
             (&Method::CONNECT, None) => Form::Tunnel,
             (&Method::CONNECT, Some(_)) => return Err(unreadable(authority.as_str(), 0, "CONNECT takes host:port")),
             (_, Some(scheme)) if *scheme == Scheme::HTTP => Form::Absolute,
-            _ => return Err(unreadable(authority.as_str(), 0, "only http:// is passed on; ask for others by CONNECT")),
+            _ => {
+                return Err(unreadable(
+                    authority.as_str(),
+                    0,
+                    "only http:// is forwarded; use CONNECT for other protocols",
+                ));
+            }
         };
         let port = match (port(authority)?, form) {
             (Some(port), _) => port,
@@ -50,15 +56,15 @@ impl Target {
             (None, Form::Tunnel) => return Err(unreadable(authority.as_str(), 0, "CONNECT needs a port")),
         };
         let host = authority.host();
-        // A name before the host would be read as the host by others.
+        // Other parsers might take the user part for the host.
         if authority.as_str().contains('@') {
-            return Err(unreadable(host, port, "an address with a user's name is not passed on"));
+            return Err(unreadable(host, port, "a URL with a user name is not forwarded"));
         }
         let host = host.parse::<NetHost>().map_err(|error| unreadable(host, port, &error.to_string()))?;
         Ok(Self { host, port, form })
     }
 
-    /// As a `Host` header says it.
+    /// Value of the `Host` header.
     pub(super) fn authority(&self) -> String {
         match self.port {
             HTTP => self.host.to_string(),
@@ -67,10 +73,10 @@ impl Target {
     }
 }
 
-/// The port as it is written: none, or a number that can be connected to.
+/// The port in the URL, if there is one; 0 is refused.
 fn port(authority: &Authority) -> Result<Option<u16>, Unreadable> {
     match authority.port() {
-        None if authority.as_str().ends_with(':') => Err(unreadable(authority.as_str(), 0, "there is no port")),
+        None if authority.as_str().ends_with(':') => Err(unreadable(authority.as_str(), 0, "the port is missing")),
         None => Ok(None),
         Some(port) if port.as_u16() == 0 => Err(unreadable(authority.as_str(), 0, "there is no port 0")),
         Some(port) => Ok(Some(port.as_u16())),
@@ -93,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_are_read() {
+    fn both_forms_are_parsed() {
         let good = |host: &str, port, form| Ok((host.to_owned(), port, form));
         assert_eq!(read("CONNECT", "Good.COM.:443"), good("good.com", 443, Form::Tunnel));
         assert_eq!(read("CONNECT", "[2606:4700::1]:443"), good("[2606:4700::1]", 443, Form::Tunnel));
@@ -103,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_not_passed_on() {
+    fn invalid_target_is_refused() {
         for (method, uri) in [
             ("GET", "/"),
             ("OPTIONS", "*"),

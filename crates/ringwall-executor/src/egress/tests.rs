@@ -1,4 +1,4 @@
-//! The proxy with real sockets on both sides; only what names lead to comes from a table.
+//! Tests with real sockets on both sides; only name resolution comes from a table.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -34,8 +34,8 @@ impl Gate for Listed {
     }
 }
 
-/// A proxy, and another side that it may be asked for.
-struct Site {
+/// A proxy, and a server that clients may ask for.
+struct Fixture {
     gate: Arc<Listed>,
     proxy: SocketAddr,
     other: TcpListener,
@@ -44,8 +44,8 @@ struct Site {
     serving: JoinHandle<std::io::Result<()>>,
 }
 
-impl Site {
-    /// Entries and names of the table may say `{port}`.
+impl Fixture {
+    /// `{port}` in list entries stands for the server's port.
     async fn new(allow: &[&str], lifted: &[&str], table: &[(&str, &str)]) -> Self {
         let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = other.local_addr().unwrap().port();
@@ -74,7 +74,7 @@ impl Site {
         client
     }
 
-    /// Asks, and reads the whole answer.
+    /// Sends a request and reads the whole answer.
     async fn told(&self, request: &str) -> String {
         let mut client = self.ask(request).await;
         let mut answer = String::new();
@@ -82,7 +82,7 @@ impl Site {
         answer
     }
 
-    /// Ends the proxy and gives what was noted.
+    /// Ends the proxy and returns the recorded connections.
     async fn end(self) -> Vec<Connection> {
         let _ = self.over.send(());
         self.serving.await.unwrap().unwrap();
@@ -90,7 +90,7 @@ impl Site {
     }
 }
 
-/// Reads until the end of a head.
+/// Reads until the end of a request or response head.
 async fn head(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -100,10 +100,10 @@ async fn head(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn a_request_is_passed_on_and_its_answer_comes_back() {
-    let site = Site::new(&["good.test:{port}"], &["good.test:{port}"], &[("good.test", "127.0.0.1")]).await;
+async fn request_is_forwarded_and_answer_returned() {
+    let fixture = Fixture::new(&["good.test:{port}"], &["good.test:{port}"], &[("good.test", "127.0.0.1")]).await;
     let answering = async {
-        let (mut stream, _) = site.other.accept().await.unwrap();
+        let (mut stream, _) = fixture.other.accept().await.unwrap();
         let asked = head(&mut stream).await;
         let mut content = [0; 4];
         stream.read_exact(&mut content).await.unwrap();
@@ -113,17 +113,20 @@ async fn a_request_is_passed_on_and_its_answer_comes_back() {
     };
     let request = "POST http://GOOD.test.:{port}/a?b HTTP/1.1\r\nHost: evil.test\r\nProxy-Authorization: secret\r\n\
                    Connection: close, x-hop\r\nX-Hop: 1\r\nX-Own: 2\r\nContent-Length: 4\r\n\r\nbody";
-    let (told, (asked, content)) = tokio::join!(site.told(request), answering);
+    let (told, (asked, content)) = tokio::join!(fixture.told(request), answering);
     let asked = asked.to_lowercase();
     assert!(asked.starts_with("post /a?b http/1.1\r\n"), "{asked}");
-    assert!(asked.contains(&format!("\r\nhost: good.test:{}\r\n", site.port)) && asked.contains("x-own: 2"), "{asked}");
+    assert!(
+        asked.contains(&format!("\r\nhost: good.test:{}\r\n", fixture.port)) && asked.contains("x-own: 2"),
+        "{asked}"
+    );
     assert!(!asked.contains("secret") && !asked.contains("x-hop") && !asked.contains("evil"), "{asked}");
     assert_eq!(&content, b"body");
-    // Where it is sent next is the client's own next question.
+    // The redirect is not followed: the client requests the new location itself.
     let told = told.to_lowercase();
     assert!(told.starts_with("http/1.1 302") && told.contains("location: http://evil.test/"), "{told}");
     assert!(told.ends_with("hello") && !told.contains("proxy-authenticate"), "{told}");
-    let (port, noted) = (site.port, site.end().await);
+    let (port, noted) = (fixture.port, fixture.end().await);
     let [connection] = noted.as_slice() else { panic!("{noted:?}") };
     assert_eq!((connection.host.as_str(), connection.port, connection.fate), ("good.test", port, Fate::Allowed));
     assert_eq!(
@@ -134,10 +137,10 @@ async fn a_request_is_passed_on_and_its_answer_comes_back() {
 }
 
 #[tokio::test]
-async fn a_tunnel_carries_anything_both_ways_and_ends_with_the_box() {
-    let site = Site::new(&["*.good.test:{port}"], &["*.good.test:{port}"], &[("a.good.test", "127.0.0.1")]).await;
-    let mut client = site.ask("CONNECT a.good.test:{port} HTTP/1.1\r\nHost: a.good.test\r\n\r\n").await;
-    let (mut other, _) = site.other.accept().await.unwrap();
+async fn tunnel_carries_bytes_both_ways_and_ends_with_box() {
+    let fixture = Fixture::new(&["*.good.test:{port}"], &["*.good.test:{port}"], &[("a.good.test", "127.0.0.1")]).await;
+    let mut client = fixture.ask("CONNECT a.good.test:{port} HTTP/1.1\r\nHost: a.good.test\r\n\r\n").await;
+    let (mut other, _) = fixture.other.accept().await.unwrap();
     let told = head(&mut client).await;
     assert!(told.starts_with("HTTP/1.1 200"), "{told}");
     client.write_all(b"\x16\x03\x01up").await.unwrap();
@@ -147,15 +150,15 @@ async fn a_tunnel_carries_anything_both_ways_and_ends_with_the_box() {
     let mut down = [0; 4];
     client.read_exact(&mut down).await.unwrap();
     assert_eq!((&up, &down), (b"\x16\x03\x01up", b"down"));
-    let noted = site.end().await;
+    let noted = fixture.end().await;
     assert_eq!((noted[0].bytes_sent, noted[0].bytes_received, noted[0].fate), (5, 4, Fate::Allowed));
-    // Both sides find that it is over.
+    // Both sides see that the connection has ended.
     assert_eq!(other.read(&mut [0]).await.unwrap_or(0), 0);
     assert_eq!(client.read(&mut [0]).await.unwrap_or(0), 0);
 }
 
 #[tokio::test]
-async fn nothing_that_was_not_allowed_is_connected_to() {
+async fn forbidden_host_or_address_is_not_connected_to() {
     let allow = ["good.test:{port}", "inner.test:{port}", "mixed.test:{port}", "127.0.0.1:{port}", "gone.test:{port}"];
     let table = [
         ("good.test", "127.0.0.1"),
@@ -166,14 +169,14 @@ async fn nothing_that_was_not_allowed_is_connected_to() {
         ("mixed.test", "169.254.169.254"),
         ("mixed.test", "fd00:ec2::254"),
     ];
-    let site = Site::new(&allow, &["good.test:{port}"], &table).await;
+    let fixture = Fixture::new(&allow, &["good.test:{port}"], &table).await;
     let refusals = [
         ("good.test.evil.test:{port}", "403"),
         ("evil.test:{port}", "403"),
         ("xgood.test:{port}", "403"),
         ("a.good.test:{port}", "403"),
         ("good.test:1", "403"),
-        // In the list, and leading where nobody may go.
+        // Allowed by name, but resolving to a forbidden address.
         ("inner.test:{port}", "403"),
         ("mixed.test:{port}", "403"),
         ("127.0.0.1:{port}", "403"),
@@ -194,7 +197,7 @@ async fn nothing_that_was_not_allowed_is_connected_to() {
             format!("CONNECT {host} HTTP/1.1\r\nHost: good.test:{{port}}\r\nConnection: close\r\n\r\n"),
             format!("GET http://{host}/ HTTP/1.1\r\nHost: good.test:{{port}}\r\nConnection: close\r\n\r\n"),
         ] {
-            let told = site.told(&request).await;
+            let told = fixture.told(&request).await;
             assert!(told.starts_with(&format!("HTTP/1.1 {status}")), "{request}{told}");
         }
     }
@@ -204,44 +207,44 @@ async fn nothing_that_was_not_allowed_is_connected_to() {
         "\x16\x03\x01\r\n\r\n",
         "SSH-2.0-x\r\n\r\n",
     ] {
-        let told = site.told(request).await;
+        let told = fixture.told(request).await;
         assert!(told.starts_with("HTTP/1.1 400"), "{request}{told}");
     }
-    // The control: the same other side is there, and what is allowed reaches it. Nobody else has.
-    let mut client = site.ask("CONNECT good.test:{port} HTTP/1.1\r\n\r\n").await;
-    let (_other, from) = site.other.accept().await.unwrap();
+    // Control: an allowed connection reaches the same server, and no other one has.
+    let mut client = fixture.ask("CONNECT good.test:{port} HTTP/1.1\r\n\r\n").await;
+    let (_other, from) = fixture.other.accept().await.unwrap();
     assert!(head(&mut client).await.starts_with("HTTP/1.1 200"));
     assert!(from.ip().is_loopback());
-    let accepting = futures::FutureExt::now_or_never(site.other.accept());
-    assert!(accepting.is_none(), "somebody else was connected");
-    let noted = site.end().await;
+    let accepting = futures::FutureExt::now_or_never(fixture.other.accept());
+    assert!(accepting.is_none(), "another connection was made");
+    let noted = fixture.end().await;
     assert_eq!(noted.iter().filter(|noted| noted.fate == Fate::Allowed).count(), 1);
     assert_eq!(noted.iter().filter(|noted| noted.fate == Fate::Failed).count(), 2);
     assert!(noted.iter().all(|noted| (noted.fate == Fate::Allowed) == noted.address.is_some()), "{noted:?}");
 }
 
 #[tokio::test]
-async fn an_empty_list_allows_nothing() {
-    let site = Site::new(&[], &["good.test:{port}"], &[("good.test", "127.0.0.1")]).await;
-    let told = site.told("CONNECT good.test:{port} HTTP/1.1\r\nConnection: close\r\n\r\n").await;
+async fn empty_list_allows_nothing() {
+    let fixture = Fixture::new(&[], &["good.test:{port}"], &[("good.test", "127.0.0.1")]).await;
+    let told = fixture.told("CONNECT good.test:{port} HTTP/1.1\r\nConnection: close\r\n\r\n").await;
     assert!(told.starts_with("HTTP/1.1 403") && told.contains("not in the list"), "{told}");
 }
 
 #[tokio::test]
-async fn a_box_has_so_many_connections_and_then_waits() {
-    let site = Site::new(&["good.test:{port}"], &["good.test:{port}"], &[("good.test", "127.0.0.1")]).await;
+async fn connection_above_limit_waits() {
+    let fixture = Fixture::new(&["good.test:{port}"], &["good.test:{port}"], &[("good.test", "127.0.0.1")]).await;
     let mut open = Vec::new();
     for _ in 0..32 {
-        let mut client = site.ask("CONNECT good.test:{port} HTTP/1.1\r\n\r\n").await;
-        let (other, _) = site.other.accept().await.unwrap();
+        let mut client = fixture.ask("CONNECT good.test:{port} HTTP/1.1\r\n\r\n").await;
+        let (other, _) = fixture.other.accept().await.unwrap();
         assert!(head(&mut client).await.starts_with("HTTP/1.1 200"));
         open.push((client, other));
     }
-    let mut late = site.ask("CONNECT good.test:{port} HTTP/1.1\r\n\r\n").await;
-    assert_eq!(site.gate.noted.lock().unwrap().len(), 0, "none is over");
+    let mut late = fixture.ask("CONNECT good.test:{port} HTTP/1.1\r\n\r\n").await;
+    assert_eq!(fixture.gate.noted.lock().unwrap().len(), 0, "none is over");
     open.pop();
-    // The first thing that the other side sees after the end of one is the one that waited.
-    let (_other, _) = site.other.accept().await.unwrap();
+    // The next connection that the server sees is the one that waited.
+    let (_other, _) = fixture.other.accept().await.unwrap();
     assert!(head(&mut late).await.starts_with("HTTP/1.1 200"));
-    assert_eq!(site.gate.noted.lock().unwrap().len(), 1);
+    assert_eq!(fixture.gate.noted.lock().unwrap().len(), 1);
 }

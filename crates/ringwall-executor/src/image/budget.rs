@@ -1,13 +1,14 @@
-//! What an import may cost: bytes, entries and disk.
+//! Limits of an import: bytes, entries and free disk space.
 //!
-//! Sizes are charged as declared, before a byte is read, so that a lie about a size is refused at once and the truth
-//! about a bomb is too. Metadata costs disk as well, so the free space itself is looked at again as work goes on.
+//! An entry is charged with its declared size before its content is read, so both a false size and
+//! a decompression bomb are refused early. Metadata uses disk space too, so the free space is
+//! checked again during the import.
 
 use std::os::fd::OwnedFd;
 
 use super::ImageError;
 
-/// Twentieths of the free space that an import leaves alone.
+/// A twentieth of the free space is kept free.
 const RESERVED_SHARE: u64 = 20;
 const LOOK_AGAIN_ENTRIES: u64 = 1_024;
 const LOOK_AGAIN_BYTES: u64 = 64 * 1024 * 1024;
@@ -48,7 +49,7 @@ impl Budget {
         })
     }
 
-    /// Pays for one entry with `bytes` of content.
+    /// Charges one entry with `bytes` of content.
     pub(super) fn charge(&mut self, bytes: u64) -> Result<(), ImageError> {
         self.entries += 1;
         if self.entries > self.limits.entries {
@@ -62,7 +63,7 @@ impl Budget {
         let (entries, looked_bytes) = self.looked_at;
         if self.entries - entries >= LOOK_AGAIN_ENTRIES || self.bytes - looked_bytes >= LOOK_AGAIN_BYTES {
             self.looked_at = (self.entries, self.bytes);
-            // A file system that no longer answers will refuse the next write, with a better message.
+            // If statvfs fails, the next write fails too, with a better message.
             let available = available(&self.directory).unwrap_or(u64::MAX);
             if available < self.reserve {
                 return Err(ImageError::DiskFull { available, reserve: self.reserve });

@@ -1,9 +1,10 @@
-//! The tar format, read one entry at a time from a stream of unknown good will.
+//! Reads an untrusted tar stream, one entry at a time.
 //!
-//! The fields of a header are read by the `tar` crate; the framing is ours, because extension headers must be read
-//! into bounded memory (the crate reads them whole), and because a stream without its end mark is a cut one. Types
-//! without content (links, directories, devices) have none, whatever their size field says, as in Go's reader,
-//! which made most of the archives that come here.
+//! The `tar` crate parses header fields. Framing is done here, because the crate reads extension
+//! headers into memory without a limit, and because a stream without an end mark must be reported
+//! as truncated. Entry types without content (links, directories, devices) have none, whatever
+//! their size field says. Go's reader behaves the same, and Go programs write most container
+//! archives.
 
 use tar::{EntryType, Header};
 
@@ -14,12 +15,12 @@ use super::source::Stream;
 use super::sparse::{self, SparseMap};
 
 pub(super) const BLOCK: usize = 512;
-/// Extended attributes can fill a header; a megabyte is far beyond what any file system stores of them.
+/// Extended attributes can fill a pax header, but file systems store far less than 1 MiB of them.
 const MAX_PAX: u64 = 1024 * 1024;
 /// PATH_MAX: a longer name could not be created.
 const MAX_LONG_NAME: u64 = 4096;
 
-/// One entry, its content still to be read from `Entries`.
+/// An entry. Its content is read from [`Entries`].
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: EntryName,
@@ -43,13 +44,13 @@ pub(super) enum Kind {
 
 pub(super) struct Entries<'a> {
     stream: Stream<'a>,
-    /// Headers seen, the number that messages name.
+    /// Number of headers read, used in error messages.
     seen: u64,
     remaining: u64,
     padding: u64,
 }
 
-/// What extension headers said about the entry that follows them.
+/// Values of extension headers for the entry that follows them.
 #[derive(Default)]
 struct Extensions {
     pax: Option<PaxRecords>,
@@ -57,13 +58,13 @@ struct Extensions {
     long_link: Option<Vec<u8>>,
 }
 
-/// Whether a block is a tar header: its checksum field agrees with its bytes.
+/// Returns whether a block is a tar header, that is, its checksum is correct.
 pub(super) fn checksum_holds(block: &[u8]) -> bool {
     if block.len() != BLOCK {
         return false;
     }
     let sum = |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
-    // The field itself counts as eight spaces.
+    // The checksum field itself counts as eight spaces.
     let expected = sum(&block[..148]) + 8 * 32 + sum(&block[156..]);
     Header::from_byte_slice(block).cksum().is_ok_and(|stated| stated == expected)
 }
@@ -77,7 +78,7 @@ impl<'a> Entries<'a> {
         &self.stream
     }
 
-    /// Reads what is after the end mark, which must be padding.
+    /// Reads the rest of the stream after the end mark, which must be padding.
     pub(super) fn finish(self) -> Result<(), ImageError> {
         self.stream.finish(self.seen)
     }
@@ -125,7 +126,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Reads up to the length of `buffer` of the current entry's content; 0 when it is all read.
+    /// Reads the current entry's content into `buffer`; returns 0 at its end.
     pub(super) fn read_content(&mut self, buffer: &mut [u8]) -> Result<usize, ImageError> {
         let length = buffer.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
         self.read_exact(&mut buffer[..length])?;
@@ -145,7 +146,7 @@ impl<'a> Entries<'a> {
         let kind = header.entry_type();
         let size = pax.size.unwrap_or(size);
         if kind.is_pax_global_extensions() {
-            // Defaults for all entries: nobody writes any that matter to a root file system.
+            // Defaults for all later entries. Archives of root file systems do not use them.
             self.expect_content(size);
             return Ok(Entry { name: EntryName::parse(b".")?, kind: Kind::Unknown, mode: 0, mtime: 0, stored: size });
         }
@@ -156,7 +157,7 @@ impl<'a> Entries<'a> {
             .unwrap_or_else(|| header.link_name_bytes().unwrap_or_default().into_owned());
         let kind = match kind {
             EntryType::Directory => Kind::Directory,
-            // Archives from before the directory type mark one by its slash.
+            // Archives without a directory type mark a directory by a trailing slash.
             EntryType::Regular if raw_name.ends_with(b"/") => Kind::Directory,
             EntryType::Regular | EntryType::Continuous => {
                 self.expect_content(size);
@@ -211,7 +212,8 @@ impl<'a> Entries<'a> {
 
     fn read_long_name(&mut self, size: u64) -> Result<Vec<u8>, ImageError> {
         let mut name = self.read_extension(size, MAX_LONG_NAME)?;
-        // GNU tar ends the name with a NUL; one in the middle stays, and is refused with the name.
+        // GNU tar terminates the name with a NUL. A NUL in the middle is kept, and the name refused
+        // later.
         if name.last() == Some(&0) {
             name.pop();
         }

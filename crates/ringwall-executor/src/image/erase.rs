@@ -1,8 +1,7 @@
-//! Deleting a directory tree by handles: no link is followed, no depth is too great.
+//! Deletes a directory tree by handles, without following links and for any depth.
 //!
-//! Instead of descending, every directory found is emptied of its files and its subdirectories are moved up to the top,
-//! until the top is empty. That needs two handles and no stack however deep the tree is, and a hostile tree can be
-//! deeper than any path can say.
+//! It does not recurse: each directory is emptied of its files, and its subdirectories are moved to
+//! the top, until the top is empty. So two handles suffice for a tree that is deeper than PATH_MAX.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -12,14 +11,14 @@ use rustix::io::Errno;
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Deletes the directory `name` of `parent` and everything in it.
+/// Deletes the directory `name` of `parent` with its content.
 pub(crate) fn erase(parent: impl AsFd, name: &str) -> rustix::io::Result<()> {
     let top = open_writable(&parent, name)?;
     empty(&top)?;
     rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)
 }
 
-/// Deletes everything in a directory; how many names there were at its top.
+/// Deletes the content of a directory. Returns how many entries it had itself.
 pub(super) fn empty(top: &OwnedFd) -> rustix::io::Result<u64> {
     let mut moved = 0;
     let mut at_top = None;
@@ -47,7 +46,7 @@ pub(super) fn empty(top: &OwnedFd) -> rustix::io::Result<u64> {
     }
 }
 
-/// Removes one directory of the top, its subdirectories being moved to the top.
+/// Removes one directory after moving its subdirectories to the top.
 fn dissolve(top: &OwnedFd, name: &CStr, moved: &mut u64) -> rustix::io::Result<()> {
     let directory = open_writable(top, name)?;
     let mut names = Dir::read_from(&directory)?;
@@ -59,7 +58,8 @@ fn dissolve(top: &OwnedFd, name: &CStr, moved: &mut u64) -> rustix::io::Result<(
         }
         match rustix::fs::unlinkat(&directory, inner, AtFlags::empty()) {
             Err(Errno::ISDIR | Errno::PERM) => {
-                // Moving a directory rewrites its `..`, for which it must be writable itself.
+                // Renaming a directory changes its `..` entry, which requires write permission on
+                // it.
                 open_writable(&directory, inner)?;
                 move_up(&directory, inner, top, moved)?;
             }
@@ -67,7 +67,7 @@ fn dissolve(top: &OwnedFd, name: &CStr, moved: &mut u64) -> rustix::io::Result<(
         }
     }
     match rustix::fs::unlinkat(top, name, AtFlags::REMOVEDIR) {
-        // The listing missed a name that moved while it was read; the next round finds the rest.
+        // The directory changed while it was listed; the next round removes the rest.
         Err(Errno::NOTEMPTY) => Ok(()),
         outcome => outcome,
     }
@@ -78,20 +78,20 @@ fn move_up(from: &OwnedFd, name: &CStr, top: &OwnedFd, moved: &mut u64) -> rusti
         *moved += 1;
         let free = format!("moved-{moved}");
         match rustix::fs::renameat_with(from, name, top, free.as_str(), RenameFlags::NOREPLACE) {
-            // The tree has a name like ours: take the next number.
+            // The tree already contains this name; try the next number.
             Err(Errno::EXIST) => {}
             outcome => return outcome,
         }
     }
 }
 
-/// Opens a directory, first giving its owner back the rights that its mode withholds.
+/// Opens a directory, and first gives its owner full permissions.
 fn open_writable(parent: impl AsFd, name: impl rustix::path::Arg + Copy) -> rustix::io::Result<OwnedFd> {
     let located = rustix::fs::openat(&parent, name, DIRECTORY | OFlags::PATH, Mode::empty())?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&located)?.st_mode);
     if !mode.contains(Mode::RWXU) {
-        // A path handle cannot be changed itself, and the name could be swapped for a link; the handle's entry in
-        // /proc leads to exactly this inode.
+        // fchmod does not work on an O_PATH handle, and `name` could be replaced by a link
+        // meanwhile. The handle's entry in /proc refers to exactly this inode.
         rustix::fs::chmod(format!("/proc/self/fd/{}", located.as_raw_fd()), Mode::RWXU)?;
     }
     rustix::fs::openat(&located, c".", DIRECTORY | OFlags::RDONLY, Mode::empty())

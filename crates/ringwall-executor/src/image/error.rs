@@ -1,7 +1,7 @@
-//! What can go wrong with an image, each with the way out.
+//! Errors of images, each with a hint.
 //!
-//! Names that come from an archive are made printable here before they reach a message: an archive never writes
-//! escape sequences to the operator's terminal.
+//! Names from an archive are made printable here, so that an archive cannot write escape sequences
+//! to the operator's terminal.
 
 use std::io;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ pub enum ImageError {
 }
 
 impl ImageError {
-    /// What the person at the command line can do about it.
+    /// Advice for the operator.
     pub fn hint(&self) -> String {
         match self {
             Self::OpenArchive { .. } => "check the path; `-` reads the archive from standard input".into(),
@@ -100,7 +100,7 @@ impl ImageError {
     }
 }
 
-/// A name from an archive as it may be shown: no control characters, no endless line.
+/// A name from an archive for messages: without control characters, at most 120 bytes.
 pub(super) fn printable(name: &[u8]) -> String {
     const SHOWN: usize = 120;
     let mut shown = name[..name.len().min(SHOWN)].utf8_chunks().fold(String::new(), |mut shown, chunk| {

@@ -1,11 +1,11 @@
-//! Images: root file systems on which boxes run, kept as plain directories under `<data>/images`.
+//! Images: root file systems for boxes, stored as directories under `<data>/images`.
 //!
-//! An archive is taken as hostile from its first byte. It is decoded as a stream (`source`, `entries`), judged
-//! entry by entry (`unpack`), and written only beneath a directory handle (`tree`). An image becomes visible in one
-//! rename (`staging`) and is gone in another (`store`): nobody ever sees half of one.
+//! An archive is untrusted. It is decoded as a stream (`source`, `entries`), checked entry by entry
+//! (`unpack`), and written beneath a directory handle only (`tree`). An image appears by one rename
+//! (`staging`) and disappears by another (`store`), so it is never visible in part.
 //!
-//! This room never mounts, never runs anything from an image, never changes owners, and never joins a name from
-//! an archive to a path.
+//! This module mounts nothing, executes nothing of an image, changes no owners, and never joins a
+//! name from an archive to a path.
 
 mod budget;
 mod entries;
@@ -31,7 +31,7 @@ pub use store::{HeldImage, Store};
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of an imported image; stored beside its root file system as `image.json`.
+/// Description of an imported image, stored beside its root file system as `image.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageInfo {
     pub name: String,
@@ -39,32 +39,32 @@ pub struct ImageInfo {
     pub imported_at: u64,
     /// The archive's file name, or `-` for standard input.
     pub source: String,
-    /// The content of all regular files, holes included.
+    /// Size of all regular files, including holes.
     pub bytes: u64,
-    /// Files, directories and links taken from the archive.
+    /// Files, directories and links that were imported.
     pub entries: u64,
     pub skipped: Skipped,
 }
 
-/// What an archive held and the image does not.
+/// Entries of the archive that were not imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Block and character devices outside `/dev`.
+    /// Block and character devices outside of `/dev`.
     pub devices: u64,
     /// Named pipes.
     pub pipes: u64,
-    /// Anything beneath `/dev`: a box has a `/dev` of its own.
+    /// Entries beneath `/dev`, because a box has its own.
     pub dev_content: u64,
-    /// Entries of a type that a root file system does not need.
+    /// Entries of types that a root file system does not need.
     pub unknown: u64,
-    /// Files and directories that came with a setuid or setgid bit (or files with a sticky bit) and lost it.
+    /// Entries whose setuid, setgid or sticky bit was removed. Directories keep the sticky bit.
     pub special_bits: u64,
 }
 
-/// How far an import is, told after every entry and every chunk of a large one.
+/// Progress of an import, reported after every entry and every chunk of a large one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of the archive read so far, as they lie in the file (compressed).
+    /// Bytes of the (compressed) archive read so far.
     pub read: u64,
     pub entries: u64,
     pub bytes: u64,

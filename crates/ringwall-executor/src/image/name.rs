@@ -1,18 +1,18 @@
-//! Names as they stand in an archive, turned into names that can be looked up beneath a handle.
+//! Converts names of an archive into names that can be looked up beneath a handle.
 //!
-//! A name that climbs (`..`), starts at the root, holds a NUL or is longer than the kernel takes is refused, never
-//! repaired: an archive that holds one was not made by a tool anybody wants to trust.
+//! A name that is absolute, contains `..` or a NUL, or is too long for the kernel is refused, not
+//! repaired: ordinary tools do not write such names.
 
 use super::error::{ImageError, printable};
 
-/// The longest component that Linux file systems take.
+/// NAME_MAX of Linux file systems.
 const MAX_COMPONENT: usize = 255;
-/// PATH_MAX, with its final NUL.
+/// PATH_MAX without its terminating NUL.
 const MAX_NAME_LEN: usize = 4095;
-/// Deep enough for any root file system; shallow enough that nothing which walks one runs out of anything.
+/// Deep enough for any root file system, and shallow enough for recursive tools.
 const MAX_DEPTH: usize = 128;
 
-/// A relative name without `.`, `..` or empty components; empty for the root itself.
+/// A relative name without `.`, `..` and empty components; empty for the root itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EntryName {
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ impl EntryName {
         &self.bytes
     }
 
-    /// The directory that holds it (empty for the root) and its own component.
+    /// The parent directory (empty for the root) and the last component.
     pub(super) fn split(&self) -> (&[u8], &[u8]) {
         match self.bytes.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => (&self.bytes[..slash], &self.bytes[slash + 1..]),
@@ -72,7 +72,7 @@ impl EntryName {
         }
     }
 
-    /// The first component, and whether anything follows it.
+    /// The first component, and whether further ones follow.
     pub(super) fn top(&self) -> (&[u8], Depth) {
         match self.bytes.iter().position(|byte| *byte == b'/') {
             Some(slash) => (&self.bytes[..slash], Depth::Beneath),
@@ -85,14 +85,15 @@ impl EntryName {
     }
 }
 
-/// Whether a name is a directory at the top or something inside it.
+/// Position of a name: at the top of the root, or beneath a directory there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     Itself,
     Beneath,
 }
 
-/// A symbolic link's target: free to point anywhere, since it is only ever resolved inside a box.
+/// Checks the target of a symbolic link. It may point anywhere, since it is only resolved inside a
+/// box.
 pub(super) fn check_target(target: &[u8], name: &EntryName) -> Result<(), ImageError> {
     let problem = if target.is_empty() {
         "its target is empty"

@@ -1,9 +1,9 @@
-//! The records of a pax extended header: `LENGTH KEY=VALUE\n`, as many as there are.
+//! Parses pax extended headers: a sequence of records `LENGTH KEY=VALUE\n`.
 //!
-//! A record is cut by its stated length, never by searching for a newline, which a value may hold. Records that this
-//! house does not act on (owners, extended attributes, comments) are passed over.
+//! A record ends at its stated length, not at a newline, which a value may contain. Other keys
+//! (owners, extended attributes, comments) are ignored.
 
-/// What a pax header says about the entry after it.
+/// Values of a pax header for the entry that follows it.
 #[derive(Debug, Default)]
 pub(super) struct PaxRecords {
     pub(super) path: Option<Vec<u8>>,
@@ -13,13 +13,13 @@ pub(super) struct PaxRecords {
     pub(super) sparse: PaxSparse,
 }
 
-/// The `GNU.sparse.*` records, in all three of their versions.
+/// The `GNU.sparse.*` records of format versions 0.0, 0.1 and 1.0.
 #[derive(Debug, Default)]
 pub(super) struct PaxSparse {
     pub(super) name: Option<Vec<u8>>,
     pub(super) major: Option<u64>,
     pub(super) real_size: Option<u64>,
-    /// Offsets and lengths in turn: version 0.0 as records, 0.1 as one list.
+    /// Alternating offsets and lengths: single records in version 0.0, one list in 0.1.
     pub(super) numbers: Vec<u64>,
 }
 
@@ -57,7 +57,7 @@ impl PaxRecords {
     }
 }
 
-/// The first record without its length and newline, and what follows it.
+/// The first record without its length and newline, and the remaining bytes.
 fn cut_record(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let (digits, _) = split_at_byte(rest, b' ')?;
     let length = usize::try_from(number(digits).ok()?).ok()?;
@@ -74,7 +74,7 @@ fn split_at_byte(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..at], &bytes[at + 1..]))
 }
 
-/// A plain decimal number: no sign, no blank, nothing that does not fit.
+/// A decimal number without sign or spaces that fits into 64 bits.
 pub(super) fn number(digits: &[u8]) -> Result<u64, &'static str> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(NOT_A_NUMBER);
@@ -82,7 +82,7 @@ pub(super) fn number(digits: &[u8]) -> Result<u64, &'static str> {
     str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(NOT_A_NUMBER)
 }
 
-/// The whole seconds of a time like `1700000000.25` or `-1.5`.
+/// The whole seconds of a time such as `1700000000.25` or `-1.5`.
 fn seconds(value: &[u8]) -> Result<i64, &'static str> {
     let whole = value.split(|byte| *byte == b'.').next().unwrap_or_default();
     let (sign, digits) = match whole.strip_prefix(b"-") {

@@ -1,7 +1,9 @@
-//! From the archive's bytes to a stream of tar bytes: what it is compressed with, and whose fault an error is.
+//! Decodes an archive to a stream of tar bytes, and attributes errors to the reader or to the
+//! archive.
 //!
-//! The compression is told by the first bytes, never by the file's name. A tap beneath the decompressor counts what
-//! was read and keeps a failing read apart, so that a broken disk is not reported as a broken archive.
+//! The compression is detected by the first bytes, not by the file name. A wrapper around the raw
+//! reader counts bytes and keeps a read error, so that a disk error is not reported as a damaged
+//! archive.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -12,10 +14,10 @@ use super::entries::{BLOCK, checksum_holds};
 use super::zstd::ZstdFrames;
 
 const BUFFER: usize = 128 * 1024;
-/// Padding after the end mark that is still believed to be padding.
+/// More padding than this after the end mark is refused.
 const MAX_PADDING: u64 = 64 * 1024 * 1024;
 
-/// Marks a read that ended because somebody asked for it (wrap it in `io::Error::other`).
+/// Inner error of a read that the user interrupted (in `io::Error::other`).
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
@@ -59,7 +61,7 @@ impl<R: Read> Read for Tapped<R> {
 }
 
 impl<'a> Stream<'a> {
-    /// Recognises the archive and starts decoding it.
+    /// Detects the format and starts decoding.
     pub(super) fn open(archive: impl Read + 'a) -> Result<Self, ImageError> {
         let tap = Rc::new(Tap::default());
         let mut rest = BufReader::with_capacity(BUFFER, Tapped { archive, tap: Rc::clone(&tap) });
@@ -80,7 +82,7 @@ impl<'a> Stream<'a> {
         self.tap.read.get()
     }
 
-    /// Reads up to the length of `buffer`; less only at the end of the stream.
+    /// Fills `buffer`; returns less only at the end of the stream.
     pub(super) fn read_full(&mut self, buffer: &mut [u8], entries: u64) -> Result<usize, ImageError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -94,8 +96,9 @@ impl<'a> Stream<'a> {
         Ok(filled)
     }
 
-    /// Reads to the very end, so that the compressor's checksum is verified and a pipe is not cut short. Whatever
-    /// follows the end mark must be padding: other tools would read it as more archive.
+    /// Reads to the end, so that the compressor's checksum is verified and a writing pipe is not
+    /// cut off. Only padding may follow the end mark, because other tools would read data there as
+    /// further entries.
     pub(super) fn finish(mut self, entries: u64) -> Result<(), ImageError> {
         let mut padding = 0;
         loop {
@@ -117,7 +120,7 @@ impl<'a> Stream<'a> {
 }
 
 impl Tap {
-    /// Whose error it was: the reader's, a cut file's, or a damaged one's.
+    /// Attributes an error: read failure, truncated archive or damaged archive.
     fn blame(&self, error: io::Error, entries: u64) -> ImageError {
         match self.failed.take() {
             Some(read) if read.get_ref().is_some_and(|inner| inner.is::<Interrupted>()) => ImageError::Interrupted,

@@ -1,7 +1,8 @@
-//! Sparse files: the map that says where the stored bytes of a file belong, the rest being holes.
+//! Maps of sparse files: where each stored segment belongs; the rest are holes.
 //!
-//! GNU tar has written the map in four ways: in the header and blocks after it, as pax records, as one pax list, and
-//! at the start of the content. All end here as the same checked list, of bounded length, before anything is written.
+//! GNU tar has four formats: in the header and following blocks, as pax records, as one pax list,
+//! and at the start of the content. All are converted to the same list, checked and of bounded
+//! length, before anything is written.
 
 use tar::{GnuExtSparseHeader, GnuSparseHeader, Header};
 
@@ -9,9 +10,9 @@ use super::ImageError;
 use super::entries::{BLOCK, Entries};
 use super::pax::{PaxSparse, number};
 
-/// A fragmented disk image has thousands of segments; the list is held in memory, so it ends somewhere.
+/// The list is held in memory. A fragmented disk image has thousands of segments.
 const MAX_SEGMENTS: usize = 65_536;
-/// Digits of a number in a map at the start of content: u64 has twenty.
+/// u64 has at most twenty decimal digits.
 const MAX_DIGITS: usize = 20;
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(super) struct Segment {
     pub(super) length: u64,
 }
 
-/// The map of an old GNU sparse entry: four segments in the header, further ones in blocks after it.
+/// The map of an old GNU sparse entry: four segments in the header, more in blocks after it.
 pub(super) fn from_header(header: &Header, stored: u64, entries: &mut Entries<'_>) -> Result<SparseMap, ImageError> {
     let gnu = header.as_gnu().ok_or_else(|| entries.malformed("a sparse entry without a GNU header"))?;
     let mut segments = Vec::new();
@@ -40,7 +41,7 @@ pub(super) fn from_header(header: &Header, stored: u64, entries: &mut Entries<'_
         if segments.len() > MAX_SEGMENTS {
             return Err(entries.malformed("its sparse map is absurdly long"));
         }
-        // A chain of empty blocks would be endless work for nothing.
+        // A chain of empty blocks would otherwise be read without end.
         if more && block.sparse().iter().all(GnuSparseHeader::is_empty) {
             return Err(entries.malformed("its sparse map goes on after its end"));
         }
@@ -49,7 +50,7 @@ pub(super) fn from_header(header: &Header, stored: u64, entries: &mut Entries<'_
     check(real_size, segments, stored, entries)
 }
 
-/// The map of a pax sparse entry, if it is one. Version 1.0 reads it from the start of the content.
+/// The map of a pax sparse entry, if it is one. Version 1.0 stores it at the start of the content.
 pub(super) fn from_pax(pax: &PaxSparse, entries: &mut Entries<'_>) -> Result<Option<SparseMap>, ImageError> {
     let Some(real_size) = pax.real_size else {
         return Ok(None);
@@ -76,7 +77,7 @@ fn collect(stated: &[GnuSparseHeader], segments: &mut Vec<Segment>, entries: &En
     Ok(())
 }
 
-/// Decimal lines, the first giving the number of segments, padded to a whole block.
+/// Decimal numbers, one per line, the first being the number of segments; padded to a whole block.
 fn read_map(entries: &mut Entries<'_>) -> Result<Vec<u64>, ImageError> {
     let mut block = [0; BLOCK];
     let mut digits = Vec::with_capacity(MAX_DIGITS);
@@ -119,7 +120,7 @@ fn check(real_size: u64, segments: Vec<Segment>, stored: u64, entries: &Entries<
             Some(after) if segment.offset >= end && after <= real_size => end = after,
             _ => return Err(entries.malformed("its sparse map overlaps or leaves the file")),
         }
-        // Cannot overflow: the segments lie side by side beneath `real_size`.
+        // Cannot overflow: the segments do not overlap and end at `real_size` at most.
         sum += segment.length;
     }
     if sum != stored {

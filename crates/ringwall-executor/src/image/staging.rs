@@ -1,8 +1,9 @@
-//! The place beside the images where one is put together, and the rename that makes it visible.
+//! Staging directories beside the images, and the rename that makes an image visible.
 //!
-//! Every directory that is not an image yet, or not any more, is locked by the process that works on it. The kernel
-//! drops that lock when the process dies, however it dies, so a directory that can be locked is nobody's and is swept.
-//! (A process id in its name only tells a person whose it was: numbers are used again, locks are not.)
+//! A directory that is not an image yet, or no longer, is locked by the process that works on it.
+//! The kernel releases the lock when the process ends in any way, so a directory that can be locked
+//! is left over and is removed. The process id in its name is for the operator only, since process
+//! ids are reused.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,10 +17,10 @@ const IMPORTING: &str = ".importing-";
 const REMOVING: &str = ".removing-";
 const LOCK: &str = ".lock";
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
-/// Others may pass through by name (a box's user must reach its root), not look around.
+/// Others may enter by name (a box's user must reach its root) but not list it.
 const PASSABLE: Mode = Mode::from_raw_mode(0o711);
 
-/// A directory in the making; dropped without `publish`, it is deleted.
+/// A directory under construction. It is deleted on drop unless it was published.
 pub(super) struct Staging {
     images: OwnedFd,
     name: String,
@@ -33,7 +34,7 @@ enum State {
     Published,
 }
 
-/// Held while names in the images directory change hands.
+/// Held while names in the images directory are changed.
 pub(super) struct StoreLock {
     _handle: OwnedFd,
 }
@@ -52,7 +53,7 @@ impl StoreLock {
 }
 
 impl Staging {
-    /// Sweeps what dead processes left, then makes a new hidden directory, locked.
+    /// Removes what ended processes left, then creates and locks a new hidden directory.
     pub(super) fn new(images: OwnedFd) -> Result<Self> {
         let _lock = StoreLock::take(&images)?;
         sweep(&images)?;
@@ -69,12 +70,13 @@ impl Staging {
         &self.directory
     }
 
-    /// Makes the directory visible under `name`, durably; EEXIST when the name was taken meanwhile.
+    /// Makes the directory visible as `name`, durably. EEXIST if the name was taken meanwhile.
     pub(super) fn publish(mut self, name: &str) -> Result<()> {
-        // The content first: after a power cut an image is whole or not there.
+        // The content first: after a power failure an image is complete or missing.
         rustix::fs::syncfs(&self.directory)?;
         let _lock = StoreLock::take(&self.images)?;
-        // Nobody sweeps while we have the store's lock, and a box may want the image the moment it is there.
+        // Safe, because the sweep needs the store lock, which is held. A box may lock the image at
+        // once.
         rustix::fs::flock(&self.directory, FlockOperation::Unlock)?;
         rustix::fs::renameat_with(&self.images, self.name.as_str(), &self.images, name, RenameFlags::NOREPLACE)?;
         self.state = State::Published;
@@ -85,13 +87,14 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if self.state == State::Hidden {
-            // What cannot be deleted now is swept by the next import.
+            // If this fails, the next import removes it.
             let _ = erase(&self.images, &self.name);
         }
     }
 }
 
-/// Deletes the image `name` whose directory the caller has locked: hidden in one step, then taken apart.
+/// Deletes the image `name`, whose directory the caller has locked: hides it by one rename, then
+/// erases it.
 pub(super) fn retire(images: &OwnedFd, name: &str, lock: StoreLock) -> Result<()> {
     let hidden = fresh(REMOVING);
     rustix::fs::renameat_with(images, name, images, hidden.as_str(), RenameFlags::NOREPLACE)?;
@@ -100,7 +103,7 @@ pub(super) fn retire(images: &OwnedFd, name: &str, lock: StoreLock) -> Result<()
     erase(images, &hidden)
 }
 
-/// Deletes hidden directories that no living process has locked.
+/// Deletes hidden directories that no process has locked.
 fn sweep(images: &OwnedFd) -> Result<()> {
     let mut names = Dir::read_from(images)?;
     while let Some(entry) = names.read() {
@@ -122,7 +125,7 @@ fn sweep(images: &OwnedFd) -> Result<()> {
 }
 
 fn fresh(prefix: &str) -> String {
-    // RandomState is seeded by the kernel; the name need only be new, and is made exclusively.
+    // RandomState is seeded by the kernel. The name must only be new; mkdir detects a duplicate.
     let random = RandomState::new().build_hasher().finish();
     format!("{prefix}{}-{random:016x}", std::process::id())
 }

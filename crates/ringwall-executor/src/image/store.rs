@@ -1,7 +1,7 @@
 //! The images of one data directory: import, list, find, hold, remove.
 //!
-//! An image is `<data>/images/<name>/` with its root file system in `rootfs/` and `image.json` beside it. It is in use
-//! while somebody holds a shared lock on its directory, and is not removed then.
+//! An image is `<data>/images/<name>/`, with `rootfs/` and `image.json` in it. It is in use, and
+//! cannot be removed, while a process holds a shared lock on its directory.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ pub struct Store {
     pub(super) limits: Limits,
 }
 
-/// An image that stays as long as this value does.
+/// An image that cannot be removed while this value exists.
 #[derive(Debug)]
 pub struct HeldImage {
     path: PathBuf,
@@ -44,14 +44,14 @@ impl HeldImage {
 }
 
 impl AsFd for HeldImage {
-    /// A handle (O_PATH) of the root file system, to mount from.
+    /// An O_PATH handle of the root file system, to mount from.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.rootfs.as_fd()
     }
 }
 
 impl Store {
-    /// Names the place; nothing is touched until something is asked of it.
+    /// Does not access the file system.
     pub fn open(data: &Path) -> Self {
         Self { images: data.join("images"), limits: Limits::default() }
     }
@@ -69,7 +69,7 @@ impl Store {
         self.import(name, &source, File::from(archive), progress)
     }
 
-    /// Imports an archive read from anywhere; `source` is the name by which it is remembered.
+    /// Imports an archive from any reader. `source` is recorded as its origin.
     pub fn import(
         &self,
         name: &ImageName,
@@ -79,7 +79,7 @@ impl Store {
     ) -> Result<ImageInfo, ImageError> {
         let name = name.to_string();
         let images = self.make_images()?;
-        // Refused before an hour of unpacking; the rename at the end refuses again, for certain.
+        // Checked before the long unpacking; the rename at the end checks again, atomically.
         if rustix::fs::statat(&images, name.as_str(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Err(ImageError::Exists { name });
         }
@@ -115,18 +115,18 @@ impl Store {
         self.names()?.into_iter().filter_map(|name| self.describe_one(&name).transpose()).collect()
     }
 
-    /// The root file system of an image. It may be removed at any time: a box takes `hold`.
+    /// The root file system of an image, which may be removed at any time; boxes use `hold`.
     pub fn find(&self, name: &ImageName) -> Result<PathBuf, ImageError> {
         self.open_image(&name.to_string()).map(|_| self.images.join(name.to_string()).join(ROOTFS))
     }
 
-    /// The root file system of an image, kept from being removed while the value lives.
+    /// The root file system of an image, which cannot be removed while the value exists.
     pub fn hold(&self, name: &ImageName) -> Result<HeldImage, ImageError> {
         let name = name.to_string();
         let lock = self.open_image(&name)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {}
-            // Locked for good: it is being removed at this moment.
+            // Locked exclusively: it is being removed.
             Err(Errno::WOULDBLOCK) => return Err(self.unknown(name)),
             Err(error) => return Err(self.failed("lock an image in", error)),
         }
@@ -135,13 +135,13 @@ impl Store {
         Ok(HeldImage { path: self.images.join(name).join(ROOTFS), rootfs, _lock: lock })
     }
 
-    /// Removes an image that no box holds.
+    /// Removes an image that no box uses.
     pub fn remove(&self, name: &ImageName) -> Result<(), ImageError> {
         let name = name.to_string();
         let Some(images) = self.open_images()? else {
             return Err(self.unknown(name));
         };
-        // Under the lock the name cannot come to mean another image between being opened and being renamed.
+        // The lock keeps the name from being reused between opening and renaming.
         let lock = StoreLock::take(&images).map_err(|error| self.failed("lock", error))?;
         let directory = self.open_image(&name)?;
         match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
@@ -160,7 +160,7 @@ impl Store {
         let mut listing = Dir::read_from(&images).map_err(|error| self.failed("list", error))?;
         while let Some(entry) = listing.read() {
             let entry = entry.map_err(|error| self.failed("list", error))?;
-            // Hidden directories and strangers' files have names that no image has.
+            // Names of hidden directories and of foreign files are not valid image names.
             if let Ok(name) = entry.file_name().to_str()
                 && name.parse::<ImageName>().is_ok()
             {
@@ -171,7 +171,7 @@ impl Store {
         Ok(names)
     }
 
-    /// `None` when the image was removed since it was listed.
+    /// `None` if the image was removed since it was listed.
     fn describe_one(&self, name: &str) -> Result<Option<ImageInfo>, ImageError> {
         let directory = match self.open_image(name) {
             Err(ImageError::Unknown { .. }) => return Ok(None),

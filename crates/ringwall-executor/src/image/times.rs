@@ -1,7 +1,7 @@
-//! The times of directories, kept aside until the end.
+//! Modification times of directories, stored until the end of the import.
 //!
-//! Filling a directory changes its time, so times are set when all is in place. They wait in an unnamed file rather
-//! than in memory: an archive may hold millions of directories, and memory stays flat.
+//! Creating a file in a directory changes its time, so times are set last. They are kept in an
+//! unlinked file, because an archive may contain millions of directories.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -16,7 +16,7 @@ pub(super) struct DirectoryTimes {
 }
 
 impl DirectoryTimes {
-    /// The file is made in `scratch` and unlinked at once.
+    /// Creates the file in `scratch` and unlinks it at once.
     pub(super) fn new(scratch: impl AsFd) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file: OwnedFd = rustix::fs::openat(&scratch, FILE, flags, Mode::RUSR | Mode::WUSR)?;
@@ -31,7 +31,8 @@ impl DirectoryTimes {
         self.log.write_all(directory)
     }
 
-    /// Hands every note to `apply`, in the order they were made: the last one about a directory counts.
+    /// Passes every record to `apply` in the order of recording; for a directory the last one
+    /// counts.
     pub(super) fn replay(self, mut apply: impl FnMut(&[u8], i64) -> io::Result<()>) -> io::Result<()> {
         let mut file = self.log.into_inner().map_err(|error| error.into_error())?;
         let end = file.stream_position()?;
@@ -54,7 +55,7 @@ impl DirectoryTimes {
     }
 }
 
-/// `mtime` in whole seconds; the access time stays as it is.
+/// `mtime` in whole seconds; the access time is not changed.
 pub(super) fn timestamps(mtime: i64) -> Timestamps {
     Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },

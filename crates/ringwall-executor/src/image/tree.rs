@@ -1,9 +1,10 @@
-//! Writing beneath a root directory, by handles alone.
+//! Writes beneath a root directory, by handles only.
 //!
-//! Parents are looked up by the kernel as if the root were `/` (openat2 with RESOLVE_IN_ROOT), because archives rightly
-//! write `lib/x` through `lib -> usr/lib`; a link to anywhere else ends inside the root or nowhere. The last component
-//! is created and never opened through: what is there is removed first. Nothing is ever written to an inode that an
-//! earlier entry made, so a hard link cannot be used to change its other name.
+//! Parents are resolved as if the root were `/` (openat2 with RESOLVE_IN_ROOT), because archives
+//! legitimately write `lib/x` through `lib -> usr/lib`; a link that points elsewhere resolves
+//! inside the root or fails. The last component is created, never opened: an existing entry is
+//! removed first. No data is written to an inode of an earlier entry, so a hard link cannot be used
+//! to change the file under its other name.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,14 +17,15 @@ use super::ImageError;
 use super::name::EntryName;
 use super::times::timestamps;
 
-/// The kernel gives up a lookup when names move anywhere on the machine; trying again is what it asks for.
+/// RESOLVE_IN_ROOT fails with EAGAIN if any name on the machine is renamed during the lookup;
+/// retry.
 const MAX_LOOKUPS: u32 = 10_000;
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 pub(super) struct Tree {
     root: Rc<OwnedFd>,
-    /// The last parent, since entries come directory by directory. Forgotten whenever a name is removed, which is
-    /// the only thing that can change where a path leads.
+    /// The parent of the last entry, because entries come directory by directory. Cleared when a
+    /// name is removed, since only that can change where a path leads.
     parent: Option<(Vec<u8>, Rc<OwnedFd>)>,
 }
 
@@ -64,7 +66,7 @@ impl Tree {
         rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode)).map_err(|error| failed(name, error))
     }
 
-    /// A new, empty file, open for writing.
+    /// Creates an empty file, open for writing.
     pub(super) fn create_file(&mut self, name: &EntryName) -> Result<OwnedFd, ImageError> {
         let (parent, last) = self.locate(name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -92,7 +94,7 @@ impl Tree {
         .map_err(|error| failed(name, error))
     }
 
-    /// A second name for a file (or for a symbolic link itself) that an earlier entry made.
+    /// Creates a second name for a file, or for a symbolic link itself, of an earlier entry.
     pub(super) fn make_hard_link(&mut self, name: &EntryName, target: &EntryName) -> Result<(), ImageError> {
         let refuse = |problem| ImageError::Conflict { name: name.printable(), problem };
         if target.is_root() {
@@ -115,13 +117,13 @@ impl Tree {
             return Err(refuse("it is a hard link to a directory"));
         }
         let (parent, last) = self.locate(name)?;
-        // Without AT_SYMLINK_FOLLOW a link to a symbolic link is a link to the link, not to where it leads.
+        // Without AT_SYMLINK_FOLLOW, linking to a symbolic link links the link itself.
         let link = || rustix::fs::linkat(&target_parent, target_last, &*parent, last, AtFlags::empty());
         match link() {
             Err(Errno::EXIST) => {
                 let there = rustix::fs::statat(&*parent, last, AtFlags::SYMLINK_NOFOLLOW)
                     .map_err(|error| failed(name, error))?;
-                // Replacing a name by a link to itself would lose the file.
+                // Replacing a name by a link to its own file would lose the file.
                 if (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino) {
                     return Ok(());
                 }
@@ -133,7 +135,7 @@ impl Tree {
         .map_err(|error| failed(name, error))
     }
 
-    /// The handle of the directory that holds `name`, made if need be, and the last component.
+    /// The directory of `name`, created if necessary, and the last component.
     fn locate<'n>(&mut self, name: &'n EntryName) -> Result<(Rc<OwnedFd>, &'n [u8]), ImageError> {
         let (path, last) = name.split();
         if let Some((known, handle)) = &self.parent
@@ -165,7 +167,7 @@ impl Tree {
         Ok(handle)
     }
 
-    /// Removes what is at a name so that something else can be there; a directory only when it is empty.
+    /// Removes the entry of this name to make room; a directory only if it is empty.
     fn vacate(&mut self, parent: &OwnedFd, last: &[u8], name: &EntryName) -> Result<(), ImageError> {
         self.parent = None;
         let flags = match self.kind(parent, last, name)? {
@@ -188,7 +190,7 @@ impl Tree {
     }
 }
 
-/// A directory that no entry described, as other unpackers make it.
+/// Creates a parent that has no entry of its own, with mode 0755 as other unpackers do.
 fn make_parent(holder: &OwnedFd, component: &[u8]) -> rustix::io::Result<OwnedFd> {
     rustix::fs::mkdirat(holder, component, Mode::RWXU)?;
     let directory = rustix::fs::openat(holder, component, DIRECTORY | OFlags::RDONLY, Mode::empty())?;
@@ -196,12 +198,12 @@ fn make_parent(holder: &OwnedFd, component: &[u8]) -> rustix::io::Result<OwnedFd
     Ok(directory)
 }
 
-/// A parent that is no directory says something about the archive; anything else is about the disk.
+/// Errors about the parent's type are faults of the archive; all others are write errors.
 fn misplaced(name: &EntryName, error: Errno) -> ImageError {
     let problem = match error {
         Errno::NOTDIR => "what should hold it is not a directory",
         Errno::LOOP => "the links to what should hold it go round in a circle",
-        // The lookup found nothing, yet the name is taken: a link that leads nowhere.
+        // The lookup found nothing, but the name exists: a dangling link.
         Errno::EXIST | Errno::NOENT => "what should hold it is a link that leads nowhere inside the image",
         Errno::NAMETOOLONG => "the path to it is too long",
         _ => return failed(name, error),

@@ -1,8 +1,8 @@
-//! The judgement of each entry: what is placed, what is left out and counted, what ends the import.
+//! Decides about each entry: create it, skip and count it, or abort the import.
 //!
-//! Owners and extended attributes are never taken over; modes lose their special bits and give the owner enough to
-//! remove and copy what is there. The directories on which a box mounts its own things must be plain directories,
-//! because a link in such a place would lead a mount astray.
+//! Owners and extended attributes are ignored. Modes lose their special bits and give the owner
+//! enough permissions to copy and remove everything. The directories on which a box mounts must be
+//! plain directories, because a symlink there would redirect the mount.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ use super::{ImageError, Progress, Skipped, erase};
 
 const CHUNK: usize = 128 * 1024;
 
-/// Where a box mounts, and whether an image that lacks the directory is given one.
+/// Mount points of a box, each with the handling of a missing directory.
 const MOUNT_POINTS: [(&str, Missing); 8] = [
     ("dev", Missing::Made(0o755)),
     ("proc", Missing::Made(0o755)),
@@ -40,7 +40,7 @@ enum Missing {
     Left,
 }
 
-/// What was unpacked.
+/// Result of unpacking.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Contents {
     pub(super) bytes: u64,
@@ -59,7 +59,7 @@ pub(super) struct Unpacking<'p> {
 }
 
 impl<'p> Unpacking<'p> {
-    /// `root` is an empty directory; `scratch` lies on the same file system, outside it.
+    /// `root` is an empty directory; `scratch` is outside of it, on the same file system.
     pub(super) fn new(
         root: OwnedFd,
         scratch: impl AsFd,
@@ -106,7 +106,8 @@ impl<'p> Unpacking<'p> {
             (_, Depth::Beneath) => {}
         }
         match &entry.kind {
-            // The root is made by us, open to whoever is in the box, whatever the archive says of it.
+            // We create the root ourselves, accessible to the box's user; the archive's mode is
+            // ignored.
             Kind::Directory if name.is_root() => {}
             Kind::Unknown => self.contents.skipped.unknown += 1,
             Kind::Device => self.contents.skipped.devices += 1,
@@ -203,19 +204,20 @@ impl<'p> Unpacking<'p> {
         });
     }
 
-    /// After the last entry: is this a root, are the mount points sound, and the times of directories.
+    /// After the last entry: checks that this is a root file system, sets directory times, and
+    /// checks the mount points.
     fn settle(mut self) -> Result<Contents, ImageError> {
         let is_directory = |path: &[u8]| self.tree.open(path, OFlags::PATH | OFlags::DIRECTORY).is_ok();
         if self.contents.programs == 0 && !is_directory(b"bin") && !is_directory(b"usr/bin") {
             return Err(ImageError::NotARoot);
         }
-        // Before the mount points are made, so that making them does not need to care about times.
+        // Before the mount points are created, which would change the time of the root.
         let tree = &self.tree;
         self.times
             .replay(|path, mtime| {
                 match tree.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW) {
                     Ok(directory) => Ok(rustix::fs::futimens(directory, &timestamps(mtime))?),
-                    // Something later in the archive took the directory's place.
+                    // A later entry replaced the directory.
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
                     Err(error) => Err(error.into()),
                 }
@@ -244,7 +246,7 @@ fn refuse_mount_point(top: &[u8], kind: &Kind) -> Result<(), ImageError> {
     }
 }
 
-/// What the entries added up to is looked at once more, on disk: the last word is what a mount would find.
+/// Checks the mount point on disk, because that is what a mount will find.
 fn check_mount_point(
     root: &OwnedFd,
     name: &'static str,
@@ -268,7 +270,8 @@ fn check_mount_point(
         Err(error) => return Err(write(error)),
     }
     if name == "dev" {
-        // An entry can reach it through a link; a box must not find anything in it even if its own /dev fails.
+        // An entry can reach /dev through a link. Leave nothing there, in case the box's own /dev
+        // fails.
         let directory = open_directory(root, name).map_err(write)?;
         skipped.dev_content += erase::empty(&directory).map_err(write)?;
     }

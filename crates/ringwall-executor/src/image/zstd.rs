@@ -1,8 +1,8 @@
-//! Zstandard as a reader: all frames of a stream, one after the other.
+//! Reads all frames of a Zstandard stream.
 //!
-//! The decoder beneath reads one frame, and leaves three things to its caller that a root file system needs: going on
-//! to the next frame (parallel compressors write many), stepping over skippable ones, and comparing the checksum.
-//! Memory is bounded by the decoder's window limit, whatever a frame declares.
+//! The decoder handles one frame. Continuing with the next frame (parallel compressors write many),
+//! skipping skippable frames and verifying checksums is done here. The decoder's window limit
+//! bounds the memory for any declared size.
 
 use std::io::{self, BufRead, Read};
 
@@ -25,7 +25,7 @@ impl<R: BufRead> ZstdFrames<R> {
         Self { source, decoder: FrameDecoder::new(), frame: Frame::Between }
     }
 
-    /// Starts the next frame that holds data; `None` at the end of the stream.
+    /// Starts the next data frame; `None` at the end of the stream.
     fn start_frame(&mut self) -> io::Result<Option<()>> {
         loop {
             if self.source.fill_buf()?.is_empty() {

@@ -1,45 +1,45 @@
-//! Sizes that lie, bombs, and counts without end.
+//! Declared sizes that are wrong, decompression bombs, and unlimited counts.
 
 use std::io::{self, Read};
 
 use super::compression::gzip;
-use super::{Archive, Lab, name, pax_record};
+use super::{Archive, Fixture, name, pax_record};
 use crate::image::ImageError;
 
 #[test]
-fn a_declared_size_beyond_the_limit_is_refused_before_it_is_read() {
+fn declared_size_above_limit_is_refused_before_reading() {
     for size in [65 << 30, 1 << 50, u64::MAX - 511, u64::MAX] {
         let archive = Archive::root().declared(b'0', b"huge", b"", 0o644, size, b"x");
-        let outcome = Lab::new().import(&archive.end());
+        let outcome = Fixture::new().import(&archive.end());
         assert!(matches!(outcome, Err(ImageError::TooLarge { .. })), "{size}: {outcome:?}");
         let skipped = Archive::root().declared(b'z', b"huge", b"", 0o644, size, b"x");
-        let outcome = Lab::new().import(&skipped.end());
+        let outcome = Fixture::new().import(&skipped.end());
         assert!(matches!(outcome, Err(ImageError::TooLarge { .. })), "{size}: {outcome:?}");
         let pax = Archive::root().pax(&[("size", size.to_string().as_bytes())]).file("huge", 0o644, b"x");
-        let outcome = Lab::new().import(&pax.end());
+        let outcome = Fixture::new().import(&pax.end());
         assert!(matches!(outcome, Err(ImageError::TooLarge { .. })), "{size}: {outcome:?}");
     }
 }
 
 #[test]
-fn a_pax_size_overrides_the_header() {
-    let lab = Lab::new();
+fn pax_size_overrides_header_size() {
+    let fixture = Fixture::new();
     let archive = Archive::root()
         .pax(&[("size", b"5"), ("mtime", b"-7.5")])
         .declared(b'0', b"etc/five", b"", 0o644, 0, b"12345")
         .file("etc/after", 0o644, b"x");
-    lab.import(&archive.end()).unwrap();
-    assert_eq!(std::fs::read_to_string(lab.inside("etc/five")).unwrap(), "12345");
-    assert!(lab.inside("etc/after").is_file());
+    fixture.import(&archive.end()).unwrap();
+    assert_eq!(std::fs::read_to_string(fixture.inside("etc/five")).unwrap(), "12345");
+    assert!(fixture.inside("etc/after").is_file());
 }
 
 #[test]
-fn absurd_extension_headers_are_refused() {
+fn oversized_or_repeated_extension_headers_are_refused() {
     let content = vec![b'a'; 2 << 20];
     for kind in [b'x', b'L', b'K'] {
         for size in [2 << 20, 1 << 40, u64::MAX] {
             let archive = Archive::root().declared(kind, b"x", b"", 0o644, size, &content);
-            let refusal = Lab::new().refusal(&archive.end());
+            let refusal = Fixture::new().refusal(&archive.end());
             assert!(refusal.contains("absurdly large"), "{refusal}");
         }
         let twice = Archive::root().entry(kind, b"x", b"", 0o644, &pax_record("path", b"a")).entry(
@@ -49,9 +49,9 @@ fn absurd_extension_headers_are_refused() {
             0o644,
             &pax_record("path", b"b"),
         );
-        assert!(Lab::new().refusal(&twice.end()).contains("two extension headers"));
+        assert!(Fixture::new().refusal(&twice.end()).contains("two extension headers"));
         let alone = Archive::root().entry(kind, b"x", b"", 0o644, &pax_record("path", b"a"));
-        assert!(Lab::new().refusal(&alone.end()).contains("belongs to no entry"));
+        assert!(Fixture::new().refusal(&alone.end()).contains("belongs to no entry"));
     }
 }
 
@@ -72,53 +72,53 @@ fn malformed_pax_records_are_refused() {
         (b"12 mtime=xy\n", "number"),
     ] {
         let archive = Archive::root().entry(b'x', b"x", b"", 0o644, records).file("a", 0o644, b"");
-        let refusal = Lab::new().refusal(&archive.end());
+        let refusal = Fixture::new().refusal(&archive.end());
         assert!(refusal.contains(problem), "{}: {refusal}", records.escape_ascii());
     }
 }
 
 #[test]
-fn numbers_that_are_none_are_refused() {
+fn header_with_invalid_number_is_refused() {
     let mut header = [0; 512];
     header[..4].copy_from_slice(b"file");
     header[156] = b'0';
     header[124..130].copy_from_slice(b"99zz99");
-    assert!(Lab::new().refusal(&Archive::root().block(header).end()).contains("size is not a number"));
+    assert!(Fixture::new().refusal(&Archive::root().block(header).end()).contains("size is not a number"));
     header[124..130].copy_from_slice(b"000000");
     header[100..104].copy_from_slice(b"rwxr");
-    assert!(Lab::new().refusal(&Archive::root().block(header).end()).contains("mode is not a number"));
+    assert!(Fixture::new().refusal(&Archive::root().block(header).end()).contains("mode is not a number"));
     let mut broken = Archive::root().file("etc/x", 0o644, b"");
     let at = broken.0.len() - 512;
     broken.0[at] ^= 1;
-    assert!(Lab::new().refusal(&broken.end()).contains("checksum is wrong"));
+    assert!(Fixture::new().refusal(&broken.end()).contains("checksum is wrong"));
 }
 
 #[test]
-fn a_bomb_stops_at_the_limit() {
-    let mut lab = Lab::new();
-    lab.store.limits.bytes = 1 << 20;
+fn decompression_bomb_stops_at_limit() {
+    let mut fixture = Fixture::new();
+    fixture.store.limits.bytes = 1 << 20;
     let archive = Archive::root().file("zeros", 0o644, &vec![0; 2 << 20]).end();
-    let outcome = lab.import(&gzip(&archive));
+    let outcome = fixture.import(&gzip(&archive));
     assert!(matches!(outcome, Err(ImageError::TooLarge { limit: 1_048_576 })), "{outcome:?}");
-    // In many small pieces it costs the same.
+    // Many small pieces cost the same.
     let pieces =
         (0..40).fold(Archive::root(), |archive, at| archive.file(&format!("zeros{at}"), 0o644, &vec![0; 64 << 10]));
-    assert!(matches!(lab.import(&gzip(&pieces.end())), Err(ImageError::TooLarge { .. })));
+    assert!(matches!(fixture.import(&gzip(&pieces.end())), Err(ImageError::TooLarge { .. })));
 }
 
 #[test]
-fn too_many_entries_are_refused_whatever_their_type() {
+fn too_many_entries_of_any_type_are_refused() {
     for kind in [b'0', b'5', b'3', b'g', b'z'] {
-        let mut lab = Lab::new();
-        lab.store.limits.entries = 50;
+        let mut fixture = Fixture::new();
+        fixture.store.limits.entries = 50;
         let many = (0..60)
             .fold(Archive::root(), |archive, at| archive.entry(kind, format!("usr/{at}").as_bytes(), b"", 0o644, b""));
-        let outcome = lab.import(&many.end());
+        let outcome = fixture.import(&many.end());
         assert!(matches!(outcome, Err(ImageError::TooManyEntries { limit: 50 })), "{outcome:?}");
     }
 }
 
-/// An archive that never ends: one header, over and over.
+/// An archive without end: the same header over and over.
 struct Endless {
     block: Vec<u8>,
     given: usize,
@@ -134,20 +134,20 @@ impl Read for Endless {
 }
 
 #[test]
-fn an_endless_archive_ends() {
-    let mut lab = Lab::new();
-    lab.store.limits.entries = 5_000;
+fn endless_archive_is_refused() {
+    let mut fixture = Fixture::new();
+    fixture.store.limits.entries = 5_000;
     let block = Archive::default().file("usr/again", 0o755, b"").0;
-    let outcome = lab.store.import(&name("box"), "-", Endless { block, given: 0 }, &mut |_| {});
+    let outcome = fixture.store.import(&name("box"), "-", Endless { block, given: 0 }, &mut |_| {});
     assert!(matches!(outcome, Err(ImageError::TooManyEntries { .. })), "{outcome:?}");
-    lab.check();
+    fixture.check();
 }
 
 #[test]
-fn endless_padding_is_not_read_for_ever() {
-    let lab = Lab::new();
+fn endless_padding_is_refused() {
+    let fixture = Fixture::new();
     let archive = Archive::root().end();
-    let outcome = lab.store.import(&name("box"), "-", archive.as_slice().chain(io::repeat(0)), &mut |_| {});
+    let outcome = fixture.store.import(&name("box"), "-", archive.as_slice().chain(io::repeat(0)), &mut |_| {});
     assert!(matches!(outcome, Err(ImageError::Malformed { .. })), "{outcome:?}");
-    lab.check();
+    fixture.check();
 }

@@ -1,7 +1,7 @@
-//! Hostile archives, written byte by byte, against a store with a canary beside it.
+//! Tests with hostile archives, written byte by byte, and a canary file beside the store.
 //!
-//! The verdict never comes from the import's answer alone: after every act the canary is compared, the place beside
-//! the data directory is listed, and no hidden directory may be left among the images.
+//! The result of an import is not enough: after each one the canary is compared, the directory
+//! beside the data directory is listed, and no hidden directory may remain among the images.
 
 mod bounds;
 mod compression;
@@ -21,12 +21,12 @@ use super::{ImageError, ImageInfo, Store};
 
 const CANARY: &str = "nobody touched me";
 
-/// A tar archive put together by hand, so that it can say what no tool would.
+/// Builds a tar archive by hand, including ones that no tool would write.
 #[derive(Clone, Default)]
 struct Archive(Vec<u8>);
 
 impl Archive {
-    /// What every root file system has, in the shape of a merged /usr.
+    /// The usual directories and files of a root file system with a merged /usr.
     fn root() -> Self {
         Self::default()
             .directory("./", 0o700)
@@ -42,7 +42,7 @@ impl Archive {
         self.declared(kind, name, link, mode, content.len() as u64, content)
     }
 
-    /// An entry whose header may state another size than its content has.
+    /// An entry whose header may declare another size than its content has.
     fn declared(self, kind: u8, name: &[u8], link: &[u8], mode: u32, size: u64, content: &[u8]) -> Self {
         let mut header = [0; 512];
         header[..name.len()].copy_from_slice(name);
@@ -62,7 +62,7 @@ impl Archive {
         self.block(header).padded(content)
     }
 
-    /// A header block, its checksum put right.
+    /// A header block, with a correct checksum.
     fn block(mut self, mut header: [u8; 512]) -> Self {
         seal(&mut header);
         self.0.extend_from_slice(&header);
@@ -121,13 +121,13 @@ fn pax_record(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("{length} {key}=").as_bytes(), value, b"\n"].concat()
 }
 
-/// A store in a directory of its own, with something beside it that must not change.
-struct Lab {
+/// A store in a temporary directory, with a canary beside it that must not change.
+struct Fixture {
     directory: tempfile::TempDir,
     store: Store,
 }
 
-impl Lab {
+impl Fixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("outside")).unwrap();
@@ -136,7 +136,7 @@ impl Lab {
         Self { directory, store }
     }
 
-    /// Imports under the name `box`, and looks at the canary whatever came of it.
+    /// Imports under the name `box`, and checks the canary in any case.
     fn import(&self, archive: &[u8]) -> Result<ImageInfo, ImageError> {
         let outcome = self.store.import(&name("box"), "test.tar", archive, &mut |_| {});
         self.check();
@@ -146,7 +146,7 @@ impl Lab {
         outcome
     }
 
-    /// The refusal of an archive, as the operator reads it.
+    /// The error and hint of a refused archive, as the operator sees them.
     fn refusal(&self, archive: &[u8]) -> String {
         let error = self.import(archive).expect_err("the archive was accepted");
         assert!(!error.hint().is_empty());
@@ -187,7 +187,7 @@ impl Lab {
         self.directory.path().join("data/images")
     }
 
-    /// Everything in the images directory; a store that refused before it started has none.
+    /// Entries of the images directory; empty if the store refused before creating it.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(self.images())
             .unwrap()

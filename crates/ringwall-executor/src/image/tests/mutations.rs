@@ -1,9 +1,10 @@
-//! Archives changed at random, from a fixed seed: whatever comes of one, nothing panics, leaks or leaves.
+//! Random changes to archives, from a fixed seed: no panic, no change outside of the image, and
+//! nothing left behind.
 
 use super::compression::{gzip, zstd};
-use super::{Archive, Lab, name, seal};
+use super::{Archive, Fixture, name, seal};
 
-/// A small generator (xorshift), so that a failure is found again by its round.
+/// xorshift with a fixed seed, so that a failure is reproducible by its round.
 struct Dice(u64);
 
 impl Dice {
@@ -15,7 +16,7 @@ impl Dice {
     }
 
     fn byte(&mut self) -> u8 {
-        // Bytes that mean something to tar are worth more than others.
+        // Prefers bytes that have a meaning in tar.
         const TELLING: &[u8] = b"\0/.0123457LKxgSD \x80\xff\n=";
         match self.roll(3) {
             0 => self.roll(256) as u8,
@@ -24,9 +25,9 @@ impl Dice {
     }
 }
 
-/// One of everything, pointing at the canary where it can.
-fn subject(lab: &Lab) -> Vec<u8> {
-    let outside = lab.outside("");
+/// An archive with one entry of each kind, pointing at the canary where possible.
+fn subject(fixture: &Fixture) -> Vec<u8> {
+    let outside = fixture.outside("");
     Archive::root()
         .symlink("door", outside.to_str().unwrap())
         .symlink("up", "../../../../outside")
@@ -43,10 +44,10 @@ fn subject(lab: &Lab) -> Vec<u8> {
         .end()
 }
 
-fn act(lab: &Lab, archive: &[u8]) {
-    if lab.import(archive).is_ok() {
-        lab.store.remove(&name("box")).unwrap();
-        lab.check();
+fn act(fixture: &Fixture, archive: &[u8]) {
+    if fixture.import(archive).is_ok() {
+        fixture.store.remove(&name("box")).unwrap();
+        fixture.check();
     }
 }
 
@@ -68,25 +69,25 @@ fn mutate(dice: &mut Dice, bytes: &mut Vec<u8>) {
 }
 
 #[test]
-fn mutated_archives_do_no_harm() {
-    let lab = Lab::new();
+fn mutated_archive_changes_nothing_outside() {
+    let fixture = Fixture::new();
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    let whole = subject(&lab);
+    let whole = subject(&fixture);
     for original in [whole.clone(), gzip(&whole), zstd(&whole)] {
         for _ in 0..300 {
             let mut bytes = original.clone();
             mutate(&mut dice, &mut bytes);
-            act(&lab, &bytes);
+            act(&fixture, &bytes);
         }
     }
 }
 
 #[test]
-fn mutated_headers_with_good_checksums_do_no_harm() {
-    // Without this the checksum would stop nearly every change before it is understood.
-    let lab = Lab::new();
+fn mutated_header_with_valid_checksum_changes_nothing_outside() {
+    // With a wrong checksum nearly every change would be refused before it is parsed.
+    let fixture = Fixture::new();
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
-    let whole = subject(&lab);
+    let whole = subject(&fixture);
     let headers: Vec<usize> = (0..whole.len())
         .step_by(512)
         .filter(|at| crate::image::entries::checksum_holds(&whole[*at..*at + 512]))
@@ -95,11 +96,12 @@ fn mutated_headers_with_good_checksums_do_no_harm() {
         let mut bytes = whole.clone();
         for _ in 0..=dice.roll(3) {
             let block = headers[dice.roll(headers.len())];
-            // The start of a name, a link, the size and the type are where it hurts.
+            // Changes the start of the name, the link, the size and the type, which are the risky
+            // fields.
             let field = [0, 1, 2, 100, 124, 130, 134, 156, 157, 158, 257, 345, 482][dice.roll(13)];
             bytes[block + field + dice.roll(3)] = dice.byte();
             seal(&mut bytes[block..block + 512]);
         }
-        act(&lab, &bytes);
+        act(&fixture, &bytes);
     }
 }

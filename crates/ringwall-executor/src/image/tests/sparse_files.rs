@@ -1,8 +1,8 @@
-//! Sparse files in all their spellings, true and false.
+//! Sparse files in all four formats, valid and invalid.
 
 use std::fs;
 
-use super::{Archive, Lab};
+use super::{Archive, Fixture};
 use crate::image::ImageError;
 
 /// An old GNU sparse header with up to four segments.
@@ -51,7 +51,7 @@ fn expected() -> Vec<u8> {
 }
 
 #[test]
-fn every_spelling_gives_the_same_file() {
+fn all_sparse_formats_give_same_file() {
     let map = [(4096, 3), (8192, 2), (10_000, 0)];
     let pax = |records: &[(&str, &[u8])], content: &[u8]| {
         Archive::root().pax(records).file("GNUSparseFile.0/sparse", 0o644, content)
@@ -89,16 +89,16 @@ fn every_spelling_gives_the_same_file() {
         ),
     ];
     for archive in archives {
-        let lab = Lab::new();
-        let info = lab.import(&archive.file("etc/after", 0o644, b"").end()).unwrap();
-        assert_eq!(fs::read(lab.inside("sparse")).unwrap(), expected());
-        assert!(lab.inside("etc/after").is_file());
+        let fixture = Fixture::new();
+        let info = fixture.import(&archive.file("etc/after", 0o644, b"").end()).unwrap();
+        assert_eq!(fs::read(fixture.inside("sparse")).unwrap(), expected());
+        assert!(fixture.inside("etc/after").is_file());
         assert_eq!(info.bytes, 33 + 10_000);
     }
 }
 
 #[test]
-fn maps_that_lie_are_refused() {
+fn inconsistent_sparse_map_is_refused() {
     for (map, real, stored, problem) in [
         (vec![(0, 3), (2, 2)], 100, 5, "overlaps"),
         (vec![(50, 3), (0, 2)], 100, 5, "overlaps"),
@@ -109,25 +109,25 @@ fn maps_that_lie_are_refused() {
         (vec![], 100, 5, "does not agree"),
     ] {
         let archive = Archive::root().block(old(&map, real, stored, 0)).padded(b"abcde");
-        let refusal = Lab::new().refusal(&archive.end());
+        let refusal = Fixture::new().refusal(&archive.end());
         assert!(refusal.contains(problem), "{map:?}: {refusal}");
     }
 }
 
 #[test]
-fn a_hole_costs_what_it_declares() {
+fn hole_is_charged_with_its_size() {
     let archive = Archive::root().block(old(&[(0, 5)], 1 << 50, 5, 0)).padded(b"abcde");
-    let outcome = Lab::new().import(&archive.end());
+    let outcome = Fixture::new().import(&archive.end());
     assert!(matches!(outcome, Err(ImageError::TooLarge { .. })), "{outcome:?}");
 }
 
 #[test]
-fn maps_without_end_are_refused() {
+fn endless_sparse_map_is_refused() {
     let endless = (0..4_000)
         .fold(Archive::root().block(old(&[], 1, 0, 1)), |archive, _| archive.padded(&extension(&[(0, 0); 21], 1)));
-    assert!(Lab::new().refusal(&endless.end()).contains("absurdly long"));
+    assert!(Fixture::new().refusal(&endless.end()).contains("absurdly long"));
     let empty = Archive::root().block(old(&[], 1, 0, 1)).padded(&extension(&[], 1));
-    assert!(Lab::new().refusal(&empty.end()).contains("goes on after its end"));
+    assert!(Fixture::new().refusal(&empty.end()).contains("goes on after its end"));
     for (map, problem) in [
         (b"99999999\n".to_vec(), "absurdly long"),
         (vec![b'1'; 512], "is none"),
@@ -140,7 +140,7 @@ fn maps_without_end_are_refused() {
         let archive = Archive::root()
             .pax(&[("GNU.sparse.major", b"1"), ("GNU.sparse.realsize", b"100")])
             .file("sparse", 0o644, &content);
-        let refusal = Lab::new().refusal(&archive.end());
+        let refusal = Fixture::new().refusal(&archive.end());
         assert!(refusal.contains(problem), "{problem}: {refusal}");
     }
     for (records, problem) in [
@@ -148,7 +148,7 @@ fn maps_without_end_are_refused() {
         (vec![("GNU.sparse.size", b"9"), ("GNU.sparse.major", b"7")], "unknown version"),
     ] {
         let archive = Archive::root().pax(&records).file("sparse", 0o644, b"");
-        let refusal = Lab::new().refusal(&archive.end());
+        let refusal = Fixture::new().refusal(&archive.end());
         assert!(refusal.contains(problem), "{refusal}");
     }
 }
