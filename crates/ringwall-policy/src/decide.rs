@@ -178,7 +178,7 @@ mod tests {
     use crate::field::Field;
     use crate::layer::{Layer, LayerName};
     use crate::merge::Ceilings;
-    use crate::permission::{Access, Mounts};
+    use crate::permission::{Access, ProjectAccess};
     use crate::profile;
     use crate::request::{AgentMounts, Owner, ProjectMounts};
     use crate::verdict::{DenialCode, Strictness};
@@ -245,7 +245,7 @@ mod tests {
             inputs: "/data/p/inputs".into(),
             work: work.into(),
             artifacts: "/data/p/artifacts/e_1".into(),
-            access: Mounts::WIDEST,
+            access: ProjectAccess::WIDEST,
             owner: Owner::new(2001, 2002).expect("an ordinary user"),
         }))
     }
@@ -275,11 +275,11 @@ mod tests {
     fn writable_inputs_become_read_only() -> Result<(), Denial> {
         let mut asked = request();
         let Workspace::Project(mut mounts) = project("/data/p/work") else { unreachable!() };
-        mounts.access = Mounts { inputs: Access::ReadWrite, work: Access::ReadOnly, artifacts: Access::Empty };
+        mounts.access = ProjectAccess { inputs: Access::ReadWrite, work: Access::ReadOnly, artifacts: Access::Empty };
         asked.workspace = Workspace::Project(mounts);
         let granted = grant(&asked, &layers())?;
         let Workspace::Project(mounts) = granted.workspace() else { unreachable!() };
-        let expected = Mounts { inputs: Access::ReadOnly, work: Access::ReadOnly, artifacts: Access::Empty };
+        let expected = ProjectAccess { inputs: Access::ReadOnly, work: Access::ReadOnly, artifacts: Access::Empty };
         assert_eq!(mounts.access, expected);
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use crate::field::Field;
 use crate::layer::Requirement;
-use crate::permission::Place;
+use crate::permission::ProjectDir;
 
 /// Malformed input. Each message names the key or quotes the value, and says what is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,9 +54,9 @@ pub enum Error {
 
     #[error(
         "{given} is not a directory of permissions.fs; use one of {}",
-        Place::ALL.map(Place::glob).join(", ")
+        ProjectDir::ALL.map(ProjectDir::glob).join(", ")
     )]
-    PlaceUnknown { given: String },
+    ProjectDirUnknown { given: String },
 
     #[error("cwd {given} {wrong}; name a directory under work/ or inputs/, for example work/build")]
     CwdMalformed { given: String, wrong: &'static str },

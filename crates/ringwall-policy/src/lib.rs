@@ -58,7 +58,7 @@ pub use net::{
     External, NOT_PUBLIC, Net, NetEntry, NetHost, NetList, NetMode, NetRequest, UnknownHost, Window, check_page,
     is_web_port, metadata_use, page_host, special_use,
 };
-pub use permission::{Access, FilePermissions, Mounts, Place};
+pub use permission::{Access, FilePermissions, ProjectAccess, ProjectDir};
 pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_in_every_box, normalise, normalise_entry};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use session::{AllowedPath, HostView, NamedPath, PathAccess, PathControl, Rights, SessionMounts, is_never_mounted};

@@ -7,7 +7,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::quote;
-use crate::permission::{Access, Mounts};
+use crate::permission::{Access, ProjectAccess};
 use crate::request::{AgentMounts, ProjectMounts, Workspace};
 use crate::session::PathControl;
 use crate::verdict::{Denial, DenialCode};
@@ -88,7 +88,7 @@ pub(crate) fn check_project(mounts: &ProjectMounts) -> Result<ProjectMounts, Den
     for (one, other) in [(&inputs, &work), (&inputs, &artifacts), (&work, &artifacts)] {
         check_apart("the project's directories", one, other)?;
     }
-    let access = Mounts { inputs: mounts.access.inputs.min(Access::ReadOnly), ..mounts.access };
+    let access = ProjectAccess { inputs: mounts.access.inputs.min(Access::ReadOnly), ..mounts.access };
     Ok(ProjectMounts { inputs, work, artifacts, access, owner: mounts.owner })
 }
 

@@ -14,13 +14,13 @@ use crate::error::{Error, quote};
 
 /// A directory of a project that a box can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum ProjectDir {
     Inputs,
     Work,
     Artifacts,
 }
 
-impl Place {
+impl ProjectDir {
     pub const ALL: [Self; 3] = [Self::Inputs, Self::Work, Self::Artifacts];
 
     /// The whole directory, as manifests write it.
@@ -33,30 +33,30 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ProjectDir {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.glob())
     }
 }
 
-impl FromStr for Place {
+impl FromStr for ProjectDir {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::ALL
             .into_iter()
-            .find(|place| place.glob() == text)
-            .ok_or_else(|| Error::PlaceUnknown { given: quote(text) })
+            .find(|directory| directory.glob() == text)
+            .ok_or_else(|| Error::ProjectDirUnknown { given: quote(text) })
     }
 }
 
-impl Serialize for Place {
+impl Serialize for ProjectDir {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.glob())
     }
 }
 
-impl<'de> Deserialize<'de> for Place {
+impl<'de> Deserialize<'de> for ProjectDir {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
@@ -67,25 +67,25 @@ impl<'de> Deserialize<'de> for Place {
 #[serde(deny_unknown_fields)]
 pub struct FilePermissions {
     #[serde(default)]
-    pub read: Vec<Place>,
+    pub read: Vec<ProjectDir>,
     #[serde(default)]
-    pub write: Vec<Place>,
+    pub write: Vec<ProjectDir>,
 }
 
 impl FilePermissions {
     /// The mounts that enforce these permissions.
-    pub fn mounts(&self) -> Mounts {
-        Mounts {
-            inputs: self.access(Place::Inputs).min(Access::ReadOnly),
-            work: self.access(Place::Work),
-            artifacts: self.access(Place::Artifacts),
+    pub fn project_access(&self) -> ProjectAccess {
+        ProjectAccess {
+            inputs: self.access_to(ProjectDir::Inputs).min(Access::ReadOnly),
+            work: self.access_to(ProjectDir::Work),
+            artifacts: self.access_to(ProjectDir::Artifacts),
         }
     }
 
-    fn access(&self, place: Place) -> Access {
-        if self.write.contains(&place) {
+    fn access_to(&self, directory: ProjectDir) -> Access {
+        if self.write.contains(&directory) {
             Access::ReadWrite
-        } else if self.read.contains(&place) {
+        } else if self.read.contains(&directory) {
             Access::ReadOnly
         } else {
             Access::Empty
@@ -105,13 +105,13 @@ pub enum Access {
 
 /// The access of a box to the directories of its project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Mounts {
+pub struct ProjectAccess {
     pub inputs: Access,
     pub work: Access,
     pub artifacts: Access,
 }
 
-impl Mounts {
+impl ProjectAccess {
     /// The access of an exec without a skill, and the maximum for all execs.
     pub const WIDEST: Self = Self { inputs: Access::ReadOnly, work: Access::ReadWrite, artifacts: Access::ReadWrite };
 }
@@ -120,11 +120,11 @@ impl Mounts {
 mod tests {
     use super::*;
     use Access::{Empty, ReadOnly, ReadWrite};
-    use Place::{Artifacts, Inputs, Work};
+    use ProjectDir::{Artifacts, Inputs, Work};
 
     #[test]
     fn mounts_match_permissions() {
-        type Row = (&'static [Place], &'static [Place], (Access, Access, Access));
+        type Row = (&'static [ProjectDir], &'static [ProjectDir], (Access, Access, Access));
         let table: [Row; 9] = [
             (&[], &[], (Empty, Empty, Empty)),
             (&[Inputs], &[], (ReadOnly, Empty, Empty)),
@@ -135,14 +135,14 @@ mod tests {
             (&[Inputs, Work], &[Work, Artifacts], (ReadOnly, ReadWrite, ReadWrite)),
             // Inputs are never writable.
             (&[], &[Inputs], (ReadOnly, Empty, Empty)),
-            (&Place::ALL, &Place::ALL, (ReadOnly, ReadWrite, ReadWrite)),
+            (&ProjectDir::ALL, &ProjectDir::ALL, (ReadOnly, ReadWrite, ReadWrite)),
         ];
         for (read, write, (inputs, work, artifacts)) in table {
             let permissions = FilePermissions { read: read.into(), write: write.into() };
-            assert_eq!(permissions.mounts(), Mounts { inputs, work, artifacts }, "{permissions:?}");
+            assert_eq!(permissions.project_access(), ProjectAccess { inputs, work, artifacts }, "{permissions:?}");
         }
-        let all = FilePermissions { read: Place::ALL.into(), write: Place::ALL.into() };
-        assert_eq!(all.mounts(), Mounts::WIDEST);
+        let all = FilePermissions { read: ProjectDir::ALL.into(), write: ProjectDir::ALL.into() };
+        assert_eq!(all.project_access(), ProjectAccess::WIDEST);
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             "WORK/**",
             "work/**\0",
         ] {
-            assert_eq!(glob.parse::<Place>(), Err(Error::PlaceUnknown { given: quote(glob) }));
+            assert_eq!(glob.parse::<ProjectDir>(), Err(Error::ProjectDirUnknown { given: quote(glob) }));
             let text = serde_json::json!({ "read": [glob] }).to_string();
             let error = serde_json::from_str::<FilePermissions>(&text).expect_err(glob);
             assert!(error.to_string().contains("inputs/**, work/**, artifacts/**"), "{error}");

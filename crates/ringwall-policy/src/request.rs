@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use crate::docker_image::DockerImage;
 use crate::error::{Error, quote};
-use crate::permission::Mounts;
+use crate::permission::ProjectAccess;
 use crate::session::SessionMounts;
 
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ pub struct ProjectMounts {
     pub work: PathBuf,
     /// Artifacts of this exec only.
     pub artifacts: PathBuf,
-    pub access: Mounts,
+    pub access: ProjectAccess,
     /// Owner of the files on the host. If the server runs as root, the box runs as this user.
     pub owner: Owner,
 }

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ringwall_policy::{
-    Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Net, NetMode, NetRequest, Owner, PathAccess,
-    PathControl, ProjectMounts, Request, Requirement, Root, Secret, SessionMounts, Verdict, Workspace,
+    Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Net, NetMode, NetRequest, Owner, PathAccess, PathControl,
+    ProjectAccess, ProjectMounts, Request, Requirement, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
 use super::{Particulars, Sizes, argv, argv_ahead, image};
@@ -22,7 +22,7 @@ fn mounts() -> ProjectMounts {
         inputs: "/data/p/inputs".into(),
         work: "/data/p/work".into(),
         artifacts: "/data/p/running/e_1".into(),
-        access: Mounts::WIDEST,
+        access: ProjectAccess::WIDEST,
         owner: Owner::new(2001, 2002).unwrap(),
     }
 }
@@ -155,7 +155,7 @@ fn ahead_of_a_session() {
 
 #[test]
 fn narrow_on_gvisor_without_swap() {
-    let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::ReadWrite };
+    let access = ProjectAccess { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::ReadWrite };
     let strange = ProjectMounts { work: "/data/a,b \"c\":d=e/work".into(), access, ..mounts() };
     let mut request = request(strange, &[]);
     request.cwd = Some("/workspace/work/a b".into());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ringwall_jail::plan::{MountAccess, Owner, Privilege};
-use ringwall_policy::{Mounts, ProjectMounts, Root, Workspace};
+use ringwall_policy::{ProjectAccess, ProjectMounts, Root, Workspace};
 
 use super::config;
 use crate::gvisor::room;
@@ -40,7 +40,7 @@ fn granted() -> ringwall_policy::Grant {
         inputs: "/data/p/inputs".into(),
         work: "/data/p/work".into(),
         artifacts: "/data/p/artifacts/e_1".into(),
-        access: Mounts::WIDEST,
+        access: ProjectAccess::WIDEST,
         owner: ringwall_policy::Owner::new(OWNER.uid, OWNER.gid).unwrap(),
     };
     grant(Workspace::Project(Box::new(mounts)), Root::Host, &[], &[])

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use ringwall_jail::plan::{CgroupVersion, FileKind, MountAccess, Operation, Plan, Privilege, RootKind, WindowSize};
 use ringwall_policy::{
-    Access, AgentMounts, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetRequest, Owner,
-    PathAccess, PathControl, ProjectMounts, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict,
+    Access, AgentMounts, Ceilings, Field, Grant, Layer, LayerName, Layers, NetMode, NetRequest, Owner, PathAccess,
+    PathControl, ProjectAccess, ProjectMounts, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict,
     Workspace,
 };
 
@@ -142,7 +142,7 @@ fn sources(workspace: Option<Opened>, image: Option<Opened>) -> Sources {
     }
 }
 
-fn project(access: Mounts) -> Workspace {
+fn project(access: ProjectAccess) -> Workspace {
     Workspace::Project(Box::new(ProjectMounts {
         inputs: "/data/p/inputs".into(),
         work: "/data/p/work".into(),
@@ -280,7 +280,7 @@ fn image_with_a_terminal_and_cgroups_version_2() {
 #[test]
 fn project_of_its_owner() {
     let host = host(Privilege::Root, version_1());
-    let workspace = project(Mounts::WIDEST);
+    let workspace = project(ProjectAccess::WIDEST);
     let grant = grant(workspace, Root::Host, &[], &[]);
     let (host_uid, host_gid) = (2001, 2002);
     let sources = Sources { project: places(&["inputs"], &["work", "artifacts"]), ..sources(None, None) };
@@ -295,7 +295,7 @@ fn project_of_its_owner() {
 #[test]
 fn narrow_project_on_an_image() {
     let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
-    let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::ReadWrite };
+    let access = ProjectAccess { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::ReadWrite };
     let grant = grant(project(access), Root::Image("tiny".parse().unwrap()), &[], &[]);
     let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 501));
     let sources = Sources { project: places(&["work"], &["artifacts"]), ..sources(None, image) };

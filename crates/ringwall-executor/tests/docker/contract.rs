@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use ringwall_executor::{Ending, Error};
-use ringwall_policy::{Access, Mounts, Root};
+use ringwall_policy::{Access, ProjectAccess, Root};
 
 use super::daemon::Daemon;
 use super::project::{GID, Project, Run, UID, Wish, block_on};
@@ -44,7 +44,7 @@ pub(crate) fn both_backends_give_the_same_project(daemon: &Daemon) {
 }
 
 pub(crate) fn narrow_mounts_are_narrow_in_both(daemon: &Daemon) {
-    let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::Empty };
+    let access = ProjectAccess { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::Empty };
     let script =
         "ls ../inputs ../artifacts; cat kept; echo x > kept; echo x > ../artifacts/x; echo x > ../inputs/x; true";
     for (name, run) in backends(daemon) {

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ringwall_executor::docker::{Docker, Runtime};
 use ringwall_executor::{Error, Executor, Options, Outcome, Streams};
 use ringwall_policy::{
-    Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetRequest, Owner, ProjectMounts, Request, Root,
-    Secret, Verdict, Workspace,
+    Ceilings, Field, Grant, Layer, LayerName, Layers, NetMode, NetRequest, Owner, ProjectAccess, ProjectMounts,
+    Request, Root, Secret, Verdict, Workspace,
 };
 use tempfile::TempDir;
 
@@ -29,7 +29,7 @@ pub(crate) struct Project {
 #[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) root: Root,
-    pub(crate) access: Mounts,
+    pub(crate) access: ProjectAccess,
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) env: Vec<(&'static str, String)>,
     pub(crate) limits: Vec<(Field, u64)>,
@@ -41,7 +41,7 @@ impl Default for Wish {
     fn default() -> Self {
         Wish {
             root: docker_root(IMAGE),
-            access: Mounts::WIDEST,
+            access: ProjectAccess::WIDEST,
             cwd: None,
             env: Vec::new(),
             limits: Vec::new(),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use ringwall_policy::{
     AgentMounts, Ceilings, Denial, DockerImage, Effective, Grant, HostPath, Isolation, Kind, Layer, LayerName, Layers,
-    Limits, Mounts, PathAccess, PathControl, ProjectMounts, Request, Root, Secret, SessionMounts, Verdict, Workspace,
-    check_cwd, check_kind, decide, decide_code, profile,
+    Limits, PathAccess, PathControl, ProjectAccess, ProjectMounts, Request, Root, Secret, SessionMounts, Verdict,
+    Workspace, check_cwd, check_kind, decide, decide_code, profile,
 };
 use ringwall_record::{AgentId, Author, UserId};
 use ringwall_workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
@@ -53,7 +53,7 @@ pub(crate) struct Order {
 #[derive(Debug)]
 pub(crate) enum Ground {
     /// The directories of its project.
-    Project { inputs: Vec<Input>, access: Mounts },
+    Project { inputs: Vec<Input>, access: ProjectAccess },
     /// The agent's own files, by their real place. Its project only keeps what it prints.
     Agent { needs: Needs },
     /// The files of a session, and what its user may reach of the host. Its project only keeps what it prints.
@@ -72,7 +72,7 @@ pub(crate) enum Needs {
 /// Where on the host the parts of its ground are.
 #[derive(Debug)]
 pub(crate) enum Places<'a> {
-    Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: Mounts },
+    Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: ProjectAccess },
     Agent { files: &'a Path, skills: &'a Path },
     Session { work: &'a Path, control: PathControl, hidden: &'a [PathBuf] },
 }
@@ -127,7 +127,10 @@ impl Order {
             cwd,
             env: request.env,
             layers: layers(profile::EXECS, settings.operator.clone(), narrowing),
-            ground: Ground::Project { inputs, access: skill.map_or(Mounts::WIDEST, |skill| skill.mounts()) },
+            ground: Ground::Project {
+                inputs,
+                access: skill.map_or(ProjectAccess::WIDEST, |skill| skill.project_access()),
+            },
         })
     }
 

@@ -10,7 +10,7 @@ use ringwall_executor::aio_service::AioService;
 use ringwall_executor::docker::Runtime;
 use ringwall_executor::docker::paths::Platform;
 use ringwall_executor::{Ending, Options};
-use ringwall_policy::{Layer, LayerName, Mounts, ProjectMounts, Request, Root, Verdict, decide};
+use ringwall_policy::{Layer, LayerName, ProjectAccess, ProjectMounts, Request, Root, Verdict, decide};
 use ringwall_record::{AgentId, Holder, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -264,7 +264,7 @@ impl Service {
             inputs: project.inputs().path().to_owned(),
             work: project.work().path().to_owned(),
             artifacts: files.artifacts().map(|artifacts| artifacts.path().to_owned()).unwrap_or_default(),
-            access: Mounts::WIDEST,
+            access: ProjectAccess::WIDEST,
             owner: ringwall_policy::Owner::new(owner.uid, owner.gid)?,
         };
         let tried = async {

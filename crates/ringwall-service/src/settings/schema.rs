@@ -1,6 +1,6 @@
 //! The published forms of what serialises by a rule of its own, made from the tables that the rule goes by.
 
-use ringwall_policy::{Field, Place};
+use ringwall_policy::{Field, ProjectDir};
 use utoipa::openapi::schema::{ArrayBuilder, Object, ObjectBuilder, Type};
 
 /// Every limit by its key. They are numbers, of which only cores have decimals.
@@ -20,7 +20,8 @@ pub(crate) fn some_limits() -> Object {
 
 /// A manifest's `permissions.fs`.
 pub(crate) fn file_permissions() -> Object {
-    let place = || ObjectBuilder::new().schema_type(Type::String).enum_values(Some(Place::ALL.map(Place::glob)));
+    let place =
+        || ObjectBuilder::new().schema_type(Type::String).enum_values(Some(ProjectDir::ALL.map(ProjectDir::glob)));
     let places = || ArrayBuilder::new().items(place());
     ObjectBuilder::new().property("read", places()).property("write", places()).build()
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ringwall_policy::{Access, Field, LayerName, Mounts, NetRequest};
+use ringwall_policy::{Access, Field, LayerName, NetRequest, ProjectAccess};
 use rustix::fs::{Mode, mkfifoat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -135,8 +135,8 @@ fn a_skill_becomes_a_layer_and_mounts() {
     assert_eq!(layer.name, LayerName::Skill);
     assert_eq!(layer.net, Some(NetRequest::default()));
     assert_eq!(layer.limits, [(Field::TimeoutMs, 5000), (Field::MemoryMb, 128), (Field::CpuMillis, 500)].into());
-    let expected = Mounts { inputs: Access::ReadOnly, work: Access::Empty, artifacts: Access::ReadWrite };
-    assert_eq!(skill.mounts(), expected);
+    let expected = ProjectAccess { inputs: Access::ReadOnly, work: Access::Empty, artifacts: Access::ReadWrite };
+    assert_eq!(skill.project_access(), expected);
 }
 
 #[test]

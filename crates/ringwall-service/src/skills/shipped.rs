@@ -48,7 +48,7 @@ impl Builtin {
 mod tests {
     use super::*;
     use crate::skills::manifest::Judge;
-    use ringwall_policy::{Field, Mounts};
+    use ringwall_policy::{Field, ProjectAccess};
     use serde_json::Value;
 
     #[test]
@@ -56,7 +56,7 @@ mod tests {
         let judge = Judge::new().expect("the schema compiles");
         for builtin in Builtin::ALL {
             let skill = judge.judge(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");
-            assert_eq!(skill.mounts(), Mounts::WIDEST);
+            assert_eq!(skill.project_access(), ProjectAccess::WIDEST);
             assert!(skill.limits.is_empty());
             // Model providers refuse tools whose inputs have alternatives.
             for keyword in ["anyOf", "oneOf", "allOf"] {
@@ -75,6 +75,6 @@ mod tests {
         fields.sort_unstable();
         assert_eq!(keys, fields);
         let places = &schema["$defs"]["places"]["items"]["enum"];
-        assert_eq!(*places, serde_json::json!(ringwall_policy::Place::ALL));
+        assert_eq!(*places, serde_json::json!(ringwall_policy::ProjectDir::ALL));
     }
 }

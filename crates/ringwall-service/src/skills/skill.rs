@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jsonschema::Validator;
-use ringwall_policy::{Field, FilePermissions, Layer, LayerName, Mounts, NetRequest};
+use ringwall_policy::{Field, FilePermissions, Layer, LayerName, NetRequest, ProjectAccess};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -77,8 +77,8 @@ impl Skill {
     }
 
     /// The project directories that its box sees.
-    pub fn mounts(&self) -> Mounts {
-        self.permissions.fs.mounts()
+    pub fn project_access(&self) -> ProjectAccess {
+        self.permissions.fs.project_access()
     }
 }
 
