@@ -55,8 +55,8 @@ pub use layer::{Layer, LayerName, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
 pub use net::{
-    External, NOT_PUBLIC, Net, NetEntry, NetHost, NetList, NetMode, NetRequest, UnknownHost, Window, check_page,
-    is_web_port, metadata_use, page_host, special_use,
+    BrowserKind, ExternalMode, NOT_PUBLIC, Net, NetEntry, NetHost, NetList, NetMode, NetRequest, UnknownHost,
+    check_page, is_web_port, metadata_use, page_host, special_use,
 };
 pub use permission::{Access, FilePermissions, ProjectAccess, ProjectDir};
 pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_in_every_box, normalise, normalise_entry};

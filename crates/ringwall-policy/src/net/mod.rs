@@ -16,6 +16,6 @@ pub use address::{metadata_use, special_use};
 pub use entry::NetEntry;
 pub use host::NetHost;
 pub use list::NetList;
-pub use page::{External, NOT_PUBLIC, Window, check_page, page_host};
+pub use page::{BrowserKind, ExternalMode, NOT_PUBLIC, check_page, page_host};
 pub use request::{Net, NetMode, NetRequest, UnknownHost};
 pub use web_port::is_web_port;

@@ -19,18 +19,18 @@ const FILES: &str = "/workspace";
 
 /// The box of a browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Window {
+pub enum BrowserKind {
     /// A box of its own, without the session's files.
     External,
     /// The box of its session, with its files.
     Sandbox,
 }
 
-impl Window {
+impl BrowserKind {
     pub const fn key(self) -> &'static str {
         match self {
-            Window::External => "external",
-            Window::Sandbox => "sandbox",
+            BrowserKind::External => "external",
+            BrowserKind::Sandbox => "sandbox",
         }
     }
 }
@@ -38,7 +38,7 @@ impl Window {
 /// What external browsers may reach. Ordered from wide to strict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum External {
+pub enum ExternalMode {
     /// The public internet, and the hosts of `browser.allowed_hosts`.
     #[default]
     On,
@@ -48,27 +48,29 @@ pub enum External {
     Off,
 }
 
-impl External {
+impl ExternalMode {
     pub const fn key(self) -> &'static str {
         match self {
-            External::On => "on",
-            External::Allowlist => "allowlist",
-            External::Off => "off",
+            ExternalMode::On => "on",
+            ExternalMode::Allowlist => "allowlist",
+            ExternalMode::Off => "off",
         }
     }
 
     /// The reason for refusing this host without resolving its name.
-    pub fn refuses(self, host: &NetHost, port: u16) -> Option<String> {
+    pub fn refusal(self, host: &NetHost, port: u16) -> Option<String> {
         match (self, host) {
-            (External::Off, _) => Some("external browsers are turned off (browser.external)".to_owned()),
-            (External::Allowlist, _) => {
+            (ExternalMode::Off, _) => Some("external browsers are turned off (browser.external)".to_owned()),
+            (ExternalMode::Allowlist, _) => {
                 Some("it is not among the hosts that external browsers may reach (browser.allowed_hosts)".to_owned())
             }
-            (External::On, NetHost::Address(address)) if special_use(*address).is_some() => Some(NOT_PUBLIC.to_owned()),
-            (External::On, _) if !is_web_port(port) => {
+            (ExternalMode::On, NetHost::Address(address)) if special_use(*address).is_some() => {
+                Some(NOT_PUBLIC.to_owned())
+            }
+            (ExternalMode::On, _) if !is_web_port(port) => {
                 Some(format!("port {port} is not a web port; an operator may allow it in browser.allowed_hosts"))
             }
-            (External::On, _) => None,
+            (ExternalMode::On, _) => None,
         }
     }
 }
@@ -76,22 +78,22 @@ impl External {
 /// The reason for refusing an IP address.
 pub const NOT_PUBLIC: &str = "it is not a public internet address";
 
-/// Returns the URL to open. `is_lifted` is true for the hosts and ports of the operator's lists,
+/// Returns the URL to open. `is_allowed` is true for the hosts and ports of the operator's lists,
 /// which are allowed even if the address is not public or the port is not a web port. For a sandbox
 /// browser the proxy also applies the session's network policy.
 pub fn check_page(
     text: &str,
-    (window, external): (Window, External),
-    is_lifted: impl Fn(&NetHost, u16) -> bool,
+    (kind, external): (BrowserKind, ExternalMode),
+    is_allowed: impl Fn(&NetHost, u16) -> bool,
 ) -> Result<String, Error> {
     let refuse = |wrong: String| Error::PageRefused { given: quote(text), wrong };
     let url = Url::parse(text).map_err(|error| refuse(format!("is not a complete URL ({error})")))?;
-    match (url.scheme(), window) {
-        ("http" | "https", Window::External) => check_host(&url, is_lifted, Some(external)).map_err(refuse)?,
-        ("http" | "https", Window::Sandbox) => check_host(&url, is_lifted, None).map_err(refuse)?,
+    match (url.scheme(), kind) {
+        ("http" | "https", BrowserKind::External) => check_host(&url, is_allowed, Some(external)).map_err(refuse)?,
+        ("http" | "https", BrowserKind::Sandbox) => check_host(&url, is_allowed, None).map_err(refuse)?,
         ("about", _) if url.path() == "blank" => {}
-        ("file", Window::Sandbox) => check_file(&url).map_err(refuse)?,
-        ("file", Window::External) => {
+        ("file", BrowserKind::Sandbox) => check_file(&url).map_err(refuse)?,
+        ("file", BrowserKind::External) => {
             return Err(refuse(
                 "is a file URL, which only the sandbox browser opens (context.needs_file_access)".into(),
             ));
@@ -112,7 +114,11 @@ pub fn page_host(text: &str) -> Option<(NetHost, u16)> {
     Some((host, url.port_or_known_default()?))
 }
 
-fn check_host(url: &Url, is_lifted: impl Fn(&NetHost, u16) -> bool, external: Option<External>) -> Result<(), String> {
+fn check_host(
+    url: &Url,
+    is_allowed: impl Fn(&NetHost, u16) -> bool,
+    external: Option<ExternalMode>,
+) -> Result<(), String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("contains a user name or password; type them into the page instead".to_owned());
     }
@@ -124,14 +130,14 @@ fn check_host(url: &Url, is_lifted: impl Fn(&NetHost, u16) -> bool, external: Op
         Host::Ipv4(address) => NetHost::Address(IpAddr::V4(address)),
         Host::Ipv6(address) => NetHost::Address(IpAddr::V6(address)),
     };
-    if is_lifted(&host, port) {
+    if is_allowed(&host, port) {
         return Ok(());
     }
     let why = match &host {
         NetHost::Address(address) => special_use(*address),
         NetHost::Name(name) => (name == "localhost" || name.ends_with(".localhost")).then_some("the machine itself"),
     };
-    match (why, external.and_then(|external| external.refuses(&host, port))) {
+    match (why, external.and_then(|external| external.refusal(&host, port))) {
         (Some(why), _) => Err(format!(
             "leads to {host}:{port}, which is not a public internet address ({why}); an operator may allow it in \
              browser.allowed_hosts"
@@ -154,9 +160,9 @@ mod tests {
     use super::*;
     use crate::net::NetList;
 
-    fn check(text: &str, window: Window) -> Result<String, String> {
-        let lifted = NetList::read(["127.0.0.1:8080", "localhost:8080"]).unwrap();
-        check_page(text, (window, External::On), |host, port| lifted.find(host, port).is_some())
+    fn check(text: &str, kind: BrowserKind) -> Result<String, String> {
+        let allowed = NetList::read(["127.0.0.1:8080", "localhost:8080"]).unwrap();
+        check_page(text, (kind, ExternalMode::On), |host, port| allowed.find(host, port).is_some())
             .map_err(|error| error.to_string())
     }
 
@@ -173,7 +179,7 @@ mod tests {
             ("http://0x7f.1:8080/x", "http://127.0.0.1:8080/x"),
             ("http://localhost:8080", "http://localhost:8080/"),
         ] {
-            assert_eq!(check(text, Window::External).as_deref(), Ok(opened), "{text}");
+            assert_eq!(check(text, BrowserKind::External).as_deref(), Ok(opened), "{text}");
         }
     }
 
@@ -206,7 +212,7 @@ mod tests {
             "http://a.localhost/",
             "http:127.0.0.1",
         ] {
-            let refused = check(text, Window::External).unwrap_err();
+            let refused = check(text, BrowserKind::External).unwrap_err();
             assert!(refused.contains("not a public internet address"), "{text}: {refused}");
         }
     }
@@ -214,9 +220,9 @@ mod tests {
     /// An exception matches after normalisation, and no similar name.
     #[test]
     fn exception_applies_to_no_other_host() {
-        let lifted = NetList::read(["good.localhost:8080", "10.0.0.1"]).unwrap();
-        let is_lifted = |host: &NetHost, port: u16| lifted.find(host, port).is_some();
-        let check = |text: &str| check_page(text, (Window::External, External::On), is_lifted);
+        let allowed = NetList::read(["good.localhost:8080", "10.0.0.1"]).unwrap();
+        let is_allowed = |host: &NetHost, port: u16| allowed.find(host, port).is_some();
+        let check = |text: &str| check_page(text, (BrowserKind::External, ExternalMode::On), is_allowed);
         for (text, opened) in [
             ("http://GOOD.Localhost.:8080/", "http://good.localhost.:8080/"),
             ("http://10.1/", "http://10.0.0.1/"),
@@ -238,30 +244,30 @@ mod tests {
 
     #[test]
     fn external_mode_limits_external_browsers_only() {
-        let lifted = NetList::read(["wiki.example", "wiki.example:22"]).unwrap();
-        let check = |text: &str, window: Window, external: External| {
-            check_page(text, (window, external), |host, port| lifted.find(host, port).is_some())
+        let allowed = NetList::read(["wiki.example", "wiki.example:22"]).unwrap();
+        let check = |text: &str, kind: BrowserKind, external: ExternalMode| {
+            check_page(text, (kind, external), |host, port| allowed.find(host, port).is_some())
                 .map_err(|error| error.to_string())
         };
-        for external in [External::On, External::Allowlist] {
-            for lifted in ["https://wiki.example/", "http://wiki.example:22/", "about:blank"] {
-                assert!(check(lifted, Window::External, external).is_ok(), "{lifted}");
+        for external in [ExternalMode::On, ExternalMode::Allowlist] {
+            for allowed in ["https://wiki.example/", "http://wiki.example:22/", "about:blank"] {
+                assert!(check(allowed, BrowserKind::External, external).is_ok(), "{allowed}");
             }
         }
-        assert!(check("https://example.com:8443/", Window::External, External::On).is_ok());
+        assert!(check("https://example.com:8443/", BrowserKind::External, ExternalMode::On).is_ok());
         for mail in ["http://example.com:25/", "https://8.8.8.8:22/"] {
-            let refused = check(mail, Window::External, External::On).unwrap_err();
+            let refused = check(mail, BrowserKind::External, ExternalMode::On).unwrap_err();
             assert!(refused.contains("is not a web port"), "{refused}");
             assert!(
-                check(mail, Window::Sandbox, External::On).is_ok(),
+                check(mail, BrowserKind::Sandbox, ExternalMode::On).is_ok(),
                 "the session's network policy limits its ports"
             );
         }
-        let refused = check("https://example.com/", Window::External, External::Allowlist).unwrap_err();
+        let refused = check("https://example.com/", BrowserKind::External, ExternalMode::Allowlist).unwrap_err();
         assert!(refused.contains("not among the hosts"), "{refused}");
-        let refused = check("https://example.com/", Window::External, External::Off).unwrap_err();
+        let refused = check("https://example.com/", BrowserKind::External, ExternalMode::Off).unwrap_err();
         assert!(refused.contains("browser.external"), "{refused}");
-        assert!(check("https://example.com/", Window::Sandbox, External::Off).is_ok());
+        assert!(check("https://example.com/", BrowserKind::Sandbox, ExternalMode::Off).is_ok());
     }
 
     #[test]
@@ -281,14 +287,14 @@ mod tests {
             "https://me:secret@example.com/",
             "file:///workspace/x.html",
         ] {
-            assert!(check(text, Window::External).is_err(), "{text}");
+            assert!(check(text, BrowserKind::External).is_err(), "{text}");
         }
     }
 
     #[test]
     fn file_outside_workspace_is_refused() {
         for good in ["file:///workspace/x.html", "file:///workspace/a/../b.html", "file://localhost/workspace/x"] {
-            assert!(check(good, Window::Sandbox).is_ok(), "{good}");
+            assert!(check(good, BrowserKind::Sandbox).is_ok(), "{good}");
         }
         for bad in [
             "file:///etc/passwd",
@@ -298,7 +304,7 @@ mod tests {
             "file:///workspaces/x",
             "file://host/workspace/x",
         ] {
-            assert!(check(bad, Window::Sandbox).is_err(), "{bad}");
+            assert!(check(bad, BrowserKind::Sandbox).is_err(), "{bad}");
         }
     }
 }

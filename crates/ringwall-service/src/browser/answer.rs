@@ -1,7 +1,7 @@
 //! What became of an action, as it is told.
 
 use ringwall_browser::{Answer, Dialog};
-use ringwall_policy::Window;
+use ringwall_policy::BrowserKind;
 use ringwall_record::ExecId;
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ pub(super) struct Done {
 }
 
 impl BrowserAnswer {
-    pub(super) fn new(action_id: ExecId, window: Window, done: Result<Done, Fault>) -> Self {
+    pub(super) fn new(action_id: ExecId, window: BrowserKind, done: Result<Done, Fault>) -> Self {
         match done {
             Ok(mut done) => {
                 let picture = done.answer.picture.take();
@@ -43,7 +43,7 @@ impl BrowserAnswer {
 }
 
 /// What the action gives, with where the page is; the rest only where there is something.
-fn data(window: Window, done: Done) -> Value {
+fn data(window: BrowserKind, done: Done) -> Value {
     let Done { answer, files, notes } = done;
     let mut data = match answer.data {
         Value::Object(object) => object,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 
 use ringwall_browser::{DownloadEnd, Downloaded, MAX_DOWNLOAD_BYTES, file_name};
-use ringwall_policy::Window;
+use ringwall_policy::BrowserKind;
 use ringwall_workspace::{AgentPath, Download};
 
 use super::fault::Fault;
@@ -89,11 +89,11 @@ impl Deed {
         for (number, file) in files.iter().enumerate() {
             let place = AgentPath::in_session(file).map_err(Error::from)?;
             match to.window {
-                Window::Sandbox => {
+                BrowserKind::Sandbox => {
                     let inner = place.inner().map(|inner| inner.as_str().to_owned()).unwrap_or_default();
                     paths.push(format!("{WORKSPACE}/{inner}"));
                 }
-                Window::External => {
+                BrowserKind::External => {
                     let found = self.service.download_session_file(&self.by, &self.address(), place).await?;
                     let Download::File { file: opened, size } = found else {
                         return Err(Fault::failed(format!("{file} is a directory; upload its files")));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ringwall_executor::egress::{Connection, Fate, Gate, Ruling};
-use ringwall_policy::{External, NetHost, NetList};
+use ringwall_policy::{ExternalMode, NetHost, NetList};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ const ERRANDS: [&str; 6] = [
 /// What may be reached.
 pub(super) enum Reach {
     /// What the settings leave to external browsers, as they are at that moment, and hosts that are lifted.
-    Public { lifted: NetList, external: Box<dyn Fn() -> External + Send + Sync> },
+    Public { lifted: NetList, external: Box<dyn Fn() -> ExternalMode + Send + Sync> },
     /// What the session's code may reach, in the same words.
     AsCode { rule: NetRule, questions: Questions },
 }
@@ -168,9 +168,11 @@ impl Gate for BrowserGate {
     fn judge(&self, host: NetHost, port: u16) -> BoxFuture<'_, Ruling> {
         let ruling = match &self.reach {
             Reach::Public { lifted, external } => match (external(), lifted.find(&host, port)) {
-                (External::On | External::Allowlist, Some(_)) => Ruling::Allowed("browser.allowed_hosts".to_owned()),
-                (External::On, None) if is_errand(&host.to_string()) => errand(),
-                (mode, _) => match mode.refuses(&host, port) {
+                (ExternalMode::On | ExternalMode::Allowlist, Some(_)) => {
+                    Ruling::Allowed("browser.allowed_hosts".to_owned())
+                }
+                (ExternalMode::On, None) if is_errand(&host.to_string()) => errand(),
+                (mode, _) => match mode.refusal(&host, port) {
                     Some(why) => Ruling::Refused(why),
                     None => Ruling::Allowed("a host of the public internet".to_owned()),
                 },
@@ -219,7 +221,7 @@ impl OnDuty for BrowserGate {
 mod tests {
     use super::*;
 
-    fn external(mode: External) -> BrowserGate {
+    fn external(mode: ExternalMode) -> BrowserGate {
         let lifted = NetList::read(["127.0.0.1:8080", "wiki.corp.example", "mail.corp.example:25"]).unwrap();
         BrowserGate::new(Reach::Public { lifted, external: Box::new(move || mode) })
     }
@@ -233,7 +235,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_external_browser_reaches_the_public_internet_and_what_is_lifted() {
-        let gate = external(External::On);
+        let gate = external(ExternalMode::On);
         for (host, port) in [
             ("good.com", 443),
             ("8.8.8.8", 8443),
@@ -262,9 +264,11 @@ mod tests {
 
     #[tokio::test]
     async fn an_operator_narrows_it_or_switches_it_off() {
-        for (mode, words) in [(External::Allowlist, "browser.allowed_hosts"), (External::Off, "browser.external")] {
+        for (mode, words) in
+            [(ExternalMode::Allowlist, "browser.allowed_hosts"), (ExternalMode::Off, "browser.external")]
+        {
             let gate = external(mode);
-            assert_eq!(refused(&gate, "wiki.corp.example", 443).await.is_none(), mode == External::Allowlist);
+            assert_eq!(refused(&gate, "wiki.corp.example", 443).await.is_none(), mode == ExternalMode::Allowlist);
             for host in ["good.com", "8.8.8.8"] {
                 let why = refused(&gate, host, 443).await.unwrap();
                 assert!(why.contains(words), "{why}");

@@ -14,8 +14,8 @@ use ringwall_executor::pool::{Hold, OnBusy};
 use ringwall_executor::session_box::{Given, Resident, RunningVisit, VisitOptions, VisitStreams};
 use ringwall_executor::{Ending, Outcome};
 use ringwall_policy::{
-    External, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetRequest, PathAccess, PathControl, Request,
-    Root, SecurityMode, SessionMounts, UnknownHost, Verdict, Window, Workspace, decide, profile,
+    BrowserKind, ExternalMode, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetRequest, PathAccess,
+    PathControl, Request, Root, SecurityMode, SessionMounts, UnknownHost, Verdict, Workspace, decide, profile,
 };
 use tokio::io::AsyncReadExt;
 
@@ -163,13 +163,13 @@ impl Home {
 }
 
 impl Service {
-    pub(super) async fn make_home(&self, place: &Place, window: Window) -> Result<Home, Fault> {
+    pub(super) async fn make_home(&self, place: &Place, window: BrowserKind) -> Result<Home, Fault> {
         // A session is made by its first use, whatever that is.
         let workspace = self.session_workspace(&place.name).await?;
         Self::blocking(|| Ok(workspace.session(&place.id)?.create_directories()?)).await?;
         match window {
-            Window::External => self.make_own_home().await,
-            Window::Sandbox => self.join_session(place).await,
+            BrowserKind::External => self.make_own_home().await,
+            BrowserKind::Sandbox => self.join_session(place).await,
         }
     }
 
@@ -192,7 +192,7 @@ impl Service {
         let server = Arc::downgrade(&self.inner);
         let external = move || match server.upgrade() {
             Some(server) => server.settings.read().unwrap_or_else(PoisonError::into_inner).browser.external,
-            None => External::Off,
+            None => ExternalMode::Off,
         };
         let reach = Reach::Public { lifted: lifted.clone(), external: Box::new(external) };
         let gate = Arc::new(BrowserGate::new(reach));

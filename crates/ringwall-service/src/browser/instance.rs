@@ -2,7 +2,7 @@
 
 use ringwall_browser::{Browser, FieldNames, Files};
 use ringwall_executor::session_box::{Channel, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitStreams};
-use ringwall_policy::Window;
+use ringwall_policy::BrowserKind;
 use ringwall_risk::{PASSWORD_FIELDS, PAYMENT_FIELDS};
 use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::task::JoinHandle;
@@ -37,7 +37,7 @@ impl Folder {
 
 #[derive(Debug)]
 pub(super) struct Instance {
-    pub(super) window: Window,
+    pub(super) window: BrowserKind,
     pub(super) home: Home,
     pub(super) browser: Browser,
     pub(super) folder: Folder,
@@ -49,7 +49,7 @@ pub(super) struct Instance {
 
 impl Instance {
     /// Leaves nothing where it fails, or is not wanted any more.
-    pub(super) async fn open(window: Window, home: Home, number: u64, stop: &mut Stop) -> Result<Self, Fault> {
+    pub(super) async fn open(window: BrowserKind, home: Home, number: u64, stop: &mut Stop) -> Result<Self, Fault> {
         let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>()?));
         let started = stop.unless(Self::start(&home, &folder)).await;
         match started {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringwall_browser::{Action, Answer, Document, FieldKind};
-use ringwall_policy::{External, NetHost, Window, check_page, page_host};
+use ringwall_policy::{BrowserKind, ExternalMode, NetHost, check_page, page_host};
 use ringwall_record::{BrowserEnding, BrowserStatus, ExecId, NewBrowserAction};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -42,7 +42,7 @@ pub struct BrowserRequest {
     pub action: String,
     pub params: Value,
     /// Which browser; where it is not said, the one that there is, or else the external one.
-    pub window: Option<Window>,
+    pub window: Option<BrowserKind>,
 }
 
 /// An action that goes on. Whoever keeps it can be told its end, and more than once.
@@ -75,7 +75,7 @@ pub(super) struct Deed {
     pub(super) place: Place,
     pub(super) id: ExecId,
     pub(super) seat: Arc<Seat>,
-    asked: Option<Window>,
+    asked: Option<BrowserKind>,
 }
 
 impl Service {
@@ -135,7 +135,7 @@ impl Deed {
 
     /// From its turn to its outcome. An error means that it was not done.
     async fn live(self, mut turn: Turn, wish: Wish, mut stop: Stop) -> Result<BrowserAnswer, Error> {
-        let window = self.asked.or(turn.as_ref().map(|there| there.window)).unwrap_or(Window::External);
+        let window = self.asked.or(turn.as_ref().map(|there| there.window)).unwrap_or(BrowserKind::External);
         let new = NewBrowserAction {
             id: self.id.clone(),
             session: self.place.name.clone(),
@@ -157,24 +157,24 @@ impl Deed {
     }
 
     /// A browser is opened and closed whole; what is done with one is broken off when it is not wanted any more.
-    async fn act(&self, turn: &mut Turn, window: Window, wish: Wish, stop: &mut Stop) -> Result<Done, Fault> {
+    async fn act(&self, turn: &mut Turn, window: BrowserKind, wish: Wish, stop: &mut Stop) -> Result<Done, Fault> {
         if turn.as_ref().is_some_and(Instance::is_paused) {
             return Err(Fault::failed(PAUSED));
         }
-        let is_off = self.service.settings_now().browser.external == External::Off;
+        let is_off = self.service.settings_now().browser.external == ExternalMode::Off;
         match (&wish, window) {
             (Wish::Close(_), _) => {
                 self.end_browser(turn, None).await;
                 self.seat.take_ended();
                 return Ok(Done { answer: Answer::default(), files: Vec::new(), notes: Vec::new() });
             }
-            (_, Window::External) if is_off => {
-                if turn.as_ref().is_some_and(|there| there.window == Window::External) {
+            (_, BrowserKind::External) if is_off => {
+                if turn.as_ref().is_some_and(|there| there.window == BrowserKind::External) {
                     self.end_browser(turn, Some("external browsers were switched off")).await;
                 }
                 return Err(Fault::refused(OFF));
             }
-            (_, Window::External | Window::Sandbox) => {}
+            (_, BrowserKind::External | BrowserKind::Sandbox) => {}
         }
         let page = wish.page().map(|text| self.check(text, window)).transpose()?;
         let (opens, is_download, words) = (Opens::of(&wish), matches!(wish, Wish::Download(_)), wish.words());
@@ -249,12 +249,12 @@ impl Deed {
     }
 
     /// Whether this page may be opened at all; where its name leads is judged when it is connected to.
-    fn check(&self, text: &str, window: Window) -> Result<String, Fault> {
+    fn check(&self, text: &str, window: BrowserKind) -> Result<String, Fault> {
         let settings = self.service.settings_now();
         let is_lifted = |host: &NetHost, port: u16| {
             let lists = match window {
-                Window::External => vec![&settings.browser.allowed_hosts],
-                Window::Sandbox => vec![&settings.browser.allowed_hosts, &settings.egress.allowed_hosts],
+                BrowserKind::External => vec![&settings.browser.allowed_hosts],
+                BrowserKind::Sandbox => vec![&settings.browser.allowed_hosts, &settings.egress.allowed_hosts],
             };
             lists.into_iter().any(|list| list.find(host, port).is_some())
         };
@@ -262,7 +262,7 @@ impl Deed {
     }
 
     /// Has the browser there that is wanted. What whoever asked should know of that.
-    async fn have_browser(&self, turn: &mut Turn, window: Window, stop: &mut Stop) -> Result<Vec<String>, Fault> {
+    async fn have_browser(&self, turn: &mut Turn, window: BrowserKind, stop: &mut Stop) -> Result<Vec<String>, Fault> {
         match turn.as_ref() {
             Some(there) if there.window == window && there.is_alive() => return Ok(Vec::new()),
             Some(there) if !there.is_alive() => self.end_browser(turn, Some("it has crashed or was killed")).await,

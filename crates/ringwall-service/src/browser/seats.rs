@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use ringwall_policy::Window;
+use ringwall_policy::BrowserKind;
 use ringwall_record::SessionName;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
@@ -57,7 +57,7 @@ pub(super) struct Seat {
 #[derive(Debug, Clone)]
 pub(super) struct Shown {
     /// Nothing where there is no browser.
-    pub(super) window: Option<Window>,
+    pub(super) window: Option<BrowserKind>,
     pub(super) url: String,
     pub(super) title: String,
     pub(super) picture: Option<Arc<Vec<u8>>>,
@@ -110,7 +110,7 @@ impl Browsers {
 
     /// Takes a place for a browser at this seat; where all are taken, or all that this user may have, that of the one which
     /// nobody has used for longest.
-    pub(super) async fn take_place(&self, inner: &Inner, seat: &Seat, window: Window) -> Result<(), Fault> {
+    pub(super) async fn take_place(&self, inner: &Inner, seat: &Seat, window: BrowserKind) -> Result<(), Fault> {
         let most = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.max_instances.get() as usize;
         loop {
             let (other, mut turn) = {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringwall_policy::{BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, External, NetList};
+use ringwall_policy::{BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ExternalMode, NetList};
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -12,7 +12,7 @@ pub(crate) struct BrowserPart {
     pub(crate) idle_timeout_s: BrowserIdleSeconds,
     pub(crate) memory_mb: BrowserMemoryMb,
     pub(crate) pids: BrowserPids,
-    pub(crate) external: External,
+    pub(crate) external: ExternalMode,
     /// Hosts that may be reached at any port and lead to addresses which are not the public internet's, for tests and intranets.
     pub(crate) allowed_hosts: NetList,
 }

@@ -80,7 +80,7 @@ impl Service {
         let shown = self.inner.browsers.find(&place.name).map(|seat| seat.show());
         Ok(match shown.filter(|shown| shown.window.is_some()) {
             Some(shown) => BrowserView {
-                kind: shown.window.map(ringwall_policy::Window::key),
+                kind: shown.window.map(ringwall_policy::BrowserKind::key),
                 url: Some(shown.url),
                 title: Some(shown.title),
                 picture: shown.picture,

@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use ringwall_policy::Window;
+use ringwall_policy::BrowserKind;
 use ringwall_record::ApprovalStatus;
 use ringwall_service::{BrowserBegun, BrowserRequest, CodeRequest, Error, Limit, SessionAddress};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn address() -> SessionAddress {
     SessionAddress { session_id: "s".to_owned(), ..SessionAddress::default() }
 }
 
-async fn begin(lab: &Lab, window: Window, action: &str, params: Value) -> Result<BrowserBegun, Error> {
+async fn begin(lab: &Lab, window: BrowserKind, action: &str, params: Value) -> Result<BrowserBegun, Error> {
     let request = BrowserRequest { session: address(), action: action.to_owned(), params, window: Some(window) };
     lab.service.begin_browser(&lab.owner, request).await
 }
@@ -42,7 +42,7 @@ pub fn waiting_for_a_browser_is_bounded() {
     in_lab(async |lab| {
         let host = serve();
         lab.set(json!({ "browser": { "allowed_hosts": [host] } })).await;
-        let ask = async |action: &str, params: Value| begin(lab, Window::External, action, params).await;
+        let ask = async |action: &str, params: Value| begin(lab, BrowserKind::External, action, params).await;
         let finish = async |begun: &BrowserBegun| {
             let finishing = lab.service.finish_browser(begun);
             tokio::time::timeout(LONG, finishing).await.unwrap()
@@ -91,13 +91,13 @@ pub fn a_browser_that_is_not_wanted_leaves_nothing() {
         };
         let folders = async || in_box("ls -d /tmp/browser-* 2>/dev/null; true").await;
         assert_eq!(folders().await, "");
-        let begun = begin(lab, Window::Sandbox, "navigate", json!({ "url": "about:blank" })).await.unwrap();
+        let begun = begin(lab, BrowserKind::Sandbox, "navigate", json!({ "url": "about:blank" })).await.unwrap();
         let _ = seen("a folder", async || Some(folders().await).filter(|found| !found.is_empty())).await;
         begun.take_back();
         let answer = lab.service.finish_browser(&begun).await.unwrap();
         // Where it was too late for that, there is one, and it is closed.
         if answer.success {
-            let closing = begin(lab, Window::Sandbox, "close", json!({})).await.unwrap();
+            let closing = begin(lab, BrowserKind::Sandbox, "close", json!({})).await.unwrap();
             assert!(lab.service.finish_browser(&closing).await.unwrap().success);
         }
         assert_eq!(folders().await, "", "{:?}", answer.error);

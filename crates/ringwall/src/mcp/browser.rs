@@ -5,7 +5,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ringwall_policy::Window;
+use ringwall_policy::BrowserKind;
 use ringwall_service::{
     Announcement, ApprovalView, BrowserAnswer, BrowserBegun, BrowserRequest, Error, Gone, SessionAddress, Watched,
 };
@@ -27,7 +27,7 @@ impl Call<'_> {
         let flags = [take("needs_file_access"), take("is_research")];
         let has_flag = flags.iter().flatten().next().is_some();
         let is_sandbox = flags.iter().flatten().any(|flag| flag.as_bool() == Some(true));
-        let window = has_flag.then_some(if is_sandbox { Window::Sandbox } else { Window::External });
+        let window = has_flag.then_some(if is_sandbox { BrowserKind::Sandbox } else { BrowserKind::External });
         arguments.retain(|_, value| !value.is_null());
         let request = BrowserRequest {
             session: SessionAddress {

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ringwall_policy::Window;
+use ringwall_policy::BrowserKind;
 use ringwall_service::{BrowserActionView, BrowserAnswer, BrowserRequest, Principal, SessionAddress};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,8 +46,8 @@ pub(crate) struct BrowserContext {
 }
 
 impl BrowserContext {
-    fn window(&self) -> Window {
-        if self.is_research || self.needs_file_access { Window::Sandbox } else { Window::External }
+    fn window(&self) -> BrowserKind {
+        if self.is_research || self.needs_file_access { BrowserKind::Sandbox } else { BrowserKind::External }
     }
 }
 
