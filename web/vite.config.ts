@@ -1,8 +1,9 @@
 import vue from "@vitejs/plugin-vue";
 import { defineConfig } from "vite";
 
-// The server's policy allows neither inline code nor data: scripts, so every file stays a file of its own, with a name
-// that changes with its content. The development server passes everything that is not the page on to a real server.
+// The server's policy forbids inline code and `data:` scripts, so every script stays a file, with a
+// name that changes with its content. The development server forwards other requests to a real
+// server.
 const api = process.env.RINGWALL_URL ?? "http://127.0.0.1:8003";
 const families = ["/api", "/v1", "/sandbox", "/skills", "/settings", "/metrics", "/healthz"];
 

@@ -1,9 +1,11 @@
-// What a box printed, made harmless for a terminal: colours and line feeds stay, everything else is shown as text.
+// Filters output of a box for a terminal: colours and line feeds pass, everything else is shown as
+// text.
 //
-// A terminal obeys what it is sent: it moves, erases, renames its window, answers questions. Output of strangers may do none
-// of that here, or a program could hide what it printed. What passes: printable text, tab, line feed, carriage return,
-// erasing to the end of the line (progress bars), and colours, the 24-bit ones rounded to the nearest of the 256, because
-// those alone need no style attribute, which the page's policy forbids.
+// Escape sequences can move the cursor, erase text, rename the window and query the terminal, so a
+// program could hide what it printed. These pass: printable text, tab, line feed, carriage return,
+// erasing to the end of the line (progress bars), and colours. 24-bit colours are rounded to the
+// nearest of 256, because only those work without a style attribute, which the page's policy
+// forbids.
 
 import { visible } from "./text";
 
@@ -66,7 +68,7 @@ function colour(parameters: string): string {
       kept.push(word, "5", String(nearest(red ?? 0, green ?? 0, blue ?? 0)));
       index += 4;
     } else if (word === "58") {
-      // The colour of an underline, which nothing but a style attribute can show.
+      // The colour of an underline needs a style attribute.
       index += words[index + 1] === "2" ? 4 : 2;
     } else {
       kept.push(word ?? "");

@@ -1,5 +1,6 @@
-// One way to the server: same origin, the cookie goes along by itself. Every family of routes tells its problems in a form of
-// its own; here they become one. What the server says in sentences, it says in the page's language where it can.
+// The HTTP client: same origin, with the login cookie. Each family of routes has its own form of
+// errors, which become one here. The server's messages are in the page's language where a
+// translation exists.
 
 import { hearTime } from "./clock";
 import { language } from "./words";
@@ -63,7 +64,7 @@ export function told(status: number, text: string, path: string): Problem {
   try {
     body = JSON.parse(text);
   } catch {
-    // Something in between answered; its status is all we know.
+    // A proxy answered; only the status is known.
   }
   if (status === 401 && path !== "/api/login") whenLoggedOut();
   const inner = body?.error ?? body?.detail ?? body?.data ?? `${status}`;

@@ -1,8 +1,8 @@
-// What waits for a person, wherever in the console they are.
+// Open questions, shown on every page.
 //
-// Everybody who may answer is told at once over a WebSocket: operators and owners of everything, users of what is theirs. It is opened
-// again when it breaks, and what is open is asked for every few seconds meanwhile. Only the server says that a question is over.
-// Answers go over HTTP, so that what went wrong is said where it happened.
+// They arrive over a WebSocket: all for operators and owners, their own for users. It is reopened
+// when it breaks; until then the list is polled every few seconds. Only the server ends a question.
+// Answers use HTTP, so that an error appears where the answer was given.
 
 import { computed, reactive, ref, watch } from "vue";
 
@@ -56,7 +56,7 @@ export async function answer(id: string, body: { approved: boolean; remember: bo
     await ask("POST", `/api/approvals/${encodeURIComponent(id)}`, { body });
     drop(id);
   } catch (error) {
-    // Somebody was quicker, it is too late, or the rules have changed: it is not open any more.
+    // Answered by another person, expired or void: it is no longer open.
     if (error instanceof Problem && [404, 409, 410].includes(error.status)) void look();
     throw error;
   }
@@ -67,8 +67,8 @@ async function look(): Promise<void> {
   const known = new Set(open.keys());
   const page = await list<Approval>("/api/approvals", { status: "pending", limit: 1000 }, "approvals");
   const ids = new Set(page.items.map((one) => one.id));
-  // Only those that were here before it was asked: one that came over the socket meanwhile is not on it either, and neither is
-  // one that the page had no room for.
+  // Removes only questions that were known before the request: one that arrived over the socket
+  // meanwhile is not in the answer, nor is one beyond the page.
   if (!page.next) for (const id of [...open.keys()].filter((id) => known.has(id) && !ids.has(id))) drop(id);
   for (const one of page.items) take(one);
 }
@@ -92,7 +92,8 @@ function notify(one: Approval): void {
       note.close();
     };
   } catch {
-    // Some browsers, Chrome on Android among them, let only a service worker notify. The page shows the question all the same.
+    // Some browsers, such as Chrome on Android, allow notifications only from a service worker. The
+    // page shows the question anyway.
   }
 }
 
@@ -154,7 +155,7 @@ function listen(turn: number): void {
     try {
       hear(JSON.parse(String(event.data)) as Told);
     } catch {
-      // Not for us.
+      // An agent's token gets no questions.
     }
   };
   socket.onclose = () => {
@@ -171,7 +172,7 @@ async function poll(turn: number): Promise<void> {
     try {
       await look();
     } catch (error) {
-      // A server that has no approvals is not asked again.
+      // A server without this route is not asked again.
       if (error instanceof Problem && error.status === 404) return;
     }
   }

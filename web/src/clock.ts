@@ -1,5 +1,5 @@
-// The server's clock. Moments are the server's, and a browser's own clock may be minutes off: how much time is left is never
-// counted by it alone. Every answer says when it was given.
+// The server's clock. A browser's clock may be minutes off, so remaining times use the server's
+// time, which every answer contains.
 
 /** How far the server is ahead of this browser, in milliseconds. */
 let ahead = 0;
@@ -7,7 +7,8 @@ let ahead = 0;
 export function hearTime(answer: Response): void {
   const given = Date.parse(answer.headers.get("date") ?? "");
   if (Number.isNaN(given)) return;
-  // It is told in whole seconds. What differs by less is no news, and would only make a countdown waver.
+  // The time has whole seconds; smaller differences are ignored, so that a countdown does not
+  // flicker.
   const found = given + 500 - Date.now();
   if (Math.abs(found - ahead) > 1000) ahead = found;
 }

@@ -1,4 +1,4 @@
-// What the server answers with, as far as the page reads it. Moments are milliseconds since the epoch.
+// Types of the server's answers, as far as the page uses them. Times are milliseconds since 1970.
 
 export interface Me {
   role: "owner" | "operator" | "user" | "agent";

@@ -1,4 +1,5 @@
-// Colours for code, as elements: the highlighter gives a tree and never HTML. A language that it does not know stays plain.
+// Syntax colours as elements: the highlighter returns a tree, not HTML. Code in an unknown language
+// stays plain.
 
 import bash from "highlight.js/lib/languages/bash";
 import css from "highlight.js/lib/languages/css";

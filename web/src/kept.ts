@@ -1,4 +1,4 @@
-// Small choices that a browser keeps: language and colours. A browser that keeps nothing still works.
+// Stores language and colours in the browser. Without storage the page still works.
 
 import { ref, watch, type Ref } from "vue";
 
@@ -8,14 +8,14 @@ export function kept<T extends string>(name: string, usual: T, allowed: readonly
   try {
     found = localStorage.getItem(key);
   } catch {
-    // Storage is forbidden here.
+    // The browser forbids storage.
   }
   const value = ref(allowed.includes(found as T) ? (found as T) : usual) as Ref<T>;
   watch(value, (chosen) => {
     try {
       localStorage.setItem(key, chosen);
     } catch {
-      // Then it lasts as long as the page.
+      // The choice then lasts until the page is closed.
     }
   });
   return value;

@@ -1,7 +1,7 @@
-// Markdown of strangers as elements, without a step in which it is HTML: the parser's tokens become Vue nodes one by one.
+// Renders untrusted Markdown as elements: the parser's tokens become Vue nodes, never HTML.
 //
-// HTML in the text stays text. Links lead to http and https alone, open apart and say nothing of where they come from;
-// images are not loaded, their description and address are shown.
+// HTML in the text stays text. Links lead to http and https only, open in a new tab and send no
+// referrer. Images are not loaded; their description and address are shown.
 
 import MarkdownIt from "markdown-it";
 import type { Token } from "markdown-it";

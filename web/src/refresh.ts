@@ -1,4 +1,4 @@
-// Looking again and again while somebody looks: a page in the background asks for nothing.
+// Polls while the page is visible; a page in the background sends no requests.
 
 import { onBeforeUnmount, onMounted, ref, type Ref } from "vue";
 

@@ -1,4 +1,4 @@
-// The pages and their addresses. All lie beneath `/console`, where no route of the interface is.
+// The pages and their addresses, all below `/console`, where the API has no routes.
 
 import { createRouter, createWebHistory } from "vue-router";
 

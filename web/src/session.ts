@@ -1,4 +1,4 @@
-// Who is in front of the page. The cookie itself is the browser's affair; no script can read it.
+// The logged-in user. The cookie is not readable by scripts.
 
 import { computed, ref } from "vue";
 

@@ -1,8 +1,8 @@
-// A terminal, under a policy that allows no inline style: one that shows and never listens, or one that is typed at.
+// An xterm.js terminal, read-only or interactive, under a policy that forbids inline styles.
 //
-// xterm.js writes its colours into `<style>` elements, which the page's policy refuses. It lets its user say which document it
-// makes elements with; ours makes a stand-in for a style element, whose text becomes a sheet of the document instead.
-// Such a sheet comes from our own script and needs no exception in the policy.
+// xterm.js writes its colours into `<style>` elements, which the policy refuses. It accepts a
+// document for creating elements; ours returns a stand-in for style elements whose text becomes a
+// constructed style sheet. Such a sheet needs no exception in the policy.
 
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal, type ITerminalOptions } from "@xterm/xterm";
@@ -79,7 +79,7 @@ export interface Seat extends View {
 
 export function open(place: HTMLElement): View {
   const { terminal, view } = make(place, { disableStdin: true, cursorInactiveStyle: "none" });
-  // It shows and does not take keys: Tab has to lead past it.
+  // Read-only: Tab must move past it.
   terminal.attachCustomKeyEventHandler(() => false);
   terminal.textarea?.setAttribute("tabindex", "-1");
   return view;
@@ -111,7 +111,7 @@ function make(place: HTMLElement, more: ITerminalOptions): { terminal: Terminal;
     documentOverride: documentWithoutStyles(sheets),
     convertEol: false,
     scrollback: 20_000,
-    // What a box prints opens nothing in this browser.
+    // Output of a box opens no links.
     linkHandler: { activate: () => {} },
     fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace",
     fontSize: 13,

@@ -1,7 +1,7 @@
-// Text that strangers wrote, made safe to look at. Nothing here ever makes HTML.
+// Makes untrusted text safe to display. Nothing here creates HTML.
 //
-// A name can hold characters without a picture: controls, bidi marks, spaces without width. Each is written out, so that two
-// different texts never look the same.
+// Characters without a glyph (controls, bidi marks, zero-width spaces) are written out, so that two
+// different texts never look equal.
 
 export type SegmentKind = "plain" | "mark" | "path";
 

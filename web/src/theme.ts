@@ -1,4 +1,4 @@
-// Light or dark: the system's choice unless somebody chose here.
+// Light or dark mode: the system's choice unless the user chose.
 
 import { watch } from "vue";
 

@@ -1,4 +1,4 @@
-// One workspace as the interface names it. Owners and operators say whose it is; everybody else has only their own.
+// A workspace as the API names it. Owners and operators name the user; other users have their own.
 
 import { upload as send, unwrap, url } from "./api";
 import type { Skill } from "./forms";

@@ -45,7 +45,7 @@ export const tests = {
     const place = directory({ "notes.txt": TEXT });
     const id = await asks(`cat ${place}/notes.txt`);
     await dialog(page).getByText("AI requests access to a new path").waitFor();
-    // What would be stored is the directory; the file stands in the command, and beside it.
+    // The directory would be stored; the file is in the command and beside it.
     equal(await page.locator("[data-requested]").textContent(), place, "the path");
     equal(await page.locator("[data-blocked]").textContent(), `${place}/notes.txt`, "what is named");
     equal(await page.locator("[data-command]").textContent(), `cat ${place}/notes.txt`, "the command");
@@ -137,7 +137,7 @@ export const tests = {
     equal((await api("GET", `/sandbox/execs/${id}`)).body.status, "AWAITING_APPROVAL", "after Esc");
     await page.locator("[data-pending]").getByRole("button", { name: "Review" }).click();
     await page.locator("[data-answer=remember]:enabled").waitFor();
-    // The keyboard stays inside while it is open, comes to every answer, and gives one.
+    // The focus stays in the dialog, reaches every button, and gives an answer.
     const met = new Set();
     for (let step = 0; step < 14; step += 1) {
       await page.keyboard.press("Tab");
@@ -166,7 +166,8 @@ export const tests = {
       const seconds = await left(page);
       expect(seconds > 90 && seconds <= 121, `${seconds} s are left by a clock that is ${ahead} ms ahead`);
       await until("less time", async () => (await left(page)) < seconds);
-      // Its time seems to be over, and the server has not said so: it stays, and can be answered.
+      // By the browser's clock the question has expired, but the server has not ended it: it stays
+      // and can be answered.
       await page.clock.fastForward(200_000);
       await page.clock.runFor(5000);
       equal((await api("GET", `/sandbox/execs/${id}`)).body.status, "AWAITING_APPROVAL", "the exec");
@@ -217,7 +218,7 @@ export const tests = {
     await enable();
     let answers = 0;
     const hidden = async (page) => {
-      // All at once and once alone, by the list: whatever stops in the middle of it is not helped out by a socket.
+      // Uses the list alone: an error must not be hidden by the socket.
       await page.routeWebSocket(/\/ws\//, () => {});
       await page.route("**/api/approvals?status=pending*", (route) => (answers++ === 0 ? route.continue() : undefined));
       await page.addInitScript(() => {

@@ -1,4 +1,4 @@
-// A browser that notices what a person would not: messages on its console, requests to anywhere else, refusals by the policy.
+// A browser that reports console messages, requests to other origins and policy violations.
 
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -124,13 +124,13 @@ export async function visit(browser, { path = "/", by = token, language = "en-US
     acceptDownloads: true,
   });
   const wrong = (lately = []);
-  // A browser's clock is its own affair, and may be wrong by so many milliseconds.
+  // Allowed difference of the browser's clock in ms.
   if (ahead) await context.clock.install({ time: Date.now() + ahead });
   const page = await context.newPage();
   await before(page);
   page.setDefaultTimeout(PATIENCE);
   page.on("console", (message) => {
-    // A refusal that the test asked for is told by the browser too; it is known by its address.
+    // The browser also reports refusals that a test expects; they are recognised by their address.
     const is = (beginning, text) => message.text().startsWith(beginning) && [...may, "/api/me"].some((part) => text.includes(part));
     const known = is("Failed to load resource", message.location().url) || is("WebSocket connection to", message.text());
     if (message.type() === "error" && !known) {
@@ -142,7 +142,8 @@ export async function visit(browser, { path = "/", by = token, language = "en-US
     const url = request.url();
     if (!url.startsWith(base) && !url.startsWith("data:") && !url.startsWith("blob:")) wrong.push(`asked elsewhere: ${url}`);
   });
-  // A dialog is what text that became script opens. The page itself has one, which warns of unsaved changes; no trial meets it.
+  // A dialog would be opened by text that became script. The page's own dialog, about unsaved
+  // changes, appears in no test.
   page.on("dialog", (dialog) => {
     wrong.push(`a dialog was opened: ${dialog.type()} ${dialog.message()}`);
     void dialog.dismiss();

@@ -53,7 +53,7 @@ export const tests = {
   async "long and hostile code is folded, never cut, and stays text"(browser) {
     const lines = Array.from({ length: 400 }, (_, index) => `x${index} = "<img src=x onerror=alert(1)> \u202E"`);
     lines[350] = "import subprocess; subprocess.run(['true'])";
-    // Nothing hides at the right of the frame either.
+    // Nothing is hidden at the right edge of the frame.
     lines[3] = `x3 = 1${" ".repeat(2000)}; print("far away")`;
     const { page, done } = await visit(browser, { path: "/console/overview" });
     const { id } = await asks(`${lines.join("\n")}\n`);
@@ -86,7 +86,7 @@ export const tests = {
     equal(await page.locator("[data-answer=allow]").textContent(), "Allow", "nothing is changed yet");
     await editor.fill('import os\nos.system("echo again")\n');
     await page.getByRole("button", { name: "Run this instead" }).click();
-    // It is as risky, so there is another question, and nothing of the first is left in it.
+    // The new code is as risky, so there is another question without parts of the first.
     await page.locator("[data-code]", { hasText: "echo again" }).waitFor();
     equal((await answered(first.id)).status, "approved", "the first question");
     await page.locator("[data-instead]").click();

@@ -69,7 +69,7 @@ export const tests = {
       document.body.append(script, style, image);
       document.body.setAttribute("style", "display: none");
       await fetch("https://evil.example/").catch(() => {});
-      // Each is told in a turn of its own.
+      // Each event is delivered in its own task.
       for (let turn = 0; turn < 600 && new Set(found).size < 5; turn += 1) await new Promise((resolve) => setTimeout(resolve, 50));
       return { found: [...new Set(found)].sort(), planted: "planted" in window, shown: getComputedStyle(document.body).display };
     });

@@ -4,7 +4,7 @@ import { api, begin, ended, equal, expect, until, visit } from "./browser.mjs";
 
 export const tests = {
   async "output is seen while it is printed, and the end without a reload"(browser) {
-    // It goes on when the page has seen its first line: the file is how the page's sight is told to the box.
+    // Continues when the page has shown the first line; a file tells the box.
     const id = await begin("echo first; while [ ! -e go ]; do sleep 0.05; done; printf '\\033[32mgreen\\033[0m \\033[38;2;255;0;0mred\\033[0m\\n'; echo kept > /workspace/artifacts/left.txt");
     const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
     await page.locator(".xterm-rows").getByText("first").waitFor();
@@ -46,7 +46,7 @@ export const tests = {
     const rows = page.locator(".xterm-rows");
     await rows.getByText("<img src=x onerror=alert(1)>").waitFor();
     await rows.getByText("hidden").waitFor();
-    // Rows are drawn one after the other.
+    // Rows are rendered one after another.
     const text = await until("the last row", async () => {
       const shown = await rows.textContent();
       return shown.includes("evil.example") ? shown : null;
@@ -61,7 +61,7 @@ export const tests = {
 
   async "hostile names and a very long command stay text"(browser) {
     const name = "<b onmouseover=alert(1)>\u202Etxt.exe";
-    // One word of a program has at most 128 KiB on Linux: so long a script runs.
+    // An argument has at most 128 KiB on Linux: a script of this length runs.
     const script = `echo y > "/workspace/artifacts/${name}" # <img src=x onerror=alert(1)>`;
     const id = await begin(script + "x".repeat(131_071 - Buffer.byteLength(script)));
     await ended(id);

@@ -66,7 +66,7 @@ export const tests = {
     expect(await seen(), "the focus is not seen");
     await page.keyboard.press("Enter");
     equal(await page.evaluate(() => document.activeElement.id), "content", "where the skip link leads");
-    // From the menu to a setting and through its form, without a mouse.
+    // Reaches a setting and submits its form with the keyboard only.
     const reach = async (what, is) => {
       for (let step = 0; step < 60; step += 1) {
         if (await page.evaluate(is)) return expect(await seen(), `the focus is not seen at ${what}`);
@@ -104,7 +104,7 @@ export const tests = {
     const before = await failed();
     const wrong = await begin("exit 3");
     await ended(wrong);
-    // One runs, one waits for its turn, and one for a person.
+    // One exec runs, one is queued, one waits for approval.
     await api("PUT", "/settings", { sandbox: { max_concurrent_execs_per_user: 1 } });
     const going = await begin("sleep 1000");
     const queued = await begin("true");
@@ -118,7 +118,7 @@ export const tests = {
       for (const name of ["running", "failed"]) expect((await page.locator(`[data-figure=${name}] svg rect:not(.floor)`).count()) > 0, `${name} has no chart`);
       for (const name of ["waiting", "asking", "pool"]) equal(await page.locator(`[data-figure=${name}] svg`).count(), 1, `the chart of ${name}`);
       await page.getByRole("link", { name: wrong.slice(0, 14) }).waitFor();
-      // Every figure and every column is the server's.
+      // Compares every number and column with the server's.
       await until("one of each", async () => (await Promise.all(["running", "waiting", "asking"].map((name) => figure(page, name)))).join() === "1,1,1");
       const { running, waiting, asking } = (await api("GET", "/api/overview")).body;
       equal(`${running},${waiting},${asking}`, "1,1,1", "what the server counts");
@@ -145,7 +145,7 @@ export const tests = {
     const { page, done } = await visit(browser, { path: "/console/settings/limits", language: "zh-CN", may: ["/settings"] });
     await page.getByLabel("进程数").fill("100000");
     await page.getByRole("button", { name: "保存" }).click();
-    // In the reader's language, with the server's own words behind it.
+    // In the reader's language, followed by the server's own text.
     await page.getByRole("alert").getByText(/^请求无效。（.*pids/).waitFor();
     await page.goto(new URL("/console/overview", page.url()).href);
     await page.getByText("原生（native）").waitFor();
@@ -167,7 +167,7 @@ export const tests = {
     await page.getByRole("link", { name: id.slice(0, 14) }).click();
     await page.getByRole("heading", { level: 1, name: id }).waitFor();
     await page.locator("[data-status=FAILED]").waitFor();
-    // Each limit as the record has it, with the layer that set it; and each protection with its state.
+    // Each limit of the record with its layer, and each protection with its state.
     const { policy_snapshot: policy, protections } = (await api("GET", `/sandbox/execs/${id}`)).body;
     for (const [name, value] of Object.entries(policy.limits)) {
       const [, shown, layer] = await page.locator("tr", { has: page.locator(`td[title=${name}]`) }).locator("td").allTextContents();
@@ -216,7 +216,7 @@ export const tests = {
     const text = await page.locator("[data-made] code").textContent();
     equal((await api("GET", "/api/me", undefined, text)).body.user, "ann", "who the token is");
     const row = page.locator("tr", { hasText: "of the console" });
-    // Asked once more in its own place, where the keyboard then is.
+    // Confirms in place, with the focus on the button.
     await row.getByRole("button", { name: "Revoke" }).press("Enter");
     await row.getByRole("button", { name: "Cancel" }).waitFor();
     await page.keyboard.press("Enter");
@@ -244,7 +244,7 @@ export const tests = {
 
   async "the audit is searched by author, exec and question, read on, and exported"(browser) {
     const made = (await api("POST", "/api/tokens", { role: "operator" })).body;
-    // More than one page of somebody's.
+    // More than one page of entries.
     await api("PUT", "/api/sandbox", { enabled: true });
     for (let turn = 0; turn < 52; turn += 1) {
       for (const enabled of [false, true]) equal((await api("PUT", "/api/sandbox", { enabled }, made.token)).status, 200, "the switch");
@@ -285,7 +285,7 @@ export const tests = {
   },
 
   async "a broken chain is told with what was found"(browser) {
-    // What a server finds in a record that somebody changed is tried where a record can be spoilt.
+    // Findings of a changed record are tested in the suite that changes records.
     const findings = ["entry 7 does not follow from entry 6", "<img src=x onerror=alert(1)>\u202E"];
     const broken = (page) => page.route("**/api/audit/verify", (route) => route.fulfill({ json: { intact: false, checked: 9, findings } }));
     for (const [language, button, words] of [["en-US", "Verify chain", "The chain is broken:"], ["zh-CN", "验证链", "链不完整："]]) {
@@ -308,7 +308,7 @@ export const tests = {
         if (!route.request().url().includes("action=")) await held;
         await route.continue();
       });
-    // By a clock of ours: the page itself waits a moment for more words.
+    // Uses a fake clock, because the page waits before it searches.
     const { page, done } = await visit(browser, { path: "/console/audit", before: slow, ahead: 1 });
     await page.locator("input[name=action]").fill("token.created");
     await page.clock.runFor(400);

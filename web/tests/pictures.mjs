@@ -166,7 +166,7 @@ async function take(name, path, how, act = async () => {}) {
 const after = [];
 
 const acts = {
-  // All of it: what it may do, what held it and who allowed it stand below its output.
+  // The whole page: limits, protections and approvals are below the output.
   exec: async (page) => {
     await page.locator("[data-approvals]").waitFor();
     await page.setViewportSize({ width: 1280, height: await page.evaluate(() => document.documentElement.scrollHeight) });

@@ -23,7 +23,7 @@ for (const [name, test] of all) {
   } catch (error) {
     failed += 1;
     console.log(`FAILED  ${name}\n${[error.stack, ...lately].join("\n")}`);
-    // What it left open would be in the way of all that follow.
+    // Closes what the test left open, which would affect later tests.
     const open = (await api("GET", "/api/approvals?status=pending&limit=1000")).body.approvals;
     for (const { id } of open) await api("POST", `/api/approvals/${id}`, { approved: false });
   }

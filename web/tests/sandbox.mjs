@@ -62,7 +62,7 @@ export const tests = {
     await page.keyboard.press("Enter");
     await page.getByRole("alert").waitFor();
     await page.locator("[data-path]", { hasText: "/etc" }).locator(".badge.warn").waitFor();
-    // What is sensitive is the server's to say.
+    // The server decides which paths are sensitive.
     for (const [path, warnings] of [["/var/log/app", 0], ["/srv/backup/.ssh", 1]]) {
       await page.locator("input[name=path]").fill(path);
       await page.keyboard.press("Enter");

@@ -19,7 +19,7 @@ export const tests = {
     const { page, done } = await visit(browser, { path: "/console/sessions", may: ["/api/browser"] });
     await page.locator('[data-session="seat"] [data-terminal]').click();
     await connected(page);
-    // Whole when it has its name, so that no look meets it half written or shrinking.
+    // Renamed into place, so that no reader sees it half written.
     const measure = "stty size > size && mv size wide\n";
     await page.keyboard.type(`echo answer-$((40+2)); ${measure}`);
     await shows(page, "answer-42");
@@ -44,7 +44,7 @@ export const tests = {
       const { body } = await api("GET", "/sandbox/execs?status=RUNNING");
       return body.find((one) => one.conversation_id === "seat");
     });
-    // Whoever leaves the page hangs up.
+    // Leaving the page ends the terminal.
     await page.locator(".tabs a", { hasText: "Browser" }).click();
     await page.locator("[data-browser]").waitFor();
     await until("the end of the terminal", async () => (await api("GET", `/sandbox/execs/${exec.exec_id}`)).body.status === "CANCELLED");
@@ -109,7 +109,8 @@ export const tests = {
       await until("the picture", () => page.locator("img.picture").evaluate((image) => image.naturalWidth > 300));
       equal(await page.locator("[data-browser] td img").count(), 0, "elements made of what was done");
       await act("close", {});
-      // Its actions are no execs, although their ids look alike: the audit leads to no page of theirs.
+      // Its actions are not execs although their ids look alike: the audit page links to no exec
+      // page.
       await page.goto(new URL("/console/audit", page.url()).href);
       await page.locator("tbody tr", { hasText: "browser.outcome" }).first().waitFor();
       equal(await page.locator("tbody tr", { hasText: "browser." }).locator("a").count(), 0, "links to execs that there are not");

@@ -118,7 +118,7 @@ export const tests = {
   async "how far an upload is can be seen"(browser) {
     const { page, context, done } = await visit(browser, { path: "/console/workspaces?user=slow&agent=default&tab=skills" });
     await page.getByText("No skills yet.").waitFor();
-    // Everything that is said meanwhile is noted by the page itself: no look comes too late.
+    // The page records all messages, so that none is missed.
     await page.evaluate(() => {
       window.said = [];
       const note = () => {

@@ -1,5 +1,5 @@
-// The page in two languages. A key is a text of the English table; the Chinese one has exactly the same keys, and the compiler
-// holds it to that.
+// The page's texts in two languages. A key is a key of the English table; the compiler checks that
+// the Chinese table has the same keys.
 
 import { watch } from "vue";
 
