@@ -1,8 +1,8 @@
-//! Files and skills of an agent over HTTP, beside the plain tool for each: a bare static file server, `find`, `unzip`, and a
-//! loop over files.
+//! Files and skills of an agent over HTTP, compared with a bare static file server, `find`, `unzip`
+//! and a loop over files.
 //!
-//! Everything is made through the server's own doors, so that owners and modes are those that it makes. The answers are
-//! read whole and must say success.
+//! All files are created through the API, so owners and modes are the server's. Answers are read
+//! completely and must report success.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ fn serve_statically(file: &Path) -> Result<String, Error> {
     let runtime = runtime.map_err(Error::Speaking)?;
     std::thread::spawn(move || {
         runtime.block_on(async {
-            // Without this the head and the body of an answer wait for each other's acknowledgement.
+            // Without TCP_NODELAY, head and body of an answer wait for an acknowledgement.
             let listener = tokio::net::TcpListener::from_std(listener)?.tap_io(|stream| {
                 let _ = stream.set_nodelay(true);
             });
@@ -154,7 +154,7 @@ fn list_files(server: &Server, rounds: usize) -> Result<Pair, Error> {
     })
 }
 
-/// Every time a skill that is new, as the directory is into which `unzip` unpacks the same archive.
+/// Each round unpacks a new skill, and `unzip` the same archive into a new directory.
 fn unpack(server: &Server, scratch: &Path, rounds: usize) -> Result<Pair, Error> {
     let content = "0123456789abcdef".repeat(64);
     let mut connection = server.connect()?;
@@ -208,7 +208,7 @@ enum Turn {
     Tool,
 }
 
-/// One round of each does not count, so that every file that is read is in memory.
+/// The first round is a warm-up, so that all files are in memory.
 fn take_turns(
     name: &'static str,
     tool: &'static str,

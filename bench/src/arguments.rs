@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unknown_option_is_named_in_error() {
         for (words, problem) in [
             (&["--rounds", "0"][..], "--rounds 0: not a whole number of at least 1"),
             (&["--runs", "many"], "--runs many: not a whole number of at least 1"),

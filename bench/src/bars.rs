@@ -1,7 +1,7 @@
-//! The promises: each a figure, its bound, and whether this run held it.
+//! The promised bars: a figure, its bound, and whether this run met it.
 //!
-//! Bounds are ratios between contestants of the same run, except for memory, which does not depend on the speed of
-//! the machine, and for questions to the record, which are promised in milliseconds.
+//! Bounds are ratios within one run, except for memory, which does not depend on the machine's
+//! speed, and for queries of the record, which are in milliseconds.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::spares;
 use crate::throughput::CONCURRENCY;
 
 const MEMORY_MB: f64 = 3.0;
-/// What counts as no growth: a server that leaked a descriptor or a kilobyte per exec would be far beyond it.
+/// Allowed growth; a leak of one descriptor or kilobyte per exec would exceed it by far.
 const GROWTH: f64 = 1.15;
 
 #[derive(Debug, Clone, Copy, PartialEq)]

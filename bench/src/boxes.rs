@@ -1,8 +1,8 @@
 //! The box alone: the executor called inside this process, without the start-up of a command line.
 //!
-//! Two executors stand ready, learnt once outside the clock as a server does: one as this machine allows, and one
-//! that was told there are no cgroups, so that the cost of limits can be stated. What is timed is all the rest:
-//! the decision, the plan, a fresh jail, the command, and its end down to the last process.
+//! Two executors are made before the clock starts, as a server does: one with cgroups and one
+//! without, which shows the cost of limits. The time includes the decision, the plan, a cold box,
+//! the command, and the end of the last process.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::error::Error;
 
-/// Whether the box's limits are kept by cgroups, or by rlimits and PID 1's own watch over memory.
+/// How limits are enforced: by cgroups, or by rlimits and PID 1's memory watchdog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limits {
     Cgroups,
@@ -25,11 +25,11 @@ pub(crate) struct Boxes {
     usual: Executor,
     without_cgroups: Executor,
     layers: Layers,
-    /// Why boxes here have no cgroups anyway, where that is so.
+    /// The reason if boxes have no cgroups on this machine.
     pub(crate) no_cgroups: Option<String>,
 }
 
-/// One box, with the moments that only its maker sees.
+/// The times of one box.
 #[derive(Debug)]
 pub(crate) struct Timed {
     pub(crate) total: Duration,

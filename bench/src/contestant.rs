@@ -1,7 +1,7 @@
-//! Who is measured, and how one run of each is made and timed.
+//! The contestants, and how a run is started and timed.
 //!
-//! Every run is timed from before its start to after its complete end, by the same clock. Programs are started by
-//! `std::process::Command`, which is posix_spawn here; none of them gets a shell, a terminal or any input.
+//! A run is timed from before its start to after its end, with one clock. Programs are started by
+//! `std::process::Command`, which uses posix_spawn here, without shell, terminal or input.
 
 use std::ffi::OsString;
 use std::fs::FileType;
@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use crate::boxes::{Boxes, Limits, Timed};
 use crate::error::Error;
 
-/// What they run.
+/// The measured commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     True,

@@ -1,9 +1,9 @@
-//! `docker run --rm`, measured against a daemon that is started for this and stopped again.
+//! `docker run --rm`, measured with a daemon that is started for it and stopped again.
 //!
-//! The daemon has directories, a socket and a process of its own, makes no bridge and touches no firewall rule, so
-//! a docker that already runs here does not notice. Containers get no network, as our boxes get none, which spares
-//! docker most of its work. The image holds nothing but the measured programs and their libraries, taken from this
-//! machine: no registry is asked. Where no daemon can be started the report says why.
+//! The daemon has its own directories, socket and process, makes no bridge and changes no firewall
+//! rule, so a running docker is not affected. Containers get no network, like our boxes, which
+//! saves docker most of its work. The image contains only the measured programs and their
+//! libraries, copied from this machine. If no daemon can be started the report says why.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -46,7 +46,7 @@ pub(crate) struct Docker {
     pub(crate) sessions: Sessions,
 }
 
-/// What was measured, or why nothing could be.
+/// The measurements, or the reason why there are none.
 pub(crate) fn measure(field: &Field, rounds: usize) -> Result<Docker, String> {
     if rounds == 0 {
         return Err("left out by --docker-rounds 0".to_owned());
@@ -75,12 +75,12 @@ fn run_rounds(field: &Field, daemon: &Daemon, rounds: usize) -> Result<Vec<Entry
         box_alone: Samples::default(),
     };
     let mut entries = Task::ALL.map(new);
-    // The first round does not count: nothing of the image is in memory yet.
+    // The first round is a warm-up: it reads the image from disk.
     for round in 0..=rounds {
         for index in shuffle.order(entries.len()) {
             let entry = &mut entries[index];
-            // In any order: docker goes on taking its container apart after its client has ended, and whoever comes next
-            // pays for that.
+            // Shuffled: docker goes on removing its container after its client has ended, which
+            // slows the next contestant.
             for turn in shuffle.order(3) {
                 let (samples, time) = match turn {
                     0 => (&mut entry.docker, daemon.run(entry.task)?),
@@ -108,7 +108,7 @@ impl Daemon {
         let directory = TempDir::with_prefix("ringwall-bench-docker-").map_err(Error::Scratch)?;
         let log = std::fs::File::create(directory.path().join("log")).map_err(Error::Scratch)?;
         let path = |name: &str| directory.path().join(name);
-        // Should this process be killed, the daemon is told to end as well.
+        // Ends the daemon if this process is killed.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false"]);
         command.args(["--ip-forward=false", "--ip-masq=false", "--log-level=error"]);
@@ -161,7 +161,7 @@ impl Daemon {
         time(self.client().args(["run", "--rm", "--network", "none", IMAGE]).args(task.command()))
     }
 
-    /// The client as one program, for whoever starts it by its path.
+    /// The client as one executable file.
     fn client_file(&self) -> Result<PathBuf, Error> {
         let file = self.directory.path().join("docker");
         let script = format!("#!/bin/sh\nexec docker --host {} \"$@\"\n", address(self.directory.path()));
@@ -178,7 +178,7 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
-    /// Asked first, so that it takes its own containerd and mounts along; then made to.
+    /// SIGTERM first, so that the daemon removes its containerd and mounts; then SIGKILL.
     fn drop(&mut self) {
         if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);

@@ -1,6 +1,6 @@
-//! The same piece of code through two doors of one server, in turns: `POST /api/run` and the MCP tool `run_code`.
+//! The same code over `POST /api/run` and the MCP tool `run_code` of one server, alternating.
 //!
-//! What differs is the door alone: both are one request on a kept connection, and both answer when the outcome is recorded.
+//! Both are one request on a kept connection, answered when the outcome is recorded.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub(crate) struct Doors {
 pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Doors, Error> {
     let server = Server::start(ringwall, None)?;
     let mut connection = server.connect()?;
-    // What is made ahead would be there for the one and not for the other.
+    // Warm boxes would serve only one of the two.
     connection.exchange(&server.request("PUT", "/settings", &json!({ "pool": { "min_instances": 0 } })))?;
     let code = json!({ "session_id": "bench", "language": "shell", "code": "echo 1" });
     let post = server.request("POST", "/api/run", &code);

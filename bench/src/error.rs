@@ -1,4 +1,5 @@
-//! What can keep a measurement from being made. A contestant that fails is an error: its time would mean nothing.
+//! Errors of measurements. A contestant that fails is an error, because its time would be
+//! meaningless.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;

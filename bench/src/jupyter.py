@@ -23,7 +23,7 @@ def run(code):
     took = time.perf_counter_ns() - began
     if value != "2":
         raise SystemExit(f"the kernel said {value!r}")
-    # Not on the clock: whoever reads only what is shown does not wait for it.
+    # Not measured: a client that reads only the result does not wait for this message.
     client.get_shell_msg(timeout=30)
     return took
 

@@ -1,8 +1,8 @@
-//! A cell in a context that is warm, beside a cell in a Jupyter kernel that is warm, in turns; and what a session's box takes of
-//! the memory while nobody uses it.
+//! A cell in a warm context, alternating with a cell in a warm Jupyter kernel, and the memory of an
+//! idle session box.
 //!
-//! The kernel is driven by its own client (`jupyter.py`), which reads the clock itself, so that nothing of ours is counted for
-//! it. Ours is a request over HTTP whose answer comes when intent and outcome are recorded.
+//! The kernel is driven by its own client (`jupyter.py`), which measures its own time. Ours is an
+//! HTTP request that is answered when intent and outcome are recorded.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) struct Kept {
     pub(crate) context: Samples,
     /// Or why there is none.
     pub(crate) jupyter: Result<Samples, String>,
-    /// In kilobytes, of a box of a session that is idle: its init and agent, and the interpreter of a context.
+    /// kB of an idle session box: init and agent, and the interpreter of a context.
     pub(crate) home: u64,
     pub(crate) interpreter: u64,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Kept {
 pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Kept, Error> {
     let server = Server::start(ringwall, None)?;
     let mut connection = server.connect()?;
-    // Nobody's box is replaced in the middle, and there are no others.
+    // No session box is replaced during the measurement, and there are no warm boxes.
     let settings = json!({ "pool": { "max_use_count": 1_000_000, "min_instances": 0 } });
     connection.exchange(&server.request("PUT", "/settings", &settings))?;
     let cell = json!({ "session_id": "bench", "context_id": "bench", "code": CELL });
@@ -49,7 +49,7 @@ pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Kept, Error> {
         }
     }
     let jupyter = kernel.map(|_| jupyter).map_err(|error| crate::error::chain(&error));
-    // Of a program that runs once, its text counts as private; here as in any house there is more than one.
+    // The text of a program that runs once counts as private memory, so a second one is started.
     let another = json!({ "session_id": "another", "context_id": "bench", "code": CELL });
     connection.run(&server.request("POST", "/api/run", &another))?;
     let (home, interpreter) = idle(&server)?;

@@ -1,7 +1,7 @@
-//! How long one run takes: each contestant once a round, in an order shuffled anew for every round.
+//! Latency of one run: each contestant once per round, in shuffled order.
 //!
-//! Whatever slows the machine down for a while therefore meets all of them, and no contestant always follows the
-//! same predecessor, whose network namespace the kernel may still be taking down.
+//! Slow phases of the machine thus affect all contestants, and none always follows the same
+//! predecessor, whose network namespace the kernel may still be removing.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::samples::Samples;
 use crate::steps::Steps;
 
-/// Turns that do not count, so that every file that is read is in memory.
+/// Warm-up rounds, so that all files are in the page cache.
 const WARM_UP: usize = 5;
 
-/// What one contestant took for one task.
+/// The samples of one contestant and task.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) contestant: Contestant,
@@ -62,7 +62,7 @@ pub(crate) fn measure(field: &Field, rounds: usize) -> Result<Latency, Error> {
     Ok(Latency { entries, steps, steps_without_cgroups })
 }
 
-/// A source of orders: the same ones in every run, so that two runs differ only by what the machine did.
+/// Produces shuffled orders, the same in every run.
 #[derive(Debug)]
 pub(crate) struct Shuffle(u64);
 
@@ -83,7 +83,7 @@ impl Shuffle {
         order
     }
 
-    /// A xorshift generator: far from secret, and evenly spread enough for taking turns.
+    /// A xorshift generator, sufficient for shuffling.
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,4 +1,4 @@
-//! What the figures were measured on, for whoever compares them with another machine's.
+//! The machine of the measurements, for comparisons.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

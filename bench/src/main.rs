@@ -1,10 +1,11 @@
-//! Side-by-side measurements: what a box costs, next to no box at all, bubblewrap and docker.
+//! Measures boxes side by side with bare processes, bubblewrap, docker and Jupyter.
 //!
-//! One run answers for every figure in docs/promises.md. Contestants take turns in shuffled rounds, so that
-//! whatever else the machine does hits them alike, and figures are compared as ratios within the same run. Only
-//! with `--strict` does a missed bar fail: a loaded machine must not.
+//! One run produces every figure of docs/promises.md. Contestants run in shuffled rounds, so that
+//! other load affects all of them, and figures are ratios within one run. A missed bar fails only
+//! with `--strict`, because the machine may be loaded.
 //!
-//! Like the product's own binary, this one becomes a jail when it is started under the jail's name.
+//! Like the product's binary, this program becomes a jail process when started under the jail's
+//! name.
 
 mod agent_files;
 mod arguments;
@@ -38,9 +39,9 @@ use crate::error::Error;
 use crate::report::{Measured, Report};
 
 const BAD_INPUT: u8 = 2;
-/// Each takes some tenths of a second.
+/// Each round takes some tenths of a second.
 const FILE_ROUNDS: usize = 10;
-/// So many that a stock cannot have them all ahead.
+/// More runs than there are warm boxes.
 const SPARE_RUNS: usize = 5;
 
 fn main() -> ExitCode {

@@ -1,10 +1,10 @@
-//! What a box costs in memory beside its command: of `ringwall run`, where the jail becomes the box's init and is one
-//! process, and of a server, where one jail is the parent of all boxes and each box has an init.
+//! The memory of a box besides its command: of `ringwall run`, where one process is jail and init,
+//! and of a server, where one spawner is the parent of all boxes and each box has an init.
 //!
-//! A page of memory counts once, however many of the two map it: their pages are told apart by the frames they lie in,
-//! which the kernel shows to root alone. What either had and gave back is added, so that the figure is a bound of the
-//! peak. Beside it the peaks of each, in which the program's own pages count twice, and the private part, which is what
-//! one more box really takes.
+//! Each page counts once even if both map it; pages are identified by frame numbers, which only
+//! root can read. The peak of memory that was released is added, so the figure is an upper bound.
+//! Shown beside it: the peak of each process, and the private memory, which is the cost of one more
+//! box.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -28,7 +28,7 @@ const FRAME: u64 = (1 << 55) - 1;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Footprint {
     pub(crate) peak_resident: u64,
-    /// At its peak, each page once.
+    /// Peak with each page counted once.
     pub(crate) peak: u64,
     pub(crate) private: u64,
 }
@@ -89,7 +89,7 @@ fn measure_run(ringwall: &Path) -> Result<Resident, Error> {
         .spawn()
         .map_err(|source| Error::Start { program: ringwall.display().to_string(), source })?;
     let init = comes(run.id(), || parents(run.id()).next()).and_then(Resident::read);
-    // What ends it ends its box.
+    // Killing the client ends its box.
     let _ = run.kill();
     let _ = run.wait();
     init
@@ -100,7 +100,7 @@ pub(crate) fn private_of(process: u32) -> Result<u64, Error> {
     Resident::read(process).map(|resident| resident.private)
 }
 
-/// A box whose command runs is a box that is wholly made.
+/// The box is complete when its command runs.
 fn comes<T>(process: u32, look: impl Fn() -> Option<T>) -> Result<T, Error> {
     let began = Instant::now();
     loop {
@@ -140,7 +140,7 @@ impl Resident {
     }
 }
 
-/// Nothing where the kernel keeps them to itself.
+/// `None` without permission.
 fn frames(directory: &Path) -> Option<BTreeSet<u64>> {
     let maps = std::fs::read_to_string(directory.join("maps")).ok()?;
     let pages = File::open(directory.join("pagemap")).ok()?;
@@ -153,7 +153,7 @@ fn frames(directory: &Path) -> Option<BTreeSet<u64>> {
         let entries = entries.chunks_exact(ENTRY).filter_map(|entry| Some(u64::from_ne_bytes(entry.try_into().ok()?)));
         frames.extend(entries.filter(|entry| entry & PRESENT != 0).map(|entry| entry & FRAME));
     }
-    // To anybody but root every frame is number zero.
+    // Without root every frame number reads as 0.
     (frames.len() > 1).then_some(frames)
 }
 

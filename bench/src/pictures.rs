@@ -1,8 +1,9 @@
-//! A picture of a loaded page: `screenshot` over HTTP in a session whose browser is warm, beside the same Chromium driven by
-//! the bare protocol, in turns.
+//! A screenshot of a loaded page: `screenshot` over HTTP in a warm session, alternating with the
+//! same Chromium driven by the bare protocol.
 //!
-//! Both have the flags of `ringwall_browser::arguments`, and so the same window. What differs: ours is in a box, which has a proxy as its way
-//! out, and its answer comes when intent and outcome are recorded; the other runs on the host as it is, without a proxy.
+//! Both have the flags of `ringwall_browser::arguments` and so the same window. Ours runs in a box
+//! behind a proxy and answers when intent and outcome are recorded; the other runs on the host
+//! without a proxy.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -44,7 +45,7 @@ pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Pictures, Error>
     connection.run(&act("navigate", json!({ "url": page })))?;
     let screenshot = act("screenshot", json!({}));
     let mut chromium = Chromium::open(&page)?;
-    // Whether they show the same: a picture of nothing, or of another size, would be compared with one of the page.
+    // Both pictures must be of equal size, so that no empty picture is compared.
     let (_, ours) = picture(&mut connection, &screenshot)?;
     let (_, theirs) = chromium.picture()?;
     if ours.get(..HEAD) != theirs.get(..HEAD) || ours.len().abs_diff(theirs.len()) > theirs.len() / 2 {
@@ -150,7 +151,8 @@ impl Chromium {
     }
 
     fn show(&mut self, page: &str) -> Result<(), Error> {
-        // The one that it starts with, as ours is: a page that is asked for later has a window of another height.
+        // The page that Chromium starts with, as in our browser: a page opened later has another
+        // window height.
         let first = loop {
             let mut found = self.call("Target.getTargets", &json!({}))?;
             let is_page = |target: &&mut Value| target["type"] == "page";

@@ -21,7 +21,7 @@ use crate::spares::{self, Spares};
 use crate::table::Table;
 use crate::throughput::{CONCURRENCY, Throughput};
 
-/// What was measured, or a sentence on why it was not.
+/// A measurement, or the reason why there is none.
 type Perhaps<T> = Result<T, String>;
 
 /// Everything, in the order of the report.

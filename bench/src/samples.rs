@@ -1,6 +1,6 @@
-//! Durations of one thing, many times, and what is said about them: the median, and what one in twenty exceeds.
+//! Samples of one duration, reported as median and 95th percentile.
 //!
-//! Never the mean: one interrupted run would move it, and nobody waits for an average.
+//! The mean is not used, because one interrupted run would move it.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A real server, started for the measurement, and a client that costs next to nothing.
 //!
-//! The client writes one prepared request on a kept connection and reads the answer to its end. Whatever it did more
-//! would be counted as the server's.
+//! The client writes one prepared request on a kept connection and reads the whole answer. More work in the client
+//! would count as the server's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ pub(crate) struct Server {
     data: Option<TempDir>,
 }
 
-/// What a process of the server's has of the machine.
+/// Resources of one server process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holdings {
     pub(crate) resident_kb: u64,
@@ -112,7 +112,7 @@ impl Server {
         format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n{fields}\r\n")
     }
 
-    /// Where an agent's files are on this disk.
+    /// The directory of an agent's files.
     pub(crate) fn workspace(&self, agent: &str) -> PathBuf {
         self.data.as_ref().map_or(Path::new("/"), TempDir::path).join("workspaces/default").join(agent)
     }
@@ -147,7 +147,8 @@ impl Drop for Server {
     }
 }
 
-/// What servers have left: ext4 makes new files slowly for minutes where others were removed, so that is done at the end.
+/// Data of ended servers, removed at the end: ext4 creates files slowly for minutes after many were
+/// removed.
 static LEFT: Mutex<Vec<TempDir>> = Mutex::new(Vec::new());
 
 pub(crate) fn remove_what_is_left() {

@@ -1,8 +1,8 @@
 //! An exec over HTTP: one after another, eight at a time, ten thousand in a row.
 //!
-//! The server is warm, the connection kept, and the answer comes when intent and outcome are recorded. What runs is what
-//! the contract lets run: a login shell that says `true`. Beside it a shell that stays runs `bwrap … true`; and, without a
-//! shell that runs them, bubblewrap with `true` and with the login shell inside.
+//! The server is warm, the connection is kept, and the answer comes when intent and outcome are recorded. The command
+//! is the contract's form, a login shell that runs `true`. Compared with a persistent shell that runs `bwrap … true`, and
+//! with bubblewrap started directly with `true` and with the login shell.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,9 +116,9 @@ pub(crate) fn beside_docker(ringwall: &Path, client: &Path, rounds: usize) -> Re
     Ok((native_samples, docker_samples))
 }
 
-/// Eight agents at a time, each with its own connection: latencies at the beginning and at the end are those of the same
-/// load. What the server holds is compared between the middle and the end: some of what it keeps on purpose, and within
-/// bounds, comes together over hundreds of execs.
+/// Eight agents at a time, each with its own connection, so latencies at the beginning and the end have the same load.
+/// Memory and descriptors are compared between the middle and the end, because bounded caches fill during the first
+/// hundreds of execs.
 fn endure(server: &Server, execs: usize) -> Result<Endurance, Error> {
     let part = execs.div_ceil(PART);
     let run = |count: usize| -> Result<Samples, Error> {

@@ -1,5 +1,4 @@
-//! A shell that stays, and runs one command each time it is told to: how people use bubblewrap, as a kept connection is
-//! how they use a server.
+//! A persistent shell that runs commands on request, comparable to a kept HTTP connection.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

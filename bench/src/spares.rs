@@ -1,7 +1,7 @@
-//! Code over HTTP in boxes that were made ahead: one run after another with the stock full, many at a time with it empty.
+//! Code over HTTP in warm boxes: one run at a time with all warm boxes ready, and many at a time with none left.
 //!
-//! Beside it the same line in `/usr/bin/python3` itself, without any box. What a waiting box takes of the memory is read
-//! when nothing runs.
+//! The same line runs in `/usr/bin/python3` without a box for comparison. The memory of a waiting box is read while
+//! nothing runs.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::serving::at_once;
 pub(crate) const CONCURRENCY: usize = 4;
 pub(crate) const CODE: &str = "import json,re,os; print(1)";
 const PYTHON: &str = "/usr/bin/python3";
-/// What the server keeps ready of what is asked for.
+/// The number of warm boxes that the server keeps.
 const READY: u64 = 2;
 const WITHIN: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(10);
@@ -39,7 +39,7 @@ pub(crate) fn measure(field: &Field, rounds: usize, runs: usize) -> Result<Spare
     let server = Server::start(field.ringwall(), None)?;
     let request = server.python(0, CODE);
     let mut connection = server.connect()?;
-    // The first is asked for before there can be one.
+    // The first request finds no warm box.
     connection.run(&request)?;
     let (mut run, mut bare) = (Samples::default(), Samples::default());
     for _ in 0..rounds {
@@ -72,7 +72,7 @@ fn python() -> Command {
     command
 }
 
-/// Waits until the stock is full, and nobody makes another.
+/// Waits until all warm boxes are ready and none is being made.
 fn await_ready(server: &Server, connection: &mut Connection) -> Result<(), Error> {
     let began = Instant::now();
     loop {

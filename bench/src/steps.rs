@@ -1,7 +1,4 @@
-//! Where the time of a box goes: the steps that the jail reports, and what lies before and after them.
-//!
-//! Each step says how long it took; those of different processes overlap, so they do not add up to the time until
-//! everything was in force, which is measured from outside.
+//! The time of a box by step: those that the jail reports, and the time before and after them.
 
 use std::time::Duration;
 

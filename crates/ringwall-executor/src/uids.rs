@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_gets_the_user_of_a_living_box() {
+    fn uid_of_living_box_is_not_reused() {
         let leases = Arc::new(Leases::new(SPARE_UIDS, spare_uid));
         assert!(leases.take(0).is_none(), "as few as are said");
         let held: Vec<Lease> = (0..SPARE_UIDS).map(|_| leases.take(SPARE_UIDS).expect("one is free")).collect();

@@ -46,9 +46,9 @@ fn main() -> ExitCode {
         ("way out, unserved", walls::a_box_whose_proxy_is_gone_reaches_nobody),
         ("killed", ends::a_spare_that_was_killed_is_not_handed_out),
         ("interpreter killed", ends::a_spare_without_its_interpreter_is_not_handed_out),
-        ("unfit", ends::what_a_spare_cannot_serve_comes_back),
+        ("unfit", ends::unfit_grant_is_returned),
         ("time limit", ends::the_time_limit_is_the_commands),
-        ("usage", ends::what_the_interpreter_took_before_is_not_the_commands),
+        ("usage", ends::usage_excludes_time_before_command),
         ("memory limit", ends::the_memory_limit_holds),
         ("pool", ends::a_pool_learns_fills_and_leaves_no_process),
     ];

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_new_and_not_endless() {
+    fn created_files_are_new_and_bounded() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(created(&set(&["a"]), &set(&["a", "b/c"])), ["b/c"]);
         let many = (0..2000).map(|number| number.to_string()).collect();

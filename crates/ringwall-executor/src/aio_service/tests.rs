@@ -185,7 +185,7 @@ async fn time_and_orders_end_a_command() {
 }
 
 #[tokio::test]
-async fn nobody_who_lets_go_leaves_a_command() {
+async fn dropped_run_leaves_no_command() {
     let stand_in = StandIn::start();
     let service = stand_in.service();
     drop(start(&service, bash("sleep 600")).await);
@@ -245,7 +245,7 @@ async fn a_line_that_no_shell_takes_becomes_a_script_that_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_service_cannot_keep_is_refused_before_it_is_asked() {
+async fn grant_that_service_cannot_serve_is_refused_without_request() {
     let stand_in = StandIn::start();
     let service = stand_in.service();
     let required = granted(&["true"], 1000, &[Requirement::Memory], Root::Host);

@@ -164,7 +164,7 @@ fn narrow_on_gvisor_without_swap() {
 }
 
 #[test]
-fn what_docker_cannot_do_is_refused() {
+fn grant_that_docker_cannot_serve_is_refused() {
     let mut host = request(mounts(), &[]);
     host.root = Root::Host;
     let mut private = request(mounts(), &[]);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_says_too_much_ends_at_once() {
+    async fn client_with_too_much_output_is_killed() {
         let endless = client("/usr/bin/yes").call::<&str>([], Duration::from_secs(60)).await;
         assert!(matches!(endless, Err(CallFailure::Refused(words)) if words.is_empty()));
     }

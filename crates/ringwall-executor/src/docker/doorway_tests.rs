@@ -51,7 +51,7 @@ fn listening() -> TcpListener {
 }
 
 #[tokio::test]
-async fn whoever_goes_without_a_word_hands_out_nothing() {
+async fn closed_connection_hands_over_no_socket() {
     let home = Home::new();
     let doorway = home.open();
     assert_eq!(home.left(), 1);
@@ -63,7 +63,7 @@ async fn whoever_goes_without_a_word_hands_out_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_way_out_is_not_taken() {
+async fn wrong_socket_is_not_accepted_as_proxy_socket() {
     let home = Home::new();
     let (elsewhere, (pipe, _kept)) = (listening(), std::io::pipe().unwrap());
     let stream = std::net::TcpStream::connect(elsewhere.local_addr().unwrap()).unwrap();

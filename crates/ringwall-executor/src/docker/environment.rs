@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_line_cannot_say_is_refused_without_its_value() {
+    fn variable_unfit_for_env_file_is_refused_without_value() {
         let long = vec![b'x'; MAX_LINE_LEN];
         let bad: [(&str, &[u8]); 9] = [
             ("A B", b"secret"),

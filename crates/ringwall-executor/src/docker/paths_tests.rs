@@ -44,7 +44,7 @@ fn each_machine_gets_its_own_kind_of_path() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_the_name_of_its_setting() {
+fn invalid_path_is_refused_by_setting_name() {
     let table = [
         (AUTO, Windows, (Some("/mnt/d/work"), None), ROOT_ON_WINDOWS),
         (AUTO, Windows, (Some("work"), None), ROOT_ON_WINDOWS),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_required_must_hold() {
+    fn missing_required_protection_is_refused() {
         use ringwall_policy::Requirement;
         let landlock = crate::docker::argv::tests::grant(&[], &[Requirement::Landlock]);
         let memory = crate::docker::argv::tests::grant(&[], &[Requirement::Memory]);

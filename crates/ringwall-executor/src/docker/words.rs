@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_has_to_read() {
+    async fn unread_messages_do_not_block() {
         let (mut words, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
         drop(reader);
         assert!(words.last(TIMEOUT).await.ends_with("end"));

@@ -221,7 +221,7 @@ mod tests {
     use crate::docker::tests::grant;
 
     #[test]
-    fn what_runsc_says_of_the_program_is_told_as_everywhere() {
+    fn runsc_errors_map_to_command_errors() {
         let about = |words: &str| {
             explain(&grant(&[], &[]), format!("starting container: starting root container: starting sandbox: {words}"))
         };

@@ -342,7 +342,7 @@ fn root_in_a_skeleton() {
 
 /// Made ahead and completed later, a box is what it would have been at once.
 #[test]
-fn what_is_made_ahead_and_what_is_added_are_a_whole_box() {
+fn warm_box_plus_additions_equals_cold_box() {
     let host = host(Privilege::Root, version_1());
     let sources = sources(Some(Opened::pretend(c"/data/w", 2001)), None);
     let particulars = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };

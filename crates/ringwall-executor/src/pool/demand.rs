@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_wanted_before_anybody_asks_and_never_forgotten() {
+    fn kept_kind_is_wanted_without_demand_forever() {
         let mut demand = Demand::new(2);
         demand.keep(Some('k'), SECOND);
         assert_eq!((demand.wanted(&'k'), demand.oldest()), (2, None));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_and_can_never_be_made_is_forgotten_in_the_end() {
+    fn kept_kind_that_always_fails_is_forgotten() {
         let mut demand = Demand::new(1);
         demand.keep(Some('k'), SECOND);
         (1..HOPELESS).for_each(|_| demand.failed(&'k', SECOND * 2));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_fails_pauses_longer_and_longer_and_not_for_ever() {
+    fn failures_double_pause_up_to_maximum() {
         let mut demand = Demand::new(1);
         demand.ask(&'a', Duration::ZERO);
         let mut now = Duration::ZERO;

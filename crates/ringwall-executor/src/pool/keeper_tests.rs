@@ -267,7 +267,7 @@ async fn failures_free_their_place_and_the_next_tries_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_idle_goes_when_its_time_is_over_and_what_is_held_stays() {
+async fn idle_box_expires_and_held_box_stays() {
     let (pool, census) = pool(bounds(4, 0), 0);
     let (quiet, held) = (acquire(&pool, 0, OnBusy::Wait).await, acquire(&pool, 1, OnBusy::Wait).await);
     let held = held.expect("a box");

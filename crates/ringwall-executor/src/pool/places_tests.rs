@@ -68,7 +68,7 @@ fn who_is_slow_keeps_nobody_waiting() {
 }
 
 #[test]
-fn what_is_made_in_a_moment_goes_before_what_is_not() {
+fn quick_warm_box_is_evicted_before_slow_one() {
     let mut world = World::new(2, 1);
     for kind in [1, 0] {
         world.happen(Event::TakeSpare(kind));
@@ -151,7 +151,7 @@ fn a_box_is_replaced_after_its_last_use() {
 }
 
 #[test]
-fn what_is_kept_is_made_before_anybody_asks_and_made_again_when_it_was_taken() {
+fn kept_kind_is_made_at_start_and_refilled() {
     let mut world = World::new(4, 2);
     let make_all = |world: &mut World| {
         for _ in 0..20 {

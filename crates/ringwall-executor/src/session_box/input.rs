@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_takes_more_than_was_sent() {
+    fn reader_takes_at_most_what_was_sent() {
         let window = Window::new();
         assert_eq!(window.taken(1), Err(Disorder));
         window.0.send_replace(Allowed::Bytes(0));

@@ -136,7 +136,7 @@ mod tests {
 
     /// However much waits, and whoever has room when, everything arrives whole and in the order in which it was said.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_is_said_arrives_whole_and_in_its_order() {
+    async fn messages_arrive_whole_and_in_order() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let mouth = Arc::new(Mouth::open(Sender::from_owned_fd(writer).unwrap()));
         let bytes = vec![7; CHUNK];
@@ -187,7 +187,7 @@ mod tests {
 
     /// What goes at once wakes nobody, and what does not fit is not said by halves.
     #[tokio::test]
-    async fn what_fits_goes_at_once() {
+    async fn message_that_fits_is_written_at_once() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let mouth = Mouth::open(Sender::from_owned_fd(writer).unwrap());
         mouth.line.pipe.lock().await.writable().await.unwrap();

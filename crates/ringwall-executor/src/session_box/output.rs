@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_keeps_nobody_waiting() {
+    fn dropped_reader_releases_writer() {
         let buffer = Buffer::new();
         let half = vec![0; PORTION];
         assert_eq!(buffer.push(&half), Ok(None));

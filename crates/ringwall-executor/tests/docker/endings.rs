@@ -141,7 +141,7 @@ pub(crate) fn many_at_once(daemon: &Daemon) {
 }
 
 /// A figure may be unknown, when the group was gone before it could be read, but it is never a wrong one.
-pub(crate) fn what_a_container_used_is_counted(daemon: &Daemon) {
+pub(crate) fn container_usage_is_reported(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     // About 50 MB at once, and some time of a processor.

@@ -147,7 +147,7 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
 }
 
 /// A frozen agent hears no order: the box goes on for as long as it takes, and then stands still again.
-pub(crate) fn what_is_in_a_paused_box_can_be_ended(daemon: &Daemon) {
+pub(crate) fn process_in_paused_box_can_be_ended(daemon: &Daemon) {
     for maker in Maker::ALL {
         let session = Session::new(maker, daemon);
         block_on(async {

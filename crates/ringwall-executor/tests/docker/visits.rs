@@ -56,7 +56,7 @@ pub(crate) fn a_box_serves_one_after_another_and_both_at_once(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn what_cannot_begin_is_told_as_everywhere(daemon: &Daemon) {
+pub(crate) fn command_that_cannot_start_reports_common_error(daemon: &Daemon) {
     for maker in Maker::ALL {
         let session = Session::new(maker, daemon);
         block_on(async {
@@ -79,7 +79,7 @@ pub(crate) fn what_cannot_begin_is_told_as_everywhere(daemon: &Daemon) {
 }
 
 /// Each word on the channel is answered, so that the next round begins when the last one was looked at.
-pub(crate) fn what_was_printed_before_is_there_first(daemon: &Daemon) {
+pub(crate) fn output_before_channel_message_arrives_first(daemon: &Daemon) {
     const ROUNDS: usize = 100;
     let script =
         "i=100; while [ $i -lt 200 ]; do echo $i; echo $i >&2; echo $i >&3; read -r answer <&3; i=$((i + 1)); done

@@ -76,7 +76,7 @@ pub(crate) fn a_spare_without_its_interpreter_is_not_handed_out() {
     comes("the end of PID 1", || !exists(init));
 }
 
-pub(crate) fn what_a_spare_cannot_serve_comes_back() {
+pub(crate) fn unfit_grant_is_returned() {
     let lab = Lab::new();
     let other = lab.grant_of(UIDS[0], &["true"], &[], &[(Field::MemoryMb, 99)]);
     let spare = lab.spare(SpareKind::Plain, &lab.grant(&["true"]));
@@ -115,7 +115,7 @@ pub(crate) fn the_time_limit_is_the_commands() {
     assert_eq!(lab.warm(SpareKind::Python, grant).ending, Ending::TimedOut);
 }
 
-pub(crate) fn what_the_interpreter_took_before_is_not_the_commands() {
+pub(crate) fn usage_excludes_time_before_command() {
     let lab = Lab::new();
     let count = |warm| {
         let grant = lab.python("print(1)");

@@ -45,7 +45,7 @@ mod tests {
 
     /// The proxy refuses spellings that are no host before this rule is applied.
     #[test]
-    fn what_is_listed_is_reached_however_it_is_spelt() {
+    fn listed_host_is_allowed_in_any_spelling() {
         let allow = NetList::read(["good.com", "*.below.com"]).unwrap();
         let lifted = NetList::read(["10.0.0.1"]).unwrap();
         for unknown in [UnknownHost::Deny, UnknownHost::Ask] {

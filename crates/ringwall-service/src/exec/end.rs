@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_change_is_not_tried_again() {
+    fn permanent_error_is_not_retried() {
         let [number, text] = [Error::NumberTooLarge { column: "max_rss_bytes" }, Error::NulByte { column: "reason" }];
         for error in [number, text] {
             assert_eq!((after(&error, false), after(&error, true)), (Next::Bare, Next::Nothing), "{error}");

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cursor_is_refused() {
+    fn invalid_cursor_is_refused() {
         for text in ["", "o1", "o1-e", "o-e1", "e1-o1", "o+1-e1", "o1-e-1", "o1-e1 ", "o99999999999999999999-e0"] {
             assert!(text.parse::<EventCursor>().is_err(), "{text}");
         }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_written_before_the_end_is_kept() {
+    async fn output_before_end_is_kept() {
         let (_directory, file) = file();
         let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
         rustix::io::write(&writer, b"last words").unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn somebody_who_goes_on_writing_is_not_waited_for() {
+    async fn background_writer_does_not_delay_end() {
         let (_directory, file) = file();
         let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
         let fill = || while rustix::io::write(&writer, &[b'x'; CHUNK]).is_ok() {};

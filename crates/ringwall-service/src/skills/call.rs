@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_named() {
+    fn unknown_call_key_is_named() {
         for key in RESERVED {
             for value in [json!(true), json!([]), json!({}), json!(-1), json!(0)] {
                 let error = Call::read(json!({key: value})).expect_err(key);

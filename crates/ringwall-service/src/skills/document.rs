@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_refused_with_its_place() {
+    fn invalid_schema_is_refused_with_pointer() {
         for (schema, place) in [
             (json!({"type": "strnig"}), "/interface/inputs/type: "),
             (json!({"properties": {"a": {"type": 5}}}), "/interface/inputs/properties/a/type: "),

@@ -171,7 +171,7 @@ fn shipped_skills_are_there_and_can_be_replaced() {
 }
 
 #[test]
-fn what_has_not_changed_is_not_judged_again() {
+fn unchanged_manifest_is_not_validated_again() {
     let (_directory, skills) = scratch();
     for index in 0..20 {
         let id = format!("many.s{index}");
@@ -265,7 +265,7 @@ fn nothing_outside_the_directory_is_opened() {
 }
 
 #[test]
-fn what_is_no_manifest_file_is_refused_unread() {
+fn unreadable_manifest_file_is_refused_unread() {
     let (_directory, skills) = scratch();
     let folder = |id: &str| {
         let path = skills.root.join(id);

@@ -52,7 +52,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn what_is_shipped_is_valid_and_content_with_the_defaults() {
+    fn shipped_skills_are_valid_within_default_limits() {
         let judge = Judge::new().expect("the schema compiles");
         for builtin in Builtin::ALL {
             let skill = judge.judge(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_references_multiply_is_counted() {
+    fn expanded_references_are_counted() {
         // Each part uses the one before twice: 2^20 values of 60 lines.
         let mut parts = serde_json::Map::from_iter([("p0".to_owned(), json!({"type": "string"}))]);
         for index in 1..=20 {

@@ -96,7 +96,7 @@ pub fn what_is_allowed_gets_through_and_is_on_record() {
     });
 }
 
-pub fn whoever_goes_another_way_reaches_nobody() {
+pub fn direct_connection_without_proxy_fails() {
     in_lab(async |lab| {
         let other = Other::serve();
         other.allow(lab, "deny").await;

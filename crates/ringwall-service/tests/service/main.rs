@@ -106,7 +106,7 @@ fn main() -> ExitCode {
         ("limits after other limits", leftovers::limits_are_ones_own),
         ("groups after the service", leftovers::no_group_is_left),
         ("way out", egress::what_is_allowed_gets_through_and_is_on_record),
-        ("way out, other ways", egress::whoever_goes_another_way_reaches_nobody),
+        ("way out, other ways", egress::direct_connection_without_proxy_fails),
         ("way out, asked about", egress::a_person_is_asked_about_other_hosts),
         ("way out, in a session", egress::a_sessions_box_has_a_way_out_for_whoever_has_it),
         ("way out, once", egress::a_way_out_is_not_passed_on),

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_start_reads_is_known_by_its_name() {
+    fn variables_read_at_interpreter_start_are_listed() {
         for read in ["PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "LC_ALL", "LANG", "TZ", "PATH", "HOME"] {
             assert!(is_read_at_start(read.as_bytes()), "{read}");
         }
