@@ -23,7 +23,7 @@ impl Part {
     pub(crate) fn name(self) -> String {
         match self {
             Part::Step(Step::OpenSources) => "executor: open what is mounted".to_owned(),
-            Part::Step(step @ Step::MakeCgroups) => format!("executor: {}", step.words()),
+            Part::Step(step @ Step::MakeCgroups) => format!("executor: {}", step.phrase()),
             Part::Step(Step::MakeNamespaces) => "PID 1: begin, start the network's helper".to_owned(),
             Part::Step(Step::ReadPlan) => "PID 1: wait for the plan and read it".to_owned(),
             Part::Step(Step::MapIdentity) => "PID 1: wait until the user id is mapped".to_owned(),
@@ -31,7 +31,7 @@ impl Part {
             Part::Step(Step::BuildRoot) => "PID 1: build the root file system".to_owned(),
             Part::Step(Step::LimitResources) => "PID 1: set the resource limits".to_owned(),
             Part::Step(Step::VerifyPrivileges) => "PID 1: verify that no privilege is left".to_owned(),
-            Part::Step(step) => format!("PID 1: {}", step.words()),
+            Part::Step(step) => format!("PID 1: {}", step.phrase()),
             Part::Start => "all this, from the decision to everything in force".to_owned(),
             Part::Command => "the command, from fork to reaped".to_owned(),
             Part::TakeDown => "take the box down".to_owned(),

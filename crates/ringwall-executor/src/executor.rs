@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use ringwall_jail::Undertaker;
+use ringwall_jail::CgroupReaper;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
@@ -32,7 +32,7 @@ pub struct Executor {
     pub(crate) shelf: Option<Arc<Shelf>>,
     /// A PID 1 that is a child of this very process, and whoever removes its cgroups should this process be killed.
     pub(crate) own_child: Option<Pid>,
-    pub(crate) undertaker: OnceLock<Undertaker>,
+    pub(crate) cgroup_reaper: OnceLock<CgroupReaper>,
     /// Who boxes that are made ahead are on the host, and what shows them files of others as their own.
     pub(crate) leases: Arc<Leases>,
     /// Uids of boxes without a workspace.
@@ -67,7 +67,7 @@ impl Executor {
             started: AtomicU64::new(0),
             shelf: None,
             own_child: None,
-            undertaker: OnceLock::new(),
+            cgroup_reaper: OnceLock::new(),
             leases: Arc::new(Leases::new(SPARE_UIDS, spare_uid)),
             own_uids: Arc::new(Leases::new(OWN_UIDS, box_uid)),
             mappings: Mappings::default(),
@@ -88,7 +88,7 @@ impl Executor {
 }
 
 impl Drop for Executor {
-    /// Waits for a PID 1 of our own; dropping the undertaker or the spawner then waits for the rest, cgroups included.
+    /// Waits for a PID 1 of our own; dropping the cgroup reaper or the spawner then waits for the rest, cgroups included.
     fn drop(&mut self) {
         if let Some(init) = self.own_child {
             while matches!(rustix::process::waitpid(Some(init), WaitOptions::empty()), Err(Errno::INTR)) {}

@@ -5,11 +5,11 @@
 //! that fails ends the box before its command runs. The crate knows no policy, HTTP or database and
 //! depends on no other crate of ours.
 //!
-//! Start reading at [`plan`] (input), `roles/spawner` (parent of every box's PID 1), `roles/birth`,
-//! `roles/init` (PID 1), `roles/command` and [`report`] (output). `roles/warm` serves boxes made
-//! before their command is known, `roles/gvisor_init` the processes of gVisor, [`agent`] session
-//! boxes and [`shim`] containers with network access. The executor itself calls [`sources`],
-//! [`late_mounts`], [`cgroups`] and [`wire`].
+//! Start reading at [`plan`] (input), `roles/spawner` (parent of every box's PID 1),
+//! `roles/spawn_init`, `roles/init` (PID 1), `roles/command` and [`report`] (output). `roles/warm`
+//! serves boxes made before their command is known, `roles/gvisor_init` the processes of gVisor,
+//! [`agent`] session boxes and [`shim`] containers with network access. The executor itself calls
+//! [`sources`], [`late_mounts`], [`cgroups`] and [`wire`].
 
 mod processor;
 mod progress;
@@ -38,10 +38,10 @@ pub use protocol::report;
 
 pub use protocol::plan;
 
-pub use roles::birth::{bear_alone, raise_open_files};
-pub use roles::gvisor_init::{Entrance, WardenOrder, WardenReport};
-pub use roles::reaper::{Undertaker, keep_watch};
-pub use roles::spawner::{Answer, NetworkSource, Removal, Request, main};
+pub use roles::gvisor_init::{CgroupEntry, GvisorReport, GvisorRequest};
+pub use roles::reaper::CgroupReaper;
+pub use roles::spawn_init::{raise_open_files, spawn_init};
+pub use roles::spawner::{NetworkSource, Removal, Reply, Request, main};
 pub use roles::start::{send_completion, send_limits, send_plan};
 pub use sys::landlock_version;
 

@@ -18,7 +18,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn begin() -> Self {
+    pub(crate) fn new() -> Self {
         Progress { since: now(), done: Vec::with_capacity(Step::ALL.len()), hold_at: None }
     }
 
@@ -32,10 +32,10 @@ impl Progress {
         let microseconds = (now.tv_sec - self.since.tv_sec) * 1_000_000 + (now.tv_nsec - self.since.tv_nsec) / 1_000;
         self.since = now;
         self.done.push(StepTime { step, microseconds: u32::try_from(microseconds).unwrap_or(u32::MAX) });
-        self.hold_if_asked(step, control)
+        self.hold_if_at(step, control)
     }
 
-    pub(crate) fn hold_if_asked(&self, step: Step, control: &OwnedFd) -> Result<(), Failure> {
+    pub(crate) fn hold_if_at(&self, step: Step, control: &OwnedFd) -> Result<(), Failure> {
         if self.hold_at != Some(step) {
             return Ok(());
         }

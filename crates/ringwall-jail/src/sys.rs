@@ -68,7 +68,7 @@ pub fn clone_into_namespaces(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Resu
 /// Starts a child that shares this process's memory (like vfork). This process is suspended until
 /// the child executes a program or exits, and `child` must do one of the two. Nothing is copied,
 /// which saves both processes hundreds of page faults.
-pub fn start_sharing_memory(child: &mut dyn FnMut()) -> Result<Pid> {
+pub fn start_vfork(child: &mut dyn FnMut()) -> Result<Pid> {
     const STACK: usize = 256 * 1024;
     extern "C" fn enter(argument: *mut libc::c_void) -> libc::c_int {
         // SAFETY: `argument` points to the variable below. Its owner is suspended until this
@@ -135,7 +135,7 @@ static REMEMBER_ARGUMENTS: extern "C" fn(libc::c_int, *mut *mut libc::c_char) = 
 
 /// Overwrites the arguments and the environment of this program with zeros, and puts `name` in
 /// their place. Call it only in a copy of the process that does not need them.
-pub fn forget_arguments(name: &str) {
+pub fn wipe_arguments(name: &str) {
     let mut pointers = ARGUMENTS.load(Ordering::Relaxed);
     if pointers.is_null() {
         return;
@@ -251,7 +251,7 @@ pub fn read_signal(descriptor: BorrowedFd<'_>) -> Result<()> {
 }
 
 /// Signals all other processes of this PID namespace. kill(-1) exempts the caller and PID 1.
-pub fn signal_everyone(signal: i32) -> Result<()> {
+pub fn signal_all(signal: i32) -> Result<()> {
     // SAFETY: kill(2) takes integers.
     check(libc::c_long::from(unsafe { libc::kill(-1, signal) })).map(drop)
 }
@@ -271,7 +271,7 @@ pub fn children_usage() -> ChildrenUsage {
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
         usage
     };
-    in_words(&usage)
+    to_usage(&usage)
 }
 
 /// wait4(2) for any child, without blocking: PID, status, and usage of it and its reaped children.
@@ -281,16 +281,16 @@ pub fn reap() -> Option<(Pid, ExitStatus, ChildrenUsage)> {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to the variables above, which the call fills.
     let value = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
-    Some((Pid::from_raw(value.max(0))?, ExitStatus::from_raw(status), in_words(&usage)))
+    Some((Pid::from_raw(value.max(0))?, ExitStatus::from_raw(status), to_usage(&usage)))
 }
 
 /// setsid(2). The returned session id is ignored, because gVisor's is not always valid.
-pub fn begin_session() -> Result<()> {
+pub fn setsid() -> Result<()> {
     // SAFETY: takes no arguments and accesses no memory.
     check(libc::c_long::from(unsafe { libc::setsid() })).map(drop)
 }
 
-fn in_words(usage: &libc::rusage) -> ChildrenUsage {
+fn to_usage(usage: &libc::rusage) -> ChildrenUsage {
     let microseconds = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
     ChildrenUsage {
         cpu_microseconds: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
@@ -299,7 +299,7 @@ fn in_words(usage: &libc::rusage) -> ChildrenUsage {
 }
 
 /// CPU time in microseconds that a living process has used.
-pub fn time_of(process: Pid) -> Result<u64> {
+pub fn cpu_time(process: Pid) -> Result<u64> {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: fills the one integer that it is given.
     let errno = unsafe { libc::clock_getcpuclockid(process.as_raw_nonzero().get(), &raw mut clock) };
@@ -313,7 +313,7 @@ pub fn time_of(process: Pid) -> Result<u64> {
 }
 
 /// Switches to SCHED_OTHER, default I/O priority and a nice value of at least 0.
-pub fn schedule_ordinarily() -> Result<()> {
+pub fn reset_scheduling() -> Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure outlives the call, which only reads it.
     check(libc::c_long::from(unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) }))?;
@@ -328,9 +328,9 @@ pub fn schedule_ordinarily() -> Result<()> {
 
 /// The mounts that a change applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum MountScope {
     One,
-    AllBelow,
+    Recursive,
 }
 
 /// mount_setattr(2) on the mount that `tree` refers to. `owners` is a user namespace whose id
@@ -338,7 +338,7 @@ pub enum Reach {
 /// later mounts of the original.
 pub fn set_mount_attributes(
     tree: BorrowedFd<'_>,
-    reach: Reach,
+    scope: MountScope,
     set: u64,
     owners: Option<BorrowedFd<'_>>,
 ) -> Result<()> {
@@ -348,7 +348,7 @@ pub fn set_mount_attributes(
         propagation: libc::MS_PRIVATE,
         userns_fd: owners.map_or(0, |fd| fd.as_raw_fd() as u64),
     };
-    let flags = libc::AT_EMPTY_PATH | if reach == Reach::AllBelow { libc::AT_RECURSIVE } else { 0 };
+    let flags = libc::AT_EMPTY_PATH | if scope == MountScope::Recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the path is a valid empty string and the structure has the size that is passed with
     // it.
     check(unsafe {
@@ -432,7 +432,7 @@ pub fn enter_network_of(socket: BorrowedFd<'_>) -> Result<()> {
 }
 
 /// Takes ownership of a descriptor by number; a negative number is an errno. Only for numbers that
-/// were handed over with [`give_descriptor`] or returned by the kernel as new.
+/// were handed over with [`release_descriptor`] or returned by the kernel as new.
 pub fn take_descriptor(number: i32) -> Result<OwnedFd> {
     if number < 0 {
         return Err(Errno::from_raw_os_error(-number));
@@ -442,13 +442,13 @@ pub fn take_descriptor(number: i32) -> Result<OwnedFd> {
 }
 
 /// Gives up ownership of a descriptor and returns its number, for [`take_descriptor`].
-pub fn give_descriptor(descriptor: OwnedFd) -> i32 {
+pub fn release_descriptor(descriptor: OwnedFd) -> i32 {
     descriptor.into_raw_fd()
 }
 
 /// dup2(2): gives `descriptor` a fixed number: a standard stream or, in a child that is about to
 /// execute a program, any other. A value that owned the number before must not be used again.
-pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
+pub fn dup_to(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
     // SAFETY: dup2(2) takes integers; by the contract above no `OwnedFd` that is still used has the
     // number.
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
@@ -470,7 +470,7 @@ pub fn close_all_but(kept: &[BorrowedFd<'_>]) {
 }
 
 /// Closes all descriptors except `kept`, in a helper with its own descriptor table.
-pub fn close_everything_but(kept: BorrowedFd<'_>) {
+pub fn close_all_in_helper(kept: BorrowedFd<'_>) {
     let kept = kept.as_raw_fd().cast_unsigned();
     for (first, last) in [(0, kept.wrapping_sub(1)), (kept + 1, libc::c_uint::MAX)] {
         if first <= last && kept != 0 {

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::cgroup::freezer::Freezer;
-use ringwall_jail::cgroups::Counted;
+use ringwall_jail::cgroups::CgroupUsage;
 use ringwall_jail::plan::{CgroupDirectory, CgroupVersion, Cgroups};
 use ringwall_jail::report::{Failure, Protection, ProtectionName, ProtectionState, Step};
 use rustix::fs::{Mode, OFlags};
@@ -129,8 +129,8 @@ impl Groups {
         self.made.first().map(|made| made.directory.as_fd())
     }
 
-    pub(crate) fn count(&self) -> Counted {
-        Counted::read(&self.counters)
+    pub(crate) fn count(&self) -> CgroupUsage {
+        CgroupUsage::read(&self.counters)
     }
 
     /// Removes the groups once the box's last process is gone, which is soon.

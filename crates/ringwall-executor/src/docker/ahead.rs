@@ -125,7 +125,7 @@ impl Docker {
         let proven = async {
             let (pid, id) = find_first_process(shared, &name, &story).await?;
             prove(pid, id, user, &init)?;
-            enter(&init, |process| ringwall_jail::late_mounts::look(process, WORKSPACE)).await
+            enter(&init, |process| ringwall_jail::late_mounts::check(process, WORKSPACE)).await
         };
         match proven.await {
             Ok(()) => {
@@ -191,7 +191,7 @@ impl ContainerSpare {
             |owner| executor.mappings.get(owner, self.user, || executor.spawner.mapping(owner, self.user));
         let tree = ringwall_jail::sources::open(&[show], &mut mapping).map_err(Error::Setup)?.pop();
         let tree = tree.ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
-        enter(&self.init, move |process| ringwall_jail::late_mounts::show(&tree, process, WORKSPACE)).await?;
+        enter(&self.init, move |process| ringwall_jail::late_mounts::replace(&tree, process, WORKSPACE)).await?;
         // Also that nothing was done to it meanwhile of which nobody has told us yet.
         match self.awake.reaches(WORKSPACE).await && self.is_alive() {
             true => Ok(()),

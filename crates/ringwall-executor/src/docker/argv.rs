@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use ringwall_jail::agent::AGENT;
-use ringwall_jail::shim::WAY_OUT;
+use ringwall_jail::shim::PROXY_SOCKET_PATH;
 use ringwall_policy::{Access, DockerImage, Field, Grant, Net, ProjectMounts, Root, Secret, SessionMounts, Workspace};
 
 use super::daemon::{Daemon, Runtime};
@@ -170,7 +170,7 @@ fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -
     words.push(format!("--user={uid}:{gid}").into());
     words.push(joined("--workdir=", outline.directory)?);
     words.extend(outline.mounts);
-    for (source, at) in [(program, AGENT), (doorway, WAY_OUT)] {
+    for (source, at) in [(program, AGENT), (doorway, PROXY_SOCKET_PATH)] {
         if let Some(source) = source {
             words.extend(["--mount".into(), format!("{},readonly", bind(source, at)?).into()]);
         }

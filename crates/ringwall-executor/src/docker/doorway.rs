@@ -66,7 +66,7 @@ impl Doorway {
         let mut way_out = None;
         loop {
             match receive(&connection).await? {
-                Some((Report::WayOut, descriptors)) => {
+                Some((Report::ProxySocket, descriptors)) => {
                     let socket = descriptors.into_iter().next().ok_or(Error::NoWayOut)?;
                     way_out = Some(check(socket)?);
                 }

@@ -75,7 +75,7 @@ async fn wrong_socket_is_not_accepted_as_proxy_socket() {
     ] {
         let doorway = home.open();
         let caller = call(&doorway);
-        wire::send(&caller, &Report::WayOut, &descriptors).unwrap();
+        wire::send(&caller, &Report::ProxySocket, &descriptors).unwrap();
         drop(caller);
         let taken = doorway.take_way_out("x").await;
         assert!(matches!(taken, Err(Error::NoWayOut | Error::Talk(_))), "{what}: {taken:?}");

@@ -38,7 +38,7 @@ pub use container::{ContainerHandle, RunningContainer};
 pub use daemon::{Daemon, DockerState, Runtime};
 pub use launch::{Docker, DockerSettings};
 pub use ringwall_jail::agent::AGENT;
-pub use ringwall_jail::shim::WAY_OUT;
+pub use ringwall_jail::shim::PROXY_SOCKET_PATH;
 
 #[cfg(test)]
 pub(crate) use argv::tests;

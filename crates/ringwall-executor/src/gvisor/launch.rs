@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ringwall_jail::Entrance;
+use ringwall_jail::CgroupEntry;
 use ringwall_jail::plan::Privilege;
 use ringwall_jail::report::{Ending, Protection, ProtectionName, ProtectionState};
 use ringwall_policy::{Grant, Root, Workspace};
@@ -137,7 +137,7 @@ impl Executor {
 }
 
 /// A program that is in no cgroup of its own.
-pub(super) const NOWHERE: (Entrance, Vec<BorrowedFd<'static>>) = (Entrance::Nowhere, Vec::new());
+pub(super) const NOWHERE: (CgroupEntry, Vec<BorrowedFd<'static>>) = (CgroupEntry::None, Vec::new());
 
 /// `runsc` with what every command of it is told, and then these. gVisor chooses its own way to catch system calls: which
 /// there are depends on its version.

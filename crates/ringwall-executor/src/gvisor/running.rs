@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ringwall_jail::Entrance;
+use ringwall_jail::CgroupEntry;
 use ringwall_jail::plan::CgroupVersion;
 use ringwall_jail::report::{Ending as KernelEnding, Protection};
 use tokio::sync::oneshot;
@@ -167,11 +167,11 @@ impl Kept {
     }
 
     /// How a program gets into the cgroups.
-    pub(super) fn entrance(&self, version: Option<CgroupVersion>) -> (Entrance, Vec<BorrowedFd<'_>>) {
+    pub(super) fn entrance(&self, version: Option<CgroupVersion>) -> (CgroupEntry, Vec<BorrowedFd<'_>>) {
         match version {
             None => NOWHERE,
-            Some(CgroupVersion::V1) => (Entrance::Doors, self.groups.doors.iter().map(AsFd::as_fd).collect()),
-            Some(CgroupVersion::V2) => (Entrance::Birth, self.groups.birthplace().into_iter().collect()),
+            Some(CgroupVersion::V1) => (CgroupEntry::TasksFiles, self.groups.doors.iter().map(AsFd::as_fd).collect()),
+            Some(CgroupVersion::V2) => (CgroupEntry::CloneInto, self.groups.birthplace().into_iter().collect()),
         }
     }
 }

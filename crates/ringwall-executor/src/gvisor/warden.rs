@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ringwall_jail::plan::Operation;
 use ringwall_jail::report::Ending;
-use ringwall_jail::{Entrance, PROCESS_NAME, Request, WardenOrder, WardenReport, wire};
+use ringwall_jail::{CgroupEntry, GvisorReport, GvisorRequest, PROCESS_NAME, Request, wire};
 use rustix::net::Shutdown;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -67,13 +67,15 @@ impl Warden {
             ringwall_jail::sources::open(operations, &mut |_| Err(rustix::io::Errno::PERM)).map_err(Error::Setup)?;
         let packed = wire::pack(&operations).map_err(talk)?;
         let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&packed).chain(&trees).map(AsFd::as_fd).collect();
-        wire::send(&ours, &Request::Warden, &descriptors).map_err(talk)?;
+        wire::send(&ours, &Request::GvisorInit, &descriptors).map_err(talk)?;
         rustix::io::ioctl_fionbio(&ours, true).map_err(talk)?;
         let control = UnixStream::from_std(ours.into()).map_err(Error::Talk)?;
         let init = match receive(&control).await? {
-            Some((WardenReport::Ready, descriptors)) => descriptors.into_iter().next().ok_or(Error::JailDied)?,
-            Some((WardenReport::Failed(failure), _)) => return Err(Error::Setup(failure)),
-            Some((WardenReport::Ended { .. } | WardenReport::Over { .. }, _)) | None => return Err(Error::JailDied),
+            Some((GvisorReport::Ready, descriptors)) => descriptors.into_iter().next().ok_or(Error::JailDied)?,
+            Some((GvisorReport::Failed(failure), _)) => return Err(Error::Setup(failure)),
+            Some((GvisorReport::Ended { .. } | GvisorReport::AllEnded { .. }, _)) | None => {
+                return Err(Error::JailDied);
+            }
         };
         let shared = Arc::new(Shared { control, waiting: Mutex::default(), numbers: AtomicU32::new(0) });
         tokio::spawn(listen(Arc::clone(&shared)));
@@ -85,11 +87,11 @@ impl Warden {
         &self,
         argv: Vec<CString>,
         streams: [OwnedFd; 3],
-        entrance: (Entrance, Vec<BorrowedFd<'_>>),
+        entrance: (CgroupEntry, Vec<BorrowedFd<'_>>),
     ) -> Option<Ending> {
-        let (groups, entrance) = entrance;
+        let (entry, entrance) = entrance;
         let descriptors: Vec<BorrowedFd<'_>> = streams.iter().map(AsFd::as_fd).chain(entrance).collect();
-        let told = self.order(|number| WardenOrder::Run { number, argv, groups }, &descriptors)?;
+        let told = self.order(|number| GvisorRequest::Run { number, argv, entry }, &descriptors)?;
         // Ours are closed at once: a reader sees the end when the program is over.
         drop(streams);
         told.await.ok()
@@ -97,12 +99,12 @@ impl Warden {
 
     /// Tells of the end of the process whose id stands in this file of the room.
     pub(super) fn follow(&self, file: CString) -> Option<oneshot::Receiver<Ending>> {
-        self.order(|number| WardenOrder::Follow { number, file }, &[])
+        self.order(|number| GvisorRequest::Follow { number, file }, &[])
     }
 
     fn order(
         &self,
-        order: impl FnOnce(u32) -> WardenOrder,
+        order: impl FnOnce(u32) -> GvisorRequest,
         descriptors: &[BorrowedFd<'_>],
     ) -> Option<oneshot::Receiver<Ending>> {
         let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
@@ -122,7 +124,7 @@ impl Warden {
     pub(super) async fn end(&self) -> Option<u64> {
         let (tell, told) = oneshot::channel();
         self.shared.lock().over = Some(tell);
-        let cost = match wire::send(&self.shared.control, &WardenOrder::End, &[]) {
+        let cost = match wire::send(&self.shared.control, &GvisorRequest::End, &[]) {
             Ok(()) => told.await.ok(),
             Err(_) => None,
         };
@@ -158,17 +160,17 @@ async fn listen(shared: Arc<Shared>) {
     while let Ok(Some((report, _))) = receive(&shared.control).await {
         let mut waiting = shared.lock();
         match report {
-            WardenReport::Ended { number, ending } => {
+            GvisorReport::Ended { number, ending } => {
                 if let Some(tell) = waiting.programs.remove(&number) {
                     let _ = tell.send(ending);
                 }
             }
-            WardenReport::Over { cpu_microseconds } => {
+            GvisorReport::AllEnded { cpu_microseconds } => {
                 if let Some(tell) = waiting.over.take() {
                     let _ = tell.send(cpu_microseconds);
                 }
             }
-            WardenReport::Ready | WardenReport::Failed(_) => {}
+            GvisorReport::Ready | GvisorReport::Failed(_) => {}
         }
     }
     *shared.lock() = Waiting { is_silent: true, ..Waiting::default() };

@@ -42,7 +42,7 @@ impl Early {
             let prepared = Prepared { control, number, host, network, birth, parent: None, lease: None };
             return Ok(Early { prepared, privilege, init: None });
         }
-        let (control, init) = ringwall_jail::bear_alone(&identity(privilege, host)).map_err(Error::Setup)?;
+        let (control, init) = ringwall_jail::spawn_init(&identity(privilege, host)).map_err(Error::Setup)?;
         let birth = Born::In(Birthplace::Host);
         let network = NetworkSource::New;
         let prepared = Prepared { control, number, host, network, birth, parent: None, lease: None };
@@ -135,7 +135,7 @@ impl Executor {
 /// A namespace with a way out is no other box's, ever: somebody outside may still hold a socket in it.
 pub(crate) fn network(grant: &Grant) -> NetworkSource {
     match grant.effective().net {
-        ringwall_policy::Net::None => NetworkSource::OfItsUser,
+        ringwall_policy::Net::None => NetworkSource::Reused,
         ringwall_policy::Net::Allowlist { .. } => NetworkSource::New,
     }
 }

@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use ringwall_jail::plan::{Ahead, Cgroups, Plan, Privilege};
+use ringwall_jail::CgroupReaper;
+use ringwall_jail::plan::{Cgroups, Plan, Privilege, WarmMode};
 use ringwall_jail::report::{Protection, ProtectionName, Step, StepTime};
 use ringwall_jail::restrict;
 use rustix::io::Errno;
@@ -33,7 +34,7 @@ pub(crate) struct Belongings {
 pub(crate) struct Wanted<'a> {
     pub(crate) plan: Plan,
     /// Whether it is made before its command is known.
-    pub(crate) ahead: Option<Ahead>,
+    pub(crate) ahead: Option<WarmMode>,
     /// The command's ends.
     pub(crate) streams: &'a [OwnedFd],
     /// Where a test wants it to stop.
@@ -99,7 +100,7 @@ impl Executor {
     ) -> Result<(), Error> {
         if let Some(cgroups) = cgroups {
             if let Some(init) = self.own_child {
-                self.tell_undertaker(init, cgroups)?;
+                self.start_cgroup_reaper(init, cgroups)?;
             }
             let kept = self.shelf.as_ref().and_then(|shelf| shelf.take(cgroups));
             let groups = kept.map_or_else(|| Groups::make(cgroups), Ok).map_err(Error::Setup)?;
@@ -110,10 +111,10 @@ impl Executor {
     }
 
     /// Tells somebody who outlives this process which groups it is about to make. (A spawner knows them by their names.)
-    fn tell_undertaker(&self, init: Pid, cgroups: &Cgroups) -> Result<(), Error> {
-        let undertaker = ringwall_jail::keep_watch(init, groups::paths(cgroups)).map_err(talk)?;
+    fn start_cgroup_reaper(&self, init: Pid, cgroups: &Cgroups) -> Result<(), Error> {
+        let cgroup_reaper = CgroupReaper::start(init, groups::paths(cgroups)).map_err(talk)?;
         // There is one box of our own, so there was none before.
-        let _ = self.undertaker.set(undertaker);
+        let _ = self.cgroup_reaper.set(cgroup_reaper);
         Ok(())
     }
 }

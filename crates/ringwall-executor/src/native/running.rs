@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use ringwall_jail::report::{Ending as JailEnding, Order, Protection, Report, StepTime};
+use ringwall_jail::report::{ControlMessage, Ending as JailEnding, Protection, Report, StepTime};
 use ringwall_jail::wire;
 use rustix::net::Shutdown;
 use rustix::process::{Signal, pidfd_send_signal};
@@ -59,7 +59,7 @@ pub struct Handle {
 impl Handle {
     /// Sends a signal to every process in the box. A box that has ended ignores it.
     pub fn signal(&self, number: i32) {
-        let _ = wire::send(self.control.as_ref(), &Order::Signal(number), &[]);
+        let _ = wire::send(self.control.as_ref(), &ControlMessage::Signal(number), &[]);
     }
 
     /// Ends the box now: without its PID 1 no process of it lives.
@@ -227,7 +227,11 @@ impl Running {
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
                 Some((
-                    Report::Waiting | Report::Started { .. } | Report::Terminal | Report::Holding(_) | Report::WayOut,
+                    Report::Waiting
+                    | Report::Started { .. }
+                    | Report::Terminal
+                    | Report::Holding(_)
+                    | Report::ProxySocket,
                     _,
                 )) => {}
                 // PID 1 said nothing: it was killed itself, by us at a deadline, by the kernel for memory, or by others.

@@ -103,7 +103,7 @@ impl Executor {
             // How long it stays is for its owner to say; each visit has a limit of its own.
             Occupant::Agent(_) => None,
         };
-        let is_open = plan.way_out.is_some();
+        let is_open = plan.proxy_port.is_some();
         let (mut streams, theirs) = match options.terminal {
             Some(_) => (None, Vec::new()),
             None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,
@@ -133,7 +133,7 @@ impl Executor {
                 Some((Report::Terminal, descriptors)) => {
                     streams = descriptors.into_iter().next().map(Streams::Terminal);
                 }
-                Some((Report::WayOut, descriptors)) => running.way_out = descriptors.into_iter().next(),
+                Some((Report::ProxySocket, descriptors)) => running.way_out = descriptors.into_iter().next(),
                 Some((Report::Failed(failure), _)) => {
                     running.clean_up().await;
                     return Err(Error::Setup(failure));

@@ -53,7 +53,7 @@ fn frame(host: &Host, kernel_mounts: &[CString], size: u64, inodes: u64) -> Vec<
 pub(crate) fn ahead(host: &Host, kernel_mounts: &[CString], scratch: u64, root: RootKind) -> Vec<Operation> {
     let places = PLACES.into_iter().filter(|(place, _)| *place != WORKSPACE);
     match root {
-        RootKind::Skeleton => own_places(places.collect(), scratch, host.privilege),
+        RootKind::Base => own_places(places.collect(), scratch, host.privilege),
         RootKind::Own => {
             let mut operations = frame(host, kernel_mounts, scratch, ROOT_INODES + scratch / BYTES_PER_INODE);
             operations.push(Operation::Pts { at: literal("/dev/pts") });

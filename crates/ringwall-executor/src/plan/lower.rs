@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{
     Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Plan, Privilege, RootKind,
-    ScratchPlace, Source, WindowSize,
+    ScratchDirectory, Source, WindowSize,
 };
 use ringwall_jail::report::Step;
 use ringwall_policy::{Field, Grant, Net, Workspace};
@@ -118,7 +118,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
     // The base rootfs serves neither images nor mounts at arbitrary paths.
     let fits = sources.image.is_none() && sources.read_only.is_empty() && sources.allowed.is_empty();
     let root = match particulars.birthplace {
-        Birthplace::Skeleton if fits => RootKind::Skeleton,
+        Birthplace::Skeleton if fits => RootKind::Base,
         _ => RootKind::Own,
     };
     let hidden = particulars.hidden.as_deref();
@@ -131,7 +131,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         root,
         operations: match root {
             RootKind::Own => operations(host, sources, scratch, &identity, particulars, agent),
-            RootKind::Skeleton => additions(sources, scratch, &identity, hidden, agent),
+            RootKind::Base => additions(sources, scratch, &identity, hidden, agent),
         },
         resource_limits: limits::resource_limits(limits.get(Field::Pids) + ours, host),
         access: access(sources),
@@ -140,7 +140,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         cgroups,
         protections,
         terminal: particulars.terminal,
-        way_out: match grant.effective().net {
+        proxy_port: match grant.effective().net {
             Net::None => None,
             Net::Allowlist { .. } => Some(egress::PORT),
         },
@@ -231,7 +231,7 @@ pub(crate) fn own_places(places: Vec<(&'static str, u32)>, scratch: u64, privile
         Operation::Scratch {
             size: scratch,
             inodes: ROOT_INODES + scratch / BYTES_PER_INODE,
-            places: places.map(|(at, mode)| ScratchPlace { at: literal(at), mode }).collect(),
+            directories: places.map(|(at, mode)| ScratchDirectory { at: literal(at), mode }).collect(),
         },
         Operation::Pts { at: literal("/dev/pts") },
     ];

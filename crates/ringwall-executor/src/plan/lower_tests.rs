@@ -183,7 +183,7 @@ fn a_way_out_is_a_port_and_six_variables() {
     };
     let open = plan(Some(NetRequest { mode: NetMode::Allowlist, ..NetRequest::default() }));
     let closed = plan(None);
-    assert_eq!((open.way_out, closed.way_out), (Some(3128), None));
+    assert_eq!((open.proxy_port, closed.proxy_port), (Some(3128), None));
     let added: Vec<_> =
         open.command.environment.iter().filter(|one| !closed.command.environment.contains(one)).collect();
     assert_eq!(added.len(), 6, "{added:?}");
@@ -347,7 +347,7 @@ fn warm_box_plus_additions_equals_cold_box() {
     let sources = sources(Some(Opened::pretend(c"/data/w", 2001)), None);
     let particulars = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
     let plan = lower(&grant(Workspace::Private, Root::Host, &[], &[]), &host, &sources, &particulars).unwrap();
-    let made = [ahead(&host, &[], 16 * MIB, RootKind::Skeleton), shown(&sources, &plan.identity, None)].concat();
+    let made = [ahead(&host, &[], 16 * MIB, RootKind::Base), shown(&sources, &plan.identity, None)].concat();
     assert_eq!(made, plan.operations);
 }
 
@@ -413,5 +413,5 @@ fn a_sessions_paths() {
     assert!(!format!("{plan:#?}").contains("owner: Some"), "an ordinary user can map nobody");
     let sources = Sources { allowed: Vec::new(), covered: covered(), ..sources };
     let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &particulars).unwrap();
-    assert_eq!(plan.root, RootKind::Skeleton, "a session without paths is like any other box");
+    assert_eq!(plan.root, RootKind::Base, "a session without paths is like any other box");
 }

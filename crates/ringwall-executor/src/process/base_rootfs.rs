@@ -10,7 +10,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ringwall_jail::plan::{FileKind, Operation, Privilege};
-use ringwall_jail::{Answer, Request, wire};
+use ringwall_jail::{Reply, Request, wire};
 use rustix::io::Errno;
 
 use crate::error::{Error, talk};
@@ -55,11 +55,11 @@ impl Skeleton {
         let (ours, theirs) = wire::pair().map_err(talk)?;
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![theirs.as_fd(), operations.as_fd()];
         descriptors.extend(trees.iter().map(AsFd::as_fd));
-        wire::send(requests, &Request::Skeleton, &descriptors).map_err(talk)?;
+        wire::send(requests, &Request::BaseRootfs, &descriptors).map_err(talk)?;
         drop(theirs);
         match receive_answer(&ours) {
-            Ok(Some((Answer::Done, _))) => Ok(Birthplace::Skeleton),
-            Ok(Some((Answer::Refused(_), _))) => Ok(Birthplace::Host),
+            Ok(Some((Reply::Done, _))) => Ok(Birthplace::Skeleton),
+            Ok(Some((Reply::Failed(_), _))) => Ok(Birthplace::Host),
             Ok(None) => Err(Error::JailDied),
             Err(Errno::TIMEDOUT) => Err(Error::NoAnswer { from: "the process that makes boxes", timeout: TIMEOUT }),
             Err(errno) => Err(talk(errno)),

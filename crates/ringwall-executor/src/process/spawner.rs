@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ringwall_jail::plan::{CgroupVersion, Owner};
-use ringwall_jail::{Answer, PROCESS_NAME, Removal, Request, wire};
+use ringwall_jail::{PROCESS_NAME, Removal, Reply, Request, wire};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -92,7 +92,7 @@ impl Spawner {
 
     /// True if cgroups of an ended box stay for the next one.
     pub(crate) fn keeps_groups(&self) -> bool {
-        self.groups.removal == Removal::WithTheExecutor
+        self.groups.removal == Removal::WithExecutor
     }
 
     /// The root in which the spawner makes PID 1; starts the spawner if needed.
@@ -153,8 +153,8 @@ impl Spawner {
         let parent = self.request(&Request::Mapping { owner, host }, &[theirs.as_fd()]).map_err(|_| Errno::PIPE)?;
         drop(theirs);
         match receive_answer(&ours) {
-            Ok(Some((Answer::Done, descriptors))) => descriptors.into_iter().next().ok_or(Errno::BADMSG),
-            Ok(Some((Answer::Refused(errno), _))) => Err(Errno::from_raw_os_error(errno)),
+            Ok(Some((Reply::Done, descriptors))) => descriptors.into_iter().next().ok_or(Errno::BADMSG),
+            Ok(Some((Reply::Failed(errno), _))) => Err(Errno::from_raw_os_error(errno)),
             Ok(None) => Err(Errno::PIPE),
             Err(errno) => {
                 self.retire(&parent);
@@ -165,7 +165,7 @@ impl Spawner {
 }
 
 /// Receives the answer to a request; a missing answer is `ETIMEDOUT`.
-pub(crate) fn receive_answer(socket: &OwnedFd) -> rustix::io::Result<Option<(Answer, Vec<OwnedFd>)>> {
+pub(crate) fn receive_answer(socket: &OwnedFd) -> rustix::io::Result<Option<(Reply, Vec<OwnedFd>)>> {
     set_socket_timeout(socket, Timeout::Recv, Some(TIMEOUT))?;
     match wire::receive(socket) {
         Err(Errno::AGAIN) => Err(Errno::TIMEDOUT),
@@ -235,11 +235,11 @@ impl GroupPlaces {
                 prefix: layout::name_prefix(),
                 // Reusable groups need a process count and resettable counters.
                 removal: match (layout.version, &layout.pids) {
-                    (CgroupVersion::V1, Some(_)) => Removal::WithTheExecutor,
-                    _ => Removal::WithItsBox,
+                    (CgroupVersion::V1, Some(_)) => Removal::WithExecutor,
+                    _ => Removal::WithBox,
                 },
             },
-            Err(_) => GroupPlaces { parents: Vec::new(), prefix: String::new(), removal: Removal::WithItsBox },
+            Err(_) => GroupPlaces { parents: Vec::new(), prefix: String::new(), removal: Removal::WithBox },
         }
     }
 }

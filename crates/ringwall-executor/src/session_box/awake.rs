@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_jail::agent::frame::{Base, Given, Start, ToAgent};
+use ringwall_jail::agent::frame::{BaseEnvironment, Enabled, ProcessSpec, ToAgent};
 use ringwall_jail::plan::Command;
 use ringwall_jail::report::{Protection, ProtectionName};
 use tokio::net::unix::pipe::Sender;
@@ -54,9 +54,9 @@ impl Awake {
             },
             Ok(Err(_)) | Err(_) => return Err(Error::NoAnswer { from: "the agent in the box", timeout: TIMEOUT }),
         }
-        awake.protections.push(match awake.shared.apart.get() {
-            Some(Given::Yes) => Protection::enforced(ProtectionName::CommandsApart),
-            Some(Given::No) | None => {
+        awake.protections.push(match awake.shared.isolated.get() {
+            Some(Enabled::Yes) => Protection::enforced(ProtectionName::CommandsApart),
+            Some(Enabled::No) | None => {
                 Protection::not_available(ProtectionName::CommandsApart, "there is no Landlock in this box")
             }
         });
@@ -70,23 +70,23 @@ impl Awake {
     /// Has the agent go into a directory, and there execute the directory itself, which cannot be: so the answer says that
     /// the agent hears, and that whoever runs in the box gets as far as that.
     pub(crate) async fn reaches(&self, directory: &str) -> bool {
-        let none = Wanted { stdin: Given::No, stderr: Given::No, channel: Given::No };
+        let none = Wanted { stdin: Enabled::No, stderr: Enabled::No, channel: Enabled::No };
         let Ok(registered) = self.shared.register(none) else { return false };
         let place = literal(directory);
         let command =
             Command { argv: vec![place.clone()], environment: Vec::new(), search: Vec::new(), directory: place };
-        let start = Start {
+        let start = ProcessSpec {
             command,
-            base: Base::Nothing,
-            otherwise: None,
+            base: BaseEnvironment::Empty,
+            fallback: None,
             terminal: None,
-            channel: Given::No,
-            stdin: Given::No,
+            channel: Enabled::No,
+            stdin: Enabled::No,
         };
         let mut progress = registered.progress.clone();
         let answered = async {
             let place = self.shared.mouth.place().await?;
-            place.say(&ToAgent::Start { visit: registered.id, start: Box::new(start) });
+            place.say(&ToAgent::Start { process: registered.id, spec: Box::new(start) });
             progress.wait_for(|progress| *progress != Progress::Asked).await.ok().map(|progress| progress.clone())
         };
         let answer = tokio::time::timeout(SHORT_TIMEOUT, answered).await;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ringwall_jail::agent::frame::{CHUNK, Disorder, INPUT_WINDOW, Inlet, ToAgent, VisitId};
+use ringwall_jail::agent::frame::{CHUNK, FrameError, INPUT_WINDOW, InputStream, ProcessId, ToAgent};
 use tokio::sync::watch;
 
 use super::register::Shared;
@@ -25,23 +25,23 @@ impl Window {
     }
 
     /// So much was taken. More than was sent is a lie.
-    pub(crate) fn taken(&self, bytes: u32) -> Result<(), Disorder> {
+    pub(crate) fn taken(&self, bytes: u32) -> Result<(), FrameError> {
         let mut outcome = Ok(());
         self.0.send_modify(|allowed| {
             let Allowed::Bytes(left) = allowed else { return };
             match left.checked_add(bytes as usize).filter(|sum| bytes > 0 && *sum <= INPUT_WINDOW) {
                 Some(sum) => *left = sum,
-                None => outcome = Err(Disorder),
+                None => outcome = Err(FrameError),
             }
         });
         outcome
     }
 
     /// Said once.
-    pub(crate) fn close(&self) -> Result<(), Disorder> {
+    pub(crate) fn close(&self) -> Result<(), FrameError> {
         match self.0.send_replace(Allowed::Closed) {
             Allowed::Bytes(_) => Ok(()),
-            Allowed::Closed => Err(Disorder),
+            Allowed::Closed => Err(FrameError),
         }
     }
 
@@ -56,8 +56,8 @@ impl Window {
 pub struct VisitInput {
     window: Arc<Window>,
     shared: Arc<Shared>,
-    visit: VisitId,
-    to: Inlet,
+    visit: ProcessId,
+    to: InputStream,
     state: InputState,
 }
 
@@ -68,7 +68,7 @@ enum InputState {
 }
 
 impl VisitInput {
-    pub(crate) fn new(window: Arc<Window>, shared: Arc<Shared>, visit: VisitId, to: Inlet) -> Self {
+    pub(crate) fn new(window: Arc<Window>, shared: Arc<Shared>, visit: ProcessId, to: InputStream) -> Self {
         VisitInput { window, shared, visit, to, state: InputState::Open }
     }
 
@@ -89,7 +89,7 @@ impl VisitInput {
                     *left = left.saturating_sub(now.len());
                 }
             });
-            place.say(&ToAgent::Input { visit: self.visit, to: self.to, bytes: now });
+            place.say(&ToAgent::Input { process: self.visit, to: self.to, bytes: now });
             bytes = later;
         }
         Ok(())
@@ -99,7 +99,7 @@ impl VisitInput {
     pub async fn close(mut self) {
         self.state = InputState::Closed;
         if let Some(place) = self.shared.mouth.place().await {
-            place.say(&ToAgent::CloseInput { visit: self.visit, to: self.to });
+            place.say(&ToAgent::CloseInput { process: self.visit, to: self.to });
         }
     }
 }
@@ -107,7 +107,7 @@ impl VisitInput {
 impl Drop for VisitInput {
     fn drop(&mut self) {
         if self.state == InputState::Open {
-            self.shared.mouth.say_later(&ToAgent::CloseInput { visit: self.visit, to: self.to });
+            self.shared.mouth.say_later(&ToAgent::CloseInput { process: self.visit, to: self.to });
         }
     }
 }
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn reader_takes_at_most_what_was_sent() {
         let window = Window::new();
-        assert_eq!(window.taken(1), Err(Disorder));
+        assert_eq!(window.taken(1), Err(FrameError));
         window.0.send_replace(Allowed::Bytes(0));
-        assert_eq!(window.taken(0), Err(Disorder));
+        assert_eq!(window.taken(0), Err(FrameError));
         assert_eq!(window.taken(INPUT_WINDOW as u32), Ok(()));
-        assert_eq!(window.taken(1), Err(Disorder));
-        assert_eq!((window.close(), window.close()), (Ok(()), Err(Disorder)));
+        assert_eq!(window.taken(1), Err(FrameError));
+        assert_eq!((window.close(), window.close()), (Ok(()), Err(FrameError)));
         assert_eq!(window.taken(1), Ok(()), "what was on its way when it closed does not matter");
     }
 }

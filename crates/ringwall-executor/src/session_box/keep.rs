@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ringwall_jail::agent::frame::{Given, ToAgent};
+use ringwall_jail::agent::frame::{Enabled, ToAgent};
 use ringwall_jail::report::Protection;
 use ringwall_policy::{Field, Grant};
 
@@ -50,12 +50,12 @@ impl Resident {
         }
         let VisitOptions { terminal, channel, stdin } = options;
         let channel = match channel {
-            Channel::None => Given::No,
-            Channel::Open => Given::Yes,
+            Channel::None => Enabled::No,
+            Channel::Open => Enabled::Yes,
         };
-        let stdin = if terminal.is_some() { Given::Yes } else { stdin };
+        let stdin = if terminal.is_some() { Enabled::Yes } else { stdin };
         let start = self.wardrobe.dress(&grant, terminal, channel, stdin)?;
-        let stderr = if terminal.is_some() { Given::No } else { Given::Yes };
+        let stderr = if terminal.is_some() { Enabled::No } else { Enabled::Yes };
         let memory_kills = self.awake.shared.reins.memory_kills();
         let registered = self.awake.shared.register(Wanted { stdin, stderr, channel })?;
         let mut progress = registered.progress.clone();
@@ -68,7 +68,7 @@ impl Resident {
         );
         let begun = async {
             if let Some(place) = self.awake.shared.mouth.place().await {
-                place.say(&ToAgent::Start { visit: visit.id(), start: Box::new(start) });
+                place.say(&ToAgent::Start { process: visit.id(), spec: Box::new(start) });
             }
             progress.wait_for(|progress| *progress != Progress::Asked).await.map(|progress| progress.clone())
         };

@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ringwall_jail::agent::frame::{Frames, MAX_REPORT, read};
+use ringwall_jail::agent::frame::{FrameReader, MAX_FROM_AGENT, read};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
@@ -17,19 +17,19 @@ use crate::counters::register;
 pub(crate) async fn listen(pipe: OwnedFd, shared: Arc<Shared>) {
     let why = match hear(pipe, &shared).await {
         Heard::End => "its agent has ended",
-        Heard::Disorder => "its agent broke the protocol",
+        Heard::FrameError => "its agent broke the protocol",
     };
     shared.end_for(Death::Itself(why.to_owned()));
 }
 
 enum Heard {
     End,
-    Disorder,
+    FrameError,
 }
 
 async fn hear(pipe: OwnedFd, shared: &Shared) -> Heard {
     let Ok(mut pipe) = register(pipe, Receiver::from_owned_fd).await else { return Heard::End };
-    let mut frames = Frames::new(MAX_REPORT);
+    let mut frames = FrameReader::new(MAX_FROM_AGENT);
     loop {
         match pipe.read(frames.space()).await {
             Ok(0) | Err(_) => return Heard::End,
@@ -39,11 +39,11 @@ async fn hear(pipe: OwnedFd, shared: &Shared) -> Heard {
             match frames.take() {
                 Ok(Some(body)) => {
                     if read(body).and_then(|said| shared.hear(&said)).is_err() {
-                        return Heard::Disorder;
+                        return Heard::FrameError;
                     }
                 }
                 Ok(None) => break,
-                Err(_) => return Heard::Disorder,
+                Err(_) => return Heard::FrameError,
             }
         }
     }

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use ringwall_jail::agent::frame::{Base, Given, Start};
+use ringwall_jail::agent::frame::{BaseEnvironment, Enabled, ProcessSpec};
 use ringwall_jail::plan::{Command, WindowSize};
 use ringwall_policy::Grant;
 
@@ -28,21 +28,21 @@ impl Wardrobe {
         &self,
         grant: &Grant,
         terminal: Option<WindowSize>,
-        channel: Given,
-        stdin: Given,
-    ) -> Result<Start, Error> {
+        channel: Enabled,
+        stdin: Enabled,
+    ) -> Result<ProcessSpec, Error> {
         let on_terminal = terminal.is_some();
-        let (command, base, otherwise) = match self {
+        let (command, base, fallback) = match self {
             Wardrobe::Ours { home, root } => {
                 let python = Python::choose(grant, root);
-                (lower::command(grant, home, python, on_terminal)?, Base::Nothing, None)
+                (lower::command(grant, home, python, on_terminal)?, BaseEnvironment::Empty, None)
             }
             Wardrobe::Image => {
                 let is_python = grant.argv().first().is_some_and(|name| name == ASKED);
-                (from_image(grant, on_terminal)?, Base::Agents, is_python.then(|| literal(INSTALLED)))
+                (from_image(grant, on_terminal)?, BaseEnvironment::Agent, is_python.then(|| literal(INSTALLED)))
             }
         };
-        Ok(Start { command, base, otherwise, terminal, channel, stdin })
+        Ok(ProcessSpec { command, base, fallback, terminal, channel, stdin })
     }
 }
 

@@ -28,5 +28,5 @@ pub use input::VisitInput;
 pub use keep::Resident;
 pub use output::VisitOutput;
 pub use register::Death;
-pub use ringwall_jail::agent::frame::Given;
+pub use ringwall_jail::agent::frame::Enabled;
 pub use visit::{Channel, RunningVisit, VisitHandle, VisitOptions, VisitStreams};

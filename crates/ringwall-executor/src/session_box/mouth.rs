@@ -130,7 +130,7 @@ async fn speak(line: Arc<Line>, mut urgent: mpsc::Receiver<Vec<u8>>, mut orders:
 mod tests {
     use std::io::Read;
 
-    use ringwall_jail::agent::frame::{CHUNK, Frames, Inlet, MAX_ORDER, VisitId, read};
+    use ringwall_jail::agent::frame::{CHUNK, FrameReader, InputStream, MAX_TO_AGENT, ProcessId, read};
 
     use super::*;
 
@@ -142,7 +142,8 @@ mod tests {
         let bytes = vec![7; CHUNK];
         let last = 400;
         let heard = std::thread::spawn(move || {
-            let (mut pipe, mut frames, mut heard) = (std::fs::File::from(reader), Frames::new(MAX_ORDER), Vec::new());
+            let (mut pipe, mut frames, mut heard) =
+                (std::fs::File::from(reader), FrameReader::new(MAX_TO_AGENT), Vec::new());
             loop {
                 match pipe.read(frames.space()).unwrap() {
                     0 => return heard,
@@ -150,8 +151,8 @@ mod tests {
                 }
                 while let Some(body) = frames.take().unwrap() {
                     match read(body).unwrap() {
-                        ToAgent::Input { visit, bytes, .. } => heard.push((visit.0, bytes.len())),
-                        ToAgent::CloseInput { visit, .. } => heard.push((visit.0, 0)),
+                        ToAgent::Input { process, bytes, .. } => heard.push((process.0, bytes.len())),
+                        ToAgent::CloseInput { process, .. } => heard.push((process.0, 0)),
                         _ => panic!("nobody said that"),
                     }
                 }
@@ -165,12 +166,12 @@ mod tests {
                     let length = if turn % 7 == 0 { CHUNK } else { turn };
                     let bytes = &bytes[..length];
                     mouth.place().await.unwrap().say(&ToAgent::Input {
-                        visit: VisitId(visit),
-                        to: Inlet::Stdin,
+                        process: ProcessId(visit),
+                        to: InputStream::Stdin,
                         bytes,
                     });
                 }
-                mouth.say_later(&ToAgent::CloseInput { visit: VisitId(visit), to: Inlet::Stdin });
+                mouth.say_later(&ToAgent::CloseInput { process: ProcessId(visit), to: InputStream::Stdin });
             })
         };
         for said in [say(1), say(2)] {
@@ -191,7 +192,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let mouth = Mouth::open(Sender::from_owned_fd(writer).unwrap());
         mouth.line.pipe.lock().await.writable().await.unwrap();
-        let order = ToAgent::CloseInput { visit: VisitId(1), to: Inlet::Stdin };
+        let order = ToAgent::CloseInput { process: ProcessId(1), to: InputStream::Stdin };
         let one = frame(&order).unwrap();
         mouth.place().await.unwrap().say(&order);
         assert_eq!(rustix::io::ioctl_fionread(&reader).unwrap(), one.len() as u64, "nobody else had a turn");
@@ -212,7 +213,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let mouth = Mouth::open(Sender::from_owned_fd(writer).unwrap());
         mouth.line.pipe.lock().await.writable().await.unwrap();
-        let [first, second] = [1, 2].map(|id| ToAgent::CloseInput { visit: VisitId(id), to: Inlet::Stdin });
+        let [first, second] = [1, 2].map(|id| ToAgent::CloseInput { process: ProcessId(id), to: InputStream::Stdin });
         mouth.say_urgently(&first).unwrap();
         mouth.place().await.unwrap().say(&second);
         let both = [frame(&first).unwrap(), frame(&second).unwrap()].concat();

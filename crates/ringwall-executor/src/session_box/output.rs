@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use ringwall_jail::agent::frame::{Disorder, OUTPUT_WINDOW, Outlet, ToAgent, VisitId};
+use ringwall_jail::agent::frame::{FrameError, OUTPUT_WINDOW, OutputStream, ProcessId, ToAgent};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::register::Shared;
@@ -52,10 +52,10 @@ impl Buffer {
     }
 
     /// Takes what came. Gives how much room there is to be told of.
-    pub(crate) fn push(&self, bytes: &[u8]) -> Result<Option<u32>, Disorder> {
+    pub(crate) fn push(&self, bytes: &[u8]) -> Result<Option<u32>, FrameError> {
         let mut state = self.lock();
         if bytes.is_empty() || bytes.len() > state.room {
-            return Err(Disorder);
+            return Err(FrameError);
         }
         state.room -= bytes.len();
         match state.reader {
@@ -138,12 +138,12 @@ impl State {
 pub struct VisitOutput {
     buffer: Arc<Buffer>,
     shared: Arc<Shared>,
-    visit: VisitId,
-    from: Outlet,
+    visit: ProcessId,
+    from: OutputStream,
 }
 
 impl VisitOutput {
-    pub(crate) fn new(buffer: Arc<Buffer>, shared: Arc<Shared>, visit: VisitId, from: Outlet) -> Self {
+    pub(crate) fn new(buffer: Arc<Buffer>, shared: Arc<Shared>, visit: ProcessId, from: OutputStream) -> Self {
         VisitOutput { buffer, shared, visit, from }
     }
 
@@ -162,7 +162,7 @@ impl VisitOutput {
 
     fn tell(&self, room: Option<u32>) {
         if let Some(bytes) = room {
-            self.shared.order(&ToAgent::Room { visit: self.visit, from: self.from, bytes });
+            self.shared.order(&ToAgent::OutputConsumed { process: self.visit, from: self.from, bytes });
         }
     }
 }
@@ -213,14 +213,14 @@ mod tests {
     fn no_more_comes_than_there_is_room_for() {
         let buffer = Buffer::new();
         let much = vec![0; OUTPUT_WINDOW];
-        assert_eq!(buffer.push(&[]), Err(Disorder));
+        assert_eq!(buffer.push(&[]), Err(FrameError));
         assert_eq!(buffer.push(&much), Ok(None));
-        assert_eq!(buffer.push(&[1]), Err(Disorder), "nobody has read");
+        assert_eq!(buffer.push(&[1]), Err(FrameError), "nobody has read");
         assert_eq!(take(&buffer, PORTION - 1), PORTION - 1);
-        assert_eq!(buffer.push(&[1]), Err(Disorder), "nor was told");
+        assert_eq!(buffer.push(&[1]), Err(FrameError), "nor was told");
         assert_eq!(take(&buffer, 1), 1);
         assert_eq!(buffer.push(&much[..PORTION]), Ok(None));
-        assert_eq!(buffer.push(&[1]), Err(Disorder));
+        assert_eq!(buffer.push(&[1]), Err(FrameError));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ringwall_jail::agent::frame::{Disorder, FromAgent, Given, Inlet, Outlet, ToAgent, VisitId};
+use ringwall_jail::agent::frame::{Enabled, FrameError, FromAgent, InputStream, OutputStream, ProcessId, ToAgent};
 use ringwall_jail::report::Ending;
 use tokio::sync::{RwLock, watch};
 
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     /// to go on.
     pub(crate) wanted: Arc<RwLock<Pause>>,
     /// Whether its commands are kept from looking into each other, as the agent says before there are any.
-    pub(crate) apart: OnceLock<Given>,
+    pub(crate) isolated: OnceLock<Enabled>,
     /// The first reason to end the box.
     doom: OnceLock<Death>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 struct Visits {
     next: u32,
-    entries: HashMap<VisitId, Entry>,
+    entries: HashMap<ProcessId, Entry>,
     over: Option<Death>,
 }
 
@@ -103,7 +103,7 @@ struct Entry {
 /// The other ends of an entry.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    pub(crate) id: VisitId,
+    pub(crate) id: ProcessId,
     pub(crate) stdout: Arc<Buffer>,
     pub(crate) stderr: Option<Arc<Buffer>>,
     pub(crate) stdin: Option<Arc<Window>>,
@@ -114,9 +114,9 @@ pub(crate) struct Registered {
 /// What a visit is to have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
-    pub(crate) stdin: Given,
-    pub(crate) stderr: Given,
-    pub(crate) channel: Given,
+    pub(crate) stdin: Enabled,
+    pub(crate) stderr: Enabled,
+    pub(crate) channel: Enabled,
 }
 
 impl Shared {
@@ -128,7 +128,7 @@ impl Shared {
             mouth,
             visits: Mutex::default(),
             wanted: Arc::new(RwLock::new(Pause::End)),
-            apart: OnceLock::new(),
+            isolated: OnceLock::new(),
             doom: OnceLock::new(),
         }
     }
@@ -160,10 +160,10 @@ impl Shared {
             return Err(Error::TooManyVisits { most: MAX_PROCESSES });
         }
         visits.next = visits.next.wrapping_add(1);
-        let id = VisitId(visits.next);
+        let id = ProcessId(visits.next);
         let (progress, watched) = watch::channel(Progress::Asked);
-        let buffer = |given: Given| (given == Given::Yes).then(|| Arc::new(Buffer::new()));
-        let window = |given: Given| (given == Given::Yes).then(|| Arc::new(Window::new()));
+        let buffer = |given: Enabled| (given == Enabled::Yes).then(|| Arc::new(Buffer::new()));
+        let window = |given: Enabled| (given == Enabled::Yes).then(|| Arc::new(Window::new()));
         let stdout = Arc::new(Buffer::new());
         let (stderr, channel_out) = (buffer(wanted.stderr), buffer(wanted.channel));
         let (stdin, channel_in) = (window(wanted.stdin), window(wanted.channel));
@@ -177,76 +177,76 @@ impl Shared {
     }
 
     /// Takes one word of the agent. An error when it could not have come now.
-    pub(crate) fn hear(&self, said: &FromAgent<'_>) -> Result<(), Disorder> {
-        if let FromAgent::Ready { apart } = *said {
-            return self.wake(apart);
+    pub(crate) fn hear(&self, said: &FromAgent<'_>) -> Result<(), FrameError> {
+        if let FromAgent::Ready { isolated } = *said {
+            return self.wake(isolated);
         }
         if *self.life.borrow() == Life::Waking {
-            return Err(Disorder);
+            return Err(FrameError);
         }
         let mut visits = self.lock();
         let Visits { entries, .. } = &mut *visits;
-        let entry = |visit: &VisitId| entries.get(visit).ok_or(Disorder);
+        let entry = |process: &ProcessId| entries.get(process).ok_or(FrameError);
         match *said {
-            FromAgent::Ready { .. } => Err(Disorder),
-            FromAgent::Started { visit } => entry(&visit)?.advance(Progress::Started),
+            FromAgent::Ready { .. } => Err(FrameError),
+            FromAgent::Started { process } => entry(&process)?.advance(Progress::Started),
             // No path holds a NUL, and no record can.
             FromAgent::NotStarted { errno, tried, .. } if !(1..=MAX_ERRNO).contains(&errno) || tried.contains('\0') => {
-                Err(Disorder)
+                Err(FrameError)
             }
-            FromAgent::NotStarted { visit, errno, tried } => {
-                entry(&visit)?.advance(Progress::NotStarted { errno, tried: tried.to_owned() })?;
-                entries.remove(&visit);
+            FromAgent::NotStarted { process, errno, tried } => {
+                entry(&process)?.advance(Progress::NotStarted { errno, tried: tried.to_owned() })?;
+                entries.remove(&process);
                 Ok(())
             }
-            FromAgent::Output { visit, from, bytes } => {
-                let entry = entry(&visit)?;
+            FromAgent::Output { process, from, bytes } => {
+                let entry = entry(&process)?;
                 if *entry.progress.borrow() == Progress::Asked {
-                    return Err(Disorder);
+                    return Err(FrameError);
                 }
                 let index = match from {
-                    Outlet::Stdout => 0,
-                    Outlet::Stderr => 1,
-                    Outlet::Channel => 2,
+                    OutputStream::Stdout => 0,
+                    OutputStream::Stderr => 1,
+                    OutputStream::Channel => 2,
                 };
-                let room = entry.outlets[index].as_ref().ok_or(Disorder)?.push(bytes)?;
+                let room = entry.outlets[index].as_ref().ok_or(FrameError)?.push(bytes)?;
                 drop(visits);
                 if let Some(bytes) = room {
-                    self.order(&ToAgent::Room { visit, from, bytes });
+                    self.order(&ToAgent::OutputConsumed { process, from, bytes });
                 }
                 Ok(())
             }
-            FromAgent::Taken { visit, to, bytes } => entry(&visit)?.inlet(to)?.taken(bytes),
-            FromAgent::Closed { visit, to } => entry(&visit)?.inlet(to)?.close(),
-            FromAgent::Exited { visit, ending, cpu_microseconds, peak_memory_bytes } => {
+            FromAgent::InputConsumed { process, to, bytes } => entry(&process)?.inlet(to)?.taken(bytes),
+            FromAgent::InputClosed { process, to } => entry(&process)?.inlet(to)?.close(),
+            FromAgent::Exited { process, ending, cpu_microseconds, peak_memory_bytes } => {
                 if !is_possible(ending) || [cpu_microseconds, peak_memory_bytes].iter().any(|count| *count > MAX_OFFSET)
                 {
-                    return Err(Disorder);
+                    return Err(FrameError);
                 }
                 let exit = Exit { ending, cpu_microseconds, peak_memory_bytes, at: self.clock.now() };
-                let entry = entry(&visit)?;
+                let entry = entry(&process)?;
                 entry.advance(Progress::Exited(exit))?;
                 entry.inlets.iter().flatten().for_each(|window| window.end());
                 Ok(())
             }
-            FromAgent::Ended { visit } => {
-                let found = entry(&visit)?;
+            FromAgent::Ended { process } => {
+                let found = entry(&process)?;
                 let exit = match *found.progress.borrow() {
                     Progress::Exited(exit) => exit,
-                    _ => return Err(Disorder),
+                    _ => return Err(FrameError),
                 };
                 found.close();
                 found.progress.send_replace(Progress::Ended(exit));
-                entries.remove(&visit);
+                entries.remove(&process);
                 Ok(())
             }
         }
     }
 
-    fn wake(&self, apart: Given) -> Result<(), Disorder> {
+    fn wake(&self, isolated: Enabled) -> Result<(), FrameError> {
         // Before any command was here that could say it in the agent's place.
-        self.apart.set(apart).map_err(|_| Disorder)?;
-        let mut outcome = Err(Disorder);
+        self.isolated.set(isolated).map_err(|_| FrameError)?;
+        let mut outcome = Err(FrameError);
         self.life.send_if_modified(|life| {
             let is_first = *life == Life::Waking;
             if is_first {
@@ -281,8 +281,8 @@ impl Shared {
 }
 
 impl Entry {
-    fn advance(&self, to: Progress) -> Result<(), Disorder> {
-        let mut outcome = Err(Disorder);
+    fn advance(&self, to: Progress) -> Result<(), FrameError> {
+        let mut outcome = Err(FrameError);
         self.progress.send_if_modified(|progress| {
             let fits = matches!(
                 (&*progress, &to),
@@ -298,12 +298,12 @@ impl Entry {
         outcome
     }
 
-    fn inlet(&self, to: Inlet) -> Result<&Window, Disorder> {
+    fn inlet(&self, to: InputStream) -> Result<&Window, FrameError> {
         let index = match to {
-            Inlet::Stdin => 0,
-            Inlet::Channel => 1,
+            InputStream::Stdin => 0,
+            InputStream::Channel => 1,
         };
-        self.inlets[index].as_deref().ok_or(Disorder)
+        self.inlets[index].as_deref().ok_or(FrameError)
     }
 
     fn close(&self) {

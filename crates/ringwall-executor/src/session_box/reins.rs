@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use ringwall_jail::cgroups::Counted;
+use ringwall_jail::cgroups::CgroupUsage;
 use ringwall_jail::report::Protection;
 use tokio::sync::watch;
 
@@ -120,7 +120,7 @@ impl Reins {
     /// How often something in the box was killed for its memory, as far as that is known.
     pub(crate) fn memory_kills(&self) -> u64 {
         match self {
-            Reins::Native { counters, .. } => Counted::read(counters).oom_kills,
+            Reins::Native { counters, .. } => CgroupUsage::read(counters).oom_kills,
             // Memory that runs out ends gVisor's kernel, and so the box.
             Reins::Gvisor(_) => 0,
             Reins::Docker { story, .. } => story.as_ref().map_or(0, |story| story.borrow().memory_kills),

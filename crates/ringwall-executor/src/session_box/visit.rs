@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_jail::agent::frame::{Given, Inlet, Outlet, ToAgent, VisitId, Whom};
+use ringwall_jail::agent::frame::{Enabled, InputStream, OutputStream, ProcessId, SignalTarget, ToAgent};
 use ringwall_jail::plan::WindowSize;
 use ringwall_jail::report::{Ending as JailEnding, Protection};
 use tokio::sync::watch;
@@ -32,12 +32,12 @@ pub struct VisitOptions {
     /// A terminal of its own, of this size, in place of the three streams.
     pub terminal: Option<WindowSize>,
     pub channel: Channel,
-    pub stdin: Given,
+    pub stdin: Enabled,
 }
 
 impl Default for VisitOptions {
     fn default() -> Self {
-        VisitOptions { terminal: None, channel: Channel::None, stdin: Given::No }
+        VisitOptions { terminal: None, channel: Channel::None, stdin: Enabled::No }
     }
 }
 
@@ -76,14 +76,14 @@ pub struct RunningVisit {
 #[derive(Debug, Clone)]
 pub struct VisitHandle {
     shared: Arc<Shared>,
-    id: VisitId,
+    id: ProcessId,
     progress: watch::Receiver<Progress>,
 }
 
 impl VisitHandle {
     /// Sends a signal to the command's process group.
     pub fn signal(&self, number: i32) {
-        self.shared.order(&ToAgent::Signal { visit: self.id, number, whom: Whom::Group });
+        self.shared.order(&ToAgent::Signal { process: self.id, number, target: SignalTarget::Group });
     }
 
     /// Ends every process of the visit's session now.
@@ -92,7 +92,7 @@ impl VisitHandle {
     }
 
     pub fn resize(&self, size: WindowSize) {
-        self.shared.order(&ToAgent::Resize { visit: self.id, size });
+        self.shared.order(&ToAgent::Resize { process: self.id, size });
     }
 
     /// Asks all of the session with a signal, and after a moment insists. A box that stands still goes on for that.
@@ -136,7 +136,7 @@ impl VisitHandle {
     }
 
     fn signal_session(&self, number: i32) {
-        self.shared.order(&ToAgent::Signal { visit: self.id, number, whom: Whom::Session });
+        self.shared.order(&ToAgent::Signal { process: self.id, number, target: SignalTarget::Session });
     }
 
     /// Whether it is so before the box has had so much time.
@@ -164,10 +164,11 @@ impl RunningVisit {
         let output = |buffer, from| VisitOutput::new(buffer, Arc::clone(&shared), id, from);
         let input = |window, to| VisitInput::new(window, Arc::clone(&shared), id, to);
         let streams = VisitStreams {
-            stdin: stdin.map(|window| input(window, Inlet::Stdin)),
-            stdout: output(stdout, Outlet::Stdout),
-            stderr: stderr.map(|buffer| output(buffer, Outlet::Stderr)),
-            channel: channel.map(|(window, buffer)| (input(window, Inlet::Channel), output(buffer, Outlet::Channel))),
+            stdin: stdin.map(|window| input(window, InputStream::Stdin)),
+            stdout: output(stdout, OutputStream::Stdout),
+            stderr: stderr.map(|buffer| output(buffer, OutputStream::Stderr)),
+            channel: channel
+                .map(|(window, buffer)| (input(window, InputStream::Channel), output(buffer, OutputStream::Channel))),
         };
         let began = shared.clock.now();
         RunningVisit {
@@ -181,7 +182,7 @@ impl RunningVisit {
         }
     }
 
-    pub(crate) fn id(&self) -> VisitId {
+    pub(crate) fn id(&self) -> ProcessId {
         self.handle.id
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringwall_executor::session_box::{Death, VisitOptions};
 use ringwall_executor::{Ending, Error};
-use ringwall_jail::agent::frame::{FromAgent, Given, Inlet, OUTPUT_WINDOW, Outlet, VisitId, append};
+use ringwall_jail::agent::frame::{Enabled, FromAgent, InputStream, OUTPUT_WINDOW, OutputStream, ProcessId, append};
 use ringwall_jail::report::Ending as JailEnding;
 
 use super::daemon::Daemon;
@@ -48,11 +48,12 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
         append(message, &mut frame).unwrap();
         out.write_all(&frame).and_then(|()| out.flush())
     };
-    let visit = VisitId(1);
-    let output = |from, bytes| FromAgent::Output { visit, from, bytes };
-    let exit = |ending, peak_memory_bytes| FromAgent::Exited { visit, ending, cpu_microseconds: 0, peak_memory_bytes };
+    let process = ProcessId(1);
+    let output = |from, bytes| FromAgent::Output { process, from, bytes };
+    let exit =
+        |ending, peak_memory_bytes| FromAgent::Exited { process, ending, cpu_microseconds: 0, peak_memory_bytes };
     let exited = exit(JailEnding::Exited(0), 0);
-    let ready = FromAgent::Ready { apart: Given::Yes };
+    let ready = FromAgent::Ready { isolated: Enabled::Yes };
     let hang = || loop {
         std::thread::sleep(Duration::from_secs(1000));
     };
@@ -69,7 +70,7 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
             hang()
         }
         "early" => {
-            let _ = say(&FromAgent::Started { visit });
+            let _ = say(&FromAgent::Started { process });
             hang()
         }
         LEAVING => {
@@ -81,29 +82,31 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
     let _ = say(&ready);
     // The first order has begun to come.
     let _ = std::io::stdin().read(&mut [0; 1]);
-    let started = FromAgent::Started { visit };
+    let started = FromAgent::Started { process };
     let chunk = vec![b'x'; 32 * 1024];
     let words: Vec<FromAgent<'_>> = match fault {
-        "unknown" => vec![started, FromAgent::Output { visit: VisitId(7), from: Outlet::Stdout, bytes: b"x" }],
-        "output-first" => vec![output(Outlet::Stdout, b"x")],
+        "unknown" => {
+            vec![started, FromAgent::Output { process: ProcessId(7), from: OutputStream::Stdout, bytes: b"x" }]
+        }
+        "output-first" => vec![output(OutputStream::Stdout, b"x")],
         "overflow" => {
             let mut words = vec![started];
-            words.extend((0..=OUTPUT_WINDOW / chunk.len()).map(|_| output(Outlet::Stdout, &chunk)));
+            words.extend((0..=OUTPUT_WINDOW / chunk.len()).map(|_| output(OutputStream::Stdout, &chunk)));
             words
         }
-        "empty" => vec![started, output(Outlet::Stdout, b"")],
-        "taken" => vec![started, FromAgent::Taken { visit, to: Inlet::Stdin, bytes: 1 }],
-        "twice" => vec![started, FromAgent::Started { visit }],
-        "ended-first" => vec![started, FromAgent::Ended { visit }],
+        "empty" => vec![started, output(OutputStream::Stdout, b"")],
+        "taken" => vec![started, FromAgent::InputConsumed { process, to: InputStream::Stdin, bytes: 1 }],
+        "twice" => vec![started, FromAgent::Started { process }],
+        "ended-first" => vec![started, FromAgent::Ended { process }],
         "ready-again" => vec![started, ready],
-        "channel" => vec![started, output(Outlet::Channel, b"x")],
+        "channel" => vec![started, output(OutputStream::Channel, b"x")],
         // More than any record can hold, and than any process can end with.
         "memory" => vec![started, exit(JailEnding::Exited(0), 1 << 63)],
         "signal" => vec![started, exit(JailEnding::Signalled(i32::MAX), 0)],
         "exit-code" => vec![started, exit(JailEnding::Exited(-1), 0)],
-        "no-path" => vec![FromAgent::NotStarted { visit, errno: 2, tried: "a\0b" }],
+        "no-path" => vec![FromAgent::NotStarted { process, errno: 2, tried: "a\0b" }],
         "withheld" => vec![started, exited],
-        "honest" => vec![started, exited, FromAgent::Ended { visit }],
+        "honest" => vec![started, exited, FromAgent::Ended { process }],
         other => panic!("no such fault: {other}"),
     };
     for word in &words {
@@ -130,9 +133,9 @@ pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
             match resident.visit(session.grant(&["true"]), VisitOptions::default()).await {
                 Err(Error::BoxDied { .. }) => {}
                 // Its streams are held and not read, so that what comes has nowhere to go.
-                Ok(mut visit) => {
-                    let _streams = visit.streams.take();
-                    let lost = visit.wait().await;
+                Ok(mut process) => {
+                    let _streams = process.streams.take();
+                    let lost = process.wait().await;
                     assert!(matches!(lost, Err(Error::BoxDied { .. })), "{fault}: {lost:?}");
                 }
                 Err(other) => panic!("{fault}: {other}"),
@@ -144,15 +147,15 @@ pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
         let session = Session::without_docker(Maker::Native);
         std::fs::write(session.path(FAULT), "withheld").unwrap();
         let resident = session.settle().await.unwrap();
-        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
-        assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0), "its command was over");
+        let process = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        assert_eq!(process.wait().await.unwrap().ending, Ending::Exited(0), "its command was over");
         assert!(matches!(resident.died().await, Death::Itself(_)));
         // The control: one that says what the agent would is believed.
         let session = Session::without_docker(Maker::Native);
         std::fs::write(session.path(FAULT), "honest").unwrap();
         let resident = session.settle().await.unwrap();
-        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
-        assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0));
+        let process = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        assert_eq!(process.wait().await.unwrap().ending, Ending::Exited(0));
         assert_eq!(neighbour.say(&next_door, "echo fine").await.stdout, "fine\n");
     });
 }

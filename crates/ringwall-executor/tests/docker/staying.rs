@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ringwall_executor::session_box::{Channel, Death, Given, Resident, RunningVisit, VisitOptions};
+use ringwall_executor::session_box::{Channel, Death, Enabled, Resident, RunningVisit, VisitOptions};
 use ringwall_executor::{Ending, Error};
 use ringwall_policy::Field;
 
@@ -56,7 +56,7 @@ pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
             let resident = session.settle().await.unwrap();
             let sleeper = resident.visit(session.grant(&["sleep", &word]), VisitOptions::default()).await.unwrap();
             let murder = session.grant(&["sh", "-c", "read -r when; kill -9 $PPID; sleep 1000"]);
-            let options = VisitOptions { stdin: Given::Yes, ..VisitOptions::default() };
+            let options = VisitOptions { stdin: Enabled::Yes, ..VisitOptions::default() };
             let mut murder = resident.visit(murder, options).await.unwrap();
             let mut stdin = murder.streams.as_mut().unwrap().stdin.take().unwrap();
             stdin.write(b"now\n").await.unwrap();
@@ -115,7 +115,7 @@ pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
 /// A command whose time would be over, had it passed. Where a machine is so slow that it is over all the same, a longer one is
 /// tried: as long as it was held still is more than each limit.
 async fn limits_stand_still(session: &Session, resident: &Resident) {
-    let options = VisitOptions { terminal: None, channel: Channel::None, stdin: Given::Yes };
+    let options = VisitOptions { terminal: None, channel: Channel::None, stdin: Enabled::Yes };
     for limit in [500, 4000, 32_000].map(Duration::from_millis) {
         let milliseconds = u64::try_from(limit.as_millis()).unwrap();
         let reader = session.limited(&[(Field::TimeoutMs, milliseconds)], &["sh", "-c", "read -r line; exit 4"]);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringwall_executor::session_box::{Channel, Death, Given, VisitOptions};
+use ringwall_executor::session_box::{Channel, Death, Enabled, VisitOptions};
 use ringwall_executor::{Ending, Error, ProtectionName, ProtectionState, WindowSize};
 use ringwall_policy::Field;
 
@@ -10,10 +10,10 @@ use super::daemon::{Daemon, wait_until};
 use super::project::{Wish, block_on};
 use super::session::{Maker, Session, processes_with, read, read_some, read_until};
 
-const WITH_STDIN: VisitOptions = VisitOptions { terminal: None, channel: Channel::None, stdin: Given::Yes };
-const WITH_CHANNEL: VisitOptions = VisitOptions { terminal: None, channel: Channel::Open, stdin: Given::No };
+const WITH_STDIN: VisitOptions = VisitOptions { terminal: None, channel: Channel::None, stdin: Enabled::Yes };
+const WITH_CHANNEL: VisitOptions = VisitOptions { terminal: None, channel: Channel::Open, stdin: Enabled::No };
 const ON_A_TERMINAL: VisitOptions =
-    VisitOptions { terminal: Some(WindowSize { rows: 24, columns: 80 }), channel: Channel::None, stdin: Given::Yes };
+    VisitOptions { terminal: Some(WindowSize { rows: 24, columns: 80 }), channel: Channel::None, stdin: Enabled::Yes };
 
 pub(crate) fn a_box_serves_one_after_another_and_both_at_once(daemon: &Daemon) {
     for maker in Maker::ALL {

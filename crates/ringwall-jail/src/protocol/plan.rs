@@ -25,7 +25,7 @@ pub struct Plan {
     pub watchdog: Watchdog,
     pub terminal: Option<WindowSize>,
     /// Loopback port of the egress proxy inside the box; `None` without network access.
-    pub way_out: Option<u16>,
+    pub proxy_port: Option<u16>,
     pub command: Command,
     /// Protections without which the box is refused, in addition to the mandatory ones.
     pub required: Vec<ProtectionName>,
@@ -69,7 +69,7 @@ pub enum RootKind {
     Own,
     /// PID 1 starts in a copy of the spawner's base rootfs; the operations add what differs per
     /// box.
-    Skeleton,
+    Base,
 }
 
 /// One step of building the root file system. `at` is an absolute path inside the box.
@@ -108,7 +108,7 @@ pub enum Operation {
     Scratch {
         size: u64,
         inodes: u64,
-        places: Vec<ScratchPlace>,
+        directories: Vec<ScratchDirectory>,
     },
     Tmpfs {
         at: CString,
@@ -193,7 +193,7 @@ pub enum Cover {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScratchPlace {
+pub struct ScratchDirectory {
     pub at: CString,
     pub mode: u32,
 }
@@ -315,11 +315,11 @@ pub struct WindowSize {
 
 /// State of a warm box before its command is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ahead {
+pub enum WarmMode {
     /// PID 1 waits alone; any command can follow.
-    Alone,
+    Plain,
     /// The plan's command already runs: a Python interpreter that waits for code.
-    WithInterpreter,
+    Interpreter,
 }
 
 /// Completes a warm box: the files of the command and the command itself.
@@ -328,27 +328,27 @@ pub struct Completion {
     pub operations: Vec<Operation>,
     pub access: Vec<Access>,
     pub required: Vec<ProtectionName>,
-    pub commission: Commission,
+    pub assignment: Assignment,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Commission {
+pub enum Assignment {
     Execute(Command),
     /// For a waiting interpreter: its input, and the directory that it changes to.
-    Tell {
-        order: Order,
+    RunCode {
+        input: InterpreterInput,
         directory: CString,
     },
 }
 
 /// Input of a waiting interpreter, in the interpreter's own format.
 #[derive(Serialize, Deserialize)]
-pub struct Order(pub Vec<u8>);
+pub struct InterpreterInput(pub Vec<u8>);
 
-impl std::fmt::Debug for Order {
+impl std::fmt::Debug for InterpreterInput {
     /// Omits the content, which includes environment values (secrets).
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Order({} bytes)", self.0.len())
+        write!(formatter, "InterpreterInput({} bytes)", self.0.len())
     }
 }
 

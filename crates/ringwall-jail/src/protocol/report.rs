@@ -58,7 +58,7 @@ impl Step {
     ];
 
     /// The step as the object of "could not …".
-    pub fn words(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         match self {
             Step::ReadPlan => "read the plan",
             Step::MakeCgroups => "make the cgroup",
@@ -106,7 +106,7 @@ impl Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "could not {}", self.step.words())?;
+        write!(formatter, "could not {}", self.step.phrase())?;
         if !self.subject.is_empty() {
             write!(formatter, " {}", self.subject)?;
         }
@@ -267,7 +267,7 @@ pub enum Report {
     /// Descriptor: the master side of the terminal.
     Terminal,
     /// Descriptor: the listening socket of the egress proxy in the box.
-    WayOut,
+    ProxySocket,
     /// A warm box is ready for its command. Descriptor: pidfd of PID 1.
     Waiting,
     /// All protections are in force and the command starts. Descriptor: pidfd of PID 1, unless
@@ -288,7 +288,7 @@ pub struct StepTime {
 
 /// A message to PID 1 after the plan. There is none to end the box: the executor kills PID 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Order {
+pub enum ControlMessage {
     /// Send this signal to every process of the box.
     Signal(i32),
 }

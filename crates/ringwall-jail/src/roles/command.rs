@@ -17,9 +17,9 @@ use crate::sys;
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
-const SHOWN: usize = 4096;
+const MAX_REPORTED_PATH: usize = 4096;
 /// The first descriptor after the standard streams; a session process may have its channel there.
-pub(crate) const FIRST_OTHER: u32 = 3;
+pub(crate) const FIRST_EXTRA_FD: u32 = 3;
 
 /// The command's standard streams.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) enum Streams {
 
 /// Why the command could not be executed.
 #[derive(Debug)]
-pub(crate) enum Hindrance {
+pub(crate) enum ExecFailure {
     Failed(Failure),
     /// execve failed; `tried` is the last path.
     NotExecuted {
@@ -41,38 +41,38 @@ pub(crate) enum Hindrance {
 
 /// Executes the command. If that fails, reports it and exits.
 pub(crate) fn execute(command: &Command, streams: &Streams, control: BorrowedFd<'_>) -> ! {
-    give_up(attempt(command, streams, None), control)
+    report_and_exit(try_execute(command, streams, None), control)
 }
 
 /// Executes the command with these descriptors only. Returns if that fails; the process must then
 /// exit, since its descriptors were replaced.
-pub(crate) fn attempt(command: &Command, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> Hindrance {
+pub(crate) fn try_execute(command: &Command, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> ExecFailure {
     match prepare(command, streams, channel) {
         Ok(()) => run_program(command),
-        Err(failure) => Hindrance::Failed(failure),
+        Err(failure) => ExecFailure::Failed(failure),
     }
 }
 
 /// Executes the program without any preparation. If that fails, reports it and exits.
-pub(crate) fn replace(command: &Command, control: BorrowedFd<'_>) -> ! {
-    give_up(run_program(command), control)
+pub(crate) fn execute_program(command: &Command, control: BorrowedFd<'_>) -> ! {
+    report_and_exit(run_program(command), control)
 }
 
 /// Executes the program; returns if that fails.
-pub(crate) fn run_program(command: &Command) -> Hindrance {
+pub(crate) fn run_program(command: &Command) -> ExecFailure {
     let (tried, errno) = search_and_execute(command);
     // Bounds the length of the report.
-    let shown = &tried.as_bytes()[..tried.as_bytes().len().min(SHOWN)];
-    Hindrance::NotExecuted { tried: CString::new(shown).unwrap_or_default(), errno }
+    let shown = &tried.as_bytes()[..tried.as_bytes().len().min(MAX_REPORTED_PATH)];
+    ExecFailure::NotExecuted { tried: CString::new(shown).unwrap_or_default(), errno }
 }
 
-fn give_up(hindrance: Hindrance, control: BorrowedFd<'_>) -> ! {
-    match hindrance {
-        Hindrance::Failed(failure) => {
+fn report_and_exit(failure: ExecFailure, control: BorrowedFd<'_>) -> ! {
+    match failure {
+        ExecFailure::Failed(failure) => {
             let _ = wire::send(control, &Report::Failed(failure), &[]);
             sys::exit_now(NOT_FOUND)
         }
-        Hindrance::NotExecuted { tried, errno } => {
+        ExecFailure::NotExecuted { tried, errno } => {
             let _ = wire::send(control, &Report::NotExecuted { tried, errno: errno.raw_os_error() }, &[]);
             sys::exit_now(if errno == Errno::NOENT { NOT_FOUND } else { NOT_EXECUTABLE })
         }
@@ -82,23 +82,23 @@ fn give_up(hindrance: Hindrance, control: BorrowedFd<'_>) -> ! {
 fn prepare(command: &Command, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> std::result::Result<(), Failure> {
     let directory = command.directory.to_string_lossy();
     let fail = |errno| Failure::new(Step::StartCommand, directory.clone(), errno);
-    sys::begin_session().map_err(fail)?;
+    sys::setsid().map_err(fail)?;
     match streams {
         Streams::Pipes(pipes) => {
             for (number, pipe) in pipes.iter().enumerate() {
-                sys::place_descriptor(pipe.as_fd(), number as i32).map_err(fail)?;
+                sys::dup_to(pipe.as_fd(), number as i32).map_err(fail)?;
             }
         }
         Streams::Terminal(terminal) => {
             rustix::process::ioctl_tiocsctty(terminal).map_err(fail)?;
             for number in 0..3 {
-                sys::place_descriptor(terminal.as_fd(), number).map_err(fail)?;
+                sys::dup_to(terminal.as_fd(), number).map_err(fail)?;
             }
         }
     }
-    let mut others = FIRST_OTHER;
+    let mut others = FIRST_EXTRA_FD;
     if let Some(channel) = channel {
-        sys::place_descriptor(channel, others.cast_signed()).map_err(fail)?;
+        sys::dup_to(channel, others.cast_signed()).map_err(fail)?;
         others += 1;
     }
     sys::close_descriptors_on_execute(others).map_err(fail)?;

@@ -34,9 +34,9 @@ const NOT_STARTED: i32 = 127;
 
 /// A message to this process, after the operations of its root.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum WardenOrder {
+pub enum GvisorRequest {
     /// Starts a program. Descriptors: its three standard streams, then those of `groups`.
-    Run { number: u32, argv: Vec<CString>, groups: Entrance },
+    Run { number: u32, argv: Vec<CString>, entry: CgroupEntry },
     /// Reports the end of the process whose PID a program wrote to this file.
     Follow { number: u32, file: CString },
     /// Kills all processes and reports their CPU time.
@@ -45,18 +45,18 @@ pub enum WardenOrder {
 
 /// How a program joins its cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Entrance {
+pub enum CgroupEntry {
     /// It has none of its own.
-    Nowhere,
+    None,
     /// It writes itself into the tasks files of its v1 cgroups.
-    Doors,
+    TasksFiles,
     /// It is cloned into the v2 cgroup directory.
-    Birth,
+    CloneInto,
 }
 
 /// A message from this process.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum WardenReport {
+pub enum GvisorReport {
     /// The root is built. Descriptor: pidfd of this process.
     Ready,
     Failed(Failure),
@@ -66,29 +66,29 @@ pub enum WardenReport {
         ending: Ending,
     },
     /// All other processes have ended.
-    Over {
+    AllEnded {
         cpu_microseconds: u64,
     },
 }
 
 /// Becomes the parent of gVisor's init, and exits after it. The control socket passes to the child.
-pub(crate) fn become_warden(control: &OwnedFd, mut descriptors: Vec<OwnedFd>) -> ! {
+pub(crate) fn run(control: &OwnedFd, mut descriptors: Vec<OwnedFd>) -> ! {
     let operations = descriptors.drain(..1.min(descriptors.len())).next().map(wire::unpack::<Vec<Operation>>);
     let begun = match operations {
-        Some(Ok(operations)) => bear(control, &operations, descriptors),
+        Some(Ok(operations)) => clone_init(control, &operations, descriptors),
         Some(Err(errno)) => Err(Failure::new(Step::ReadPlan, "", errno)),
         None => Err(Failure::plain(Step::ReadPlan, "(the request has no operations)")),
     };
     match begun {
         Ok(()) => sys::exit_now(0),
         Err(failure) => {
-            let _ = wire::send(control, &WardenReport::Failed(failure), &[]);
+            let _ = wire::send(control, &GvisorReport::Failed(failure), &[]);
             sys::exit_now(1)
         }
     }
 }
 
-fn bear(control: &OwnedFd, operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
+fn clone_init(control: &OwnedFd, operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
     let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
     // Detects a parent that ended before the child had set its parent-death signal.
     let (alive, held) = pipe_with(PipeFlags::CLOEXEC).map_err(fail)?;
@@ -101,10 +101,10 @@ fn bear(control: &OwnedFd, operations: &[Operation], trees: Vec<OwnedFd>) -> std
                 sys::exit_now(1);
             }
             drop(alive);
-            match furnish(operations, trees) {
-                Ok(()) => keep(control),
+            match enter_root(operations, trees) {
+                Ok(()) => serve(control),
                 Err(failure) => {
-                    let _ = wire::send(control, &WardenReport::Failed(failure), &[]);
+                    let _ = wire::send(control, &GvisorReport::Failed(failure), &[]);
                     sys::exit_now(1)
                 }
             }
@@ -119,11 +119,11 @@ fn bear(control: &OwnedFd, operations: &[Operation], trees: Vec<OwnedFd>) -> std
 }
 
 /// Builds and enters the root. Its /proc is writable: runsc writes user id mappings there.
-fn furnish(operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
+fn enter_root(operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
     root::detach_from_host()?;
     rustix::process::umask(Mode::empty());
-    let room = root::build(operations, trees)?;
-    root::enter(&room)?;
+    let new_root = root::build(operations, trees)?;
+    root::enter(&new_root)?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     rustix::mount::mount(c"proc", c"/proc", c"proc", flags, None)
@@ -132,17 +132,17 @@ fn furnish(operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result
 
 /// Starts programs on request and reaps all children, until the executor asks for the end or closes
 /// the socket.
-fn keep(control: &OwnedFd) -> ! {
+fn serve(control: &OwnedFd) -> ! {
     let ready = || -> Result<OwnedFd> {
         let signals = sys::child_descriptor()?;
         let handle = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
-        wire::send(control, &WardenReport::Ready, &[handle.as_fd()])?;
+        wire::send(control, &GvisorReport::Ready, &[handle.as_fd()])?;
         Ok(signals)
     };
     let signals = match ready() {
         Ok(signals) => signals,
         Err(errno) => {
-            let _ = wire::send(control, &WardenReport::Failed(Failure::new(Step::StartCommand, "", errno)), &[]);
+            let _ = wire::send(control, &GvisorReport::Failed(Failure::new(Step::StartCommand, "", errno)), &[]);
             sys::exit_now(1)
         }
     };
@@ -153,30 +153,32 @@ fn keep(control: &OwnedFd) -> ! {
             PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
         ];
         let _ = rustix::event::poll(&mut events, None);
-        let is_told = !events[1].revents().is_empty();
+        let has_request = !events[1].revents().is_empty();
         while sys::read_signal(signals.as_fd()).is_ok() {}
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if let Some(number) = programs.remove(&pid.as_raw_nonzero().get()) {
-                tell(control, &WardenReport::Ended { number, ending: init::how(status) });
+                report(control, &GvisorReport::Ended { number, ending: init::ending_of(status) });
             }
         }
-        if !is_told {
+        if !has_request {
             continue;
         }
         match start::receive(control) {
-            (WardenOrder::Run { number, argv, groups }, descriptors) => match run(&argv, groups, &descriptors) {
-                Ok(pid) => drop(programs.insert(pid.as_raw_nonzero().get(), number)),
-                Err(_) => tell(control, &WardenReport::Ended { number, ending: Ending::Exited(NOT_STARTED) }),
-            },
-            (WardenOrder::Follow { number, file }, _) => match left_behind(&file) {
+            (GvisorRequest::Run { number, argv, entry }, descriptors) => {
+                match start_program(&argv, entry, &descriptors) {
+                    Ok(pid) => drop(programs.insert(pid.as_raw_nonzero().get(), number)),
+                    Err(_) => report(control, &GvisorReport::Ended { number, ending: Ending::Exited(NOT_STARTED) }),
+                }
+            }
+            (GvisorRequest::Follow { number, file }, _) => match read_pid(&file) {
                 Some(pid) => drop(programs.insert(pid.as_raw_nonzero().get(), number)),
-                None => tell(control, &WardenReport::Ended { number, ending: Ending::Signalled(libc::SIGKILL) }),
+                None => report(control, &GvisorReport::Ended { number, ending: Ending::Signalled(libc::SIGKILL) }),
             },
-            (WardenOrder::End, _) => {
-                let _ = sys::signal_everyone(libc::SIGKILL);
+            (GvisorRequest::End, _) => {
+                let _ = sys::signal_all(libc::SIGKILL);
                 while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
                 let cpu_microseconds = sys::children_usage().cpu_microseconds;
-                tell(control, &WardenReport::Over { cpu_microseconds });
+                report(control, &GvisorReport::AllEnded { cpu_microseconds });
                 sys::exit_now(0)
             }
         }
@@ -185,7 +187,7 @@ fn keep(control: &OwnedFd) -> ! {
 
 /// `None` if the process has ended. Every process here becomes our child when its parent ends, so a
 /// PID that is gone has been reaped.
-fn left_behind(file: &CStr) -> Option<Pid> {
+fn read_pid(file: &CStr) -> Option<Pid> {
     let file = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = [0; 16];
     let count = rustix::io::read(&file, &mut text).ok()?;
@@ -194,28 +196,28 @@ fn left_behind(file: &CStr) -> Option<Pid> {
 }
 
 /// Exits if the executor has closed the socket.
-fn tell(control: &OwnedFd, report: &WardenReport) {
-    if wire::send(control, report, &[]).is_err() {
+fn report(control: &OwnedFd, message: &GvisorReport) {
+    if wire::send(control, message, &[]).is_err() {
         sys::exit_now(1);
     }
 }
 
-fn run(argv: &[CString], groups: Entrance, descriptors: &[OwnedFd]) -> Result<Pid> {
-    let ([stdin, stdout, stderr, entrance @ ..], Some(program)) = (descriptors, argv.first()) else {
+fn start_program(argv: &[CString], entry: CgroupEntry, descriptors: &[OwnedFd]) -> Result<Pid> {
+    let ([stdin, stdout, stderr, cgroups @ ..], Some(program)) = (descriptors, argv.first()) else {
         return Err(Errno::INVAL);
     };
-    let birthplace = (groups == Entrance::Birth).then(|| entrance.first().map(AsFd::as_fd)).flatten();
-    match sys::clone_into_namespaces(0, birthplace)? {
+    let cgroup = (entry == CgroupEntry::CloneInto).then(|| cgroups.first().map(AsFd::as_fd)).flatten();
+    match sys::clone_into_namespaces(0, cgroup)? {
         Fork::Parent(pid) => Ok(pid),
         Fork::Child => {
             let prepare = || -> Result<()> {
-                if groups == Entrance::Doors {
-                    cgroups::join(entrance).map_err(|failure| Errno::from_raw_os_error(failure.errno))?;
+                if entry == CgroupEntry::TasksFiles {
+                    cgroups::join(cgroups).map_err(|failure| Errno::from_raw_os_error(failure.errno))?;
                 }
                 for (number, stream) in [stdin, stdout, stderr].into_iter().enumerate() {
-                    sys::place_descriptor(stream.as_fd(), number as i32)?;
+                    sys::dup_to(stream.as_fd(), number as i32)?;
                 }
-                sys::close_descriptors_on_execute(command::FIRST_OTHER)?;
+                sys::close_descriptors_on_execute(command::FIRST_EXTRA_FD)?;
                 rustix::process::setsid()?;
                 sys::set_signal_mask(false);
                 Ok(())

@@ -23,17 +23,17 @@ use rustix::time::Timespec;
 
 use crate::progress::Progress;
 use crate::protocol::plan::{Plan, Privilege, Resource, ResourceLimit, RootKind, UnixSockets, WindowSize};
-use crate::protocol::report::{Ending, Failure, Order, Protection, ProtectionName, Report, Step};
-use crate::roles::watchdog::Meter;
+use crate::protocol::report::{ControlMessage, Ending, Failure, Protection, ProtectionName, Report, Step};
+use crate::roles::watchdog::MemoryMeter;
 use crate::roles::{command, command::Streams};
 use crate::roles::{
     start,
     start::{Limits, Start},
 };
-use crate::setup::cgroups::Counted;
+use crate::setup::cgroups::CgroupUsage;
 use crate::setup::{
     network,
-    network::{Haste, Network},
+    network::{Network, NetworkSetup},
 };
 use crate::sys::{self, BpfInstruction};
 use crate::{
@@ -49,11 +49,11 @@ pub(crate) const NAMESPACES: u64 =
 
 /// Signals or ended processes handled per loop, so that a flood of them does not block other
 /// events.
-const AT_ONCE: u32 = 64;
+const MAX_PER_ROUND: u32 = 64;
 
 /// Entry point of PID 1, in its new namespaces and with its ids mapped.
-pub(crate) fn main(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> ! {
-    let (report, code) = match live(control, filter, haste) {
+pub(crate) fn main(control: &OwnedFd, filter: &[BpfInstruction], network_setup: NetworkSetup) -> ! {
+    let (report, code) = match run(control, filter, network_setup) {
         Ok(ended) => (ended, 0),
         Err(failure) => (Report::Failed(failure), 1),
     };
@@ -61,20 +61,20 @@ pub(crate) fn main(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -
     sys::exit_now(code)
 }
 
-fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Report, Failure> {
-    let mut progress = Progress::begin();
+fn run(control: &OwnedFd, filter: &[BpfInstruction], network_setup: NetworkSetup) -> Result<Report, Failure> {
+    let mut progress = Progress::new();
     identity::die_with_parent().map_err(|errno| Failure::new(Step::MakeNamespaces, "", errno))?;
     progress.done(Step::MapIdentity, control)?;
-    let network = network::begin(haste)?;
+    let network = network::start(network_setup)?;
     progress.done(Step::MakeNamespaces, control)?;
-    let Start { plan, ahead, streams, trees } = Start::receive(control)?;
+    let Start { plan, warm, streams, trees } = Start::receive(control)?;
     progress.hold_at(plan.hold_at);
     // These steps were done before the plan with `hold_at` arrived.
-    progress.hold_if_asked(Step::MapIdentity, control)?;
-    progress.hold_if_asked(Step::MakeNamespaces, control)?;
+    progress.hold_if_at(Step::MapIdentity, control)?;
+    progress.hold_if_at(Step::MakeNamespaces, control)?;
     progress.done(Step::ReadPlan, control)?;
     identity::take(&plan.identity)?;
-    limit_shared_accounts();
+    limit_inotify();
     progress.done(Step::TakeIdentity, control)?;
 
     match plan.root {
@@ -85,12 +85,12 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
                 Privilege::Root => trees,
                 Privilege::Rootless => sources::open(&plan.operations, &mut |_| Err(Errno::PERM))?,
             };
-            let new_root = without_mask(|| root::build(&plan.operations, trees))?;
+            let new_root = with_zero_umask(|| root::build(&plan.operations, trees))?;
             progress.done(Step::BuildRoot, control)?;
             root::enter(&new_root)?;
         }
-        RootKind::Skeleton => {
-            without_mask(|| root::extend(&plan.operations, trees))?;
+        RootKind::Base => {
+            with_zero_umask(|| root::extend(&plan.operations, trees))?;
             progress.done(Step::BuildRoot, control)?;
         }
     }
@@ -105,12 +105,12 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     };
     progress.done(Step::OpenTerminal, control)?;
 
-    let Limits { doors, counters, socket_counter, mut protections } = Limits::receive(control)?;
+    let Limits { tasks_files, counters, socket_counter, mut protections } = Limits::receive(control)?;
     // Boxes run as SCHED_OTHER. A real-time process could not join a cgroup with a CPU limit.
-    sys::schedule_ordinarily().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
-    cgroups::join(&doors)?;
-    drop(doors);
-    let meter = Meter::new(&plan.watchdog, &protections, socket_counter);
+    sys::reset_scheduling().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
+    cgroups::join(&tasks_files)?;
+    drop(tasks_files);
+    let meter = MemoryMeter::new(&plan.watchdog, &protections, socket_counter);
     protections.push(match sys::unshare(UnshareFlags::NEWCGROUP) {
         Ok(()) => Protection::enforced(ProtectionName::CgroupNamespace),
         Err(errno) => Protection::not_available(ProtectionName::CgroupNamespace, errno.to_string()),
@@ -125,18 +125,18 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     }
     progress.done(Step::LimitResources, control)?;
     rustix::thread::set_no_new_privs(true).map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))?;
-    if let Some(ahead) = ahead {
+    if let Some(warm) = warm {
         restrict::resources(&open_files)?;
-        let made = Made { plan, streams, protections, counters, meter, network };
-        return warm::live(made, ahead, control, filter);
+        let state = InitState { plan, streams, protections, counters, meter, network };
+        return warm::run(state, warm, control, filter);
     }
     protections.push(restrict::files(&plan.access)?);
     restrict::require(&plan.required, &protections)?;
     progress.done(Step::RestrictFiles, control)?;
     network.enter()?;
     // Before the seccomp filter, and before the command runs.
-    if let Some(port) = plan.way_out {
-        network::open_way_out(port, control)?;
+    if let Some(port) = plan.proxy_port {
+        network::open_proxy_socket(port, control)?;
     }
     progress.done(Step::EnterNetwork, control)?;
     identity::drop_privileges()?;
@@ -154,7 +154,7 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     identity::verify(&plan.identity)?;
     progress.done(Step::VerifyPrivileges, control)?;
 
-    complete(&mut protections);
+    add_unreported(&mut protections);
     let started = Report::Started { protections, steps: progress.into_times() };
     wire::send(control, &started, &[handle.as_fd()])
         .map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
@@ -164,47 +164,47 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     // user as all other boxes, so with the lower limit in force one box could keep all others from
     // starting.
     restrict::resources(&open_files)?;
-    let command = sys::start_sharing_memory(&mut || command::execute(&plan.command, &streams, control.as_fd()))
+    let command = sys::start_vfork(&mut || command::execute(&plan.command, &streams, control.as_fd()))
         .map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
     drop(streams);
-    Ok(follow(Running { command, meter, counters, spent_before: 0 }, &signals, control))
+    Ok(wait_and_report(StartedCommand { command, meter, counters, cpu_before: 0 }, &signals, control))
 }
 
 /// State of PID 1 of a warm box, before its command and the command's files are known.
-pub(crate) struct Made {
+pub(crate) struct InitState {
     pub(crate) plan: Plan,
     pub(crate) streams: Streams,
     pub(crate) protections: Vec<Protection>,
     pub(crate) counters: Vec<OwnedFd>,
-    pub(crate) meter: Meter,
+    pub(crate) meter: MemoryMeter,
     pub(crate) network: Network,
 }
 
 /// A started command.
-pub(crate) struct Running {
+pub(crate) struct StartedCommand {
     pub(crate) command: Pid,
-    pub(crate) meter: Meter,
+    pub(crate) meter: MemoryMeter,
     pub(crate) counters: Vec<OwnedFd>,
     /// CPU time that the interpreter used before it got the command.
-    pub(crate) spent_before: u64,
+    pub(crate) cpu_before: u64,
 }
 
 /// Waits for the end of the command, kills all other processes and returns the final report.
-pub(crate) fn follow(running: Running, signals: &OwnedFd, control: &OwnedFd) -> Report {
-    let Running { command, mut meter, counters, spent_before } = running;
-    let ending = keep(signals, control, command, &mut meter);
+pub(crate) fn wait_and_report(running: StartedCommand, signals: &OwnedFd, control: &OwnedFd) -> Report {
+    let StartedCommand { command, mut meter, counters, cpu_before } = running;
+    let ending = supervise(signals, control, command, &mut meter);
     let usage = sys::children_usage();
-    let counted = Counted::read(&counters);
+    let cgroup_usage = CgroupUsage::read(&counters);
     Report::Ended {
         ending,
-        cpu_microseconds: usage.cpu_microseconds.saturating_sub(spent_before),
-        peak_memory_bytes: counted.peak_memory_bytes.unwrap_or(usage.largest_resident_bytes),
-        oom_kills: counted.oom_kills,
+        cpu_microseconds: usage.cpu_microseconds.saturating_sub(cpu_before),
+        peak_memory_bytes: cgroup_usage.peak_memory_bytes.unwrap_or(usage.largest_resident_bytes),
+        oom_kills: cgroup_usage.oom_kills,
     }
 }
 
 /// Runs `make` with umask 0, so that files get exactly the plan's modes.
-pub(crate) fn without_mask<T>(make: impl FnOnce() -> T) -> T {
+pub(crate) fn with_zero_umask<T>(make: impl FnOnce() -> T) -> T {
     rustix::process::umask(rustix::fs::Mode::empty());
     let made = make();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -213,7 +213,7 @@ pub(crate) fn without_mask<T>(make: impl FnOnce() -> T) -> T {
 
 /// The kernel also charges inotify instances and watches to the user who created the namespace.
 /// Limits of the new user namespace bound the box's share. Best effort.
-fn limit_shared_accounts() {
+fn limit_inotify() {
     let _ = sources::write_file("/proc/sys/user/max_inotify_instances", "32");
     let _ = sources::write_file("/proc/sys/user/max_inotify_watches", "65536");
 }
@@ -229,7 +229,7 @@ fn open_terminal(size: WindowSize, control: &OwnedFd) -> Result<OwnedFd, Failure
 }
 
 /// Adds the protections that no step has reported. A step that failed would have refused the box.
-pub(crate) fn complete(protections: &mut Vec<Protection>) {
+pub(crate) fn add_unreported(protections: &mut Vec<Protection>) {
     use ProtectionName::*;
     for name in [
         UserNamespace,
@@ -260,7 +260,7 @@ pub(crate) fn complete(protections: &mut Vec<Protection>) {
 }
 
 /// Reaps until the command has ended, then kills and reaps all other processes.
-fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, meter: &mut Meter) -> Ending {
+fn supervise(signals: &OwnedFd, control: &OwnedFd, command: Pid, meter: &mut MemoryMeter) -> Ending {
     let ending = loop {
         let timeout = match reap_some(command) {
             Reaped::Command(ending) => break ending,
@@ -273,12 +273,12 @@ fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, meter: &mut Meter) -
         ];
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
         if !events[1].revents().is_empty()
-            && let (Order::Signal(number), _) = start::receive(control)
+            && let (ControlMessage::Signal(number), _) = start::receive(control)
         {
-            let _ = sys::signal_everyone(number);
+            let _ = sys::signal_all(number);
         }
         // Signals only wake the loop: their number and sender can be forged by the box.
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_PER_ROUND {
             if sys::read_signal(signals.as_fd()).is_err() {
                 break;
             }
@@ -287,7 +287,7 @@ fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, meter: &mut Meter) -
             break Ending::OverMemory;
         }
     };
-    let _ = sys::signal_everyone(libc::SIGKILL);
+    let _ = sys::signal_all(libc::SIGKILL);
     while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
     ending
 }
@@ -299,11 +299,11 @@ enum Reaped {
     All,
 }
 
-/// Reaps up to [`AT_ONCE`] processes.
+/// Reaps up to [`MAX_PER_ROUND`] processes.
 fn reap_some(command: Pid) -> Reaped {
-    for _ in 0..AT_ONCE {
+    for _ in 0..MAX_PER_ROUND {
         match rustix::process::wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == command => return Reaped::Command(how(status)),
+            Ok(Some((pid, status))) if pid == command => return Reaped::Command(ending_of(status)),
             Ok(Some(_)) => {}
             _ => return Reaped::All,
         }
@@ -311,7 +311,7 @@ fn reap_some(command: Pid) -> Reaped {
     Reaped::Some
 }
 
-pub(crate) fn how(status: WaitStatus) -> Ending {
+pub(crate) fn ending_of(status: WaitStatus) -> Ending {
     match (status.exit_status(), status.terminating_signal()) {
         (_, Some(signal)) => Ending::Signalled(signal),
         (code, None) => Ending::Exited(code.unwrap_or(0)),

@@ -19,30 +19,30 @@ use crate::protocol::report::Report;
 use crate::{protocol::wire, roles::command, setup::network, sys};
 
 /// Path of the server's socket inside a container with network access.
-pub const WAY_OUT: &str = "/run/ringwall/way-out";
+pub const PROXY_SOCKET_PATH: &str = "/run/ringwall/way-out";
 
 /// Arguments: the port of the proxy socket, then the command. Returns only on failure.
-pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
-    let port = words.next().and_then(|word| word.to_str()?.parse().ok());
-    let argv: Vec<CString> = words.filter_map(|word| CString::new(word.into_vec()).ok()).collect();
-    let (Some(port), false) = (port, argv.is_empty()) else { return complain("a port and a command are required") };
-    let control = match reach_server() {
+pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let port = arguments.next().and_then(|argument| argument.to_str()?.parse().ok());
+    let argv: Vec<CString> = arguments.filter_map(|argument| CString::new(argument.into_vec()).ok()).collect();
+    let (Some(port), false) = (port, argv.is_empty()) else { return fail("a port and a command are required") };
+    let control = match connect() {
         Ok(control) => control,
-        Err(errno) => return complain(&format!("cannot connect to the server's socket {WAY_OUT}: {errno}")),
+        Err(errno) => return fail(&format!("cannot connect to the server's socket {PROXY_SOCKET_PATH}: {errno}")),
     };
-    if let Err(failure) = network::open_way_out(port, &control) {
-        let words = failure.to_string();
+    if let Err(failure) = network::open_proxy_socket(port, &control) {
+        let reason = failure.to_string();
         let _ = wire::send(&control, &Report::Failed(failure), &[]);
-        return complain(&words);
+        return fail(&reason);
     }
     sys::reset_signals();
     // The server sees the socket close when the command starts (close on exec).
-    command::replace(&into_command(argv), control.as_fd())
+    command::execute_program(&into_command(argv), control.as_fd())
 }
 
-fn reach_server() -> Result<OwnedFd> {
+fn connect() -> Result<OwnedFd> {
     let control = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    let address = SocketAddrUnix::new(WAY_OUT)?;
+    let address = SocketAddrUnix::new(PROXY_SOCKET_PATH)?;
     rustix::io::retry_on_intr(|| rustix::net::connect(&control, &address))?;
     Ok(control)
 }
@@ -60,7 +60,7 @@ fn into_command(argv: Vec<CString>) -> Command {
     }
 }
 
-fn complain(words: &str) -> ExitCode {
-    let _ = rustix::io::write(rustix::stdio::stderr(), format!("ringwall: no network access: {words}\n").as_bytes());
+fn fail(reason: &str) -> ExitCode {
+    let _ = rustix::io::write(rustix::stdio::stderr(), format!("ringwall: no network access: {reason}\n").as_bytes());
     ExitCode::FAILURE
 }

@@ -9,12 +9,12 @@ use rustix::io::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::plan::{Ahead, Completion, Plan};
+use crate::protocol::plan::{Completion, Plan, WarmMode};
 use crate::protocol::report::{Failure, Protection, Step};
 use crate::{protocol::wire, sys};
 
 /// Descriptors per message; the kernel allows 253.
-const AT_ONCE: usize = 200;
+const MAX_DESCRIPTORS: usize = 200;
 
 /// Order: trees (in as many messages as needed), `Begin`, and while PID 1 builds its root,
 /// `Limits`. A warm box later gets further trees and `Complete`.
@@ -24,22 +24,22 @@ enum Message {
     Trees,
     /// Descriptors: the command's three streams, unless it gets a terminal; then the plan, if it is
     /// too long for the message.
-    Begin { plan: Option<Box<Plan>>, ahead: Option<Ahead> },
-    /// The cgroups are ready. Descriptors: the v1 tasks files by which PID 1 joins them (`doors`),
+    Begin { plan: Option<Box<Plan>>, warm: Option<WarmMode> },
+    /// The cgroups are ready. Descriptors: the v1 tasks files by which PID 1 joins them (`tasks_files`),
     /// counter files, and last the counter of socket memory, if there is one.
-    Limits { doors: usize, has_socket_counter: bool, protections: Vec<Protection> },
+    Limits { tasks_files: usize, has_socket_counter: bool, protections: Vec<Protection> },
     /// Descriptor: the completion, if it is too long for the message.
     Complete { completion: Option<Box<Completion>> },
 }
 
 /// Longest plan (encoded) that is sent in a message, with room left for the rest of the message.
-const SHORT: usize = 4096;
+const MAX_INLINE_PLAN: usize = 4096;
 
 /// The first messages to PID 1.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) plan: Plan,
-    pub(crate) ahead: Option<Ahead>,
+    pub(crate) warm: Option<WarmMode>,
     pub(crate) streams: Option<[OwnedFd; 3]>,
     pub(crate) trees: Vec<OwnedFd>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Start {
 /// The message that PID 1 receives while it builds its root.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    pub(crate) doors: Vec<OwnedFd>,
+    pub(crate) tasks_files: Vec<OwnedFd>,
     pub(crate) counters: Vec<OwnedFd>,
     pub(crate) socket_counter: Option<OwnedFd>,
     pub(crate) protections: Vec<Protection>,
@@ -57,28 +57,28 @@ pub(crate) struct Limits {
 pub fn send_plan(
     control: impl AsFd,
     plan: Plan,
-    ahead: Option<Ahead>,
+    warm: Option<WarmMode>,
     streams: &[OwnedFd],
     trees: &[OwnedFd],
 ) -> Result<()> {
     send_trees(&control, trees)?;
-    let packed = if wire::length(&plan)? > SHORT { Some(wire::pack(&plan)?) } else { None };
+    let packed = if wire::length(&plan)? > MAX_INLINE_PLAN { Some(wire::pack(&plan)?) } else { None };
     let descriptors: Vec<BorrowedFd<'_>> = streams.iter().chain(&packed).map(AsFd::as_fd).collect();
     let plan = packed.is_none().then(|| Box::new(plan));
-    wire::send(&control, &Message::Begin { plan, ahead }, &descriptors)
+    wire::send(&control, &Message::Begin { plan, warm }, &descriptors)
 }
 
 /// Sends command and files to a warm box.
 pub fn send_completion(control: impl AsFd, completion: Completion, trees: &[OwnedFd]) -> Result<()> {
     send_trees(&control, trees)?;
-    let packed = if wire::length(&completion)? > SHORT { Some(wire::pack(&completion)?) } else { None };
+    let packed = if wire::length(&completion)? > MAX_INLINE_PLAN { Some(wire::pack(&completion)?) } else { None };
     let descriptors: Vec<BorrowedFd<'_>> = packed.iter().map(AsFd::as_fd).collect();
     let completion = packed.is_none().then(|| Box::new(completion));
     wire::send(&control, &Message::Complete { completion }, &descriptors)
 }
 
 fn send_trees(control: impl AsFd, trees: &[OwnedFd]) -> Result<()> {
-    for trees in trees.chunks(AT_ONCE) {
+    for trees in trees.chunks(MAX_DESCRIPTORS) {
         let trees: Vec<BorrowedFd<'_>> = trees.iter().map(AsFd::as_fd).collect();
         wire::send(&control, &Message::Trees, &trees)?;
     }
@@ -88,15 +88,19 @@ fn send_trees(control: impl AsFd, trees: &[OwnedFd]) -> Result<()> {
 /// Sends the cgroups, and the protections that are known so far.
 pub fn send_limits(
     control: impl AsFd,
-    doors: &[OwnedFd],
+    tasks_files: &[OwnedFd],
     counters: &[OwnedFd],
     socket_counter: Option<&OwnedFd>,
     protections: Vec<Protection>,
 ) -> Result<()> {
     let descriptors: Vec<BorrowedFd<'_>> =
-        doors.iter().chain(counters).chain(socket_counter).map(AsFd::as_fd).collect();
+        tasks_files.iter().chain(counters).chain(socket_counter).map(AsFd::as_fd).collect();
     let has_socket_counter = socket_counter.is_some();
-    wire::send(&control, &Message::Limits { doors: doors.len(), has_socket_counter, protections }, &descriptors)
+    wire::send(
+        &control,
+        &Message::Limits { tasks_files: tasks_files.len(), has_socket_counter, protections },
+        &descriptors,
+    )
 }
 
 impl Start {
@@ -105,19 +109,19 @@ impl Start {
         loop {
             match receive(control) {
                 (Message::Trees, some) => trees.extend(some),
-                (Message::Begin { plan, ahead }, mut descriptors) => {
+                (Message::Begin { plan, warm }, mut descriptors) => {
                     let unread = |errno| Failure::new(Step::ReadPlan, "", errno);
                     let plan = match plan {
                         Some(plan) => *plan,
-                        None => wire::unpack(descriptors.pop().ok_or_else(disorder)?).map_err(unread)?,
+                        None => wire::unpack(descriptors.pop().ok_or_else(unexpected_message)?).map_err(unread)?,
                     };
                     let streams = <[OwnedFd; 3]>::try_from(descriptors).ok();
                     if plan.terminal.is_some() == streams.is_some() {
-                        return Err(disorder());
+                        return Err(unexpected_message());
                     }
-                    return Ok(Start { plan, ahead, streams, trees });
+                    return Ok(Start { plan, warm, streams, trees });
                 }
-                (Message::Limits { .. } | Message::Complete { .. }, _) => return Err(disorder()),
+                (Message::Limits { .. } | Message::Complete { .. }, _) => return Err(unexpected_message()),
             }
         }
     }
@@ -126,14 +130,14 @@ impl Start {
 impl Limits {
     pub(crate) fn receive(control: &OwnedFd) -> std::result::Result<Self, Failure> {
         match receive(control) {
-            (Message::Limits { doors, has_socket_counter, protections }, mut descriptors)
-                if doors <= descriptors.len() =>
+            (Message::Limits { tasks_files, has_socket_counter, protections }, mut descriptors)
+                if tasks_files <= descriptors.len() =>
             {
-                let mut counters = descriptors.split_off(doors);
+                let mut counters = descriptors.split_off(tasks_files);
                 let socket_counter = if has_socket_counter { counters.pop() } else { None };
-                Ok(Limits { doors: descriptors, counters, socket_counter, protections })
+                Ok(Limits { tasks_files: descriptors, counters, socket_counter, protections })
             }
-            _ => Err(disorder()),
+            _ => Err(unexpected_message()),
         }
     }
 }
@@ -147,10 +151,10 @@ pub(crate) fn receive_completion(control: &OwnedFd) -> std::result::Result<(Comp
             (Message::Complete { completion: Some(completion) }, _) => return Ok((*completion, trees)),
             (Message::Complete { completion: None }, mut descriptors) => {
                 let unread = |errno| Failure::new(Step::ReadPlan, "", errno);
-                let completion = wire::unpack(descriptors.pop().ok_or_else(disorder)?).map_err(unread)?;
+                let completion = wire::unpack(descriptors.pop().ok_or_else(unexpected_message)?).map_err(unread)?;
                 return Ok((completion, trees));
             }
-            (Message::Begin { .. } | Message::Limits { .. }, _) => return Err(disorder()),
+            (Message::Begin { .. } | Message::Limits { .. }, _) => return Err(unexpected_message()),
         }
     }
 }
@@ -164,6 +168,6 @@ pub(crate) fn receive<T: DeserializeOwned>(control: &OwnedFd) -> (T, Vec<OwnedFd
 }
 
 /// Both sides are the same build, so this is an internal error.
-fn disorder() -> Failure {
+fn unexpected_message() -> Failure {
     Failure::plain(Step::ReadPlan, "(PID 1 received an unexpected message)")
 }

@@ -11,16 +11,16 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
 
 use crate::progress::Progress;
-use crate::protocol::plan::{Ahead, Commission, Completion};
+use crate::protocol::plan::{Assignment, Completion, WarmMode};
 use crate::protocol::report::{Failure, Report, Step};
 use crate::roles::command;
 use crate::roles::interpreter::Interpreter;
-use crate::roles::watchdog::Counts;
+use crate::roles::watchdog::MeterScope;
 use crate::roles::{
     init,
-    init::{Made, Running},
+    init::{InitState, StartedCommand},
 };
-use crate::setup::{restrict, restrict::Rules};
+use crate::setup::{restrict, restrict::FileRules};
 use crate::sys::{self, BpfInstruction};
 use crate::{
     protocol::wire,
@@ -29,39 +29,39 @@ use crate::{
 };
 
 /// Waits for the completion, starts the command and returns the final report.
-pub(crate) fn live(
-    made: Made,
-    ahead: Ahead,
+pub(crate) fn run(
+    state: InitState,
+    mode: WarmMode,
     control: &OwnedFd,
     filter: &[BpfInstruction],
 ) -> std::result::Result<Report, Failure> {
-    let Made { plan, streams, mut protections, counters, meter, network } = made;
+    let InitState { plan, streams, mut protections, counters, meter, network } = state;
     let fail = |errno| Failure::new(Step::StartCommand, "", errno);
     network.enter()?;
-    let rules = Rules::begin()?;
+    let rules = FileRules::new()?;
     sys::set_signal_mask(true);
     let signals = sys::signal_descriptor().map_err(fail)?;
-    let (interpreter, streams) = match ahead {
-        Ahead::Alone => (None, Some(streams)),
+    let (interpreter, streams) = match mode {
+        WarmMode::Plain => (None, Some(streams)),
         // Without a memory cgroup PID 1 would read the memory use of the interpreter from /proc.
         // Landlock denies that once both have restricted themselves, each in a domain of its own.
-        Ahead::WithInterpreter if meter.counts() == Counts::Everything => {
+        WarmMode::Interpreter if meter.scope() == MeterScope::Everything => {
             return Err(Failure::plain(Step::StartCommand, "(a waiting interpreter needs a memory cgroup)"));
         }
-        Ahead::WithInterpreter => (Some(Interpreter::start(&plan, &streams, &rules, filter, control)?), None),
+        WarmMode::Interpreter => (Some(Interpreter::start(&plan, &streams, &rules, filter, control)?), None),
     };
     let handle = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(fail)?;
     wire::send(control, &Report::Waiting, &[handle.as_fd()]).map_err(fail)?;
     drop(handle);
-    await_word(control, &signals, interpreter.as_ref().map(|interpreter| interpreter.process))?;
+    wait_for_completion(control, &signals, interpreter.as_ref().map(|interpreter| interpreter.process))?;
 
-    let (Completion { operations, access, required, commission }, trees) = start::receive_completion(control)?;
-    let mut progress = Progress::begin();
-    init::without_mask(|| root::extend(&operations, trees))?;
+    let (Completion { operations, access, required, assignment }, trees) = start::receive_completion(control)?;
+    let mut progress = Progress::new();
+    init::with_zero_umask(|| root::extend(&operations, trees))?;
     progress.done(Step::BuildRoot, control)?;
     let rules = rules.with(&access)?;
     if let Some(interpreter) = &interpreter {
-        interpreter.tell_to_restrict_itself()?;
+        interpreter.request_restriction()?;
     }
     protections.push(rules.enforce()?);
     restrict::require(&required, &protections)?;
@@ -73,34 +73,38 @@ pub(crate) fn live(
     identity::verify(&plan.identity)?;
     progress.done(Step::VerifyPrivileges, control)?;
     if let Some(interpreter) = &interpreter {
-        interpreter.hear_that_it_is(control)?;
+        interpreter.expect_restriction(control)?;
     }
-    if let Commission::Tell { directory, .. } = &commission {
+    if let Assignment::RunCode { directory, .. } = &assignment {
         // Checks with the privileges of the command that it can enter its directory, because the
         // interpreter could not report a failure.
-        let there = rustix::process::chdir(directory).and_then(|()| rustix::process::chdir(c"/"));
-        there.map_err(|errno| Failure::new(Step::StartCommand, directory.to_string_lossy(), errno))?;
+        let entered = rustix::process::chdir(directory).and_then(|()| rustix::process::chdir(c"/"));
+        entered.map_err(|errno| Failure::new(Step::StartCommand, directory.to_string_lossy(), errno))?;
     }
-    init::complete(&mut protections);
+    init::add_unreported(&mut protections);
     let started = Report::Started { protections, steps: progress.into_times() };
     wire::send(control, &started, &[]).map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
-    let (command, spent_before) = match (commission, interpreter, streams) {
-        (Commission::Tell { order, .. }, Some(interpreter), _) => {
-            let (process, spent) = (interpreter.process, sys::time_of(interpreter.process).unwrap_or(0));
-            interpreter.tell(&order);
-            (process, spent)
+    let (command, cpu_before) = match (assignment, interpreter, streams) {
+        (Assignment::RunCode { input, .. }, Some(interpreter), _) => {
+            let (process, cpu_used) = (interpreter.process, sys::cpu_time(interpreter.process).unwrap_or(0));
+            interpreter.send_input(&input);
+            (process, cpu_used)
         }
-        (Commission::Execute(command), None, Some(streams)) => {
+        (Assignment::Execute(command), None, Some(streams)) => {
             let mut child = || command::execute(&command, &streams, control.as_fd());
-            (sys::start_sharing_memory(&mut child).map_err(fail)?, 0)
+            (sys::start_vfork(&mut child).map_err(fail)?, 0)
         }
         _ => return Err(Failure::plain(Step::ReadPlan, "(the command does not fit this kind of warm box)")),
     };
-    Ok(init::follow(Running { command, meter, counters, spent_before }, &signals, control))
+    Ok(init::wait_and_report(StartedCommand { command, meter, counters, cpu_before }, &signals, control))
 }
 
 /// Waits for a message. If the interpreter ends, the box is of no use.
-fn await_word(control: &OwnedFd, signals: &OwnedFd, interpreter: Option<Pid>) -> std::result::Result<(), Failure> {
+fn wait_for_completion(
+    control: &OwnedFd,
+    signals: &OwnedFd,
+    interpreter: Option<Pid>,
+) -> std::result::Result<(), Failure> {
     loop {
         let mut events = [
             PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),

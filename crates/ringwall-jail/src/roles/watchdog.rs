@@ -24,66 +24,66 @@ use crate::setup::socket_memory::SocketMemory;
 const INTERVAL_NANOSECONDS: i64 = 50_000_000;
 const SOCKETS_INTERVAL_NANOSECONDS: i64 = 250_000_000;
 /// Open descriptors and sockets can be many, so only every fifth check looks at them.
-const LOOKS_PER_SEARCH: u32 = 5;
+const CHECKS_PER_SCAN: u32 = 5;
 /// Socket queues may use a half of the memory limit in addition to it.
-const SHARE_OF_SOCKETS: u64 = 2;
+const SOCKETS_DIVISOR: u64 = 2;
 const BLOCK: u64 = 512;
 const KIB: u64 = 1024;
 
 /// Memory use of the box and its limit.
-pub(crate) struct Meter {
-    counts: Counts,
+pub(crate) struct MemoryMeter {
+    scope: MeterScope,
     limit: u64,
     sockets: SocketMemory,
     processes: Option<OwnedFd>,
     file_systems: Vec<CString>,
-    looks: u32,
-    looked: Timespec,
+    checks: u32,
+    checked_at: Timespec,
     memory_files: u64,
     socket_queues: u64,
 }
 
 /// What is added up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counts {
+pub(crate) enum MeterScope {
     Everything,
     /// A memory cgroup limits the rest.
     SocketsOnly,
 }
 
-impl Meter {
+impl MemoryMeter {
     /// `socket_counter` is the cgroup v1 counter of TCP and UDP queues, if there is one.
     pub(crate) fn new(plan: &Watchdog, protections: &[Protection], socket_counter: Option<OwnedFd>) -> Self {
         let counts_itself = |protection: &Protection| {
             protection.name == ProtectionName::MemoryLimit && protection.state == ProtectionState::Enforced
         };
-        let (counts, limit) = if protections.iter().any(counts_itself) {
-            (Counts::SocketsOnly, plan.memory_bytes / SHARE_OF_SOCKETS)
+        let (scope, limit) = if protections.iter().any(counts_itself) {
+            (MeterScope::SocketsOnly, plan.memory_bytes / SOCKETS_DIVISOR)
         } else {
-            (Counts::Everything, plan.memory_bytes)
+            (MeterScope::Everything, plan.memory_bytes)
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Meter {
-            counts,
+        MemoryMeter {
+            scope,
             limit,
             sockets: SocketMemory::new(socket_counter),
             processes: rustix::fs::open(c"/proc", flags, Mode::empty()).ok(),
             file_systems: plan.file_systems.clone(),
-            looks: 0,
-            looked: Timespec { tv_sec: 0, tv_nsec: 0 },
+            checks: 0,
+            checked_at: Timespec { tv_sec: 0, tv_nsec: 0 },
             memory_files: 0,
             socket_queues: 0,
         }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.counts
+    pub(crate) fn scope(&self) -> MeterScope {
+        self.scope
     }
 
     pub(crate) fn interval(&self) -> Timespec {
-        let tv_nsec = match self.counts {
-            Counts::Everything => INTERVAL_NANOSECONDS,
-            Counts::SocketsOnly => SOCKETS_INTERVAL_NANOSECONDS,
+        let tv_nsec = match self.scope {
+            MeterScope::Everything => INTERVAL_NANOSECONDS,
+            MeterScope::SocketsOnly => SOCKETS_INTERVAL_NANOSECONDS,
         };
         Timespec { tv_sec: 0, tv_nsec }
     }
@@ -92,15 +92,15 @@ impl Meter {
     /// check constantly.
     pub(crate) fn is_over_now(&mut self) -> bool {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let since = (now.tv_sec - self.looked.tv_sec) * 1_000_000_000 + (now.tv_nsec - self.looked.tv_nsec);
+        let since = (now.tv_sec - self.checked_at.tv_sec) * 1_000_000_000 + (now.tv_nsec - self.checked_at.tv_nsec);
         if since < self.interval().tv_nsec {
             return false;
         }
-        self.looked = now;
-        match (self.counts, &self.processes) {
-            (Counts::SocketsOnly, Some(processes)) => self.sockets.beside_cgroup(processes.as_fd()) > self.limit,
-            (Counts::SocketsOnly, None) => true,
-            (Counts::Everything, _) => self.is_over(),
+        self.checked_at = now;
+        match (self.scope, &self.processes) {
+            (MeterScope::SocketsOnly, Some(processes)) => self.sockets.beside_cgroup(processes.as_fd()) > self.limit,
+            (MeterScope::SocketsOnly, None) => true,
+            (MeterScope::Everything, _) => self.is_over(),
         }
     }
 
@@ -115,11 +115,11 @@ impl Meter {
             return true;
         }
         let pids: Vec<CString> = pids.into_iter().map(|pid| visible(processes, pid)).collect();
-        if self.looks.is_multiple_of(LOOKS_PER_SEARCH) {
+        if self.checks.is_multiple_of(CHECKS_PER_SCAN) {
             self.memory_files = memory_files(processes, &pids);
             self.socket_queues = self.sockets.without_cgroup(processes);
         }
-        self.looks = self.looks.wrapping_add(1);
+        self.checks = self.checks.wrapping_add(1);
         let stored: u64 = self.file_systems.iter().map(|path| stored(path)).sum();
         let segments = unattached_segments(processes);
         // A memfd that is mapped also counts as shared pages of processes. Use the larger of both

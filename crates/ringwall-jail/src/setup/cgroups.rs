@@ -19,21 +19,21 @@ pub const THAWED: &[u8] = b"THAWED";
 
 /// A cgroup directory to remove.
 #[derive(Debug, Clone)]
-pub(crate) struct Group {
+pub(crate) struct GroupDirectory {
     /// Index of the parent directory in the spawner's list.
     pub(crate) parent: usize,
     pub(crate) name: CString,
 }
 
 /// All directories in `parents` whose name begins with `prefix`.
-pub(crate) fn find(parents: &[OwnedFd], prefix: &CStr) -> Vec<Group> {
+pub(crate) fn find(parents: &[OwnedFd], prefix: &CStr) -> Vec<GroupDirectory> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut found = Vec::new();
     for (parent, directory) in parents.iter().enumerate() {
         let opened = rustix::fs::openat(directory, c".", flags, Mode::empty());
         for entry in opened.and_then(Dir::new).into_iter().flatten().flatten() {
             if entry.file_name().to_bytes().starts_with(prefix.to_bytes()) {
-                found.push(Group { parent, name: entry.file_name().to_owned() });
+                found.push(GroupDirectory { parent, name: entry.file_name().to_owned() });
             }
         }
     }
@@ -43,7 +43,7 @@ pub(crate) fn find(parents: &[OwnedFd], prefix: &CStr) -> Vec<Group> {
 /// Thaws all frozen v1 groups with this prefix. On v1 a frozen process does not even die from
 /// SIGKILL.
 pub(crate) fn thaw(parents: &[OwnedFd], prefix: &CStr) {
-    for Group { parent, name } in find(parents, prefix) {
+    for GroupDirectory { parent, name } in find(parents, prefix) {
         let Some(parent) = parents.get(parent) else { continue };
         let Ok(file) = CString::new([name.as_bytes(), b"/", FREEZER.to_bytes()].concat()) else { continue };
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -54,48 +54,48 @@ pub(crate) fn thaw(parents: &[OwnedFd], prefix: &CStr) {
 }
 
 /// Removes a cgroup without processes.
-pub(crate) fn remove(parents: &[OwnedFd], group: &Group) -> Result<()> {
+pub(crate) fn remove(parents: &[OwnedFd], group: &GroupDirectory) -> Result<()> {
     let parent = parents.get(group.parent).ok_or(Errno::BADF)?;
     rustix::fs::unlinkat(parent, &group.name, AtFlags::REMOVEDIR)
 }
 
 /// Usage counters of a box's cgroups.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub struct CgroupUsage {
     pub peak_memory_bytes: Option<u64>,
     pub oom_kills: u64,
     /// Only on cgroup v2.
     pub cpu_microseconds: u64,
 }
 
-impl Counted {
+impl CgroupUsage {
     /// Reads each file: a single number is the peak memory; other files have one `key value` per
     /// line.
     pub fn read(counters: &[OwnedFd]) -> Self {
-        let mut counted = Counted::default();
+        let mut usage = CgroupUsage::default();
         for counter in counters {
             let mut buffer = [0; 1024];
             let Ok(count) = rustix::io::pread(counter, &mut buffer, 0) else { continue };
             let Ok(text) = std::str::from_utf8(&buffer[..count]) else { continue };
             match text.trim().parse() {
-                Ok(number) => counted.peak_memory_bytes = Some(number),
+                Ok(number) => usage.peak_memory_bytes = Some(number),
                 Err(_) => {
                     let value = |key: &str| -> u64 {
                         text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0)
                     };
-                    counted.oom_kills += value("oom_kill ");
-                    counted.cpu_microseconds += value("usage_usec ");
+                    usage.oom_kills += value("oom_kill ");
+                    usage.cpu_microseconds += value("usage_usec ");
                 }
             }
         }
-        counted
+        usage
     }
 }
 
 /// Joins the v1 groups: moves the calling thread, the only one of its process, into each.
-pub(crate) fn join(doors: &[OwnedFd]) -> std::result::Result<(), Failure> {
-    for door in doors {
-        rustix::io::write(door, b"0").map_err(|errno| Failure::new(Step::JoinCgroups, "", errno))?;
+pub(crate) fn join(tasks_files: &[OwnedFd]) -> std::result::Result<(), Failure> {
+    for tasks_file in tasks_files {
+        rustix::io::write(tasks_file, b"0").map_err(|errno| Failure::new(Step::JoinCgroups, "", errno))?;
     }
     Ok(())
 }

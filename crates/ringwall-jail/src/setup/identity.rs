@@ -62,7 +62,7 @@ pub(crate) fn die_with_parent() -> Result<()> {
 
 /// Drops all capabilities, also for programs executed later.
 pub(crate) fn drop_privileges() -> std::result::Result<(), Failure> {
-    let give_up = || -> Result<()> {
+    let drop_all = || -> Result<()> {
         for number in 0.. {
             match sys::drop_bounding_capability(number) {
                 Ok(()) => {}
@@ -83,22 +83,22 @@ pub(crate) fn drop_privileges() -> std::result::Result<(), Failure> {
         let none = CapabilitySet::empty();
         rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
     };
-    give_up().map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))
+    drop_all().map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))
 }
 
 /// Reads capabilities, no_new_privs and uid from the kernel; fails unless no privilege is left.
 pub(crate) fn verify(identity: &Identity) -> std::result::Result<(), Failure> {
-    let left = |what: &str| Failure::plain(Step::VerifyPrivileges, what);
-    let ask = |errno| Failure::new(Step::VerifyPrivileges, "", errno);
-    let sets = rustix::thread::capabilities(None).map_err(ask)?;
+    let remaining = |what: &str| Failure::plain(Step::VerifyPrivileges, what);
+    let error = |errno| Failure::new(Step::VerifyPrivileges, "", errno);
+    let sets = rustix::thread::capabilities(None).map_err(error)?;
     if !(sets.effective | sets.permitted | sets.inheritable).is_empty() {
-        return Err(left("capabilities remain"));
+        return Err(remaining("capabilities remain"));
     }
-    if !rustix::thread::no_new_privs().map_err(ask)? {
-        return Err(left("no_new_privs is not set"));
+    if !rustix::thread::no_new_privs().map_err(error)? {
+        return Err(remaining("no_new_privs is not set"));
     }
     if rustix::process::getuid().as_raw() != identity.inside_uid {
-        return Err(left("the user id is not the box's"));
+        return Err(remaining("the user id is not the box's"));
     }
     Ok(())
 }

@@ -23,36 +23,36 @@ const TMPFS: u64 = 0x0102_1994;
 
 /// Checks that the placeholder is at `at` in the mount namespace of `process` (a pidfd). Moves the
 /// calling thread there.
-pub fn look(process: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
+pub fn check(process: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
     let fail = |errno| Failure::new(Step::BuildRoot, at, errno);
     // setns(2) into a mount namespace fails while root and working directory are shared with other
     // threads.
     sys::unshare(UnshareFlags::FS).map_err(fail)?;
     rustix::thread::move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT).map_err(fail)?;
-    match is_ours(&open(at).map_err(fail)?).map_err(fail)? {
+    match is_placeholder(&open(at).map_err(fail)?).map_err(fail)? {
         true => Ok(()),
         false => refuse(at, "the mount is not the empty read-only tmpfs that the container was created with"),
     }
 }
 
-/// Checks as [`look`] does, and replaces the placeholder by a detached tree.
-pub fn show(tree: &OwnedFd, process: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
+/// Checks as [`check`] does, and replaces the placeholder by a detached tree.
+pub fn replace(tree: &OwnedFd, process: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
     let fail = |errno| Failure::new(Step::BuildRoot, at, errno);
     mounts::restrict(tree.as_fd(), Attributes::WritableFiles).map_err(fail)?;
-    look(process, at)?;
+    check(process, at)?;
     rustix::mount::unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(fail)?;
-    let place = open(at).map_err(fail)?;
-    if is_mounted(&place).map_err(fail)? {
+    let mount_point = open(at).map_err(fail)?;
+    if is_mounted(&mount_point).map_err(fail)? {
         return refuse(at, "more than one file system is mounted there");
     }
-    mounts::attach(tree.as_fd(), place.as_fd(), b"").map_err(fail)?;
-    let shown = open(at).map_err(fail)?;
+    mounts::attach(tree.as_fd(), mount_point.as_fd(), b"").map_err(fail)?;
+    let mounted = open(at).map_err(fail)?;
     let status = rustix::fs::fstat(tree).map_err(fail)?;
-    if !mounts::is_file(shown.as_fd(), FileIdentity { device: status.st_dev, inode: status.st_ino }).map_err(fail)? {
+    if !mounts::is_file(mounted.as_fd(), FileIdentity { device: status.st_dev, inode: status.st_ino }).map_err(fail)? {
         return refuse(at, "another file system covers the mounted files");
     }
     // Otherwise mounts that the host adds below the tree later would propagate into the container.
-    rustix::process::fchdir(&shown).map_err(fail)?;
+    rustix::process::fchdir(&mounted).map_err(fail)?;
     rustix::mount::mount_change(c".", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(fail)
 }
 
@@ -67,14 +67,14 @@ fn open(at: &str) -> Result<OwnedFd> {
 }
 
 /// Returns whether this is the root of a read-only tmpfs.
-fn is_ours(place: &OwnedFd) -> Result<bool> {
-    let is_tmpfs = u64::try_from(rustix::fs::fstatfs(place)?.f_type).is_ok_and(|kind| kind == TMPFS);
-    let is_read_only = rustix::fs::fstatvfs(place)?.f_flag.contains(StatVfsMountFlags::RDONLY);
-    Ok(is_tmpfs && is_read_only && is_mounted(place)?)
+fn is_placeholder(mount_point: &OwnedFd) -> Result<bool> {
+    let is_tmpfs = u64::try_from(rustix::fs::fstatfs(mount_point)?.f_type).is_ok_and(|kind| kind == TMPFS);
+    let is_read_only = rustix::fs::fstatvfs(mount_point)?.f_flag.contains(StatVfsMountFlags::RDONLY);
+    Ok(is_tmpfs && is_read_only && is_mounted(mount_point)?)
 }
 
-fn is_mounted(place: &OwnedFd) -> Result<bool> {
-    let status = rustix::fs::statx(place, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+fn is_mounted(mount_point: &OwnedFd) -> Result<bool> {
+    let status = rustix::fs::statx(mount_point, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
     if !status.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
         return Err(Errno::NOSYS);
     }

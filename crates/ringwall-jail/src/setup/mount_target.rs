@@ -11,14 +11,14 @@ use rustix::io::{Errno, Result};
 
 use crate::setup::mounts;
 
-pub(crate) struct Places {
+pub(crate) struct MountTargets {
     root: OwnedFd,
     parents: Vec<(Vec<u8>, OwnedFd)>,
 }
 
-impl Places {
+impl MountTargets {
     pub(crate) fn new(root: OwnedFd) -> Self {
-        Places { root, parents: Vec::new() }
+        MountTargets { root, parents: Vec::new() }
     }
 
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
@@ -146,44 +146,44 @@ fn kind_of(parent: BorrowedFd<'_>, name: &[u8]) -> Result<FileType> {
 mod tests {
     use super::*;
 
-    fn places() -> (Places, std::path::PathBuf) {
-        let path = std::env::temp_dir().join(format!("ringwall-places-{:?}", std::thread::current().id()));
+    fn targets() -> (MountTargets, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("ringwall-targets-{:?}", std::thread::current().id()));
         let _ = std::fs::remove_file(path.join("link"));
         std::fs::create_dir_all(&path).unwrap();
         let root = rustix::fs::open(&path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        (Places::new(root), path)
+        (MountTargets::new(root), path)
     }
 
     #[test]
     fn symlink_and_relative_path_are_refused() {
-        let (mut places, path) = places();
+        let (mut targets, path) = targets();
         std::os::unix::fs::symlink("/tmp", path.join("link")).unwrap();
-        assert_eq!(places.make_directory(c"/link", 0o755), Err(Errno::LOOP));
-        assert_eq!(places.make_file(c"/link"), Err(Errno::LOOP));
-        assert_eq!(places.make_directory(c"/link/below", 0o755), Err(Errno::LOOP));
-        assert_eq!(places.exists(c"/link/x/y"), Err(Errno::LOOP));
+        assert_eq!(targets.make_directory(c"/link", 0o755), Err(Errno::LOOP));
+        assert_eq!(targets.make_file(c"/link"), Err(Errno::LOOP));
+        assert_eq!(targets.make_directory(c"/link/below", 0o755), Err(Errno::LOOP));
+        assert_eq!(targets.exists(c"/link/x/y"), Err(Errno::LOOP));
         for crooked in [c"relative", c"/a/../b", c"/..", c"/a//b", c"/.", c"/"] {
-            assert_eq!(places.make_directory(crooked, 0o755), Err(Errno::INVAL), "{crooked:?}");
+            assert_eq!(targets.make_directory(crooked, 0o755), Err(Errno::INVAL), "{crooked:?}");
         }
     }
 
     #[test]
     fn exists_creates_nothing() {
-        let (mut places, path) = places();
+        let (mut targets, path) = targets();
         std::fs::write(path.join("plain"), "").unwrap();
-        assert_eq!(places.exists(c"/gone/below/it"), Ok(false));
-        assert_eq!(places.exists(c"/plain/below"), Ok(false));
+        assert_eq!(targets.exists(c"/gone/below/it"), Ok(false));
+        assert_eq!(targets.exists(c"/plain/below"), Ok(false));
         assert!(!path.join("gone").exists());
-        assert_eq!(places.exists(c"/plain"), Ok(true));
+        assert_eq!(targets.exists(c"/plain"), Ok(true));
     }
 
     #[test]
     fn missing_parents_are_created() {
-        let (mut places, path) = places();
-        places.make_directory(c"/one/two/three", 0o755).unwrap();
-        places.make_file(c"/one/two/file").unwrap();
+        let (mut targets, path) = targets();
+        targets.make_directory(c"/one/two/three", 0o755).unwrap();
+        targets.make_file(c"/one/two/file").unwrap();
         assert!(path.join("one/two/three").is_dir() && path.join("one/two/file").is_file());
-        assert_eq!(places.make_directory(c"/one/two/file", 0o755), Err(Errno::NOTDIR));
-        assert_eq!(places.make_file(c"/one/two/three"), Err(Errno::ISDIR));
+        assert_eq!(targets.make_directory(c"/one/two/file", 0o755), Err(Errno::NOTDIR));
+        assert_eq!(targets.make_file(c"/one/two/three"), Err(Errno::ISDIR));
     }
 }

@@ -13,7 +13,7 @@ use rustix::mount::{
 };
 
 use crate::protocol::plan::FileIdentity;
-use crate::sys::{self, Reach};
+use crate::sys::{self, MountScope};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const NO_SET_ID: u64 = libc::MOUNT_ATTR_NOSUID;
@@ -46,7 +46,7 @@ pub(crate) fn clone_tree(path: &CStr) -> Result<OwnedFd> {
 }
 
 /// A detached copy of the mount at one name of an open directory, without submounts.
-pub(crate) fn clone_place(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
+pub(crate) fn clone_at(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
     open_tree(directory, name, flags)
 }
@@ -59,11 +59,11 @@ pub(crate) fn is_file(tree: BorrowedFd<'_>, expected: FileIdentity) -> Result<bo
 
 /// Sets attributes on a mount and, except for the root, on all mounts below it.
 pub(crate) fn restrict(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<()> {
-    let reach = match attributes {
-        Attributes::ReadOnlyRoot => Reach::One,
-        _ => Reach::AllBelow,
+    let scope = match attributes {
+        Attributes::ReadOnlyRoot => MountScope::One,
+        _ => MountScope::Recursive,
     };
-    sys::set_mount_attributes(tree, reach, attributes.bits(), None)
+    sys::set_mount_attributes(tree, scope, attributes.bits(), None)
 }
 
 /// Attaches a detached mount to a name in a directory or, if the name is empty, to the directory
@@ -129,8 +129,8 @@ pub(crate) fn layers(lower: &str) -> Result<OwnedFd> {
 /// Checks that the kernel can clone a mount out of a detached file system (Linux 6.15).
 pub(crate) fn can_clone_detached() -> Result<()> {
     let detached = tmpfs(4096, 2, 0o755)?;
-    rustix::fs::mkdirat(&detached, c"place", rustix::fs::Mode::from_raw_mode(0o755))?;
-    clone_place(detached.as_fd(), b"place").map(drop)
+    rustix::fs::mkdirat(&detached, c"directory", rustix::fs::Mode::from_raw_mode(0o755))?;
+    clone_at(detached.as_fd(), b"directory").map(drop)
 }
 
 fn finish(context: &OwnedFd, attributes: MountAttrFlags) -> Result<OwnedFd> {

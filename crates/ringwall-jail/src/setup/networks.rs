@@ -19,12 +19,12 @@ use crate::setup::network;
 const MAX_NETWORKS: usize = 16;
 
 #[derive(Debug, Default)]
-pub(crate) struct Networks {
+pub(crate) struct NetworkPool {
     /// Namespaces with the host uid of their boxes; the most recently returned is last.
     free: Vec<(u32, OwnedFd)>,
 }
 
-impl Networks {
+impl NetworkPool {
     /// Moves this process, and so the next child, into a namespace for a box of this user.
     pub(crate) fn enter(&mut self, user: u32) -> Result<OwnedFd> {
         match self.free.iter().rposition(|(owner, _)| *owner == user) {
@@ -34,7 +34,7 @@ impl Networks {
                 Ok(namespace)
             }
             None => {
-                network::open()?;
+                network::create()?;
                 let flags = OFlags::RDONLY | OFlags::CLOEXEC;
                 rustix::fs::open(c"/proc/self/ns/net", flags, Mode::empty())
             }
@@ -42,7 +42,7 @@ impl Networks {
     }
 
     /// Keeps the namespace of an ended box for reuse, if it is unused; otherwise closes it.
-    pub(crate) fn take_back(&mut self, user: u32, namespace: OwnedFd) {
+    pub(crate) fn put_back(&mut self, user: u32, namespace: OwnedFd) {
         if enter(&namespace).is_ok() && is_untouched().unwrap_or(false) {
             if self.free.len() >= MAX_NETWORKS {
                 self.free.remove(0);
@@ -59,7 +59,7 @@ fn enter(namespace: &OwnedFd) -> Result<()> {
 /// Returns whether no socket is open in the current namespace and its only interface has counted no
 /// traffic.
 fn is_untouched() -> Result<bool> {
-    Ok(read(c"/proc/self/net/sockstat", has_no_socket)? && read(c"/proc/self/net/dev", counts_nothing)?)
+    Ok(read(c"/proc/self/net/sockstat", has_no_socket)? && read(c"/proc/self/net/dev", has_no_traffic)?)
 }
 
 fn read(file: &CStr, judge: impl FnOnce(&str) -> bool) -> Result<bool> {
@@ -75,7 +75,7 @@ fn has_no_socket(text: &str) -> bool {
 }
 
 /// Two header lines, then one line per interface: it must be `lo` alone, with all counters 0.
-fn counts_nothing(text: &str) -> bool {
+fn has_no_traffic(text: &str) -> bool {
     let mut interfaces = text.lines().skip(2);
     let only = interfaces.next().filter(|_| interfaces.next().is_none());
     only.and_then(|line| line.split_once(':')).is_some_and(|(name, numbers)| {
@@ -85,7 +85,7 @@ fn counts_nothing(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{counts_nothing, has_no_socket};
+    use super::{has_no_socket, has_no_traffic};
 
     #[test]
     fn namespace_with_a_socket_is_in_use() {
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn namespace_with_traffic_or_another_interface_is_in_use() {
         let with = |line: &str| format!("{HEADINGS}{line}");
-        assert!(counts_nothing(&with("    lo:       0       0    0       0       0\n")));
+        assert!(has_no_traffic(&with("    lo:       0       0    0       0       0\n")));
         for touched in [
             "    lo:      84       1    0      84       1\n",
             "    lo:       0       0    0       0       1\n",
@@ -108,7 +108,7 @@ mod tests {
             "  eth0:       0       0    0       0       0\n",
             "",
         ] {
-            assert!(!counts_nothing(&with(touched)), "{touched}");
+            assert!(!has_no_traffic(&with(touched)), "{touched}");
         }
     }
 }

@@ -24,9 +24,10 @@ const KNOWN: ABI = ABI::V6;
 
 /// Restricts this process and its children to the given paths.
 pub(crate) fn files(rules: &[Access]) -> std::result::Result<Protection, Failure> {
-    let begun = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(KNOWN));
-    match begun.and_then(|ruleset| ruleset.scope(Scope::from_all(KNOWN))).and_then(Ruleset::create) {
-        Ok(ruleset) => Rules { ruleset, scopes: RulesetStatus::FullyEnforced }.with(rules)?.enforce(),
+    let ruleset =
+        Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(KNOWN));
+    match ruleset.and_then(|ruleset| ruleset.scope(Scope::from_all(KNOWN))).and_then(Ruleset::create) {
+        Ok(ruleset) => FileRules { ruleset, scopes: RulesetStatus::FullyEnforced }.with(rules)?.enforce(),
         Err(error) => Err(failed(&error)),
     }
 }
@@ -35,19 +36,19 @@ pub(crate) fn files(rules: &[Access]) -> std::result::Result<Protection, Failure
 /// start, to PID 1 and its interpreter in one domain: in separate domains PID 1 could not signal
 /// the interpreter. The file rules are completed when the command is known; then PID 1 and the
 /// interpreter restrict themselves by the same ruleset.
-pub(crate) struct Rules {
+pub(crate) struct FileRules {
     ruleset: RulesetCreated,
     scopes: RulesetStatus,
 }
 
-impl Rules {
+impl FileRules {
     /// Applies the scopes to this process and its children, and creates an empty ruleset for files.
-    pub(crate) fn begin() -> std::result::Result<Self, Failure> {
+    pub(crate) fn new() -> std::result::Result<Self, Failure> {
         let compatible = || Ruleset::default().set_compatibility(CompatLevel::BestEffort);
         let scopes = compatible().scope(Scope::from_all(KNOWN)).and_then(Ruleset::create);
         let scopes = scopes.and_then(RulesetCreated::restrict_self).map_err(|error| failed(&error))?.ruleset;
         let ruleset = compatible().handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create);
-        Ok(Rules { ruleset: ruleset.map_err(|error| failed(&error))?, scopes })
+        Ok(FileRules { ruleset: ruleset.map_err(|error| failed(&error))?, scopes })
     }
 
     /// The ruleset as a descriptor for another process; it also sees rules that are added later.
@@ -59,14 +60,14 @@ impl Rules {
     }
 
     pub(crate) fn with(self, rules: &[Access]) -> std::result::Result<Self, Failure> {
-        let Rules { mut ruleset, scopes } = self;
+        let FileRules { mut ruleset, scopes } = self;
         for rule in rules {
             let path = open(&rule.beneath)?;
             ruleset = ruleset.add_rule(PathBeneath::new(path, rights(rule.right))).map_err(|error| {
                 Failure::plain(Step::RestrictFiles, format!("for {} ({error})", rule.beneath.to_string_lossy()))
             })?;
         }
-        Ok(Rules { ruleset, scopes })
+        Ok(FileRules { ruleset, scopes })
     }
 
     /// Restricts this process and returns the resulting protection.
@@ -157,8 +158,8 @@ pub fn has_core_limit() -> bool {
 /// At a core size limit of 0 the kernel still starts a piped core handler, which runs outside the
 /// box. PID 1 is in a user namespace and cannot raise a hard limit of 0 to 1.
 pub(crate) fn missing_core_limit(protections: &[Protection]) -> Option<Protection> {
-    let is_told = protections.iter().any(|known| known.name == ProtectionName::ResourceLimits);
-    (!has_core_limit() && !is_told).then(|| {
+    let is_reported = protections.iter().any(|known| known.name == ProtectionName::ResourceLimits);
+    (!has_core_limit() && !is_reported).then(|| {
         Protection::partial(
             ProtectionName::ResourceLimits,
             "the hard core size limit is 0, so a crash starts the host's piped core handler, if it has one; start \

@@ -11,9 +11,9 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
-use crate::protocol::plan::{Cover, FileKind, MountAccess, Operation, ScratchPlace};
+use crate::protocol::plan::{Cover, FileKind, MountAccess, Operation, ScratchDirectory};
 use crate::protocol::report::{Failure, Step};
-use crate::setup::mount_target::Places;
+use crate::setup::mount_target::MountTargets;
 use crate::setup::{mounts, mounts::Attributes};
 
 /// Mount point of the new root while it is built. Every host has this directory.
@@ -32,16 +32,16 @@ pub(crate) fn detach_from_host() -> std::result::Result<(), Failure> {
 /// source, in the same order.
 pub(crate) fn build(operations: &[Operation], sources: Vec<OwnedFd>) -> std::result::Result<OwnedFd, Failure> {
     let mut sources = sources.into_iter();
-    let mut places: Option<Places> = None;
+    let mut targets: Option<MountTargets> = None;
     for operation in operations {
         let source = if has_source(operation) { sources.next() } else { None };
-        let result = match &mut places {
-            None => begin(operation, source).map(|root| places = Some(Places::new(root))),
-            Some(places) => apply(places, operation, source, STAGE),
+        let result = match &mut targets {
+            None => begin(operation, source).map(|root| targets = Some(MountTargets::new(root))),
+            Some(targets) => apply(targets, operation, source, STAGE),
         };
         result.map_err(|errno| Failure::new(Step::BuildRoot, subject(operation), errno))?;
     }
-    places.map(Places::into_root).ok_or_else(|| Failure::plain(Step::BuildRoot, "/ (the plan has no root)"))
+    targets.map(MountTargets::into_root).ok_or_else(|| Failure::plain(Step::BuildRoot, "/ (the plan has no root)"))
 }
 
 /// Applies operations to the current root of this process.
@@ -49,11 +49,11 @@ pub(crate) fn extend(operations: &[Operation], sources: Vec<OwnedFd>) -> std::re
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root =
         rustix::fs::open(c"/", flags, Mode::empty()).map_err(|errno| Failure::new(Step::BuildRoot, "/", errno))?;
-    let mut places = Places::new(root);
+    let mut targets = MountTargets::new(root);
     let mut sources = sources.into_iter();
     for operation in operations {
         let source = if has_source(operation) { sources.next() } else { None };
-        apply(&mut places, operation, source, c"")
+        apply(&mut targets, operation, source, c"")
             .map_err(|errno| Failure::new(Step::BuildRoot, subject(operation), errno))?;
     }
     Ok(())
@@ -104,27 +104,27 @@ fn begin(operation: &Operation, source: Option<OwnedFd>) -> Result<OwnedFd> {
 }
 
 /// `stage` is the path prefix of the root; empty if it is the root of this process.
-fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, stage: &CStr) -> Result<()> {
+fn apply(targets: &mut MountTargets, operation: &Operation, source: Option<OwnedFd>, stage: &CStr) -> Result<()> {
     match operation {
         Operation::TmpfsRoot { .. } | Operation::OverlayRoot { .. } => Err(Errno::INVAL),
-        Operation::Directory { at, mode } => places.make_directory(at, *mode),
+        Operation::Directory { at, mode } => targets.make_directory(at, *mode),
         Operation::Symlink { at, target } => {
-            let (parent, name) = places.parent(at)?;
+            let (parent, name) = targets.parent(at)?;
             rustix::fs::symlinkat(target, parent, name)
         }
-        Operation::File { at, content, mode } => write_file(places, at, content, *mode),
+        Operation::File { at, content, mode } => write_file(targets, at, content, *mode),
         Operation::Writable { at, mode } => {
-            places.make_directory(at, *mode)?;
-            let (parent, name) = places.parent(at)?;
-            let itself = mounts::clone_place(parent, name)?;
-            places.attach(&itself, at)
+            targets.make_directory(at, *mode)?;
+            let (parent, name) = targets.parent(at)?;
+            let itself = mounts::clone_at(parent, name)?;
+            targets.attach(&itself, at)
         }
-        Operation::Scratch { size, inodes, places: wanted } => {
+        Operation::Scratch { size, inodes, directories } => {
             let scratch = mounts::tmpfs(*size, *inodes, 0o755)?;
-            for (number, ScratchPlace { at, mode }) in wanted.iter().enumerate() {
+            for (number, ScratchDirectory { at, mode }) in directories.iter().enumerate() {
                 let name = number.to_string();
                 rustix::fs::mkdirat(&scratch, &name, Mode::from_raw_mode(*mode))?;
-                places.attach(&mounts::clone_place(scratch.as_fd(), name.as_bytes())?, at)?;
+                targets.attach(&mounts::clone_at(scratch.as_fd(), name.as_bytes())?, at)?;
             }
             // Closing a detached mount waits for an RCU grace period. The kernel closes it when PID
             // 1 ends.
@@ -132,54 +132,60 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, st
             Ok(())
         }
         Operation::Tmpfs { at, size, inodes, mode } => {
-            places.make_directory(at, 0o755)?;
-            places.attach(&mounts::tmpfs(*size, *inodes, *mode)?, at)
+            targets.make_directory(at, 0o755)?;
+            targets.attach(&mounts::tmpfs(*size, *inodes, *mode)?, at)
         }
-        Operation::Bind { at, kind, access, .. } => bind(places, source, at, *kind, *access),
-        Operation::Entry { at, kind, access, .. } => match bind(places, source, at, *kind, *access) {
+        Operation::Bind { at, kind, access, .. } => bind(targets, source, at, *kind, *access),
+        Operation::Entry { at, kind, access, .. } => match bind(targets, source, at, *kind, *access) {
             // The kernel refuses to attach a tree whose root was deleted meanwhile; the empty mount
             // point stays.
             Err(Errno::NOENT) => Ok(()),
             done => done,
         },
         Operation::Device { at, .. } => {
-            places.make_file(at)?;
-            places.attach(&source.ok_or(Errno::BADF)?, at)
+            targets.make_file(at)?;
+            targets.attach(&source.ok_or(Errno::BADF)?, at)
         }
         Operation::Pts { at } => {
-            places.make_directory(at, 0o755)?;
-            places.attach(&mounts::pts()?, at)
+            targets.make_directory(at, 0o755)?;
+            targets.attach(&mounts::pts()?, at)
         }
         Operation::Proc { at } => {
-            places.make_directory(at, 0o555)?;
-            places.attach(&mounts::proc()?, at)
+            targets.make_directory(at, 0o555)?;
+            targets.attach(&mounts::proc()?, at)
         }
-        Operation::Mask { at, cover } => mask(places, at, cover),
+        Operation::Mask { at, cover } => mask(targets, at, cover),
         Operation::Layer { own, at } => {
             // Fails without overlayfs, or if the stacking limit of file systems is reached.
-            let _ = layer(places, stage, own, at);
+            let _ = layer(targets, stage, own, at);
             Ok(())
         }
-        Operation::SealRoot => mounts::restrict(places.root(), Attributes::ReadOnlyRoot),
+        Operation::SealRoot => mounts::restrict(targets.root(), Attributes::ReadOnlyRoot),
     }
 }
 
-fn bind(places: &mut Places, source: Option<OwnedFd>, at: &CStr, kind: FileKind, access: MountAccess) -> Result<()> {
+fn bind(
+    targets: &mut MountTargets,
+    source: Option<OwnedFd>,
+    at: &CStr,
+    kind: FileKind,
+    access: MountAccess,
+) -> Result<()> {
     let tree = source.ok_or(Errno::BADF)?;
     match kind {
-        FileKind::Directory => places.make_directory(at, 0o755)?,
-        FileKind::File => places.make_file(at)?,
+        FileKind::Directory => targets.make_directory(at, 0o755)?,
+        FileKind::File => targets.make_file(at)?,
     }
     let attributes = match access {
         MountAccess::ReadOnly => Attributes::ReadOnlyFiles,
         MountAccess::ReadWrite => Attributes::WritableFiles,
     };
     mounts::restrict(tree.as_fd(), attributes)?;
-    places.attach(&tree, at)
+    targets.attach(&tree, at)
 }
 
-fn write_file(places: &mut Places, at: &CStr, content: &[u8], mode: u32) -> Result<()> {
-    let (parent, name) = places.parent(at)?;
+fn write_file(targets: &mut MountTargets, at: &CStr, content: &[u8], mode: u32) -> Result<()> {
+    let (parent, name) = targets.parent(at)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(mode));
     let file = match open() {
@@ -201,15 +207,15 @@ fn write_file(places: &mut Places, at: &CStr, content: &[u8], mode: u32) -> Resu
 
 /// Covers a file or directory. It is looked up first, because closing a cloned mount that was not
 /// attached waits for an RCU grace period.
-fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
-    if !is_there(places, at)? {
+fn mask(targets: &mut MountTargets, at: &CStr, cover: &Cover) -> Result<()> {
+    if !is_there(targets, at)? {
         return Ok(());
     }
-    let mut place = |at| places.parent(at).and_then(|(parent, name)| mounts::clone_place(parent, name));
+    let mut clone = |at| targets.parent(at).and_then(|(parent, name)| mounts::clone_at(parent, name));
     let cover = match cover {
-        Cover::Null => place(c"/dev/null")?,
+        Cover::Null => clone(c"/dev/null")?,
         Cover::Directory(empty) => {
-            let empty = place(empty)?;
+            let empty = clone(empty)?;
             mounts::restrict(empty.as_fd(), Attributes::ReadOnlyFiles)?;
             empty
         }
@@ -219,15 +225,15 @@ fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
             empty
         }
     };
-    match places.attach(&cover, at) {
+    match targets.attach(&cover, at) {
         // A host process may have removed it since.
-        Err(Errno::NOENT | Errno::NOTDIR) if !is_there(places, at)? => Ok(()),
+        Err(Errno::NOENT | Errno::NOTDIR) if !is_there(targets, at)? => Ok(()),
         done => done,
     }
 }
 
-fn is_there(places: &mut Places, at: &CStr) -> Result<bool> {
-    match places.exists(at) {
+fn is_there(targets: &mut MountTargets, at: &CStr) -> Result<bool> {
+    match targets.exists(at) {
         // A directory that PID 1 cannot search with all its capabilities, the command cannot search
         // either.
         Err(Errno::ACCESS) => Ok(false),
@@ -235,12 +241,12 @@ fn is_there(places: &mut Places, at: &CStr) -> Result<bool> {
     }
 }
 
-fn layer(places: &mut Places, stage: &CStr, own: &CStr, at: &CStr) -> Result<()> {
-    if !places.exists(own)? || !places.exists(at)? {
+fn layer(targets: &mut MountTargets, stage: &CStr, own: &CStr, at: &CStr) -> Result<()> {
+    if !targets.exists(own)? || !targets.exists(at)? {
         return Err(Errno::NOENT);
     }
-    let path = |place: &CStr| format!("{}{}", stage.to_string_lossy(), place.to_string_lossy());
-    places.attach(&mounts::layers(&format!("{}:{}", path(own), path(at)))?, at)
+    let path = |at: &CStr| format!("{}{}", stage.to_string_lossy(), at.to_string_lossy());
+    targets.attach(&mounts::layers(&format!("{}:{}", path(own), path(at)))?, at)
 }
 
 fn subject(operation: &Operation) -> String {

@@ -48,7 +48,7 @@ fn map_owner(tree: &OwnedFd, source: &Source, mapping: &mut Mapping<'_>) -> std:
     let Some(owner) = source.owner else { return Ok(()) };
     let name = source.path.to_string_lossy();
     let owners = mapping(owner).map_err(|errno| Failure::new(Step::OpenSources, name.clone(), errno))?;
-    sys::set_mount_attributes(tree.as_fd(), sys::Reach::AllBelow, 0, Some(owners.as_fd())).map_err(|errno| {
+    sys::set_mount_attributes(tree.as_fd(), sys::MountScope::Recursive, 0, Some(owners.as_fd())).map_err(|errno| {
         Failure::new(Step::OpenSources, format!("{name} with its owner mapped to the box's user"), errno)
     })
 }

@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 use crate::protocol::plan::WindowSize;
 
 /// The line discipline delivers a line at once; a kernel that takes longer does not implement it.
-const SOON: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+const ECHO_TIMEOUT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// Master, and the slave that becomes the command's standard streams.
 pub(crate) fn open(size: WindowSize) -> Result<(OwnedFd, OwnedFd)> {
@@ -28,15 +28,15 @@ pub(crate) fn open(size: WindowSize) -> Result<(OwnedFd, OwnedFd)> {
 
 /// Checks that Ctrl-C works. Some kernels (gVisor until recently) do not interpret the interrupt
 /// character; a command on such a terminal could not be interrupted.
-pub(crate) fn knows_keys() -> Result<bool> {
-    const INTERRUPT_AND_ENTER: &[u8] = b"\x03\n";
+pub(crate) fn interrupt_works() -> Result<bool> {
+    const INTERRUPT_THEN_ENTER: &[u8] = b"\x03\n";
     let (outer, inner) = open(WindowSize { rows: 24, columns: 80 })?;
-    rustix::io::write(&outer, INTERRUPT_AND_ENTER)?;
+    rustix::io::write(&outer, INTERRUPT_THEN_ENTER)?;
     // The interrupt character discards the line, so only the empty line of Enter remains.
     let mut line = [0; 16];
     let mut readable = [PollFd::new(&inner, PollFlags::IN)];
-    let is_there = rustix::io::retry_on_intr(|| rustix::event::poll(&mut readable, Some(&SOON)))? > 0;
-    let count = if is_there { rustix::io::read(&inner, &mut line)? } else { 0 };
+    let has_line = rustix::io::retry_on_intr(|| rustix::event::poll(&mut readable, Some(&ECHO_TIMEOUT)))? > 0;
+    let count = if has_line { rustix::io::read(&inner, &mut line)? } else { 0 };
     Ok(line[..count] == *b"\n")
 }
 

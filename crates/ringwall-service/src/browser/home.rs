@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ringwall_executor::egress::{Proxy, Resolver};
 use ringwall_executor::pool::{Hold, OnBusy};
-use ringwall_executor::session_box::{Given, Resident, RunningVisit, VisitOptions, VisitStreams};
+use ringwall_executor::session_box::{Enabled, Resident, RunningVisit, VisitOptions, VisitStreams};
 use ringwall_executor::{Ending, Outcome};
 use ringwall_policy::{
     BrowserKind, ExternalMode, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetRequest, PathAccess,
@@ -89,7 +89,7 @@ impl Home {
     /// Runs a small command to its end, and gives what it printed; one that prints more or takes long fails.
     pub(super) async fn run(&self, words: &[&str], input: Option<Take<&File>>, most: u64) -> Result<Vec<u8>, Fault> {
         let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let stdin = if input.is_some() { Given::Yes } else { Given::No };
+        let stdin = if input.is_some() { Enabled::Yes } else { Enabled::No };
         let mut visit = self.start(&argv, VisitOptions { stdin, ..VisitOptions::default() }).await?;
         let failed = |why: &str| Fault::failed(format!("{} in the browser's box {why}", words.join(" ")));
         let Some(VisitStreams { stdin, stdout, .. }) = visit.streams.take() else {

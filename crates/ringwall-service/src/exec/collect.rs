@@ -1,6 +1,6 @@
 //! What a box left, taken over when all its processes are dead, with the two files that say what it was.
 
-use ringwall_executor::docker::{AGENT, WAY_OUT};
+use ringwall_executor::docker::{AGENT, PROXY_SOCKET_PATH};
 use ringwall_policy::{Access, NetMode};
 use ringwall_record::{Kept, Status};
 use ringwall_workspace::{ExecFiles, Processes};
@@ -113,7 +113,7 @@ impl Exec {
             |name: &str, target: &str| json!({ "source": format!("ringwall/{name}"), "target": target, "mode": "ro" });
         match self.order.image {
             None => Vec::new(),
-            Some(_) => [(has_program, "agent", AGENT), (is_open, "way-out", WAY_OUT)]
+            Some(_) => [(has_program, "agent", AGENT), (is_open, "way-out", PROXY_SOCKET_PATH)]
                 .into_iter()
                 .filter(|(is_there, ..)| *is_there)
                 .map(|(_, name, target)| mount(name, target))

@@ -210,7 +210,7 @@ impl Facts {
 
     /// The same machine with a trial box that failed.
     pub(crate) fn failed(self, step: Step, errno: i32) -> Self {
-        let text = format!("could not {}", step.words());
+        let text = format!("could not {}", step.phrase());
         Facts { trial: Trial::Failed(TrialFailure { step: Some(step), errno, text, hint: None }), ..self }
     }
 }

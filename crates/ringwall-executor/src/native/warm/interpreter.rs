@@ -7,7 +7,7 @@ use std::ffi::{CString, OsStr};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use ringwall_jail::plan::{Command, Commission, Order};
+use ringwall_jail::plan::{Assignment, Command, InterpreterInput};
 use ringwall_policy::{Grant, Workspace};
 
 use super::spare::SpareKind;
@@ -71,7 +71,7 @@ fn make_command() -> Command {
 }
 
 /// What it is told: a directory, the code, and the environment, each with a NUL behind it, which none of them has in it.
-pub(super) fn commission(command: &Command) -> Result<Commission, Error> {
+pub(super) fn assignment(command: &Command) -> Result<Assignment, Error> {
     let [_, _, code] = command.argv.as_slice() else { return Err(Error::SpareUnfit("it waits for code")) };
     let read = |environment: &[CString]| -> Vec<CString> {
         let key = |entry: &CString| entry.as_bytes().split(|byte| *byte == b'=').next().is_some_and(is_read_at_start);
@@ -80,11 +80,11 @@ pub(super) fn commission(command: &Command) -> Result<Commission, Error> {
     if read(&command.environment) != read(&self::command().environment) {
         return Err(Error::SpareUnfit("it was started with another environment"));
     }
-    let mut order = Vec::new();
+    let mut input = Vec::new();
     for part in [&command.directory, code].into_iter().chain(&command.environment) {
-        order.extend_from_slice(part.as_bytes_with_nul());
+        input.extend_from_slice(part.as_bytes_with_nul());
     }
-    Ok(Commission::Tell { order: Order(order), directory: command.directory.clone() })
+    Ok(Assignment::RunCode { input: InterpreterInput(input), directory: command.directory.clone() })
 }
 
 #[cfg(test)]
@@ -114,12 +114,12 @@ mod tests {
         wanted.directory = literal("/workspace");
         wanted.environment =
             ["HOME=/home/sandbox", "KEY=a=b", "LANG=C.UTF-8", &format!("PATH={SEARCH}")].map(literal).to_vec();
-        let Ok(Commission::Tell { order, .. }) = commission(&wanted) else { panic!("it is told") };
+        let Ok(Assignment::RunCode { input, .. }) = assignment(&wanted) else { panic!("it is told") };
         let expected = format!("/workspace\0print(1)\0HOME=/home/sandbox\0KEY=a=b\0LANG=C.UTF-8\0PATH={SEARCH}\0");
-        assert_eq!(String::from_utf8_lossy(&order.0), expected);
-        assert!(!format!("{order:?}").contains("KEY"));
+        assert_eq!(String::from_utf8_lossy(&input.0), expected);
+        assert!(!format!("{input:?}").contains("KEY"));
 
         wanted.environment[0] = literal("HOME=/tmp");
-        assert!(matches!(commission(&wanted), Err(Error::SpareUnfit(_))));
+        assert!(matches!(assignment(&wanted), Err(Error::SpareUnfit(_))));
     }
 }

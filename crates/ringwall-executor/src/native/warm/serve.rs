@@ -3,7 +3,7 @@
 //! Nothing is decided here that was not decided for a box made from nothing: the same sources, the same rules, the same
 //! command. Whatever goes wrong before the command has begun gives the grant back, for a box made from nothing.
 
-use ringwall_jail::plan::{Commission, Completion, Identity, Operation, Owner, Privilege};
+use ringwall_jail::plan::{Assignment, Completion, Identity, Operation, Owner, Privilege};
 use ringwall_jail::report::Report;
 use ringwall_policy::Grant;
 use rustix::io::Errno;
@@ -81,12 +81,12 @@ impl Executor {
         let mut operations = lower::shown(sources, &identity, self.data.as_deref());
         show_as_its_own(&mut operations, whose);
         let command = lower::command(grant, lower::home(sources), sources.python, false)?;
-        let commission = match kind {
-            SpareKind::Plain => Commission::Execute(command),
-            SpareKind::Python => interpreter::commission(&command)?,
+        let assignment = match kind {
+            SpareKind::Plain => Assignment::Execute(command),
+            SpareKind::Python => interpreter::assignment(&command)?,
         };
         let required = grant.effective().require.iter().map(|requirement| protection_of(*requirement));
-        Ok(Completion { operations, access: lower::access(sources), required: required.collect(), commission })
+        Ok(Completion { operations, access: lower::access(sources), required: required.collect(), assignment })
     }
 }
 

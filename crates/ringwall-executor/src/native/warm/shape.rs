@@ -53,7 +53,7 @@ impl Executor {
         let open_files = limits::descriptors(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host);
         protections.extend(counters::protections(self.host.privilege, self.host.counter_caps, open_files));
         let (root, kernel_mounts) = match birthplace {
-            Birthplace::Skeleton => (RootKind::Skeleton, Vec::new()),
+            Birthplace::Skeleton => (RootKind::Base, Vec::new()),
             Birthplace::Host => (RootKind::Own, host::kernel_mounts()?),
         };
         Ok(Shape(Arc::new(Plan {
@@ -69,7 +69,7 @@ impl Executor {
             // No spare is shown files of the host's.
             unix_sockets: UnixSockets::Allowed,
             terminal: None,
-            way_out: None,
+            proxy_port: None,
             command: interpreter::command().clone(),
             required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
             hold_at: None,

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use ringwall_jail::plan::{Ahead, RootKind};
+use ringwall_jail::plan::{RootKind, WarmMode};
 use ringwall_jail::report::Report;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::Timespec;
@@ -50,14 +50,14 @@ impl Executor {
             Born::In(birthplace) => *birthplace,
             Born::NotYet(_) => self.spawner.birthplace()?,
         };
-        if (shape.root(), born) == (RootKind::Skeleton, Birthplace::Host) {
+        if (shape.root(), born) == (RootKind::Base, Birthplace::Host) {
             return Err(Error::SpareUnfit("whoever makes boxes was replaced meanwhile"));
         }
         let plan = shape.plan_for(owner, &self.group_name(&prepared));
         let (streams, theirs) = pipes(owner).map_err(talk)?;
         let ahead = match *kind {
-            SpareKind::Plain => Ahead::Alone,
-            SpareKind::Python => Ahead::WithInterpreter,
+            SpareKind::Plain => WarmMode::Plain,
+            SpareKind::Python => WarmMode::Interpreter,
         };
         let wanted = Wanted { plan, ahead: Some(ahead), streams: &theirs, hold_at: None };
         let mut running = self.hand_over(prepared, wanted, None).await?;

@@ -16,60 +16,62 @@ use rustix::process::{DumpableBehavior, Signal};
 use rustix::stdio::{stdin, stdout};
 use rustix::time::Timespec;
 
-use super::apart::Apart;
-use super::frame::{CHUNK, Disorder, Frames, FromAgent, Given, MAX_ORDER, ToAgent, VisitId, Whom, append, read};
-use super::processes::signal_session;
-use super::visit::{SessionFate, Visit};
+use super::frame::{
+    CHUNK, Enabled, FrameError, FrameReader, FromAgent, MAX_TO_AGENT, ProcessId, SignalTarget, ToAgent, append, read,
+};
+use super::isolation::ProcessIsolation;
+use super::process::{OnExit, SessionProcess};
+use super::signal_session::signal_session;
 use crate::protocol::report::Ending;
 use crate::{roles::shim, sys};
 
 /// Above this number of unsent bytes, no stream is read.
-const MUCH_TO_SAY: usize = 256 * 1024;
+const MAX_UNSENT: usize = 256 * 1024;
 /// Signals or ended processes handled per round, so that a flood of them does not block other
 /// events.
-const AT_ONCE: u32 = 64;
+const MAX_PER_ROUND: u32 = 64;
 /// Output pipes of ended processes that background processes may still write to. Beyond this number
 /// the oldest is closed.
-const MAX_FORGOTTEN: usize = 256;
-const AT_ONCE_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+const MAX_ORPHANED_PIPES: usize = 256;
+const IMMEDIATELY: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const DRAIN_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// Entry point of the agent, started as the command of a box. With arguments it is the entrypoint
 /// shim of a container, which may execute the agent as the container's command.
 pub fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1).peekable();
-    if words.peek().is_some() {
-        return shim::main(words);
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.peek().is_some() {
+        return shim::main(arguments);
     }
-    let trouble = match live() {
+    let reason = match run() {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(Trouble::Disorder(disorder)) => disorder.to_string(),
-        Err(Trouble::Kernel(errno)) => errno.to_string(),
+        Err(AgentError::Frame(error)) => error.to_string(),
+        Err(AgentError::Kernel(errno)) => errno.to_string(),
     };
-    let _ = rustix::io::write(rustix::stdio::stderr(), format!("ringwall: the agent failed: {trouble}\n").as_bytes());
+    let _ = rustix::io::write(rustix::stdio::stderr(), format!("ringwall: the agent failed: {reason}\n").as_bytes());
     ExitCode::FAILURE
 }
 
 /// Why the agent failed.
 #[derive(Debug)]
-enum Trouble {
-    Disorder(Disorder),
+enum AgentError {
+    Frame(FrameError),
     Kernel(Errno),
 }
 
-impl From<Errno> for Trouble {
+impl From<Errno> for AgentError {
     fn from(errno: Errno) -> Self {
-        Trouble::Kernel(errno)
+        AgentError::Kernel(errno)
     }
 }
 
-impl From<Disorder> for Trouble {
-    fn from(disorder: Disorder) -> Self {
-        Trouble::Disorder(disorder)
+impl From<FrameError> for AgentError {
+    fn from(error: FrameError) -> Self {
+        AgentError::Frame(error)
     }
 }
 
-fn live() -> Result<(), Trouble> {
+fn run() -> Result<(), AgentError> {
     sys::close_inherited_descriptors();
     let _ = rustix::thread::set_name(c"ringwall-agent");
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -79,20 +81,20 @@ fn live() -> Result<(), Trouble> {
     let signals = sys::signal_descriptor()?;
     rustix::io::ioctl_fionbio(stdout(), true)?;
     let mut agent = Agent {
-        apart: Apart::begin(),
-        visits: BTreeMap::new(),
-        said: Vec::new(),
+        isolation: ProcessIsolation::prepare(),
+        processes: BTreeMap::new(),
+        outgoing: Vec::new(),
         sent: 0,
-        forgotten: Vec::new(),
+        orphaned_pipes: Vec::new(),
         buffer: vec![0; CHUNK],
     };
-    let mut frames = Frames::new(MAX_ORDER);
-    let apart = if agent.apart.is_some() { Given::Yes } else { Given::No };
-    agent.tell(&FromAgent::Ready { apart })?;
+    let mut frames = FrameReader::new(MAX_TO_AGENT);
+    let isolated = if agent.isolation.is_some() { Enabled::Yes } else { Enabled::No };
+    agent.emit(&FromAgent::Ready { isolated })?;
     let mut more_to_reap = false;
     loop {
         let ready = agent.wait(&signals, more_to_reap)?;
-        if ready.contains(&Ready::Orders) {
+        if ready.contains(&Ready::Request) {
             match rustix::io::retry_on_intr(|| rustix::io::read(stdin(), frames.space())) {
                 Ok(0) => return Ok(()),
                 Ok(count) => frames.filled(count),
@@ -100,12 +102,12 @@ fn live() -> Result<(), Trouble> {
                 Err(errno) => return Err(errno.into()),
             }
             while let Some(body) = frames.take()? {
-                agent.obey(read(body)?)?;
+                agent.handle(read(body)?)?;
             }
         }
-        if more_to_reap || ready.contains(&Ready::Signals) {
+        if more_to_reap || ready.contains(&Ready::Signal) {
             // Signals only wake the loop: their number and sender can be forged by the box.
-            for _ in 0..AT_ONCE {
+            for _ in 0..MAX_PER_ROUND {
                 if sys::read_signal(signals.as_fd()).is_err() {
                     break;
                 }
@@ -115,7 +117,7 @@ fn live() -> Result<(), Trouble> {
         for one in &ready {
             agent.serve(*one)?;
         }
-        agent.finish()?;
+        agent.report_ended()?;
         agent.send()?;
     }
 }
@@ -123,56 +125,56 @@ fn live() -> Result<(), Trouble> {
 /// A descriptor on which an operation would not block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ready {
-    Orders,
-    Signals,
-    Listener,
-    Outlet(VisitId, usize),
-    Inlet(VisitId, usize),
-    Forgotten(usize),
+    Request,
+    Signal,
+    Server,
+    Output(ProcessId, usize),
+    Input(ProcessId, usize),
+    OrphanedPipe(usize),
 }
 
 struct Agent {
-    apart: Option<Apart>,
-    visits: BTreeMap<VisitId, Visit>,
+    isolation: Option<ProcessIsolation>,
+    processes: BTreeMap<ProcessId, SessionProcess>,
     /// Outgoing frames; the first `sent` bytes are sent.
-    said: Vec<u8>,
+    outgoing: Vec<u8>,
     sent: usize,
-    forgotten: Vec<Option<OwnedFd>>,
+    orphaned_pipes: Vec<Option<OwnedFd>>,
     buffer: Vec<u8>,
 }
 
 impl Agent {
     fn wait(&self, signals: &OwnedFd, more_to_reap: bool) -> Result<Vec<Ready>, Errno> {
         let (input, output) = (stdin(), stdout());
-        let mut names = vec![Ready::Orders, Ready::Signals];
+        let mut names = vec![Ready::Request, Ready::Signal];
         let mut events = vec![
             PollFd::from_borrowed_fd(input, PollFlags::IN),
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
         ];
-        let unsent = self.said.len() - self.sent;
+        let unsent = self.outgoing.len() - self.sent;
         if unsent > 0 {
-            names.push(Ready::Listener);
+            names.push(Ready::Server);
             events.push(PollFd::from_borrowed_fd(output, PollFlags::OUT));
         }
-        for (id, visit) in &self.visits {
-            for (index, end) in visit.readable().filter(|_| unsent < MUCH_TO_SAY) {
-                names.push(Ready::Outlet(*id, index));
+        for (id, process) in &self.processes {
+            for (index, end) in process.readable().filter(|_| unsent < MAX_UNSENT) {
+                names.push(Ready::Output(*id, index));
                 events.push(PollFd::from_borrowed_fd(end, PollFlags::IN));
             }
-            for (index, end) in visit.writable() {
-                names.push(Ready::Inlet(*id, index));
+            for (index, end) in process.writable() {
+                names.push(Ready::Input(*id, index));
                 events.push(PollFd::from_borrowed_fd(end, PollFlags::OUT));
             }
         }
-        for (index, end) in self.forgotten.iter().enumerate() {
+        for (index, end) in self.orphaned_pipes.iter().enumerate() {
             if let Some(end) = end {
-                names.push(Ready::Forgotten(index));
+                names.push(Ready::OrphanedPipe(index));
                 events.push(PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN));
             }
         }
         let timeout = match more_to_reap {
-            true => Some(&AT_ONCE_AGAIN),
-            false => self.visits.values().any(Visit::is_lingering).then_some(&SOON),
+            true => Some(&IMMEDIATELY),
+            false => self.processes.values().any(SessionProcess::is_draining).then_some(&DRAIN_INTERVAL),
         };
         match rustix::event::poll(&mut events, timeout) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -182,44 +184,44 @@ impl Agent {
         Ok(names.into_iter().zip(&events).filter(|(_, event)| is_ready(event)).map(|(name, _)| name).collect())
     }
 
-    fn obey(&mut self, order: ToAgent<'_>) -> Result<(), Disorder> {
-        let said = &mut self.said;
+    fn handle(&mut self, message: ToAgent<'_>) -> Result<(), FrameError> {
+        let outgoing = &mut self.outgoing;
         let mut outcome = Ok(());
-        let mut tell = |report: &FromAgent<'_>| outcome = outcome.and(append(report, said));
-        match order {
-            ToAgent::Start { visit: id, start } => match Visit::start(id, *start, self.apart.as_ref()) {
-                Ok(visit) => {
-                    tell(&FromAgent::Started { visit: id });
-                    self.visits.insert(id, visit);
+        let mut emit = |report: &FromAgent<'_>| outcome = outcome.and(append(report, outgoing));
+        match message {
+            ToAgent::Start { process: id, spec } => match SessionProcess::start(id, *spec, self.isolation.as_ref()) {
+                Ok(process) => {
+                    emit(&FromAgent::Started { process: id });
+                    self.processes.insert(id, process);
                 }
-                Err(refusal) => {
-                    let errno = refusal.errno.raw_os_error();
-                    tell(&FromAgent::NotStarted { visit: id, errno, tried: shown(&refusal.tried) });
+                Err(error) => {
+                    let errno = error.errno.raw_os_error();
+                    emit(&FromAgent::NotStarted { process: id, errno, tried: truncate(&error.tried) });
                 }
             },
-            ToAgent::Input { visit, to, bytes } => {
-                if let Some(visit) = self.visits.get_mut(&visit) {
-                    visit.input(to, bytes, &mut tell)?;
+            ToAgent::Input { process, to, bytes } => {
+                if let Some(process) = self.processes.get_mut(&process) {
+                    process.input(to, bytes, &mut emit)?;
                 }
             }
-            ToAgent::CloseInput { visit, to } => {
-                if let Some(visit) = self.visits.get_mut(&visit) {
-                    visit.close_input(to, &mut tell);
+            ToAgent::CloseInput { process, to } => {
+                if let Some(process) = self.processes.get_mut(&process) {
+                    process.close_input(to, &mut emit);
                 }
             }
-            ToAgent::Room { visit, from, bytes } => {
-                if let Some(visit) = self.visits.get_mut(&visit) {
-                    visit.room(from, bytes);
+            ToAgent::OutputConsumed { process, from, bytes } => {
+                if let Some(process) = self.processes.get_mut(&process) {
+                    process.consumed(from, bytes);
                 }
             }
-            ToAgent::Signal { visit, number, whom } => {
-                if let Some(visit) = self.visits.get_mut(&visit).filter(|visit| !visit.has_exited()) {
-                    signal(visit, number, whom);
+            ToAgent::Signal { process, number, target } => {
+                if let Some(process) = self.processes.get_mut(&process).filter(|process| !process.has_exited()) {
+                    signal(process, number, target);
                 }
             }
-            ToAgent::Resize { visit, size } => {
-                if let Some(visit) = self.visits.get(&visit) {
-                    visit.resize(size);
+            ToAgent::Resize { process, size } => {
+                if let Some(process) = self.processes.get(&process) {
+                    process.resize(size);
                 }
             }
         }
@@ -227,48 +229,48 @@ impl Agent {
     }
 
     /// Reaps ended processes. Returns whether there may be more.
-    fn reap(&mut self) -> Result<bool, Disorder> {
-        for _ in 0..AT_ONCE {
+    fn reap(&mut self) -> Result<bool, FrameError> {
+        for _ in 0..MAX_PER_ROUND {
             let Some((pid, status, usage)) = sys::reap() else { return Ok(false) };
             // Where the agent is PID 1, it also reaps orphans of all processes.
-            let found = self.visits.values_mut().find(|visit| visit.leader == pid && !visit.has_exited());
-            let Some(visit) = found else { continue };
-            if visit.session == SessionFate::Ends {
-                signal_session(visit.leader, libc::SIGKILL);
+            let found = self.processes.values_mut().find(|process| process.leader == pid && !process.has_exited());
+            let Some(process) = found else { continue };
+            if process.on_exit == OnExit::KillSession {
+                signal_session(process.leader, libc::SIGKILL);
             }
-            visit.exited();
+            process.exited();
             let exited = FromAgent::Exited {
-                visit: visit.id,
-                ending: how(status),
+                process: process.id,
+                ending: ending(status),
                 cpu_microseconds: usage.cpu_microseconds,
                 peak_memory_bytes: usage.largest_resident_bytes,
             };
-            append(&exited, &mut self.said)?;
+            append(&exited, &mut self.outgoing)?;
         }
         Ok(true)
     }
 
-    fn serve(&mut self, ready: Ready) -> Result<(), Disorder> {
-        let said = &mut self.said;
+    fn serve(&mut self, ready: Ready) -> Result<(), FrameError> {
+        let outgoing = &mut self.outgoing;
         let mut outcome = Ok(());
-        let mut tell = |report: &FromAgent<'_>| outcome = outcome.and(append(report, said));
+        let mut emit = |report: &FromAgent<'_>| outcome = outcome.and(append(report, outgoing));
         match ready {
-            Ready::Orders | Ready::Signals | Ready::Listener => {}
-            Ready::Outlet(id, index) => {
-                if let Some(visit) = self.visits.get_mut(&id) {
-                    visit.read(index, &mut self.buffer, &mut tell);
+            Ready::Request | Ready::Signal | Ready::Server => {}
+            Ready::Output(id, index) => {
+                if let Some(process) = self.processes.get_mut(&id) {
+                    process.read(index, &mut self.buffer, &mut emit);
                 }
             }
-            Ready::Inlet(id, index) => {
-                if let Some(visit) = self.visits.get_mut(&id) {
-                    visit.write(index, &mut tell);
+            Ready::Input(id, index) => {
+                if let Some(process) = self.processes.get_mut(&id) {
+                    process.write(index, &mut emit);
                 }
             }
-            Ready::Forgotten(index) => {
-                if let Some(Some(end)) = self.forgotten.get(index) {
+            Ready::OrphanedPipe(index) => {
+                if let Some(Some(end)) = self.orphaned_pipes.get(index) {
                     match rustix::io::read(end, &mut self.buffer) {
                         Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => {}
-                        Ok(0) | Err(_) => self.forgotten[index] = None,
+                        Ok(0) | Err(_) => self.orphaned_pipes[index] = None,
                     }
                 }
             }
@@ -278,65 +280,67 @@ impl Agent {
 
     /// Reports processes whose output is complete. Background processes may keep writing to their
     /// pipes, which are read and discarded.
-    fn finish(&mut self) -> Result<(), Disorder> {
-        self.forgotten.retain(Option::is_some);
+    fn report_ended(&mut self) -> Result<(), FrameError> {
+        self.orphaned_pipes.retain(Option::is_some);
         let mut outcome = Ok(());
-        for visit in self.visits.values_mut().filter(|visit| visit.is_lingering()) {
+        for process in self.processes.values_mut().filter(|process| process.is_draining()) {
             // A terminal without further output does not wake poll, but its drain time may be over.
-            visit.read(0, &mut self.buffer, &mut |report| outcome = outcome.and(append(report, &mut self.said)));
+            process.read(0, &mut self.buffer, &mut |report| outcome = outcome.and(append(report, &mut self.outgoing)));
         }
         outcome?;
-        let done: Vec<VisitId> = self.visits.values().filter(|visit| visit.is_done()).map(|visit| visit.id).collect();
+        let done: Vec<ProcessId> =
+            self.processes.values().filter(|process| process.is_done()).map(|process| process.id).collect();
         for id in done {
-            append(&FromAgent::Ended { visit: id }, &mut self.said)?;
-            self.forgotten.extend(self.visits.remove(&id).into_iter().flat_map(Visit::into_pipes).map(Some));
+            append(&FromAgent::Ended { process: id }, &mut self.outgoing)?;
+            self.orphaned_pipes
+                .extend(self.processes.remove(&id).into_iter().flat_map(SessionProcess::into_output_pipes).map(Some));
         }
-        let too_many = self.forgotten.len().saturating_sub(MAX_FORGOTTEN);
-        self.forgotten.drain(..too_many);
+        let too_many = self.orphaned_pipes.len().saturating_sub(MAX_ORPHANED_PIPES);
+        self.orphaned_pipes.drain(..too_many);
         Ok(())
     }
 
-    fn tell(&mut self, report: &FromAgent<'_>) -> Result<(), Disorder> {
-        append(report, &mut self.said)
+    fn emit(&mut self, report: &FromAgent<'_>) -> Result<(), FrameError> {
+        append(report, &mut self.outgoing)
     }
 
     fn send(&mut self) -> Result<(), Errno> {
-        while self.sent < self.said.len() {
-            match rustix::io::write(stdout(), &self.said[self.sent..]) {
+        while self.sent < self.outgoing.len() {
+            match rustix::io::write(stdout(), &self.outgoing[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(errno) => return Err(errno),
             }
         }
-        if self.sent == self.said.len() {
-            self.said.clear();
+        if self.sent == self.outgoing.len() {
+            self.outgoing.clear();
             self.sent = 0;
-        } else if self.sent > MUCH_TO_SAY {
-            self.said.drain(..self.sent);
+        } else if self.sent > MAX_UNSENT {
+            self.outgoing.drain(..self.sent);
             self.sent = 0;
         }
         Ok(())
     }
 }
 
-fn signal(visit: &mut Visit, number: i32, whom: Whom) {
-    match whom {
-        Whom::Group => {
+fn signal(process: &mut SessionProcess, number: i32, target: SignalTarget) {
+    match target {
+        SignalTarget::Group => {
             if let Some(signal) = Signal::from_named_raw(number) {
-                let _ = rustix::process::kill_process_group(visit.leader, signal);
+                let _ = rustix::process::kill_process_group(process.leader, signal);
             }
         }
-        Whom::Session => {
+        SignalTarget::Session => {
             if matches!(number, libc::SIGTERM | libc::SIGKILL) {
-                visit.session = SessionFate::Ends;
+                process.on_exit = OnExit::KillSession;
             }
-            signal_session(visit.leader, number);
+            signal_session(process.leader, number);
         }
     }
 }
 
-fn how(status: ExitStatus) -> Ending {
+fn ending(status: ExitStatus) -> Ending {
     match status.signal() {
         Some(signal) => Ending::Signalled(signal),
         None => Ending::Exited(status.code().unwrap_or(0)),
@@ -344,7 +348,7 @@ fn how(status: ExitStatus) -> Ending {
 }
 
 /// Bounds the length of the report.
-fn shown(text: &str) -> &str {
-    const SHOWN: usize = 4096;
-    &text[..text.floor_char_boundary(SHOWN)]
+fn truncate(text: &str) -> &str {
+    const MAX_REPORTED_PATH: usize = 4096;
+    &text[..text.floor_char_boundary(MAX_REPORTED_PATH)]
 }

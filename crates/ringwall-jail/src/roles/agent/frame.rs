@@ -11,9 +11,9 @@ use crate::protocol::plan::{Command, WindowSize};
 use crate::protocol::report::Ending;
 
 /// Longest frame to the agent: up to 1 MiB of arguments and environment, and little else.
-pub const MAX_ORDER: usize = 2 * 1024 * 1024;
+pub const MAX_TO_AGENT: usize = 2 * 1024 * 1024;
 /// Longest frame from the agent.
-pub const MAX_REPORT: usize = 64 * 1024;
+pub const MAX_FROM_AGENT: usize = 64 * 1024;
 /// Bytes of a stream per frame.
 pub const CHUNK: usize = 32 * 1024;
 /// Flow control: unread input per stream.
@@ -24,18 +24,18 @@ const LENGTH: usize = size_of::<u32>();
 
 /// A process of the box. Ids are not reused while the box lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct VisitId(pub u32);
+pub struct ProcessId(pub u32);
 
 /// An input stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Inlet {
+pub enum InputStream {
     Stdin,
     Channel,
 }
 
 /// An output stream of a process. The output of a terminal is `Stdout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outlet {
+pub enum OutputStream {
     Stdout,
     Stderr,
     Channel,
@@ -43,7 +43,7 @@ pub enum Outlet {
 
 /// Recipients of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Whom {
+pub enum SignalTarget {
     /// The process group of the command.
     Group,
     /// Every process of the command's session, in any process group.
@@ -52,61 +52,61 @@ pub enum Whom {
 
 /// Presence of an optional stream or feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Given {
+pub enum Enabled {
     Yes,
     No,
 }
 
 /// The environment to which a command's own is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Base {
-    Nothing,
+pub enum BaseEnvironment {
+    Empty,
     /// The agent's own environment, which in a container is the image's.
-    Agents,
+    Agent,
 }
 
 /// A command and its streams.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Start {
+pub struct ProcessSpec {
     pub command: Command,
-    pub base: Base,
+    pub base: BaseEnvironment,
     /// Another `argv[0]`, tried if the command's own is not found.
-    pub otherwise: Option<std::ffi::CString>,
+    pub fallback: Option<std::ffi::CString>,
     pub terminal: Option<WindowSize>,
-    pub channel: Given,
-    pub stdin: Given,
+    pub channel: Enabled,
+    pub stdin: Enabled,
 }
 
 /// A message from the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToAgent<'a> {
     Start {
-        visit: VisitId,
-        start: Box<Start>,
+        process: ProcessId,
+        spec: Box<ProcessSpec>,
     },
     Input {
-        visit: VisitId,
-        to: Inlet,
+        process: ProcessId,
+        to: InputStream,
         #[serde(borrow, serialize_with = "as_bytes")]
         bytes: &'a [u8],
     },
     CloseInput {
-        visit: VisitId,
-        to: Inlet,
+        process: ProcessId,
+        to: InputStream,
     },
     /// Flow control: the server consumed this many bytes; as many more may be sent.
-    Room {
-        visit: VisitId,
-        from: Outlet,
+    OutputConsumed {
+        process: ProcessId,
+        from: OutputStream,
         bytes: u32,
     },
     Signal {
-        visit: VisitId,
+        process: ProcessId,
         number: i32,
-        whom: Whom,
+        target: SignalTarget,
     },
     Resize {
-        visit: VisitId,
+        process: ProcessId,
         size: WindowSize,
     },
 }
@@ -117,45 +117,45 @@ pub enum ToAgent<'a> {
 pub enum FromAgent<'a> {
     Ready {
         /// `Yes` if processes cannot inspect each other.
-        apart: Given,
+        isolated: Enabled,
     },
     Started {
-        visit: VisitId,
+        process: ProcessId,
     },
     NotStarted {
-        visit: VisitId,
+        process: ProcessId,
         /// Errno of the failed call.
         errno: i32,
         /// The last path that was tried; empty if the failure preceded execve.
         tried: &'a str,
     },
     Output {
-        visit: VisitId,
-        from: Outlet,
+        process: ProcessId,
+        from: OutputStream,
         #[serde(borrow, serialize_with = "as_bytes")]
         bytes: &'a [u8],
     },
     /// Flow control: this many bytes were written to the process; as many more may be sent.
-    Taken {
-        visit: VisitId,
-        to: Inlet,
+    InputConsumed {
+        process: ProcessId,
+        to: InputStream,
         bytes: u32,
     },
     /// The process has closed this stream, or has ended.
-    Closed {
-        visit: VisitId,
-        to: Inlet,
+    InputClosed {
+        process: ProcessId,
+        to: InputStream,
     },
     /// The command has ended. Output in its pipes is still to come.
     Exited {
-        visit: VisitId,
+        process: ProcessId,
         ending: Ending,
         cpu_microseconds: u64,
         peak_memory_bytes: u64,
     },
     /// No output follows.
     Ended {
-        visit: VisitId,
+        process: ProcessId,
     },
 }
 
@@ -166,51 +166,51 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Erro
 /// A malformed or unexpected frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid frame")]
-pub struct Disorder;
+pub struct FrameError;
 
 /// Appends a message as a frame.
-pub fn append<T: Serialize>(message: &T, to: &mut Vec<u8>) -> Result<(), Disorder> {
+pub fn append<T: Serialize>(message: &T, to: &mut Vec<u8>) -> Result<(), FrameError> {
     let start = to.len();
     to.extend([0; LENGTH]);
-    let encoded = postcard::to_extend(message, std::mem::take(to)).map_err(|_| Disorder)?;
+    let encoded = postcard::to_extend(message, std::mem::take(to)).map_err(|_| FrameError)?;
     *to = encoded;
-    let length = u32::try_from(to.len() - start - LENGTH).map_err(|_| Disorder)?;
+    let length = u32::try_from(to.len() - start - LENGTH).map_err(|_| FrameError)?;
     to[start..start + LENGTH].copy_from_slice(&length.to_le_bytes());
     Ok(())
 }
 
 /// Decodes a message that fills the whole frame.
-pub fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Disorder> {
+pub fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, FrameError> {
     match postcard::take_from_bytes(body) {
         Ok((message, [])) => Ok(message),
-        _ => Err(Disorder),
+        _ => Err(FrameError),
     }
 }
 
 /// Splits incoming bytes into frames. Buffers at most one frame and one read.
 #[derive(Debug)]
-pub struct Frames {
-    longest: usize,
+pub struct FrameReader {
+    max_len: usize,
     buffer: Vec<u8>,
     /// Start of the bytes that were not returned yet.
-    begin: usize,
+    start: usize,
     end: usize,
 }
 
-impl Frames {
-    pub fn new(longest: usize) -> Self {
-        Frames { longest, buffer: Vec::new(), begin: 0, end: 0 }
+impl FrameReader {
+    pub fn new(max_len: usize) -> Self {
+        FrameReader { max_len, buffer: Vec::new(), start: 0, end: 0 }
     }
 
     /// Where to store the next bytes.
     pub fn space(&mut self) -> &mut [u8] {
-        if self.begin > 0 {
-            self.buffer.copy_within(self.begin..self.end, 0);
-            (self.begin, self.end) = (0, self.end - self.begin);
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
         }
         // `take` has rejected a length above the limit; `min` bounds it also if the caller ignored
         // that.
-        let wanted = self.announced().unwrap_or(0).min(self.longest) + LENGTH;
+        let wanted = self.announced().unwrap_or(0).min(self.max_len) + LENGTH;
         let wanted = wanted.max(self.end) + CHUNK;
         if self.buffer.len() < wanted {
             self.buffer.resize(wanted, 0);
@@ -228,21 +228,21 @@ impl Frames {
     }
 
     /// Content of the next frame, if it is complete.
-    pub fn take(&mut self) -> Result<Option<&[u8]>, Disorder> {
+    pub fn take(&mut self) -> Result<Option<&[u8]>, FrameError> {
         let Some(length) = self.announced() else { return Ok(None) };
-        if length > self.longest {
-            return Err(Disorder);
+        if length > self.max_len {
+            return Err(FrameError);
         }
-        let body = self.begin + LENGTH;
+        let body = self.start + LENGTH;
         if self.end - body < length {
             return Ok(None);
         }
-        self.begin = body + length;
+        self.start = body + length;
         Ok(Some(&self.buffer[body..body + length]))
     }
 
     fn announced(&self) -> Option<usize> {
-        let length = self.buffer.get(self.begin..self.end)?.first_chunk::<LENGTH>()?;
+        let length = self.buffer.get(self.start..self.end)?.first_chunk::<LENGTH>()?;
         usize::try_from(u32::from_le_bytes(*length)).ok()
     }
 

@@ -6,11 +6,11 @@
 //! kill it and take its place. It has no power over the box that this code lacks.
 
 mod agent;
-mod apart;
 pub mod frame;
-mod outlet;
-mod processes;
-mod visit;
+mod isolation;
+mod process;
+mod signal_session;
+mod streams;
 
 pub use agent::main as agent_main;
 

@@ -198,7 +198,7 @@ pub const GROUPS: &[Group] = &[
         __NR_process_mrelease __NR_migrate_pages __NR_move_pages
     ),
     group!(
-        Action::Deny, "File handles reach past the mounts of the box to any file of the file system.";
+        Action::Deny, "File handles scope past the mounts of the box to any file of the file system.";
         __NR_name_to_handle_at __NR_open_by_handle_at
     ),
     group!(

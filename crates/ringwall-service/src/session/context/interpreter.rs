@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringwall_executor::Outcome;
 use ringwall_executor::session_box::{
-    Channel, Given, Resident, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitOutput,
+    Channel, Enabled, Resident, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitOutput,
 };
 use ringwall_policy::Grant;
 use serde_json::json;
@@ -51,7 +51,7 @@ pub(super) enum Conversed {
 
 impl Interpreter {
     pub(super) async fn start(resident: &Resident, grant: Grant) -> Result<Self, ringwall_executor::Error> {
-        let options = VisitOptions { terminal: None, channel: Channel::Open, stdin: Given::No };
+        let options = VisitOptions { terminal: None, channel: Channel::Open, stdin: Enabled::No };
         let mut visit = resident.visit(grant, options).await?;
         let streams = visit.streams.take();
         let parts = streams.and_then(|streams| Some((streams.channel?, streams.stdout, streams.stderr?)));

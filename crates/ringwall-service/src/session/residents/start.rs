@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ringwall_executor::pool::{Hold, Lease};
-use ringwall_executor::session_box::{Given, RunningVisit, VisitOptions};
+use ringwall_executor::session_box::{Enabled, RunningVisit, VisitOptions};
 use ringwall_policy::Grant;
 use tokio::sync::mpsc;
 
@@ -60,11 +60,11 @@ impl Exec {
         grant: Grant,
         code: &CodeOrder,
     ) -> Result<(RunningVisit, Option<mpsc::Sender<Vec<u8>>>, Stay), ringwall_executor::Error> {
-        let given = if code.input().is_empty() { Given::No } else { Given::Yes };
+        let given = if code.input().is_empty() { Enabled::No } else { Enabled::Yes };
         let (stdin, terminal) = match &code.stdin {
             Input::Ends => (given, None),
-            Input::Open => (Given::Yes, None),
-            Input::Terminal(seat) => (Given::Yes, Some(seat.size)),
+            Input::Open => (Enabled::Yes, None),
+            Input::Terminal(seat) => (Enabled::Yes, Some(seat.size)),
         };
         let options = VisitOptions { stdin, terminal, ..VisitOptions::default() };
         let mut visit = lease.resident().resident.visit(grant, options).await?;

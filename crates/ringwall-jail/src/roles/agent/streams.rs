@@ -4,83 +4,83 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::frame::{Disorder, INPUT_WINDOW, OUTPUT_WINDOW};
+use super::frame::{FrameError, INPUT_WINDOW, OUTPUT_WINDOW};
 
 /// An output stream, and how many bytes the server still accepts.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct OutputEnd {
     end: OwnedFd,
-    pub(crate) room: usize,
+    pub(crate) credit: usize,
 }
 
 /// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
-    Some(usize),
+pub(crate) enum ReadResult {
+    Bytes(usize),
     /// No data now.
-    Nothing,
+    WouldBlock,
     /// End of file.
-    End,
+    Eof,
 }
 
-impl Source {
+impl OutputEnd {
     pub(crate) fn new(end: OwnedFd) -> rustix::io::Result<Self> {
         rustix::io::ioctl_fionbio(&end, true)?;
-        Ok(Source { end, room: OUTPUT_WINDOW })
+        Ok(OutputEnd { end, credit: OUTPUT_WINDOW })
     }
 
     /// Bytes that can be read now.
-    pub(crate) fn waiting(&self) -> u64 {
+    pub(crate) fn available(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.end).unwrap_or(0)
     }
 
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Reading {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> ReadResult {
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.end, &mut *buffer)) {
             // Linux reports EIO on a terminal master when no process has the slave open.
-            Ok(0) | Err(Errno::IO) => Reading::End,
+            Ok(0) | Err(Errno::IO) => ReadResult::Eof,
             Ok(count) => {
-                self.room = self.room.saturating_sub(count);
-                Reading::Some(count)
+                self.credit = self.credit.saturating_sub(count);
+                ReadResult::Bytes(count)
             }
-            Err(Errno::AGAIN) => Reading::Nothing,
-            Err(_) => Reading::End,
+            Err(Errno::AGAIN) => ReadResult::WouldBlock,
+            Err(_) => ReadResult::Eof,
         }
     }
 
-    pub(crate) fn into_end(self) -> OwnedFd {
+    pub(crate) fn into_fd(self) -> OwnedFd {
         self.end
     }
 }
 
-impl AsFd for Source {
+impl AsFd for OutputEnd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.as_fd()
     }
 }
 
 /// Written bytes are reported to the server from this number on.
-const TOLD_FROM: usize = INPUT_WINDOW / 4;
+const REPORT_FROM: usize = INPUT_WINDOW / 4;
 
 /// An input stream, and the bytes that are still to be written.
 #[derive(Debug)]
-pub(crate) struct Sink {
+pub(crate) struct InputEnd {
     end: OwnedFd,
     pending: Vec<u8>,
     /// Bytes written but not reported yet.
-    untold: usize,
-    kind: SinkKind,
-    state: SinkState,
+    unreported: usize,
+    kind: InputKind,
+    state: InputState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SinkKind {
+pub(crate) enum InputKind {
     Pipe,
     /// Also read from, so the sending direction is shut down explicitly.
     Socket,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SinkState {
+enum InputState {
     Open,
     /// To be closed when all pending bytes are written.
     Closing,
@@ -88,64 +88,64 @@ enum SinkState {
 
 /// Result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Writing {
+pub(crate) enum WriteResult {
     /// Bytes to report to the server now. 0 below the threshold: the server still has window left,
     /// so a report is not worth a wake-up.
-    Taken(usize),
+    Written(usize),
     /// All bytes are written and the stream is closed.
     Done,
     /// The reader has closed the stream.
-    Broken,
+    ReaderGone,
 }
 
-impl Sink {
-    pub(crate) fn new(end: OwnedFd, kind: SinkKind) -> rustix::io::Result<Self> {
+impl InputEnd {
+    pub(crate) fn new(end: OwnedFd, kind: InputKind) -> rustix::io::Result<Self> {
         rustix::io::ioctl_fionbio(&end, true)?;
-        Ok(Sink { end, pending: Vec::new(), untold: 0, kind, state: SinkState::Open })
+        Ok(InputEnd { end, pending: Vec::new(), unreported: 0, kind, state: InputState::Open })
     }
 
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Disorder> {
-        if self.state == SinkState::Closing || self.untold + self.pending.len() + bytes.len() > INPUT_WINDOW {
-            return Err(Disorder);
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
+        if self.state == InputState::Closing || self.unreported + self.pending.len() + bytes.len() > INPUT_WINDOW {
+            return Err(FrameError);
         }
         self.pending.extend_from_slice(bytes);
         Ok(())
     }
 
     pub(crate) fn close(&mut self) {
-        self.state = SinkState::Closing;
+        self.state = InputState::Closing;
     }
 
-    pub(crate) fn has_more(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    pub(crate) fn write(&mut self) -> Writing {
+    pub(crate) fn write(&mut self) -> WriteResult {
         let mut taken = 0;
         while taken < self.pending.len() {
             match rustix::io::write(&self.end, &self.pending[taken..]) {
                 Ok(count) => taken += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                Err(_) => return Writing::Broken,
+                Err(_) => return WriteResult::ReaderGone,
             }
         }
         self.pending.drain(..taken);
-        self.untold += taken;
+        self.unreported += taken;
         match self.state {
-            SinkState::Closing if self.pending.is_empty() => {
-                if self.kind == SinkKind::Socket {
+            InputState::Closing if self.pending.is_empty() => {
+                if self.kind == InputKind::Socket {
                     let _ = rustix::net::shutdown(&self.end, rustix::net::Shutdown::Write);
                 }
-                Writing::Done
+                WriteResult::Done
             }
-            SinkState::Open | SinkState::Closing if self.untold < TOLD_FROM => Writing::Taken(0),
-            SinkState::Open | SinkState::Closing => Writing::Taken(std::mem::take(&mut self.untold)),
+            InputState::Open | InputState::Closing if self.unreported < REPORT_FROM => WriteResult::Written(0),
+            InputState::Open | InputState::Closing => WriteResult::Written(std::mem::take(&mut self.unreported)),
         }
     }
 }
 
-impl AsFd for Sink {
+impl AsFd for InputEnd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.as_fd()
     }
@@ -160,23 +160,23 @@ mod tests {
     /// A sender that uses its whole window learns of new space, for any size of its writes.
     #[test]
     fn sender_with_full_window_is_told_of_space() {
-        for piece in [1, 7, TOLD_FROM - 1, TOLD_FROM, INPUT_WINDOW] {
+        for piece in [1, 7, REPORT_FROM - 1, REPORT_FROM, INPUT_WINDOW] {
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-            let mut sink = Sink::new(write, SinkKind::Pipe).unwrap();
-            let (mut allowed, mut sent, mut told, mut buffer) = (INPUT_WINDOW, 0, 0, vec![0; INPUT_WINDOW]);
+            let mut sink = InputEnd::new(write, InputKind::Pipe).unwrap();
+            let (mut allowed, mut sent, mut reported, mut buffer) = (INPUT_WINDOW, 0, 0, vec![0; INPUT_WINDOW]);
             while sent < 4 * INPUT_WINDOW {
                 let now = piece.min(allowed);
                 assert!(now > 0, "the window stays empty with writes of {piece} bytes");
                 sink.push(&buffer[..now]).unwrap();
                 (sent, allowed) = (sent + now, allowed - now);
-                let Writing::Taken(taken) = sink.write() else { panic!("the stream is open") };
-                assert!(taken == 0 || taken >= TOLD_FROM, "{taken}");
-                (allowed, told) = (allowed + taken, told + taken);
+                let WriteResult::Written(taken) = sink.write() else { panic!("the stream is open") };
+                assert!(taken == 0 || taken >= REPORT_FROM, "{taken}");
+                (allowed, reported) = (allowed + taken, reported + taken);
                 rustix::io::read(&read, &mut buffer).unwrap();
             }
-            assert!(told <= sent && sent - told < INPUT_WINDOW, "{told} of {sent}");
+            assert!(reported <= sent && sent - reported < INPUT_WINDOW, "{reported} of {sent}");
             // More than the window is a protocol error.
-            assert_eq!(sink.push(&vec![0; allowed + 1]), Err(Disorder));
+            assert_eq!(sink.push(&vec![0; allowed + 1]), Err(FrameError));
         }
     }
 }

@@ -18,20 +18,20 @@ use crate::sys;
 
 /// A ruleset must handle a right. `MakeBlock` exists in every ABI. `Refer` is denied by every
 /// domain that does not allow it, even one that does not handle it.
-const ABOUT: BitFlags<AccessFs> = make_bitflags!(AccessFs::{MakeBlock | Refer});
+const HANDLED: BitFlags<AccessFs> = make_bitflags!(AccessFs::{MakeBlock | Refer});
 
 /// The ruleset from which each process's domain is made.
 #[derive(Debug)]
-pub(crate) struct Apart(OwnedFd);
+pub(crate) struct ProcessIsolation(OwnedFd);
 
-impl Apart {
+impl ProcessIsolation {
     /// `None` if the kernel has no Landlock or denies its use.
-    pub(crate) fn begin() -> Option<Self> {
+    pub(crate) fn prepare() -> Option<Self> {
         let root = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(ABOUT);
+        let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(HANDLED);
         let ruleset = ruleset.and_then(Ruleset::create).ok()?;
-        let ruleset = ruleset.add_rule(PathBeneath::new(root, ABOUT)).ok()?;
-        Option::<OwnedFd>::from(ruleset).map(Apart)
+        let ruleset = ruleset.add_rule(PathBeneath::new(root, HANDLED)).ok()?;
+        Option::<OwnedFd>::from(ruleset).map(ProcessIsolation)
     }
 
     /// Puts this process and its children into a new domain.

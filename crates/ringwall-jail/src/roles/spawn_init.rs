@@ -13,7 +13,7 @@ use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit};
 
 use crate::protocol::plan::Identity;
 use crate::protocol::report::{Failure, Step};
-use crate::setup::network::Haste;
+use crate::setup::network::NetworkSetup;
 use crate::sys::{self, BpfInstruction, Fork};
 use crate::{
     processor,
@@ -24,16 +24,16 @@ use crate::{
 
 /// Clones PID 1 into new namespaces and, on cgroup v2, into a cgroup. `prepare` runs first in the
 /// child, after the id mapping is written, and returns the seccomp filter.
-pub(crate) fn bear(
+pub(crate) fn clone_init(
     identity: &Identity,
     control: &OwnedFd,
-    birthplace: Option<BorrowedFd<'_>>,
-    haste: Haste,
+    cgroup: Option<BorrowedFd<'_>>,
+    network_setup: NetworkSetup,
     prepare: impl FnOnce() -> Option<Vec<BpfInstruction>>,
 ) -> Result<Pid, Failure> {
     let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
     let (mapped, map) = pipe_with(PipeFlags::CLOEXEC).map_err(fail)?;
-    match sys::clone_into_namespaces(init::NAMESPACES, birthplace).map_err(fail)? {
+    match sys::clone_into_namespaces(init::NAMESPACES, cgroup).map_err(fail)? {
         Fork::Child => {
             // A box must not inherit descriptors of its parent, not even in PID 1.
             sys::close_all_but(&[control.as_fd(), mapped.as_fd()]);
@@ -43,12 +43,12 @@ pub(crate) fn bear(
             }
             drop(mapped);
             match prepare() {
-                Some(filter) => init::main(control, &filter, haste),
+                Some(filter) => init::main(control, &filter, network_setup),
                 None => sys::exit_now(1),
             }
         }
         Fork::Parent(pid) => {
-            if haste == Haste::First {
+            if network_setup == NetworkSetup::Inline {
                 processor::move_aside(pid);
             }
             let done = identity::map(pid, identity).and_then(|()| rustix::io::write(&map, &[1]).map_err(fail));
@@ -64,26 +64,26 @@ pub(crate) fn bear(
 
 /// Clones PID 1 from this program itself and returns our end of its control socket and its PID.
 /// Fails if the program has other threads: locks that they hold would stay locked in the copy.
-pub fn bear_alone(identity: &Identity) -> Result<(OwnedFd, Pid), Failure> {
+pub fn spawn_init(identity: &Identity) -> Result<(OwnedFd, Pid), Failure> {
     let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
     if thread_count().map_err(fail)? != 1 {
         return Err(fail(Errno::BUSY));
     }
     identity::leave_groups().map_err(fail)?;
     let (ours, theirs) = wire::pair().map_err(fail)?;
-    let pid = bear(identity, &theirs, None, Haste::First, || {
-        sys::forget_arguments(crate::PROCESS_NAME);
+    let pid = clone_init(identity, &theirs, None, NetworkSetup::Inline, || {
+        sys::wipe_arguments(crate::PROCESS_NAME);
         // The box must not hold the program's stdout open: a reader of it would wait until the box
         // ends.
-        stand_on_null(&[0, 1, 2]).ok()?;
-        settle();
+        redirect_to_null(&[0, 1, 2]).ok()?;
+        apply_defaults();
         Some(seccomp::program())
     })?;
     Ok((ours, pid))
 }
 
 /// Settings of the jail's processes that every box inherits.
-pub(crate) fn settle() {
+pub(crate) fn apply_defaults() {
     let _ = rustix::thread::set_name(c"ringwall-jail");
     // Leaves the caller's process group: Ctrl-C at the caller's terminal is for the executor only.
     let _ = rustix::process::setsid();
@@ -118,8 +118,8 @@ fn thread_count() -> rustix::io::Result<u64> {
 }
 
 /// Replaces standard streams by /dev/null, so that no descriptor received later gets their numbers.
-pub(crate) fn stand_on_null(numbers: &[i32]) -> rustix::io::Result<()> {
+pub(crate) fn redirect_to_null(numbers: &[i32]) -> rustix::io::Result<()> {
     let flags = OFlags::RDWR;
     let null = rustix::fs::open(c"/dev/null", flags, Mode::empty())?;
-    numbers.iter().try_for_each(|number| sys::place_descriptor(null.as_fd(), *number))
+    numbers.iter().try_for_each(|number| sys::dup_to(null.as_fd(), *number))
 }

@@ -8,13 +8,13 @@ use rustix::fs::{Dir, Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
 /// Maximum number of passes. Only processes forked during a pass survive it, so few passes suffice.
-const LOOKS: u32 = 32;
+const MAX_PASSES: u32 = 32;
 
 /// Sends a signal to every process of a session. SIGKILL is repeated until no process is found.
 pub(crate) fn signal_session(leader: Pid, number: i32) {
     let Some(signal) = Signal::from_named_raw(number) else { return };
-    let looks = if number == libc::SIGKILL { LOOKS } else { 1 };
-    for _ in 0..looks {
+    let passes = if number == libc::SIGKILL { MAX_PASSES } else { 1 };
+    for _ in 0..passes {
         let found = find(leader);
         for process in &found {
             let _ = rustix::process::kill_process(*process, signal);
@@ -29,10 +29,10 @@ fn find(leader: Pid) -> Vec<Pid> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listing) = rustix::fs::open(c"/proc", flags, Mode::empty()).and_then(Dir::new) else { return Vec::new() };
     let numbers = listing.flatten().filter_map(|entry| Pid::from_raw(entry.file_name().to_str().ok()?.parse().ok()?));
-    numbers.filter(|process| is_of(*process, leader)).collect()
+    numbers.filter(|process| is_in_session(*process, leader)).collect()
 }
 
-fn is_of(process: Pid, leader: Pid) -> bool {
+fn is_in_session(process: Pid, leader: Pid) -> bool {
     let mut text = [0; 1024];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::open(format!("/proc/{}/stat", process.as_raw_nonzero()), flags, Mode::empty()) else {
