@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use ringwall_browser::WayOut;
+use ringwall_browser::Egress;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -137,7 +137,7 @@ impl Chromium {
     fn open(page: &str) -> Result<Self, Error> {
         let profile = TempDir::with_prefix("ringwall-bench-chromium-").map_err(Error::Scratch)?;
         let executable = ringwall_browser::find_executable().ok_or(Error::NoChromium)?;
-        let words = ringwall_browser::arguments(executable, &profile.path().to_string_lossy(), WayOut::None);
+        let words = ringwall_browser::arguments(executable, &profile.path().to_string_lossy(), Egress::None);
         let failed = |source| Error::Start { program: executable.to_owned(), source };
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         // A box would give it as descriptor 3.

@@ -10,15 +10,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::action::{FieldKind, Origin, Target, Travel, Until};
+use crate::action::{DownloadSource, FieldKind, ScrollTarget, Target, WaitCondition};
 use crate::error::Error;
-use crate::keys::{self, Stroke};
+use crate::keys::{self, KeyPress};
+use crate::navigate::{self, finish_downloads, settle, snapshot};
 use crate::protocol::{
     DisableFetch, EnableFetch, KeyEvent, MouseEvent, Navigate, ReleaseObject, RequestPattern, SetFiles,
 };
-use crate::travel::{self, before, finish_downloads, settle};
-use crate::view::{Manner, SOON, View, field_word};
-use crate::words;
+use crate::text;
+use crate::view::{CALL_LIMIT, Effect, View, field_word};
 
 const MAX_WAIT: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -30,17 +30,17 @@ struct Point {
 }
 
 pub(crate) async fn click(view: &mut View<'_>, target: &Target) -> Result<Value, Error> {
-    let before = before(view.connection);
+    let before = snapshot(view.connection);
     press_button(view, target).await?;
     settle(view, &before).await
 }
 
 async fn press_button(view: &mut View<'_>, target: &Target) -> Result<(), Error> {
-    let Point { x, y } = view.ask_about("place", target, json!({}), Manner::Reads).await?;
+    let Point { x, y } = view.run_on("place", target, json!({}), Effect::None).await?;
     for (kind, button, click_count) in
         [("mouseMoved", "none", 0), ("mousePressed", "left", 1), ("mouseReleased", "left", 1)]
     {
-        match view.call(&MouseEvent { kind, x, y, button, click_count }, SOON).await {
+        match view.call(&MouseEvent { kind, x, y, button, click_count }, CALL_LIMIT).await {
             Ok(_) => {}
             // The page closed or navigated on the button press: that is the effect of the click.
             Err(Error::PageGone) if kind == "mouseReleased" => {}
@@ -56,26 +56,26 @@ pub(crate) async fn fill(
     text: &str,
     expected: FieldKind,
 ) -> Result<Value, Error> {
-    let given = json!({ "text": text, "expected": field_word(expected) });
-    view.ask_about("fill", target, given, Manner::Acts).await
+    let arguments = json!({ "text": text, "expected": field_word(expected) });
+    view.run_on("fill", target, arguments, Effect::MayAct).await
 }
 
 pub(crate) async fn press(view: &mut View<'_>, key: &str, expected: FieldKind) -> Result<Value, Error> {
-    let Stroke { modifiers, key, code, number, text, commands } =
-        keys::read(key).ok_or_else(|| Error::Key { key: words::cut(key, 40) })?;
-    let before = before(view.connection);
-    let found: Value = view.ask_once("kind", &Target::Focused, json!({})).await?;
+    let KeyPress { modifiers, key, code, number, text, commands } =
+        keys::read(key).ok_or_else(|| Error::Key { key: text::cut(key, 40) })?;
+    let before = snapshot(view.connection);
+    let found: Value = view.run_once_on("kind", &Target::Focused, json!({})).await?;
     match crate::view::field_kind(&found) {
         Some(found) if found == expected => {}
         Some(found) => return Err(Error::OtherField { target: Target::Focused.to_string(), expected, found }),
         None => return Err(Error::Page { why: "it does not report the kind of the focused element".to_owned() }),
     }
-    view.demand_document()?;
+    view.require_document()?;
     let kind = if text.is_some() { "keyDown" } else { "rawKeyDown" };
     for (kind, text, commands) in [(kind, text.as_deref(), commands), ("keyUp", None, &[][..])] {
         let event =
             KeyEvent { kind, modifiers, key: &key, code: &code, windows_virtual_key_code: number, text, commands };
-        match view.call(&event, SOON).await {
+        match view.call(&event, CALL_LIMIT).await {
             Ok(_) => {}
             Err(Error::PageGone) if kind == "keyUp" => {}
             Err(error) => return Err(error),
@@ -90,49 +90,49 @@ pub(crate) async fn select(
     values: &[String],
     expected: FieldKind,
 ) -> Result<Value, Error> {
-    let before = before(view.connection);
-    let given = json!({ "values": values, "expected": field_word(expected) });
-    let selected: Value = view.ask_about("select", target, given, Manner::Acts).await?;
+    let before = snapshot(view.connection);
+    let arguments = json!({ "values": values, "expected": field_word(expected) });
+    let selected: Value = view.run_on("select", target, arguments, Effect::MayAct).await?;
     settle(view, &before).await?;
     Ok(json!({ "selected": selected }))
 }
 
-pub(crate) async fn scroll(view: &mut View<'_>, to: &Travel) -> Result<Value, Error> {
+pub(crate) async fn scroll(view: &mut View<'_>, to: &ScrollTarget) -> Result<Value, Error> {
     match to {
-        Travel::To(target) => view.ask_about("scrollTo", target, json!({}), Manner::Reads).await,
-        Travel::By { x, y } => view.ask("scrollBy", json!({ "x": x, "y": y }), SOON).await,
+        ScrollTarget::Element(target) => view.run_on("scrollTo", target, json!({}), Effect::None).await,
+        ScrollTarget::By { x, y } => view.run("scrollBy", json!({ "x": x, "y": y }), CALL_LIMIT).await,
     }
 }
 
 pub(crate) async fn upload(view: &mut View<'_>, target: &Target, paths: &[String]) -> Result<Value, Error> {
     let count = json!({ "count": paths.len() });
-    let _: Value = view.ask_about("takesFiles", target, count, Manner::Reads).await?;
+    let _: Value = view.run_on("takesFiles", target, count, Effect::None).await?;
     let object = view.element(target).await?;
-    let set = view.call(&SetFiles { files: paths, object_id: &object }, SOON).await;
+    let set = view.call(&SetFiles { files: paths, object_id: &object }, CALL_LIMIT).await;
     // Releases the element even if it did not take the files. If that fails, the page is gone.
-    let _ = view.call(&ReleaseObject { object_id: &object }, SOON).await;
+    let _ = view.call(&ReleaseObject { object_id: &object }, CALL_LIMIT).await;
     set?;
     Ok(Value::Null)
 }
 
-pub(crate) async fn wait_for(view: &mut View<'_>, until: &Until, timeout: Duration) -> Result<Value, Error> {
+pub(crate) async fn wait_for(view: &mut View<'_>, until: &WaitCondition, timeout: Duration) -> Result<Value, Error> {
     let limit = timeout.min(MAX_WAIT);
     let end = Instant::now() + limit;
     let what = match until {
-        Until::Load => {
-            let is_loaded = travel::wait_for_load(view.connection, limit).await?;
+        WaitCondition::Load => {
+            let is_loaded = navigate::wait_for_load(view.connection, limit).await?;
             let late = || Error::NotSeen { what: "the page's load event".to_owned(), limit };
             return is_loaded.then_some(Value::Null).ok_or_else(late);
         }
-        Until::Element(target) => words::cut(&target.to_string(), 200),
-        Until::Text(text) => format!("the text `{}`", words::cut(text, 200)),
+        WaitCondition::Element(target) => text::cut(&target.to_string(), 200),
+        WaitCondition::Text(text) => format!("the text `{}`", text::cut(text, 200)),
     };
     loop {
         view.follow()?;
         let is_there = match until {
-            Until::Element(target) => view.ask_once("isThere", target, json!({})).await,
-            Until::Text(text) => view.ask("hasText", json!({ "text": text }), SOON).await,
-            Until::Load => Ok(true),
+            WaitCondition::Element(target) => view.run_once_on("isThere", target, json!({})).await,
+            WaitCondition::Text(text) => view.run("hasText", json!({ "text": text }), CALL_LIMIT).await,
+            WaitCondition::Load => Ok(true),
         };
         match is_there {
             Ok(true) => return Ok(Value::Null),
@@ -146,22 +146,22 @@ pub(crate) async fn wait_for(view: &mut View<'_>, until: &Until, timeout: Durati
     }
 }
 
-pub(crate) async fn download(view: &mut View<'_>, from: &Origin, timeout: Duration) -> Result<Value, Error> {
-    let begun = before(view.connection).begun();
+pub(crate) async fn download(view: &mut View<'_>, from: &DownloadSource, timeout: Duration) -> Result<Value, Error> {
+    let begun = snapshot(view.connection).begun();
     let end = Instant::now() + timeout.min(MAX_WAIT);
     match from {
-        Origin::Element(target) => press_button(view, target).await?,
-        Origin::Url(url) => {
+        DownloadSource::Element(target) => press_button(view, target).await?,
+        DownloadSource::Url(url) => {
             let documents = [RequestPattern { url_pattern: "*", resource_type: "Document", request_stage: "Response" }];
-            view.call(&EnableFetch { patterns: &documents }, SOON).await?;
+            view.call(&EnableFetch { patterns: &documents }, CALL_LIMIT).await?;
             let rest = end.saturating_duration_since(Instant::now());
             let asked = view.connection.call(Some(&view.session), &Navigate { url }, rest).await;
-            let disabled = view.call(&DisableFetch {}, SOON).await;
+            let disabled = view.call(&DisableFetch {}, CALL_LIMIT).await;
             let navigated = asked?;
             disabled?;
-            let is_begun = navigated.is_download || view.connection.scene(|scene| scene.begun) != begun;
+            let is_begun = navigated.is_download || view.connection.pages(|pages| pages.begun) != begun;
             if let Some(text) = navigated.error_text.filter(|_| !is_begun) {
-                return Err(Error::NotOpened { url: words::cut(url, 300), words: words::cut(&text, 300) });
+                return Err(Error::NotOpened { url: text::cut(url, 300), message: text::cut(&text, 300) });
             }
         }
     }

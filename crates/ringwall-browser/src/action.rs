@@ -68,11 +68,11 @@ pub enum Action {
     Fill { target: Target, text: String, expected: FieldKind },
     /// `null`, and `Answer::picture`, a PNG. A page too large for a picture is cut: `{"truncated":
     /// true}`
-    Screenshot { of: Extent },
+    Screenshot { of: ScreenshotArea },
     /// `{"content": "…", "truncated": false}`
     Content { format: Format },
     /// `null`
-    WaitFor { until: Until, timeout: Duration },
+    WaitFor { until: WaitCondition, timeout: Duration },
     /// A key by name (`Enter`, `a`) or with modifiers (`Control+Shift+K`), sent to the focused
     /// element, which must be of the expected kind. `{"navigated": false}`
     Press { key: String, expected: FieldKind },
@@ -80,7 +80,7 @@ pub enum Action {
     /// …]}`
     Select { target: Target, values: Vec<String>, expected: FieldKind },
     /// `{"x": 0, "y": 0}`, the position after scrolling.
-    Scroll { to: Travel },
+    Scroll { to: ScrollTarget },
     /// `{"navigated": true}`
     Back,
     /// Evaluates an expression; a promise is awaited. `{"value": …}`
@@ -88,14 +88,14 @@ pub enum Action {
     /// Paths as Chromium sees them. `null`
     Upload { target: Target, paths: Vec<String> },
     /// `null`, and `Answer::downloads`.
-    Download { from: Origin, timeout: Duration },
+    Download { from: DownloadSource, timeout: Duration },
     /// `null`, and `Answer::document`.
     Pdf,
 }
 
 /// Part of the page in a screenshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Extent {
+pub enum ScreenshotArea {
     Viewport,
     FullPage,
     Element(Target),
@@ -111,21 +111,21 @@ pub enum Format {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Until {
+pub enum WaitCondition {
     Element(Target),
     Text(String),
     Load,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Travel {
-    To(Target),
+pub enum ScrollTarget {
+    Element(Target),
     By { x: i32, y: i32 },
 }
 
 /// Source of a download: an element to click, or a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum DownloadSource {
     Element(Target),
     Url(String),
 }

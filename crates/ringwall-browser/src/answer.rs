@@ -12,9 +12,9 @@ pub struct Answer {
     /// Depends on the action, see [`Action`](crate::Action).
     pub data: Value,
     /// A PNG.
-    pub picture: Option<Vec<u8>>,
+    pub screenshot: Option<Vec<u8>>,
     /// A PDF.
-    pub document: Option<Vec<u8>>,
+    pub pdf: Option<Vec<u8>>,
     /// Downloads that ended since the last action, including those that the page started by itself.
     pub downloads: Vec<Downloaded>,
     /// Dialogs that the page opened since the last action. They were answered at once.
@@ -40,7 +40,7 @@ pub struct Downloaded {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DownloadEnd {
     /// Size as Chromium reports it.
-    Whole {
+    Complete {
         bytes: u64,
     },
     Failed {

@@ -11,17 +11,17 @@ use crate::answer::Answer;
 use crate::connection::Connection;
 use crate::document::Document;
 use crate::error::Error;
+use crate::pages::Pages;
 use crate::protocol::{
     CloseBrowser, CloseTarget, CreateTarget, EnablePage, GetTargetInfo, SetAutoAttach, SetDownloadBehavior,
     TargetFilter,
 };
-use crate::scene::Scene;
-use crate::view::{Memory, SOON, View, field_kind};
-use crate::{act, capture, travel, words};
+use crate::view::{CALL_LIMIT, View, ViewMemory, field_kind};
+use crate::{act, capture, navigate, text};
 
 /// Limit for the first answer of a Chromium that starts on a busy machine.
-const START: Duration = Duration::from_secs(30);
-const FAREWELL: Duration = Duration::from_secs(2);
+const START_LIMIT: Duration = Duration::from_secs(30);
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Directories, as Chromium sees them.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub struct Browser {
     files: Files,
     /// The field names as JSON, passed to `page.js` in each page.
     names: String,
-    memory: Mutex<Memory>,
+    memory: Mutex<ViewMemory>,
 }
 
 impl Browser {
@@ -52,19 +52,19 @@ impl Browser {
             .map_err(|error| Error::Page { why: format!("the field names cannot be encoded: {error}") })?;
         let connection = Connection::new(from, to);
         // The initial page is not a popup.
-        connection.scene(|scene| scene.expected = 1);
+        connection.pages(|pages| pages.expected = 1);
         let behavior =
             SetDownloadBehavior { behavior: "allowAndName", download_path: &files.downloads, events_enabled: true };
-        connection.call(None, &behavior, START).await?;
+        connection.call(None, &behavior, START_LIMIT).await?;
         // Pages wait until their events are enabled. Other targets, such as workers, are not
         // attached.
         let filter = [TargetFilter { kind: Some("page"), exclude: false }, TargetFilter { kind: None, exclude: true }];
         let attach =
             SetAutoAttach { auto_attach: true, wait_for_debugger_on_start: true, flatten: true, filter: &filter };
-        connection.call(None, &attach, START).await?;
-        let session = connection.watch(START, |scene| scene.seen().map(|page| page.session.clone())).await?;
-        let session = session.ok_or(Error::TimedOut { what: "its first page".to_owned(), limit: START })?;
-        listen(&connection, &session).await?;
+        connection.call(None, &attach, START_LIMIT).await?;
+        let session = connection.watch(START_LIMIT, |pages| pages.current().map(|page| page.session.clone())).await?;
+        let session = session.ok_or(Error::TimedOut { what: "its first page".to_owned(), limit: START_LIMIT })?;
+        enable_events(&connection, &session).await?;
         Ok(Self { connection, files, names, memory: Mutex::default() })
     }
 
@@ -88,21 +88,21 @@ impl Browser {
 
     async fn perform_within(&self, document: Option<&Document>, action: Action) -> Result<Answer, Error> {
         let mut memory = self.memory.lock().await;
-        self.connection.scene(|scene| scene.begin_action());
+        self.connection.pages(|pages| pages.begin_action());
         if let Action::Navigate { .. } | Action::Download { .. } = &action {
-            self.freshen().await?;
+            self.replace_unfit_page().await?;
         }
         let mut view = self.view(&mut memory, document)?;
-        view.demand_document()?;
+        view.require_document()?;
         view.bring_to_front().await?;
         let mut answer = Answer::default();
         answer.data = match &action {
-            Action::Navigate { url, timeout } => travel::navigate(&view, url, *timeout).await?,
+            Action::Navigate { url, timeout } => navigate::navigate(&view, url, *timeout).await?,
             Action::Click { target } => act::click(&mut view, target).await?,
             Action::Fill { target, text, expected } => act::fill(&mut view, target, text, *expected).await?,
             Action::Screenshot { of } => {
                 let (data, picture) = capture::screenshot(&mut view, of).await?;
-                answer.picture = Some(picture);
+                answer.screenshot = Some(picture);
                 data
             }
             Action::Content { format } => capture::content(&mut view, *format).await?,
@@ -110,16 +110,16 @@ impl Browser {
             Action::Press { key, expected } => act::press(&mut view, key, *expected).await?,
             Action::Select { target, values, expected } => act::select(&mut view, target, values, *expected).await?,
             Action::Scroll { to } => act::scroll(&mut view, to).await?,
-            Action::Back => travel::back(&view).await?,
+            Action::Back => navigate::back(&view).await?,
             Action::Evaluate { script } => capture::evaluate(&view, script).await?,
             Action::Upload { target, paths } => act::upload(&mut view, target, paths).await?,
             Action::Download { from, timeout } => act::download(&mut view, from, *timeout).await?,
             Action::Pdf => {
-                answer.document = Some(capture::pdf(&view).await?);
+                answer.pdf = Some(capture::pdf(&view).await?);
                 Value::Null
             }
         };
-        self.tell(answer).await
+        self.complete(answer).await
     }
 
     /// Kind of the field. Get it before a `Fill`, a `Press` or a `Select`, which fail if the kind
@@ -127,7 +127,7 @@ impl Browser {
     pub async fn field(&self, target: &Target) -> Result<FieldKind, Error> {
         let mut memory = self.memory.lock().await;
         let mut view = self.view(&mut memory, None)?;
-        let kind: Value = view.ask_once("kind", target, json!({})).await?;
+        let kind: Value = view.run_once_on("kind", target, json!({})).await?;
         field_kind(&kind).ok_or_else(|| Error::Page { why: "it does not report the kind of the field".to_owned() })
     }
 
@@ -143,15 +143,15 @@ impl Browser {
     /// Asks Chromium to exit, waits up to 2 s and closes the streams. The caller must end its
     /// process.
     pub async fn close(self) {
-        let farewell = async {
+        let closing = async {
             // It may exit without an answer.
-            let _ = self.connection.call(None, &CloseBrowser {}, FAREWELL).await;
+            let _ = self.connection.call(None, &CloseBrowser {}, CLOSE_LIMIT).await;
             self.connection.ended().await;
         };
-        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+        let _ = tokio::time::timeout(CLOSE_LIMIT, closing).await;
     }
 
-    fn view<'a>(&'a self, memory: &'a mut Memory, document: Option<&'a Document>) -> Result<View<'a>, Error> {
+    fn view<'a>(&'a self, memory: &'a mut ViewMemory, document: Option<&'a Document>) -> Result<View<'a>, Error> {
         let (connection, names) = (&self.connection, self.names.as_str());
         let mut view = View { connection, names, memory, session: String::new(), document };
         view.follow()?;
@@ -159,47 +159,47 @@ impl Browser {
     }
 
     /// Replaces crashed and unresponsive pages by a fresh one.
-    async fn freshen(&self) -> Result<(), Error> {
-        let is_fit = |scene: &mut Scene| scene.seen().is_some_and(|page| !page.is_crashed && !page.is_stuck);
-        if self.connection.scene(is_fit) {
+    async fn replace_unfit_page(&self) -> Result<(), Error> {
+        let is_fit = |pages: &mut Pages| pages.current().is_some_and(|page| !page.is_crashed && !page.is_stuck);
+        if self.connection.pages(is_fit) {
             return Ok(());
         }
-        let unfit = self.connection.scene(|scene| {
-            scene.expected = 1;
-            let unfit = scene.pages.iter().filter(|page| page.is_crashed || page.is_stuck);
+        let unfit = self.connection.pages(|pages| {
+            pages.expected = 1;
+            let unfit = pages.open.iter().filter(|page| page.is_crashed || page.is_stuck);
             unfit.map(|page| page.target.clone()).collect::<Vec<_>>()
         });
         // Open the new page first, because a Chromium without pages may exit.
-        let created = self.connection.call(None, &CreateTarget { url: "about:blank" }, SOON).await?;
+        let created = self.connection.call(None, &CreateTarget { url: "about:blank" }, CALL_LIMIT).await?;
         for target in &unfit {
             // It may have closed itself.
-            let _ = self.connection.call(None, &CloseTarget { target_id: target }, SOON).await;
+            let _ = self.connection.call(None, &CloseTarget { target_id: target }, CALL_LIMIT).await;
         }
-        let is_there = |scene: &Scene| {
-            let page = scene.seen().filter(|page| page.target == created.target_id)?;
+        let is_there = |pages: &Pages| {
+            let page = pages.current().filter(|page| page.target == created.target_id)?;
             Some(page.session.clone())
         };
-        let session = self.connection.watch(SOON, is_there).await?;
-        let session = session.ok_or(Error::TimedOut { what: "a fresh page".to_owned(), limit: SOON })?;
-        listen(&self.connection, &session).await
+        let session = self.connection.watch(CALL_LIMIT, is_there).await?;
+        let session = session.ok_or(Error::TimedOut { what: "a fresh page".to_owned(), limit: CALL_LIMIT })?;
+        enable_events(&self.connection, &session).await
     }
 
     /// Adds URL and title of the page, and the events since the last action. URL and title come
     /// from Chromium, which answers even if the page hangs.
-    async fn tell(&self, mut answer: Answer) -> Result<Answer, Error> {
-        let target = self.connection.scene(|scene| scene.seen().map(|page| page.target.clone()));
+    async fn complete(&self, mut answer: Answer) -> Result<Answer, Error> {
+        let target = self.connection.pages(|pages| pages.current().map(|page| page.target.clone()));
         if let Some(target) = target {
-            match self.connection.call(None, &GetTargetInfo { target_id: &target }, SOON).await {
+            match self.connection.call(None, &GetTargetInfo { target_id: &target }, CALL_LIMIT).await {
                 Ok(info) => {
-                    answer.url = words::cut(&info.target_info.url, 8192);
-                    answer.title = words::cut(&info.target_info.title, 1000);
+                    answer.url = text::cut(&info.target_info.url, 8192);
+                    answer.title = text::cut(&info.target_info.title, 1000);
                 }
                 // The page has just closed itself.
                 Err(Error::Refused { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        let (downloads, dialogs, popups) = self.connection.scene(|scene| scene.tell(&self.files.downloads));
+        let (downloads, dialogs, popups) = self.connection.pages(|pages| pages.take_events(&self.files.downloads));
         (answer.downloads, answer.dialogs, answer.popups) = (downloads, dialogs, popups);
         Ok(answer)
     }
@@ -207,6 +207,6 @@ impl Browser {
 
 /// Waits until a page's events are enabled, which was requested when it was attached. Earlier
 /// events are missed.
-async fn listen(connection: &Connection, session: &str) -> Result<(), Error> {
-    connection.call(Some(session), &EnablePage {}, START).await.map(|_| ())
+async fn enable_events(connection: &Connection, session: &str) -> Result<(), Error> {
+    connection.call(Some(session), &EnablePage {}, START_LIMIT).await.map(|_| ())
 }

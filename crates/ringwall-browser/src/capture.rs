@@ -7,14 +7,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::action::{Extent, Format};
+use crate::action::{Format, ScreenshotArea};
 use crate::error::Error;
 use crate::protocol::{CaptureScreenshot, Clip, Encoded, Evaluate, GetLayoutMetrics, PrintToPdf};
-use crate::view::{Manner, SOON, View};
-use crate::words;
+use crate::text;
+use crate::view::{CALL_LIMIT, Effect, View};
 
 /// Limit for reading or rendering a large page and for running a script.
-const LATER: Duration = Duration::from_secs(30);
+const LONG_LIMIT: Duration = Duration::from_secs(30);
 const MAX_WIDTH: f64 = 4096.0;
 const MAX_HEIGHT: f64 = 16384.0;
 const MAX_PIXELS: f64 = 16e6;
@@ -37,12 +37,13 @@ struct Region {
 
 pub(crate) async fn content(view: &mut View<'_>, format: Format) -> Result<Value, Error> {
     match format {
-        Format::Text => view.ask("text", json!({}), LATER).await,
-        Format::Html => view.ask("html", json!({}), LATER).await,
+        Format::Text => view.run("text", json!({}), LONG_LIMIT).await,
+        Format::Html => view.run("html", json!({}), LONG_LIMIT).await,
         Format::Outline => {
             // Numbers are never reused, so that a reference of an older outline is detected.
             let first = view.memory.references.1.max(1);
-            let Outline { content, truncated, next } = view.ask("outline", json!({ "first": first }), LATER).await?;
+            let Outline { content, truncated, next } =
+                view.run("outline", json!({ "first": first }), LONG_LIMIT).await?;
             let next = next.clamp(first, first.saturating_add(1 << 20));
             view.memory.references = (first, next);
             Ok(json!({ "content": content, "truncated": truncated }))
@@ -50,14 +51,14 @@ pub(crate) async fn content(view: &mut View<'_>, format: Format) -> Result<Value
     }
 }
 
-pub(crate) async fn screenshot(view: &mut View<'_>, of: &Extent) -> Result<(Value, Vec<u8>), Error> {
+pub(crate) async fn screenshot(view: &mut View<'_>, of: &ScreenshotArea) -> Result<(Value, Vec<u8>), Error> {
     let region = match of {
-        Extent::Viewport => None,
-        Extent::FullPage => {
-            let size = view.call(&GetLayoutMetrics {}, SOON).await?.css_content_size;
+        ScreenshotArea::Viewport => None,
+        ScreenshotArea::FullPage => {
+            let size = view.call(&GetLayoutMetrics {}, CALL_LIMIT).await?.css_content_size;
             Some(Region { x: 0.0, y: 0.0, width: size.width, height: size.height })
         }
-        Extent::Element(target) => Some(view.ask_about("box", target, json!({}), Manner::Reads).await?),
+        ScreenshotArea::Element(target) => Some(view.run_on("box", target, json!({}), Effect::None).await?),
     };
     let bounded = region.map(|Region { x, y, width, height }| {
         let across = width.clamp(1.0, MAX_WIDTH);
@@ -67,12 +68,12 @@ pub(crate) async fn screenshot(view: &mut View<'_>, of: &Extent) -> Result<(Valu
     let truncated = bounded.is_some_and(|(_, is_cut)| is_cut);
     let clip = bounded.map(|(clip, _)| clip);
     let call = CaptureScreenshot { format: "png", clip, capture_beyond_viewport: clip.is_some() };
-    let picture = decode(view.call(&call, LATER).await?)?;
+    let picture = decode(view.call(&call, LONG_LIMIT).await?)?;
     Ok((json!({ "truncated": truncated }), picture))
 }
 
 pub(crate) async fn pdf(view: &View<'_>) -> Result<Vec<u8>, Error> {
-    decode(view.call(&PrintToPdf { print_background: true }, LATER).await?)
+    decode(view.call(&PrintToPdf { print_background: true }, LONG_LIMIT).await?)
 }
 
 fn decode(encoded: Encoded) -> Result<Vec<u8>, Error> {
@@ -81,7 +82,7 @@ fn decode(encoded: Encoded) -> Result<Vec<u8>, Error> {
 
 /// Runs a script in the page's own JavaScript context.
 pub(crate) async fn evaluate(view: &View<'_>, script: &str) -> Result<Value, Error> {
-    view.demand_document()?;
+    view.require_document()?;
     let call = Evaluate {
         expression: script,
         return_by_value: true,
@@ -91,25 +92,25 @@ pub(crate) async fn evaluate(view: &View<'_>, script: &str) -> Result<Value, Err
         context_id: None,
         unique_context_id: view.document.map(|document| document.scripts.as_str()),
     };
-    let evaluated = match view.call(&call, LATER).await {
+    let evaluated = match view.call(&call, LONG_LIMIT).await {
         // The script navigated, so it has no value.
-        Err(Error::Refused { words, .. }) if words.contains("navigated or closed") => {
+        Err(Error::Refused { message, .. }) if message.contains("navigated or closed") => {
             return Ok(json!({ "value": null }));
         }
-        Err(Error::Refused { words, .. }) if words.contains("uniqueContextId not found") => {
+        Err(Error::Refused { message, .. }) if message.contains("uniqueContextId not found") => {
             return Err(Error::OtherPage);
         }
-        Err(Error::Refused { words, .. }) => return Err(Error::Script { words }),
+        Err(Error::Refused { message, .. }) => return Err(Error::Script { message }),
         other => other?,
     };
     if let Some(exception) = evaluated.exception_details {
         let thrown = exception
             .exception
             .and_then(|thrown| thrown.description.or_else(|| thrown.value.map(|value| value.to_string())));
-        return Err(Error::Script { words: words::cut(&thrown.unwrap_or(exception.text), 1000) });
+        return Err(Error::Script { message: text::cut(&thrown.unwrap_or(exception.text), 1000) });
     }
-    if let Some(words) = evaluated.result.unserializable_value {
-        return Ok(json!({ "value": words::cut(&words, 1000) }));
+    if let Some(message) = evaluated.result.unserializable_value {
+        return Ok(json!({ "value": text::cut(&message, 1000) }));
     }
     let value = evaluated.result.value.as_ref().map_or("null", |value| value.get());
     if value.len() > MAX_VALUE {

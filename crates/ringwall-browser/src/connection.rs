@@ -1,7 +1,7 @@
 //! The connection to Chromium: calls, answers and events.
 //!
 //! One task reads and one writes, so that neither stream blocks the other. Every call has a time
-//! limit. Events are handled by `Scene` in the reading task, and resulting commands are only queued
+//! limit. Events are handled by `Pages` in the reading task, and resulting commands are only queued
 //! for the writer. The connection ends if that queue overflows or a message is invalid.
 
 use std::collections::HashMap;
@@ -16,16 +16,16 @@ use tokio::task::JoinHandle;
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::frames::{Frame, Frames, MAX_COUNT};
+use crate::frames::{Frame, Frames, MAX_MESSAGE_LEN};
 use crate::message::Message;
+use crate::pages::{Command, Pages};
 use crate::protocol::{
     Call, CancelDownload, CloseTarget, ContinueResponse, EnableInspector, EnableNetwork, EnablePage, HandleDialog,
     Header, InterceptFileChooser, RunIfWaiting, SetLifecycleEvents, TerminateExecution,
 };
-use crate::scene::{Order, Scene};
-use crate::words;
+use crate::text;
 
-const MAX_WAITING_TO_BE_SENT: usize = 256;
+const MAX_QUEUED: usize = 256;
 
 type Answer = Result<Box<RawValue>, Error>;
 
@@ -45,7 +45,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    scene: Scene,
+    pages: Pages,
     last_id: u64,
     waiting: HashMap<u64, Waiting>,
     /// Why the connection has ended.
@@ -74,7 +74,7 @@ impl Connection {
         from: impl AsyncRead + Send + Unpin + 'static,
         to: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
-        let (outgoing, queue) = mpsc::channel(MAX_WAITING_TO_BE_SENT);
+        let (outgoing, queue) = mpsc::channel(MAX_QUEUED);
         let shared = Arc::new(Shared { outgoing, state: Mutex::default(), changes: watch::Sender::new(0) });
         let tasks =
             [tokio::spawn(read(Arc::clone(&shared), from)), tokio::spawn(write(Arc::clone(&shared), to, queue))];
@@ -101,12 +101,12 @@ impl Connection {
             id
         };
         // Removes the entry also if this future is dropped.
-        let _place = Place { shared: &self.shared, id };
+        let _waiting = WaitingCall { shared: &self.shared, id };
         let bytes = encode(id, session, call)?;
         let exchange = async {
-            let gone = || self.shared.gone();
-            self.shared.outgoing.send(bytes).await.map_err(|_| gone())?;
-            receiver.await.map_err(|_| gone())?
+            let closed = || self.shared.closed_error();
+            self.shared.outgoing.send(bytes).await.map_err(|_| closed())?;
+            receiver.await.map_err(|_| closed())?
         };
         let limited = tokio::time::timeout(limit, exchange).await;
         let answer = limited.map_err(|_| Error::TimedOut { what: C::METHOD.to_owned(), limit })??;
@@ -115,15 +115,15 @@ impl Connection {
     }
 
     /// Reads or changes the scene.
-    pub(crate) fn scene<T>(&self, look: impl FnOnce(&mut Scene) -> T) -> T {
-        look(&mut self.shared.lock().scene)
+    pub(crate) fn pages<T>(&self, find: impl FnOnce(&mut Pages) -> T) -> T {
+        find(&mut self.shared.lock().pages)
     }
 
     /// Waits until `look` finds something in the scene. `None` if the limit passes first.
     pub(crate) async fn watch<T>(
         &self,
         limit: Duration,
-        mut look: impl FnMut(&Scene) -> Option<T>,
+        mut find: impl FnMut(&Pages) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         let mut changes = self.shared.changes.subscribe();
         let seen = async {
@@ -131,7 +131,7 @@ impl Connection {
                 changes.mark_unchanged();
                 {
                     let state = self.shared.lock();
-                    if let Some(found) = look(&state.scene) {
+                    if let Some(found) = find(&state.pages) {
                         return Ok(found);
                     }
                     if let Some(why) = &state.ended {
@@ -139,7 +139,7 @@ impl Connection {
                     }
                 }
                 if changes.changed().await.is_err() {
-                    return Err(self.shared.gone());
+                    return Err(self.shared.closed_error());
                 }
             }
         };
@@ -170,12 +170,12 @@ impl Drop for Connection {
 }
 
 /// Removes a waiting call when dropped.
-struct Place<'a> {
+struct WaitingCall<'a> {
     shared: &'a Shared,
     id: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         self.shared.lock().waiting.remove(&self.id);
     }
@@ -188,7 +188,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn gone(&self) -> Error {
+    fn closed_error(&self) -> Error {
         let why = self.lock().ended.clone();
         Error::Closed { why: why.unwrap_or_else(|| "it was closed".to_owned()) }
     }
@@ -214,7 +214,7 @@ impl Shared {
     }
 
     /// Handles one message; the error is the reason to end the connection.
-    fn take(&self, frame: Frame) -> Result<(), &'static str> {
+    fn handle(&self, frame: Frame) -> Result<(), &'static str> {
         let bytes = match frame {
             Frame::End => return Err("it ended or closed its streams"),
             Frame::Oversized(beginning) => {
@@ -229,13 +229,13 @@ impl Shared {
         match Message::read(&bytes).ok_or("it sent an invalid message")? {
             Message::Answer { id, result } => self.answer(id, |waiting| {
                 let method = waiting.method;
-                result.map_err(|words| Error::Refused { method, words: words::cut(&words, 500) })
+                result.map_err(|message| Error::Refused { method, message: text::cut(&message, 500) })
             }),
             Message::Event { method, session, params } => {
                 if let Some(event) = Event::read(&method, &params) {
-                    let orders = self.lock().scene.take(session.as_deref(), event);
-                    for order in orders {
-                        self.carry_out(order)?;
+                    let commands = self.lock().pages.apply(session.as_deref(), event);
+                    for order in commands {
+                        self.run_command(order)?;
                     }
                     self.changes.send_modify(|version| *version = version.wrapping_add(1));
                 }
@@ -244,31 +244,31 @@ impl Shared {
         Ok(())
     }
 
-    fn carry_out(&self, order: Order) -> Result<(), &'static str> {
+    fn run_command(&self, order: Command) -> Result<(), &'static str> {
         match order {
-            Order::Prepare { session } => {
+            Command::Prepare { session } => {
                 let session = Some(session.as_str());
-                self.order(session, &EnablePage {})?;
-                self.order(session, &SetLifecycleEvents { enabled: true })?;
-                self.order(session, &EnableInspector {})?;
-                self.order(session, &EnableNetwork { max_total_buffer_size: 1, max_resource_buffer_size: 1 })?;
-                self.order(session, &InterceptFileChooser { enabled: true })?;
-                self.order(session, &RunIfWaiting {})
+                self.send(session, &EnablePage {})?;
+                self.send(session, &SetLifecycleEvents { enabled: true })?;
+                self.send(session, &EnableInspector {})?;
+                self.send(session, &EnableNetwork { max_total_buffer_size: 1, max_resource_buffer_size: 1 })?;
+                self.send(session, &InterceptFileChooser { enabled: true })?;
+                self.send(session, &RunIfWaiting {})
             }
-            Order::Refuse { session, target } => {
-                self.order(Some(&session), &RunIfWaiting {})?;
-                self.order(None, &CloseTarget { target_id: &target })
+            Command::Refuse { session, target } => {
+                self.send(Some(&session), &RunIfWaiting {})?;
+                self.send(None, &CloseTarget { target_id: &target })
             }
-            Order::AnswerDialog { session, accept } => self.order(Some(&session), &HandleDialog { accept }),
-            Order::EndScript { session } => self.order(Some(&session), &TerminateExecution {}),
-            Order::CancelDownload { guid } => self.order(None, &CancelDownload { guid: &guid }),
-            Order::Continue { session, request, changed } => {
+            Command::AnswerDialog { session, accept } => self.send(Some(&session), &HandleDialog { accept }),
+            Command::EndScript { session } => self.send(Some(&session), &TerminateExecution {}),
+            Command::CancelDownload { guid } => self.send(None, &CancelDownload { guid: &guid }),
+            Command::Continue { session, request, changed } => {
                 let (response_code, response_headers) = changed.unzip();
                 let headers = |all: Vec<_>| all.into_iter().map(|(name, value)| Header { name, value }).collect();
                 let response_headers = response_headers.map(headers);
-                self.order(Some(&session), &ContinueResponse { request_id: &request, response_code, response_headers })
+                self.send(Some(&session), &ContinueResponse { request_id: &request, response_code, response_headers })
             }
-            Order::Forget { session, is_crash } => {
+            Command::Forget { session, is_crash } => {
                 let mut state = self.lock();
                 let lost = |waiting: &mut Waiting| waiting.session.as_deref() == Some(&session);
                 let lost: Vec<_> = state.waiting.extract_if(|_, waiting| lost(waiting)).collect();
@@ -282,7 +282,7 @@ impl Shared {
     }
 
     /// Queues a call whose answer is ignored.
-    fn order<C: Call>(&self, session: Option<&str>, call: &C) -> Result<(), &'static str> {
+    fn send<C: Call>(&self, session: Option<&str>, call: &C) -> Result<(), &'static str> {
         let id = {
             let mut state = self.lock();
             state.last_id += 1;
@@ -302,10 +302,10 @@ fn encode<C: Call>(id: u64, session_id: Option<&str>, params: &C) -> Result<Vec<
 }
 
 async fn read(shared: Arc<Shared>, from: impl AsyncRead + Unpin) {
-    let mut frames = Frames::new(from, MAX_COUNT);
+    let mut frames = Frames::new(from, MAX_MESSAGE_LEN);
     loop {
         let taken = match frames.next().await {
-            Ok(frame) => shared.take(frame),
+            Ok(frame) => shared.handle(frame),
             Err(_) => Err("reading its stream failed"),
         };
         if let Err(why) = taken {

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::error::Error;
 use crate::protocol::{DisableRuntime, EnableRuntime, Evaluate};
-use crate::view::{SOON, View};
-use crate::words;
+use crate::text;
+use crate::view::{CALL_LIMIT, View};
 
 const MAX_URL_LEN: usize = 8192;
 
@@ -27,7 +27,7 @@ pub struct Document {
 
 impl Document {
     pub(crate) async fn shown(view: &mut View<'_>) -> Result<Self, Error> {
-        let url: String = view.ask("where", json!({}), SOON).await?;
+        let url: String = view.run("where", json!({}), CALL_LIMIT).await?;
         let Some(loader) = view.answered_by() else { return Err(Error::Moved) };
         // A document without scripts has no context until one is requested.
         let nothing = Evaluate {
@@ -39,14 +39,14 @@ impl Document {
             context_id: None,
             unique_context_id: None,
         };
-        view.call(&nothing, SOON).await?;
+        view.call(&nothing, CALL_LIMIT).await?;
         // Existing contexts are reported before the answer. Disabled again at once, because no
         // other runtime event is used.
-        view.call(&EnableRuntime {}, SOON).await?;
-        let scripts = view.connection.scene(|scene| scene.of_session(&view.session)?.scripts.clone());
-        view.call(&DisableRuntime {}, SOON).await?;
+        view.call(&EnableRuntime {}, CALL_LIMIT).await?;
+        let scripts = view.connection.pages(|pages| pages.of_session(&view.session)?.scripts.clone());
+        view.call(&DisableRuntime {}, CALL_LIMIT).await?;
         let scripts = scripts.ok_or_else(|| Error::Page { why: "it has no JavaScript context".to_owned() })?;
-        let document = Self { url: words::cut(&url, MAX_URL_LEN), session: view.session.clone(), loader, scripts };
+        let document = Self { url: text::cut(&url, MAX_URL_LEN), session: view.session.clone(), loader, scripts };
         if document.is_shown(view)? { Ok(document) } else { Err(Error::Moved) }
     }
 

@@ -20,22 +20,22 @@ pub enum Error {
     PageGone,
     #[error("the page navigated during the action; get_content shows the current page")]
     Moved,
-    #[error("the browser refused {method}: {words}")]
-    Refused { method: &'static str, words: String },
+    #[error("the browser refused {method}: {message}")]
+    Refused { method: &'static str, message: String },
     #[error("the browser's answer to {method} could not be read: {why}")]
     Malformed { method: &'static str, why: String },
     #[error("the result of {what} is too large; request an element or a smaller part")]
     TooLarge { what: String },
-    #[error("could not open `{url}`: {words}")]
-    NotOpened { url: String, words: String },
+    #[error("could not open `{url}`: {message}")]
+    NotOpened { url: String, message: String },
     #[error("`{url}` did not answer within {} s", limit.as_secs())]
     NoAnswer { url: String, limit: Duration },
     #[error("there is no page to go back to")]
     NoHistory,
     #[error("nothing matches {target}; get_content with format outline lists what is there")]
     NoElement { target: String },
-    #[error("`{selector}` is not a valid CSS selector: {words}")]
-    Selector { selector: String, words: String },
+    #[error("`{selector}` is not a valid CSS selector: {message}")]
+    Selector { selector: String, message: String },
     #[error(
         "{reference} is not of this page's last outline, or its element is gone; get_content with format outline gives new references"
     )]
@@ -56,8 +56,8 @@ pub enum Error {
         "`{key}` is not a key; use a character or a name such as Enter, Tab, Escape, ArrowDown, F5, alone or with modifiers as in Control+A"
     )]
     Key { key: String },
-    #[error("the script failed: {words}")]
-    Script { words: String },
+    #[error("the script failed: {message}")]
+    Script { message: String },
     #[error("{what} did not appear within {:.1} s", limit.as_secs_f32())]
     NotSeen { what: String, limit: Duration },
     #[error("no download started within {} s; if the element leads to a page, click it instead", limit.as_secs())]

@@ -6,8 +6,8 @@
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// Screenshots and PDFs are base64 inside messages.
-pub(crate) const MAX_COUNT: usize = 64 << 20;
-const BEGINNING: usize = 256;
+pub(crate) const MAX_MESSAGE_LEN: usize = 64 << 20;
+const KEPT_BEGINNING: usize = 256;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
@@ -19,12 +19,12 @@ pub(crate) enum Frame {
 
 pub(crate) struct Frames<R> {
     from: BufReader<R>,
-    most: usize,
+    max: usize,
 }
 
 impl<R: AsyncRead + Unpin> Frames<R> {
-    pub(crate) fn new(from: R, most: usize) -> Self {
-        Self { from: BufReader::with_capacity(64 << 10, from), most }
+    pub(crate) fn new(from: R, max: usize) -> Self {
+        Self { from: BufReader::with_capacity(64 << 10, from), max }
     }
 
     /// The next message. An unterminated message at the end of the stream is discarded.
@@ -38,10 +38,10 @@ impl<R: AsyncRead + Unpin> Frames<R> {
             }
             let end = memchr::memchr(0, chunk);
             let part = &chunk[..end.unwrap_or(chunk.len())];
-            if !is_oversized && kept.len() + part.len() > self.most {
+            if !is_oversized && kept.len() + part.len() > self.max {
                 is_oversized = true;
-                kept.extend_from_slice(&part[..part.len().min(BEGINNING)]);
-                kept.truncate(BEGINNING);
+                kept.extend_from_slice(&part[..part.len().min(KEPT_BEGINNING)]);
+                kept.truncate(KEPT_BEGINNING);
                 kept.shrink_to_fit();
             } else if !is_oversized {
                 kept.extend_from_slice(part);
@@ -61,8 +61,8 @@ impl<R: AsyncRead + Unpin> Frames<R> {
 mod tests {
     use super::*;
 
-    async fn read(bytes: &[u8], most: usize) -> Vec<Frame> {
-        let mut frames = Frames::new(bytes, most);
+    async fn read(bytes: &[u8], max: usize) -> Vec<Frame> {
+        let mut frames = Frames::new(bytes, max);
         let mut found = Vec::new();
         loop {
             match frames.next().await.unwrap() {

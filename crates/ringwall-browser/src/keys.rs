@@ -2,7 +2,7 @@
 
 /// Fields of a DevTools key event.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stroke {
+pub(crate) struct KeyPress {
     pub(crate) modifiers: u32,
     pub(crate) key: String,
     pub(crate) code: String,
@@ -49,7 +49,7 @@ const NAMED: &[(&str, &str, u32)] = &[
 ];
 
 /// `None` if the text is not a key.
-pub(crate) fn read(text: &str) -> Option<Stroke> {
+pub(crate) fn read(text: &str) -> Option<KeyPress> {
     // The last key may itself be a plus sign.
     let (held, key) = match text.strip_suffix("++") {
         Some(held) => (Some(held), "+"),
@@ -71,7 +71,7 @@ pub(crate) fn read(text: &str) -> Option<Stroke> {
     if let Some((name, code, number)) = NAMED.iter().find(|(name, _, _)| *name == key) {
         let text = (*name == "Enter" && is_typed).then(|| "\r".to_owned());
         let (key, code) = ((*name).to_owned(), (*code).to_owned());
-        return Some(Stroke { modifiers, key, code, number: *number, text, commands: &[] });
+        return Some(KeyPress { modifiers, key, code, number: *number, text, commands: &[] });
     }
     let mut characters = key.chars();
     let character = characters.next().filter(|character| !character.is_control())?;
@@ -96,7 +96,7 @@ pub(crate) fn read(text: &str) -> Option<Stroke> {
         _ => &[],
     };
     let text = is_typed.then(|| character.to_string());
-    Some(Stroke { modifiers, key: character.to_string(), code, number, text, commands })
+    Some(KeyPress { modifiers, key: character.to_string(), code, number, text, commands })
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use std::path::Path;
 
 /// Paths of the program in distributions. Their wrapper scripts read files that a box lacks, and
 /// only /usr is mounted in a box.
-const PLACES: &[&str] = &[
+const PATHS: &[&str] = &[
     "/usr/lib/chromium/chromium",
     "/usr/lib/chromium-browser/chromium-browser",
     "/usr/lib64/chromium-browser/chromium-browser",
     "/usr/lib64/chromium/chromium",
 ];
 
-const BOTH_WAYS: &str = r#"exec "$@" 4>&3 </dev/null >/dev/null 2>/dev/null"#;
+const SHELL_SCRIPT: &str = r#"exec "$@" 4>&3 </dev/null >/dev/null 2>/dev/null"#;
 
 /// Chromium's own sandbox needs what a box forbids; the box is the sandbox. All requests that
 /// Chromium makes by itself are off, and so is replacing the requested address (http by https).
@@ -46,7 +46,7 @@ const FLAGS: &[&str] = &[
 
 /// Network access of pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WayOut {
+pub enum Egress {
     /// Only the box's own loopback.
     None,
     /// Proxy URL such as `http://127.0.0.1:3128`. All requests go there, also those to loopback
@@ -56,24 +56,24 @@ pub enum WayOut {
 
 /// The command line. The shell interprets only our own script; all other arguments are passed
 /// through.
-pub fn arguments(executable: &str, profile: &str, way_out: WayOut) -> Vec<String> {
-    let mut words: Vec<String> = ["/bin/sh", "-c", BOTH_WAYS, "sh", executable].map(str::to_owned).into();
-    words.extend(FLAGS.iter().map(|flag| (*flag).to_owned()));
-    words.push(format!("--user-data-dir={profile}"));
-    match way_out {
-        WayOut::None => words.push("--no-proxy-server".to_owned()),
-        WayOut::Proxy(address) => {
-            words.push(format!("--proxy-server={address}"));
-            words.push("--proxy-bypass-list=<-loopback>".to_owned());
+pub fn arguments(executable: &str, profile: &str, egress: Egress) -> Vec<String> {
+    let mut arguments: Vec<String> = ["/bin/sh", "-c", SHELL_SCRIPT, "sh", executable].map(str::to_owned).into();
+    arguments.extend(FLAGS.iter().map(|flag| (*flag).to_owned()));
+    arguments.push(format!("--user-data-dir={profile}"));
+    match egress {
+        Egress::None => arguments.push("--no-proxy-server".to_owned()),
+        Egress::Proxy(address) => {
+            arguments.push(format!("--proxy-server={address}"));
+            arguments.push("--proxy-bypass-list=<-loopback>".to_owned());
         }
     }
-    words.push("about:blank".to_owned());
-    words
+    arguments.push("about:blank".to_owned());
+    arguments
 }
 
 /// Path of the machine's Chromium, if it is one that can run in a box.
 pub fn find_executable() -> Option<&'static str> {
-    PLACES.iter().copied().find(|place| Path::new(place).is_file())
+    PATHS.iter().copied().find(|path| Path::new(path).is_file())
 }
 
 #[cfg(test)]
@@ -82,13 +82,13 @@ mod tests {
 
     #[test]
     fn command_line_opens_no_port_and_passes_arguments_unchanged() {
-        let words = arguments("/x/chromium", "/tmp/p $(id)", WayOut::Proxy("http://127.0.0.1:3128".to_owned()));
-        assert_eq!(words[..5], ["/bin/sh", "-c", BOTH_WAYS, "sh", "/x/chromium"].map(str::to_owned));
-        assert!(words.contains(&"--user-data-dir=/tmp/p $(id)".to_owned()), "one argument");
-        assert!(words.contains(&"--remote-debugging-pipe".to_owned()));
-        assert!(words.contains(&"--proxy-bypass-list=<-loopback>".to_owned()), "loopback goes to the proxy too");
-        assert!(!words.iter().any(|word| word.contains("debugging-port")));
-        let without = arguments("/x/chromium", "/tmp/p", WayOut::None);
+        let line = arguments("/x/chromium", "/tmp/p $(id)", Egress::Proxy("http://127.0.0.1:3128".to_owned()));
+        assert_eq!(line[..5], ["/bin/sh", "-c", SHELL_SCRIPT, "sh", "/x/chromium"].map(str::to_owned));
+        assert!(line.contains(&"--user-data-dir=/tmp/p $(id)".to_owned()), "one argument");
+        assert!(line.contains(&"--remote-debugging-pipe".to_owned()));
+        assert!(line.contains(&"--proxy-bypass-list=<-loopback>".to_owned()), "loopback goes to the proxy too");
+        assert!(!line.iter().any(|word| word.contains("debugging-port")));
+        let without = arguments("/x/chromium", "/tmp/p", Egress::None);
         assert!(without.contains(&"--no-proxy-server".to_owned()), "proxy settings of the environment are ignored");
     }
 }

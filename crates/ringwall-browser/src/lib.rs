@@ -13,24 +13,26 @@ mod document;
 mod act;
 mod capture;
 mod keys;
-mod travel;
+mod navigate;
 mod view;
 
 mod connection;
 mod event;
 mod frames;
 mod message;
+mod pages;
 mod protocol;
-mod scene;
 
 mod error;
 mod launch;
-mod words;
+mod text;
 
-pub use action::{Action, Extent, FieldKind, FieldNames, Format, Origin, Target, Travel, Until};
+pub use action::{
+    Action, DownloadSource, FieldKind, FieldNames, Format, ScreenshotArea, ScrollTarget, Target, WaitCondition,
+};
 pub use answer::{Answer, Dialog, DialogKind, DownloadEnd, Downloaded, MAX_DOWNLOAD_BYTES};
 pub use browser::{Browser, Files};
 pub use document::Document;
 pub use error::Error;
-pub use launch::{WayOut, arguments, find_executable};
-pub use words::file_name;
+pub use launch::{Egress, arguments, find_executable};
+pub use text::file_name;

@@ -23,11 +23,11 @@ struct Envelope {
     session_id: Option<String>,
     params: Option<Box<RawValue>>,
     result: Option<Box<RawValue>>,
-    error: Option<Refusal>,
+    error: Option<ErrorObject>,
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct ErrorObject {
     message: String,
     data: Option<String>,
 }
@@ -36,13 +36,13 @@ impl Message {
     /// `None` if it is not a DevTools message.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(bytes);
-        let text = mend(&text);
+        let text = replace_unpaired_surrogates(&text);
         let envelope: Envelope = serde_json::from_str(&text).ok()?;
         match (envelope.id, envelope.method) {
             (Some(id), _) => {
                 let result = match (envelope.result, envelope.error) {
-                    (_, Some(Refusal { message, data: Some(data) })) => Err(format!("{message} {data}")),
-                    (_, Some(Refusal { message, data: None })) => Err(message),
+                    (_, Some(ErrorObject { message, data: Some(data) })) => Err(format!("{message} {data}")),
+                    (_, Some(ErrorObject { message, data: None })) => Err(message),
                     (Some(result), None) => Ok(result),
                     (None, None) => Ok(RawValue::NULL.to_owned()),
                 };
@@ -65,19 +65,19 @@ impl Message {
 }
 
 /// Replaces escapes of unpaired surrogates by U+FFFD, which has the same length.
-fn mend(text: &str) -> Cow<'_, str> {
+fn replace_unpaired_surrogates(text: &str) -> Cow<'_, str> {
     if !text.contains("\\ud") && !text.contains("\\uD") {
         return Cow::Borrowed(text);
     }
     let bytes = text.as_bytes();
-    let mut mended = text.to_owned().into_bytes();
+    let mut replaced = text.to_owned().into_bytes();
     let mut at = 0;
     while at < bytes.len() {
         match (bytes[at], bytes.get(at + 1)) {
             (b'\\', Some(b'u')) => match (unit(bytes, at), unit(bytes, at + 6)) {
                 (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => at += 12,
                 (Some(0xD800..=0xDFFF), _) => {
-                    mended[at..at + 6].copy_from_slice(b"\\ufffd");
+                    replaced[at..at + 6].copy_from_slice(b"\\ufffd");
                     at += 6;
                 }
                 (_, _) => at += 2,
@@ -86,7 +86,7 @@ fn mend(text: &str) -> Cow<'_, str> {
             (_, _) => at += 1,
         }
     }
-    Cow::Owned(String::from_utf8_lossy(&mended).into_owned())
+    Cow::Owned(String::from_utf8_lossy(&replaced).into_owned())
 }
 
 /// The escape `\uXXXX` at this index, if there is one.

@@ -2,25 +2,25 @@
 // change them. All results are bounded. `key` is a random name under which they are found in this
 // world only. `names` are the names of password and payment fields.
 (key, names) => {
-  const MOST_FRAMES = 50, MOST_NODES = 20000, MOST_DEPTH = 250, MOST_MILLISECONDS = 4000, MOST_TEXT = 200000, MOST_HTML = 1000000, MOST_OUTLINE = 100000;
+  const MAX_FRAMES = 50, MAX_NODES = 20000, MAX_DEPTH = 250, MAX_MILLISECONDS = 4000, MAX_TEXT = 200000, MAX_HTML = 1000000, MAX_OUTLINE = 100000;
   let references = new Map();
 
-  class Trouble extends Error {
+  class Problem extends Error {
     constructor(code, detail) { super(code); this.code = code; this.detail = detail; }
   }
-  const collapse = (text, most = 200) => {
-    const flat = String(text ?? '').slice(0, most * 10).replace(/\s+/g, ' ').trim();
-    return (flat.length > most ? flat.slice(0, most) + '…' : flat).toWellFormed();
+  const collapse = (text, max = 200) => {
+    const flat = String(text ?? '').slice(0, max * 10).replace(/\s+/g, ' ').trim();
+    return (flat.length > max ? flat.slice(0, max) + '…' : flat).toWellFormed();
   };
   const same = (text) => collapse(text, 2000).toLowerCase();
-  const cut = (text, most) => ({ content: text.slice(0, most).toWellFormed(), truncated: text.length > most });
+  const cut = (text, max) => ({ content: text.slice(0, max).toWellFormed(), truncated: text.length > max });
 
   // This document and those of frames from the same origin; other frames are not accessible.
   const documents = () => {
     const found = [document];
     for (let at = 0; at < found.length; at++) {
       for (const frame of found[at].querySelectorAll('iframe, frame')) {
-        if (found.length >= MOST_FRAMES) return found;
+        if (found.length >= MAX_FRAMES) return found;
         if (frame.contentDocument?.documentElement) found.push(frame.contentDocument);
       }
     }
@@ -40,14 +40,14 @@
     let containing = null, plain = null, plainContaining = null, seen = 0;
     for (const page of documents()) {
       for (const element of page.querySelectorAll(CLICKABLE)) {
-        if (++seen > MOST_NODES) break;
+        if (++seen > MAX_NODES) break;
         const text = same(element.innerText || element.value || element.getAttribute('aria-label') || element.title);
         if (!text.includes(wanted) || !isVisible(element)) continue;
         if (text === wanted) return element;
         containing ??= element;
       }
       const walker = page.createTreeWalker(page.documentElement, NodeFilter.SHOW_TEXT);
-      for (let node; (node = walker.nextNode()) && ++seen < 2 * MOST_NODES;) {
+      for (let node; (node = walker.nextNode()) && ++seen < 2 * MAX_NODES;) {
         const element = node.parentElement, text = same(node.data);
         if (!element || !text.includes(wanted) || !isVisible(element)) continue;
         if (text === wanted) plain ??= element;
@@ -58,7 +58,7 @@
   };
   const focused = () => {
     let element = document.activeElement;
-    for (let depth = 0; element && depth < MOST_FRAMES; depth++) {
+    for (let depth = 0; element && depth < MAX_FRAMES; depth++) {
       const inner = element.shadowRoot?.activeElement ?? element.contentDocument?.activeElement;
       if (!inner) break;
       element = inner;
@@ -69,17 +69,17 @@
     let element = null;
     if (target.reference !== undefined) {
       element = references.get(target.reference)?.deref();
-      if (!element?.isConnected) throw new Trouble('stale');
+      if (!element?.isConnected) throw new Problem('stale');
     } else if (target.css !== undefined) {
       try {
         for (const page of documents()) if ((element = page.querySelector(target.css))) break;
-      } catch (error) { throw new Trouble('selector', collapse(error.message)); }
+      } catch (error) { throw new Problem('selector', collapse(error.message)); }
     } else if (target.text !== undefined) {
       element = byText(target.text);
     } else {
       element = focused();
     }
-    if (!element) throw new Trouble('none');
+    if (!element) throw new Problem('none');
     return element;
   };
 
@@ -115,12 +115,12 @@
     return element.localName === 'label' && element.control ? element.control : element;
   };
   const refuseUnready = (element) => {
-    if (!isVisible(element)) throw new Trouble('unready', 'it is not visible');
-    if (element.matches(':disabled') || element.getAttribute('aria-disabled') === 'true') throw new Trouble('unready', 'it is disabled');
+    if (!isVisible(element)) throw new Problem('unready', 'it is not visible');
+    if (element.matches(':disabled') || element.getAttribute('aria-disabled') === 'true') throw new Problem('unready', 'it is disabled');
   };
   const demandKind = (element, expected) => {
     const kind = kindOf(element);
-    if (kind !== expected) throw new Trouble('kind', kind);
+    if (kind !== expected) throw new Problem('kind', kind);
   };
   const tell = (element, ...names) => names.forEach((name) => element.dispatchEvent(new Event(name, { bubbles: true, composed: true })));
   // Uses the setter of the prototype, because the page may have overridden the element's own
@@ -225,7 +225,7 @@
     let next = first, visited = 0, length = 0, isCut = false, loose = '', looseDepth = 0;
     const put = (line) => {
       length += line.length + 1;
-      if (length > MOST_OUTLINE) isCut = true; else lines.push(line);
+      if (length > MAX_OUTLINE) isCut = true; else lines.push(line);
     };
     const flush = () => {
       const text = collapse(loose, 1000);
@@ -234,7 +234,7 @@
     };
     const walk = (node, depth, level, isNamed) => {
       if (isCut) return;
-      if (++visited > MOST_NODES || level > MOST_DEPTH || ((visited & 255) === 0 && performance.now() - began > MOST_MILLISECONDS)) {
+      if (++visited > MAX_NODES || level > MAX_DEPTH || ((visited & 255) === 0 && performance.now() - began > MAX_MILLISECONDS)) {
         isCut = true;
         return;
       }
@@ -315,16 +315,16 @@
       return documents().some((page) => flat(page.body?.innerText ?? '').includes(flat(text)));
     },
     settle: () => new Promise((done) => setTimeout(() => setTimeout(() => done(null), 0), 0)),
-    text: () => cut(document.body?.innerText ?? '', MOST_TEXT),
+    text: () => cut(document.body?.innerText ?? '', MAX_TEXT),
     html: () => {
       const kind = document.doctype ? `<!DOCTYPE ${document.doctype.name}>\n` : '';
-      return cut(kind + (document.documentElement?.outerHTML ?? ''), MOST_HTML);
+      return cut(kind + (document.documentElement?.outerHTML ?? ''), MAX_HTML);
     },
     outline: ({ first }) => outline(first),
     // Point to click: the center of the element, if it is not covered.
     place: ({ target }) => {
       const element = find(target);
-      if (element.localName === 'option') throw new Trouble('unfit', 'choose an option with select');
+      if (element.localName === 'option') throw new Problem('unfit', 'choose an option with select');
       refuseUnready(element);
       element.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
       const page = element.ownerDocument, view = page.defaultView;
@@ -334,14 +334,14 @@
       let hit = page.elementFromPoint(x, y);
       while (hit?.shadowRoot?.elementFromPoint(x, y) && hit.shadowRoot.elementFromPoint(x, y) !== hit) hit = hit.shadowRoot.elementFromPoint(x, y);
       const isOurs = hit && (element.contains(hit) || hit.contains(element) || [...(element.labels ?? [])].some((label) => label.contains(hit)) || hit.getRootNode().host === element || element.getRootNode().host === hit);
-      if (!hit) throw new Trouble('unready', 'its center is outside of the window');
-      if (!isOurs) throw new Trouble('unready', 'it is covered by ' + describe(hit));
+      if (!hit) throw new Problem('unready', 'its center is outside of the window');
+      if (!isOurs) throw new Problem('unready', 'it is covered by ' + describe(hit));
       const box = boxOf(element), whole = element.getBoundingClientRect();
       return { x: box.x + (x - whole.x), y: box.y + (y - whole.y) };
     },
     box: ({ target }) => {
       const element = find(target);
-      if (!isVisible(element)) throw new Trouble('unready', 'it is not visible');
+      if (!isVisible(element)) throw new Problem('unready', 'it is not visible');
       element.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
       const box = boxOf(element);
       return { x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height };
@@ -351,13 +351,13 @@
     fill: ({ target, text, expected }) => {
       const element = fieldOf(target);
       const isText = element.localName === 'textarea' || (element.localName === 'input' && !/^(checkbox|radio|button|submit|reset|image|file|hidden)$/.test(element.type));
-      if (!isText && !element.isContentEditable) throw new Trouble('other', describe(element));
+      if (!isText && !element.isContentEditable) throw new Problem('other', describe(element));
       refuseUnready(element);
-      if (element.readOnly) throw new Trouble('unfit', 'it is read-only');
+      if (element.readOnly) throw new Problem('unfit', 'it is read-only');
       demandKind(element, expected);
       element.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
       element.focus();
-      if (element.getRootNode().activeElement !== element) throw new Trouble('unfit', 'it does not take the focus');
+      if (element.getRootNode().activeElement !== element) throw new Problem('unfit', 'it does not take the focus');
       demandKind(element, expected);
       if (isText) element.select();
       else element.ownerDocument.defaultView.getSelection().selectAllChildren(element);
@@ -372,22 +372,22 @@
       if (kindOf(element) !== expected) {
         const kind = kindOf(element);
         if (isText) setValue(element, ''); else element.textContent = '';
-        throw new Trouble('kind', kind);
+        throw new Problem('kind', kind);
       }
-      if (isText && text !== '' && element.value === '') throw new Trouble('unfit', 'it does not accept this text');
+      if (isText && text !== '' && element.value === '') throw new Problem('unfit', 'it does not accept this text');
       tell(element, 'change');
       return null;
     },
     select: ({ target, values, expected }) => {
       const element = fieldOf(target);
-      if (element.localName !== 'select') throw new Trouble('other', describe(element));
+      if (element.localName !== 'select') throw new Problem('other', describe(element));
       refuseUnready(element);
       demandKind(element, expected);
-      if (!element.multiple && values.length > 1) throw new Trouble('unfit', 'it takes one value');
+      if (!element.multiple && values.length > 1) throw new Problem('unfit', 'it takes one value');
       const options = [...element.options];
       const chosen = values.map((value) => {
         const option = options.find((one) => one.value === value) ?? options.find((one) => same(one.label) === same(value));
-        if (!option || option.disabled) throw new Trouble('option', [collapse(value), options.slice(0, 30).map((one) => JSON.stringify(collapse(one.label, 60))).join(', ')]);
+        if (!option || option.disabled) throw new Problem('option', [collapse(value), options.slice(0, 30).map((one) => JSON.stringify(collapse(one.label, 60))).join(', ')]);
         return option;
       });
       element.focus();
@@ -408,17 +408,17 @@
     fileField: ({ target }) => fieldOf(target),
     takesFiles: ({ target, count }) => {
       const element = fieldOf(target);
-      if (element.localName !== 'input' || element.type !== 'file') throw new Trouble('other', describe(element));
-      if (count > 1 && !element.multiple) throw new Trouble('unfit', 'it takes one file');
+      if (element.localName !== 'input' || element.type !== 'file') throw new Problem('other', describe(element));
+      if (count > 1 && !element.multiple) throw new Problem('unfit', 'it takes one file');
       return null;
     },
   };
-  const answer = (name, given) => {
+  const answer = (name, arguments) => {
     try {
-      const value = functions[name](given);
+      const value = functions[name](arguments);
       return value instanceof Promise ? value.then((value) => ({ value })) : value?.nodeType === Node.ELEMENT_NODE ? value : { value };
     } catch (error) {
-      return { trouble: error instanceof Trouble ? error.code : 'page', detail: error instanceof Trouble ? error.detail : collapse(error?.message ?? error) };
+      return { problem: error instanceof Problem ? error.code : 'page', detail: error instanceof Problem ? error.detail : collapse(error?.message ?? error) };
     }
   };
   Object.defineProperty(globalThis, key, { value: answer });

@@ -12,41 +12,41 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::lab::Lab;
+use crate::fixture::Fixture;
 
-mod acting;
+mod disconnect;
 mod documents;
-mod endings;
 mod fields;
 mod files;
+mod fixture;
 mod hostile;
-mod lab;
-mod looking;
+mod input;
+mod navigation;
 mod pages;
+mod reading;
 mod server;
-mod travelling;
 
-type Run = fn(Arc<Lab>) -> Pin<Box<dyn Future<Output = ()>>>;
+type Run = fn(Arc<Fixture>) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// Names and functions of tests, with the future boxed.
-macro_rules! trials {
+macro_rules! tests {
     ($($module:ident :: { $($name:ident),* $(,)? })*) => {
-        &[$($((concat!(stringify!($module), "::", stringify!($name)), |lab| Box::pin($module::$name(lab))),)*)*]
+        &[$($((concat!(stringify!($module), "::", stringify!($name)), |fixture| Box::pin($module::$name(fixture))),)*)*]
     };
 }
 
-const TRIALS: &[(&str, Run)] = trials! {
-    travelling::{
+const TESTS: &[(&str, Run)] = tests! {
+    navigation::{
         answer_has_url_title_and_status, redirect_is_followed, unreachable_url_fails_with_reason,
         silent_server_fails_after_time_limit, unfinished_page_is_shown_as_not_loaded, back_opens_previous_page,
         popup_becomes_current_page_until_closed, back_without_history_fails,
     }
-    acting::{
+    input::{
         form_is_filled_and_sent, click_finds_element_by_text, keys_with_and_without_modifiers_are_pressed,
         unclickable_element_fails_with_reason, unknown_option_fails_and_lists_options,
         same_site_frame_is_part_of_page, scroll_moves_page, wait_ends_when_condition_holds,
     }
-    looking::{
+    reading::{
         outline_references_can_be_acted_on, foreign_frames_are_listed_in_outline, outdated_reference_is_refused,
         text_and_html_are_read, screenshot_has_requested_extent, page_is_printed_as_pdf,
         script_returns_value_or_fails, large_or_cyclic_script_value_fails,
@@ -69,7 +69,7 @@ const TRIALS: &[(&str, Run)] = trials! {
         crash_is_reported_and_next_page_works, huge_page_is_truncated, page_cannot_open_local_files,
         endless_popups_are_closed, unpaired_surrogate_keeps_browser_alive,
     }
-    endings::{
+    disconnect::{
         killed_browser_fails_actions, close_ends_browser, invalid_stream_fails_connect,
     }
 };
@@ -79,14 +79,14 @@ fn main() -> ExitCode {
     // The tests share a page.
     arguments.test_threads = Some(1);
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
-    let lab = if arguments.list { None } else { Some(Arc::new(runtime.block_on(Lab::new()))) };
-    let trials = TRIALS.iter().map(|(name, run)| {
-        let (runtime, lab) = (Arc::clone(&runtime), lab.clone());
+    let fixture = if arguments.list { None } else { Some(Arc::new(runtime.block_on(Fixture::new()))) };
+    let tests = TESTS.iter().map(|(name, run)| {
+        let (runtime, fixture) = (Arc::clone(&runtime), fixture.clone());
         Trial::test(*name, move || {
-            let lab = lab.ok_or_else(|| Failed::from("there is no browser"))?;
-            runtime.block_on(run(lab));
+            let fixture = fixture.ok_or_else(|| Failed::from("there is no browser"))?;
+            runtime.block_on(run(fixture));
             Ok(())
         })
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    libtest_mimic::run(&arguments, tests.collect()).exit_code()
 }

@@ -32,7 +32,7 @@ impl BrowserAnswer {
     pub(super) fn new(action_id: ExecId, window: BrowserKind, done: Result<Done, Fault>) -> Self {
         match done {
             Ok(mut done) => {
-                let picture = done.answer.picture.take();
+                let picture = done.answer.screenshot.take();
                 Self { action_id, success: true, data: data(window, done), error: None, picture }
             }
             Err(Fault { message, .. }) => {

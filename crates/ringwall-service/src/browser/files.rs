@@ -38,8 +38,8 @@ impl Deed {
         let mut taken = TakenOut::default();
         for Downloaded { name, path, end } in downloads {
             let kept = match end {
-                DownloadEnd::Whole { bytes } if *bytes <= MAX_BYTES => self.take_one(from, name, path).await,
-                DownloadEnd::Whole { bytes } => Err(Fault::failed(format!("it has {bytes} bytes"))),
+                DownloadEnd::Complete { bytes } if *bytes <= MAX_BYTES => self.take_one(from, name, path).await,
+                DownloadEnd::Complete { bytes } => Err(Fault::failed(format!("it has {bytes} bytes"))),
                 DownloadEnd::Failed { why } => Err(Fault::failed(*why)),
             };
             match kept {

@@ -47,7 +47,7 @@ pub(super) struct Home {
     request: Request,
     layers: Layers,
     pub(super) gate: Arc<BrowserGate>,
-    pub(super) way_out: ringwall_browser::WayOut,
+    pub(super) way_out: ringwall_browser::Egress,
 }
 
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl Service {
                 tracing::warn!(%error, "could not serve the way out of a browser's box");
             }
         });
-        let way_out = ringwall_browser::WayOut::Proxy(PROXY.to_owned());
+        let way_out = ringwall_browser::Egress::Proxy(PROXY.to_owned());
         Ok(Home { rooms: Rooms::Own(Box::new(resident)), request, layers, gate, way_out })
     }
 
@@ -234,8 +234,8 @@ impl Service {
         let home = lease.resident().clone();
         let Some(hold) = lease.hold() else { return Err(Fault::failed("the session's box is ending; try again")) };
         let way_out = match net {
-            Net::None => ringwall_browser::WayOut::None,
-            Net::Allowlist { .. } => ringwall_browser::WayOut::Proxy(PROXY.to_owned()),
+            Net::None => ringwall_browser::Egress::None,
+            Net::Allowlist { .. } => ringwall_browser::Egress::Proxy(PROXY.to_owned()),
         };
         let lifted = home.way.as_ref().map(|way| way.lifted().clone()).unwrap_or_default();
         let (rule, questions) = (NetRule::new(net, lifted), Questions::new(self));

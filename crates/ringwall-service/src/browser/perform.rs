@@ -204,10 +204,10 @@ impl Deed {
             Some(why) if is_download && files.is_empty() => return Err(Fault::failed(why)),
             Some(_) | None => notes.extend(lost),
         }
-        if let Some(document) = answer.document.take() {
+        if let Some(document) = answer.pdf.take() {
             files.push(self.keep("page.pdf", document).await?);
         }
-        self.seat.looks(&answer.url, &answer.title, answer.picture.clone());
+        self.seat.looks(&answer.url, &answer.title, answer.screenshot.clone());
         Ok(Done { answer, files, notes })
     }
 

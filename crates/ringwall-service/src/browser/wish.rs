@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ringwall_browser::{Action, Extent, FieldKind, Format, Origin, Target, Travel, Until};
+use ringwall_browser::{
+    Action, DownloadSource, FieldKind, Format, ScreenshotArea, ScrollTarget, Target, WaitCondition,
+};
 use ringwall_record::Digest;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -371,8 +373,8 @@ impl Wish {
             Wish::Click(_) => Action::Click { target: target? },
             Wish::Fill(Fill { value, .. }) => Action::Fill { target: target?, text: value, expected: field },
             Wish::Screenshot(Screenshot { full_page, .. }) => {
-                let viewport = if full_page { Extent::FullPage } else { Extent::Viewport };
-                Action::Screenshot { of: target.map_or(viewport, Extent::Element) }
+                let viewport = if full_page { ScreenshotArea::FullPage } else { ScreenshotArea::Viewport };
+                Action::Screenshot { of: target.map_or(viewport, ScreenshotArea::Element) }
             }
             Wish::GetContent(Content { format }) => Action::Content {
                 format: match format {
@@ -381,17 +383,23 @@ impl Wish {
                     ContentFormat::Outline => Format::Outline,
                 },
             },
-            Wish::WaitFor(WaitFor { text: Some(text), .. }) => Action::WaitFor { until: Until::Text(text), timeout },
-            Wish::WaitFor(_) => Action::WaitFor { until: target.map_or(Until::Load, Until::Element), timeout },
+            Wish::WaitFor(WaitFor { text: Some(text), .. }) => {
+                Action::WaitFor { until: WaitCondition::Text(text), timeout }
+            }
+            Wish::WaitFor(_) => {
+                Action::WaitFor { until: target.map_or(WaitCondition::Load, WaitCondition::Element), timeout }
+            }
             Wish::Press(Press { key }) => Action::Press { key, expected: field },
             Wish::Select(Select { values, .. }) => Action::Select { target: target?, values, expected: field },
-            Wish::Scroll(Scroll { x, y, .. }) => Action::Scroll { to: target.map_or(Travel::By { x, y }, Travel::To) },
+            Wish::Scroll(Scroll { x, y, .. }) => {
+                Action::Scroll { to: target.map_or(ScrollTarget::By { x, y }, ScrollTarget::Element) }
+            }
             Wish::Back(_) => Action::Back,
             Wish::Evaluate(Evaluate { script }) => Action::Evaluate { script },
             Wish::Download(_) => {
                 let from = match page {
-                    Some(url) => Origin::Url(url),
-                    None => Origin::Element(target?),
+                    Some(url) => DownloadSource::Url(url),
+                    None => DownloadSource::Element(target?),
                 };
                 Action::Download { from, timeout }
             }
@@ -448,6 +456,6 @@ mod tests {
         }
         assert!(Wish::read("close", Value::Null).unwrap().action(known()).is_none());
         let scroll = Wish::read("scroll", json!({"y": 500})).unwrap().action(known());
-        assert!(matches!(scroll, Some(Action::Scroll { to: Travel::By { x: 0, y: 500 } })));
+        assert!(matches!(scroll, Some(Action::Scroll { to: ScrollTarget::By { x: 0, y: 500 } })));
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use ringwall_browser::{Action, Browser, Error, Files, Format};
 use tokio::io::AsyncWriteExt;
 
-use crate::lab::{Lab, connect, names, start};
+use crate::fixture::{Fixture, connect, names, start};
 
 const LONG: Duration = Duration::from_secs(60);
 
-pub async fn killed_browser_fails_actions(_lab: Arc<Lab>) {
+pub async fn killed_browser_fails_actions(_lab: Arc<Fixture>) {
     let directory = tempfile::tempdir().unwrap();
     let (mut chromium, control) = start(&directory);
     let browser = connect(control, &directory).await.unwrap();
@@ -22,7 +22,7 @@ pub async fn killed_browser_fails_actions(_lab: Arc<Lab>) {
     assert!(matches!(error, Error::Closed { .. }), "{error}");
 }
 
-pub async fn close_ends_browser(_lab: Arc<Lab>) {
+pub async fn close_ends_browser(_lab: Arc<Fixture>) {
     let directory = tempfile::tempdir().unwrap();
     let (mut chromium, control) = start(&directory);
     let browser = connect(control, &directory).await.unwrap();
@@ -31,7 +31,7 @@ pub async fn close_ends_browser(_lab: Arc<Lab>) {
 }
 
 /// Invalid messages and closed streams fail at once.
-pub async fn invalid_stream_fails_connect(_lab: Arc<Lab>) {
+pub async fn invalid_stream_fails_connect(_lab: Arc<Fixture>) {
     let said: &[&[u8]] = &[
         b"",
         b"\0",
@@ -51,7 +51,7 @@ pub async fn invalid_stream_fails_connect(_lab: Arc<Lab>) {
         theirs.write_all(bytes).await.unwrap();
         theirs.shutdown().await.unwrap();
         let error = tokio::time::timeout(LONG, connecting).await.unwrap().unwrap_err();
-        let is_told = matches!(error, Error::Closed { .. } | Error::Refused { .. } | Error::Malformed { .. });
-        assert!(is_told, "{}: {error}", String::from_utf8_lossy(bytes));
+        let is_expected = matches!(error, Error::Closed { .. } | Error::Refused { .. } | Error::Malformed { .. });
+        assert!(is_expected, "{}: {error}", String::from_utf8_lossy(bytes));
     }
 }

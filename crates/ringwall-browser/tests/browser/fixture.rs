@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use ringwall_browser::{
-    Action, Answer, Browser, Error, FieldKind, FieldNames, Files, Format, Target, WayOut, arguments, find_executable,
+    Action, Answer, Browser, Egress, Error, FieldKind, FieldNames, Files, Format, Target, arguments, find_executable,
 };
 use tempfile::TempDir;
 use tokio::net::UnixStream;
@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 
 use crate::server::Server;
 
-pub struct Lab {
+pub struct Fixture {
     pub browser: Browser,
     pub server: Server,
     pub directory: TempDir,
@@ -29,7 +29,7 @@ pub fn css(selector: &str) -> Target {
 pub fn start(directory: &TempDir) -> (Child, UnixStream) {
     let Some(executable) = find_executable() else { panic!("there is no Chromium: run `scripts/setup test`") };
     let profile = directory.path().join("profile");
-    let words = arguments(executable, profile.to_str().unwrap(), WayOut::None);
+    let words = arguments(executable, profile.to_str().unwrap(), Egress::None);
     let (ours, theirs) = UnixStream::pair().unwrap();
     let theirs = theirs.into_std().unwrap();
     theirs.set_nonblocking(false).unwrap();
@@ -56,7 +56,7 @@ pub fn names() -> FieldNames {
     }
 }
 
-impl Lab {
+impl Fixture {
     pub async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (chromium, control) = start(&directory);
@@ -122,7 +122,7 @@ impl Lab {
     }
 
     pub async fn wait_for_text(&self, text: &str) -> Answer {
-        let until = ringwall_browser::Until::Text(text.to_owned());
+        let until = ringwall_browser::WaitCondition::Text(text.to_owned());
         self.act(Action::WaitFor { until, timeout: Duration::from_secs(60) }).await
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ringwall_browser::{Action, Error, Extent, FieldKind, Format, Target};
+use ringwall_browser::{Action, Error, FieldKind, Format, ScreenshotArea, Target};
 use serde_json::json;
 
-use crate::lab::{Lab, css};
+use crate::fixture::{Fixture, css};
 
-pub async fn outline_references_can_be_acted_on(lab: Arc<Lab>) {
-    lab.show(
+pub async fn outline_references_can_be_acted_on(fixture: Arc<Fixture>) {
+    fixture.show(
         "<title>Shop</title><nav><a href=/plain>Home</a></nav><main><h1>Our <i>shop</i></h1><p>Buy <b>now</b> or later.</p>\
          <form><label>E-mail <input type=email value=a@b.c required></label>\
          <label><input type=checkbox checked> News</label><input type=password placeholder=Password value=hunter2>\
@@ -17,7 +17,7 @@ pub async fn outline_references_can_be_acted_on(lab: Arc<Lab>) {
          <div onclick=\"document.title='clicked'\">Click me</div><img src=x alt='A cat'><button aria-label=Close>×</button></main>",
     )
     .await;
-    let outline = lab.content(Format::Outline).await;
+    let outline = fixture.content(Format::Outline).await;
     let first: u64 = outline.split_once("[ref=e").unwrap().1.split(']').next().unwrap().parse().unwrap();
     let r = |offset: u64| format!("[ref=e{}]", first + offset);
     let expected = [
@@ -46,58 +46,59 @@ pub async fn outline_references_can_be_acted_on(lab: Arc<Lab>) {
     ];
     assert_eq!(outline, expected.join("\n"));
     let target = Target::Reference(format!("e{}", first + 7));
-    assert_eq!(lab.act(Action::Click { target }).await.title, "clicked");
+    assert_eq!(fixture.act(Action::Click { target }).await.title, "clicked");
     let target = Target::Reference(format!("e{}", first + 1));
-    lab.act(Action::Fill { target, text: "d@e.f".to_owned(), expected: FieldKind::Ordinary }).await;
-    assert!(lab.content(Format::Outline).await.contains("\"d@e.f\""));
+    fixture.act(Action::Fill { target, text: "d@e.f".to_owned(), expected: FieldKind::Ordinary }).await;
+    assert!(fixture.content(Format::Outline).await.contains("\"d@e.f\""));
 }
 
 /// Frames of other sites are listed with any role attribute or sandbox. A frame of the same
 /// site is part of the page.
-pub async fn foreign_frames_are_listed_in_outline(lab: Arc<Lab>) {
-    let inner = lab.server.serve("<p>inside");
-    let (own, foreign) = (inner.clone(), lab.server.foreign(&inner));
-    lab.show(&format!(
-        "<iframe role=presentation src='{foreign}?a'></iframe><iframe src='{own}'></iframe>\
+pub async fn foreign_frames_are_listed_in_outline(fixture: Arc<Fixture>) {
+    let inner = fixture.server.serve("<p>inside");
+    let (own, foreign) = (inner.clone(), fixture.server.foreign(&inner));
+    fixture
+        .show(&format!(
+            "<iframe role=presentation src='{foreign}?a'></iframe><iframe src='{own}'></iframe>\
          <iframe sandbox srcdoc='<p>apart'></iframe><object type=text/html data='{foreign}?o'></object>"
-    ))
-    .await;
-    let outline = lab.content(Format::Outline).await;
-    let told = outline.lines().filter(|line| line.contains("not shown")).count();
-    assert_eq!((told, outline.matches("inside").count()), (3, 1), "{outline}");
+        ))
+        .await;
+    let outline = fixture.content(Format::Outline).await;
+    let listed = outline.lines().filter(|line| line.contains("not shown")).count();
+    assert_eq!((listed, outline.matches("inside").count()), (3, 1), "{outline}");
     for url in [format!("{foreign}?a"), "about:srcdoc".to_owned(), format!("{foreign}?o")] {
         assert!(outline.contains(&format!("(frame of another site: {url}, not shown)")), "{url}: {outline}");
     }
 }
 
-pub async fn outdated_reference_is_refused(lab: Arc<Lab>) {
+pub async fn outdated_reference_is_refused(fixture: Arc<Fixture>) {
     let reference = |outline: &str| {
         let name = outline.split_once("[ref=").unwrap().1.split(']').next().unwrap();
         Action::Click { target: Target::Reference(name.to_owned()) }
     };
-    lab.show("<button>Go</button>").await;
-    let old = reference(&lab.content(Format::Outline).await);
-    lab.act(old.clone()).await;
-    let new = reference(&lab.content(Format::Outline).await);
-    let error = lab.fail(old).await;
+    fixture.show("<button>Go</button>").await;
+    let old = reference(&fixture.content(Format::Outline).await);
+    fixture.act(old.clone()).await;
+    let new = reference(&fixture.content(Format::Outline).await);
+    let error = fixture.fail(old).await;
     assert!(error.to_string().contains("is not of this page's last outline"), "{error}");
-    lab.act(new.clone()).await;
-    lab.value("document.querySelector('button').remove()").await;
-    let error = lab.fail(new.clone()).await;
+    fixture.act(new.clone()).await;
+    fixture.value("document.querySelector('button').remove()").await;
+    let error = fixture.fail(new.clone()).await;
     assert!(matches!(error, Error::StaleReference { .. }), "removed: {error}");
-    lab.show("<button>Go</button>").await;
-    let error = lab.fail(new).await;
+    fixture.show("<button>Go</button>").await;
+    let error = fixture.fail(new).await;
     assert!(matches!(error, Error::StaleReference { .. }), "another document: {error}");
     for wrong in ["12", "e", "e-1", "button"] {
-        let error = lab.fail(Action::Click { target: Target::Reference(wrong.to_owned()) }).await;
+        let error = fixture.fail(Action::Click { target: Target::Reference(wrong.to_owned()) }).await;
         assert!(matches!(error, Error::Reference { .. }), "{error}");
     }
 }
 
-pub async fn text_and_html_are_read(lab: Arc<Lab>) {
-    lab.show("<!doctype html><title>T</title><p>one</p><p hidden>unseen</p>").await;
-    assert_eq!(lab.content(Format::Text).await.trim(), "one");
-    let html = lab.content(Format::Html).await;
+pub async fn text_and_html_are_read(fixture: Arc<Fixture>) {
+    fixture.show("<!doctype html><title>T</title><p>one</p><p hidden>unseen</p>").await;
+    assert_eq!(fixture.content(Format::Text).await.trim(), "one");
+    let html = fixture.content(Format::Html).await;
     assert!(html.starts_with("<!DOCTYPE html>\n<html>") && html.contains("<p hidden=\"\">unseen</p>"), "{html}");
 }
 
@@ -108,47 +109,47 @@ fn size(picture: &[u8]) -> (u32, u32) {
     (number(16), number(20))
 }
 
-pub async fn screenshot_has_requested_extent(lab: Arc<Lab>) {
+pub async fn screenshot_has_requested_extent(fixture: Arc<Fixture>) {
     let body = "<body style='margin:0'><div id=a style='width:120px;height:50px;background:red'></div>";
-    lab.show(&format!("{body}<div style='height:3000px'>")).await;
+    fixture.show(&format!("{body}<div style='height:3000px'>")).await;
     let shot = |of| Action::Screenshot { of };
-    let (width, height) = size(&lab.act(shot(Extent::Viewport)).await.picture.unwrap());
+    let (width, height) = size(&fixture.act(shot(ScreenshotArea::Viewport)).await.screenshot.unwrap());
     assert!(width > 600 && (300..2000).contains(&height), "{width}×{height}");
-    assert_eq!(size(&lab.act(shot(Extent::FullPage)).await.picture.unwrap()), (width, 3050));
-    assert_eq!(size(&lab.act(shot(Extent::Element(css("#a")))).await.picture.unwrap()), (120, 50));
-    lab.show(&format!("{body}<div style='height:900000px'>")).await;
-    let answer = lab.act(shot(Extent::FullPage)).await;
-    let (width, height) = size(&answer.picture.unwrap());
+    assert_eq!(size(&fixture.act(shot(ScreenshotArea::FullPage)).await.screenshot.unwrap()), (width, 3050));
+    assert_eq!(size(&fixture.act(shot(ScreenshotArea::Element(css("#a")))).await.screenshot.unwrap()), (120, 50));
+    fixture.show(&format!("{body}<div style='height:900000px'>")).await;
+    let answer = fixture.act(shot(ScreenshotArea::FullPage)).await;
+    let (width, height) = size(&answer.screenshot.unwrap());
     assert!(u64::from(width) * u64::from(height) <= 16_000_000, "{width}×{height}");
     assert_eq!(answer.data, json!({ "truncated": true }));
 }
 
-pub async fn page_is_printed_as_pdf(lab: Arc<Lab>) {
-    lab.open("/plain").await;
-    assert!(lab.act(Action::Pdf).await.document.unwrap().starts_with(b"%PDF-"));
+pub async fn page_is_printed_as_pdf(fixture: Arc<Fixture>) {
+    fixture.open("/plain").await;
+    assert!(fixture.act(Action::Pdf).await.pdf.unwrap().starts_with(b"%PDF-"));
 }
 
-pub async fn script_returns_value_or_fails(lab: Arc<Lab>) {
-    lab.open("/plain").await;
-    assert_eq!(lab.value("({ a: [1, 'x', null] })").await, json!({ "a": [1, "x", null] }));
-    assert_eq!(lab.value("Promise.resolve(document.title)").await, "Plain");
-    assert_eq!(lab.value("undefined").await, json!(null));
-    assert_eq!(lab.value("10n ** 20n").await, "100000000000000000000n");
+pub async fn script_returns_value_or_fails(fixture: Arc<Fixture>) {
+    fixture.open("/plain").await;
+    assert_eq!(fixture.value("({ a: [1, 'x', null] })").await, json!({ "a": [1, "x", null] }));
+    assert_eq!(fixture.value("Promise.resolve(document.title)").await, "Plain");
+    assert_eq!(fixture.value("undefined").await, json!(null));
+    assert_eq!(fixture.value("10n ** 20n").await, "100000000000000000000n");
     for (script, words) in [("throw new Error('no')", "Error: no"), ("1 +", "SyntaxError"), ("throw 7", "7")] {
-        let error = lab.fail(Action::Evaluate { script: script.to_owned() }).await;
+        let error = fixture.fail(Action::Evaluate { script: script.to_owned() }).await;
         assert!(matches!(&error, Error::Script { .. }) && error.to_string().contains(words), "{error}");
     }
 }
 
-pub async fn large_or_cyclic_script_value_fails(lab: Arc<Lab>) {
-    lab.open("/plain").await;
+pub async fn large_or_cyclic_script_value_fails(fixture: Arc<Fixture>) {
+    fixture.open("/plain").await;
     let run = |script: &str| Action::Evaluate { script: script.to_owned() };
-    let error = lab.fail(run("'x'.repeat(2e6)")).await;
+    let error = fixture.fail(run("'x'.repeat(2e6)")).await;
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
-    let error = lab.fail(run("'x'.repeat(7e7)")).await;
+    let error = fixture.fail(run("'x'.repeat(7e7)")).await;
     assert!(matches!(error, Error::TooLarge { .. }), "larger than a message may be: {error}");
-    assert_eq!(lab.value("'\\ud800' + 'x'").await, "\u{fffd}x");
-    lab.browser.perform(run("let deep = []; for (let i = 0; i < 900; i++) deep = [deep]; deep")).await.unwrap_err();
-    lab.fail(run("const ring = {}; ring.ring = ring; ring")).await;
-    assert_eq!(lab.value("document.title").await, "Plain");
+    assert_eq!(fixture.value("'\\ud800' + 'x'").await, "\u{fffd}x");
+    fixture.browser.perform(run("let deep = []; for (let i = 0; i < 900; i++) deep = [deep]; deep")).await.unwrap_err();
+    fixture.fail(run("const ring = {}; ring.ring = ring; ring")).await;
+    assert_eq!(fixture.value("document.title").await, "Plain");
 }

@@ -1,20 +1,20 @@
 //! State of the pages, derived from events: which are open, current, loading, and what they
 //! downloaded.
 //!
-//! `Scene::take` maps an event to commands. It sends nothing and never blocks, because it runs in
+//! `Pages::apply` maps an event to commands. It sends nothing and never blocks, because it runs in
 //! the reading task. All collections are bounded, because a page can cause any number of events.
 
 use crate::answer::{Dialog, DialogKind, DownloadEnd, Downloaded, MAX_DOWNLOAD_BYTES};
 use crate::event::{Attached, DialogOpening, DownloadBegins, DownloadProgress, Event, Paused};
 use crate::protocol::Header;
-use crate::words;
+use crate::text;
 
 /// Further pages are closed when they open.
 const MAX_PAGES: usize = 5;
 /// Dialogs that are reported; further ones are answered without a report.
 const MAX_DIALOGS: usize = 20;
 /// A script that opens more dialogs than this during one action is terminated.
-const DIALOG_TIMEOUT: u32 = 10;
+const MAX_DIALOGS_PER_ACTION: u32 = 10;
 /// Downloads that are in progress or not reported yet.
 const MAX_DOWNLOADS: usize = 10;
 const TOO_LARGE: &str = "it is larger than 64 MiB";
@@ -55,7 +55,7 @@ pub(crate) struct Download {
 
 /// A command that the connection has to send.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Order {
+pub(crate) enum Command {
     Prepare {
         session: String,
     },
@@ -88,9 +88,9 @@ pub(crate) enum Order {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Scene {
+pub(crate) struct Pages {
     /// Oldest first; the last one is the current page.
-    pub(crate) pages: Vec<Page>,
+    pub(crate) open: Vec<Page>,
     pub(crate) downloads: Vec<Download>,
     /// Number of downloads that ever started, and serial number of the last one that was refused.
     pub(crate) begun: u64,
@@ -102,13 +102,13 @@ pub(crate) struct Scene {
     popups: u32,
 }
 
-impl Scene {
-    pub(crate) fn seen(&self) -> Option<&Page> {
-        self.pages.last()
+impl Pages {
+    pub(crate) fn current(&self) -> Option<&Page> {
+        self.open.last()
     }
 
     pub(crate) fn of_session(&mut self, session: &str) -> Option<&mut Page> {
-        self.pages.iter_mut().find(|page| page.session == session)
+        self.open.iter_mut().find(|page| page.session == session)
     }
 
     pub(crate) fn begin_action(&mut self) {
@@ -116,7 +116,7 @@ impl Scene {
     }
 
     /// Takes the unreported events: ended downloads, dialogs, and the number of popups.
-    pub(crate) fn tell(&mut self, directory: &str) -> (Vec<Downloaded>, Vec<Dialog>, u32) {
+    pub(crate) fn take_events(&mut self, directory: &str) -> (Vec<Downloaded>, Vec<Dialog>, u32) {
         let mut ended = Vec::new();
         self.downloads.retain(|download| match download.end {
             None => true,
@@ -136,7 +136,7 @@ impl Scene {
         let own = || self.downloads.iter().filter(|download| download.number > begun).map(|download| download.end);
         let failed = own().find_map(|end| match end {
             Some(DownloadEnd::Failed { why }) => Some(why),
-            Some(DownloadEnd::Whole { .. }) | None => None,
+            Some(DownloadEnd::Complete { .. }) | None => None,
         });
         match failed {
             _ if self.begun == begun || own().any(|end| end.is_none()) => None,
@@ -146,12 +146,12 @@ impl Scene {
         }
     }
 
-    pub(crate) fn take(&mut self, session: Option<&str>, event: Event) -> Vec<Order> {
+    pub(crate) fn apply(&mut self, session: Option<&str>, event: Event) -> Vec<Command> {
         match event {
             Event::Attached(attached) => return self.attach(attached),
             Event::Detached(detached) => {
-                self.pages.retain(|page| page.session != detached.session_id);
-                return vec![Order::Forget { session: detached.session_id, is_crash: false }];
+                self.open.retain(|page| page.session != detached.session_id);
+                return vec![Command::Forget { session: detached.session_id, is_crash: false }];
             }
             Event::DownloadBegins(begins) => return self.begin_download(begins),
             Event::DownloadProgress(progress) => return self.follow_download(&progress),
@@ -164,10 +164,10 @@ impl Scene {
             _ => {}
         }
         let Some(page) = self.of_session(&session) else { return Vec::new() };
-        page.take(event)
+        page.apply(event)
     }
 
-    fn attach(&mut self, attached: Attached) -> Vec<Order> {
+    fn attach(&mut self, attached: Attached) -> Vec<Command> {
         let (session, target) = (attached.session_id, attached.target_info);
         if target.kind != "page" || target.subtype.is_some() {
             return Vec::new();
@@ -176,12 +176,12 @@ impl Scene {
             Some(rest) => self.expected = rest,
             None => {
                 self.popups = self.popups.saturating_add(1);
-                if self.pages.len() >= MAX_PAGES {
-                    return vec![Order::Refuse { session, target: target.target_id }];
+                if self.open.len() >= MAX_PAGES {
+                    return vec![Command::Refuse { session, target: target.target_id }];
                 }
             }
         }
-        self.pages.push(Page {
+        self.open.push(Page {
             frame: target.target_id.clone(),
             target: target.target_id,
             session: session.clone(),
@@ -195,23 +195,23 @@ impl Scene {
             status: None,
             scripts: None,
         });
-        vec![Order::Prepare { session }]
+        vec![Command::Prepare { session }]
     }
 
-    fn answer_dialog(&mut self, session: String, dialog: DialogOpening) -> Vec<Order> {
+    fn answer_dialog(&mut self, session: String, dialog: DialogOpening) -> Vec<Command> {
         if self.dialogs.len() < MAX_DIALOGS {
-            self.dialogs.push(Dialog { kind: dialog.kind, message: words::cut(&dialog.message, 1000) });
+            self.dialogs.push(Dialog { kind: dialog.kind, message: text::cut(&dialog.message, 1000) });
         }
         self.dialogs_of_action = self.dialogs_of_action.saturating_add(1);
-        let mut orders = Vec::new();
-        if self.dialogs_of_action > DIALOG_TIMEOUT {
-            orders.push(Order::EndScript { session: session.clone() });
+        let mut commands = Vec::new();
+        if self.dialogs_of_action > MAX_DIALOGS_PER_ACTION {
+            commands.push(Command::EndScript { session: session.clone() });
         }
-        orders.push(Order::AnswerDialog { session, accept: dialog.kind == DialogKind::Beforeunload });
-        orders
+        commands.push(Command::AnswerDialog { session, accept: dialog.kind == DialogKind::Beforeunload });
+        commands
     }
 
-    fn begin_download(&mut self, begins: DownloadBegins) -> Vec<Order> {
+    fn begin_download(&mut self, begins: DownloadBegins) -> Vec<Command> {
         // It becomes a file name.
         let is_plain = begins.guid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         if !is_plain || begins.guid.is_empty() || begins.guid.len() > 64 {
@@ -220,14 +220,14 @@ impl Scene {
         self.begun += 1;
         if self.downloads.len() >= MAX_DOWNLOADS {
             self.refused = self.begun;
-            return vec![Order::CancelDownload { guid: begins.guid }];
+            return vec![Command::CancelDownload { guid: begins.guid }];
         }
-        let name = words::file_name(&begins.suggested_filename);
+        let name = text::file_name(&begins.suggested_filename);
         self.downloads.push(Download { guid: begins.guid, name, number: self.begun, end: None });
         Vec::new()
     }
 
-    fn follow_download(&mut self, progress: &DownloadProgress) -> Vec<Order> {
+    fn follow_download(&mut self, progress: &DownloadProgress) -> Vec<Command> {
         let Some(download) = self.downloads.iter_mut().find(|download| download.guid == progress.guid) else {
             return Vec::new();
         };
@@ -239,10 +239,10 @@ impl Scene {
         if bytes > MAX_DOWNLOAD_BYTES {
             // The file may already be complete. It is reported, so that the caller can remove it.
             download.end = Some(DownloadEnd::Failed { why: TOO_LARGE });
-            return vec![Order::CancelDownload { guid: progress.guid.clone() }];
+            return vec![Command::CancelDownload { guid: progress.guid.clone() }];
         }
         match progress.state.as_str() {
-            "completed" => download.end = Some(DownloadEnd::Whole { bytes }),
+            "completed" => download.end = Some(DownloadEnd::Complete { bytes }),
             "canceled" => download.end = Some(DownloadEnd::Failed { why: "it was canceled" }),
             _ => {}
         }
@@ -251,11 +251,11 @@ impl Scene {
 }
 
 impl Page {
-    fn take(&mut self, event: Event) -> Vec<Order> {
+    fn apply(&mut self, event: Event) -> Vec<Command> {
         match event {
             Event::Crashed => {
                 self.is_crashed = true;
-                return vec![Order::Forget { session: self.session.clone(), is_crash: true }];
+                return vec![Command::Forget { session: self.session.clone(), is_crash: true }];
             }
             Event::FrameNavigated(navigated) if navigated.frame.parent_id.is_none() => {
                 self.frame = navigated.frame.id;
@@ -295,7 +295,7 @@ impl Page {
 }
 
 /// Changes a response that the page would show into a download. Redirects are passed unchanged.
-fn as_attachment(session: String, paused: Paused) -> Order {
+fn as_attachment(session: String, paused: Paused) -> Command {
     let request = paused.request_id;
     let code = paused.response_status_code.filter(|code| !(300..400).contains(code));
     let changed = code.map(|code| {
@@ -307,7 +307,7 @@ fn as_attachment(session: String, paused: Paused) -> Order {
         headers.push(("content-disposition".to_owned(), format!("attachment{rest}")));
         (code, headers)
     });
-    Order::Continue { session, request, changed }
+    Command::Continue { session, request, changed }
 }
 
 #[cfg(test)]
@@ -317,115 +317,115 @@ mod tests {
 
     use super::*;
 
-    fn take(scene: &mut Scene, session: Option<&str>, method: &str, params: &Value) -> Vec<Order> {
+    fn apply(pages: &mut Pages, session: Option<&str>, method: &str, params: &Value) -> Vec<Command> {
         let params = RawValue::from_string(params.to_string()).unwrap();
-        scene.take(session, Event::read(method, &params).unwrap())
+        pages.apply(session, Event::read(method, &params).unwrap())
     }
 
-    fn attach(scene: &mut Scene, name: &str) -> Vec<Order> {
+    fn attach(pages: &mut Pages, name: &str) -> Vec<Command> {
         let target = json!({ "targetId": format!("T{name}"), "type": "page" });
-        take(scene, None, "Target.attachedToTarget", &json!({ "sessionId": name, "targetInfo": target }))
+        apply(pages, None, "Target.attachedToTarget", &json!({ "sessionId": name, "targetInfo": target }))
     }
 
     #[test]
     fn sixth_page_is_refused_unless_requested() {
-        let mut scene = Scene { expected: 1, ..Scene::default() };
+        let mut pages = Pages { expected: 1, ..Pages::default() };
         for name in ["1", "2", "3", "4", "5"] {
-            assert_eq!(attach(&mut scene, name), [Order::Prepare { session: name.to_owned() }]);
+            assert_eq!(attach(&mut pages, name), [Command::Prepare { session: name.to_owned() }]);
         }
-        let refused = Order::Refuse { session: "6".to_owned(), target: "T6".to_owned() };
-        assert_eq!(attach(&mut scene, "6"), [refused]);
-        assert_eq!((scene.pages.len(), scene.tell("/d").2), (5, 5), "the first page is not a popup");
-        scene.expected = 1;
-        assert_eq!(attach(&mut scene, "7"), [Order::Prepare { session: "7".to_owned() }]);
-        take(&mut scene, None, "Target.detachedFromTarget", &json!({ "sessionId": "7" }));
-        assert_eq!(scene.seen().map(|page| page.session.as_str()), Some("5"));
+        let refused = Command::Refuse { session: "6".to_owned(), target: "T6".to_owned() };
+        assert_eq!(attach(&mut pages, "6"), [refused]);
+        assert_eq!((pages.open.len(), pages.take_events("/d").2), (5, 5), "the first page is not a popup");
+        pages.expected = 1;
+        assert_eq!(attach(&mut pages, "7"), [Command::Prepare { session: "7".to_owned() }]);
+        apply(&mut pages, None, "Target.detachedFromTarget", &json!({ "sessionId": "7" }));
+        assert_eq!(pages.current().map(|page| page.session.as_str()), Some("5"));
     }
 
     #[test]
     fn inner_frame_does_not_change_page_state() {
-        let mut scene = Scene::default();
-        attach(&mut scene, "1");
+        let mut pages = Pages::default();
+        attach(&mut pages, "1");
         let frame = json!({ "frame": { "id": "inner", "parentId": "T1", "loaderId": "L" } });
-        take(&mut scene, Some("1"), "Page.frameNavigated", &frame);
-        take(&mut scene, Some("1"), "Page.frameStartedLoading", &json!({ "frameId": "inner" }));
-        let page = scene.seen().unwrap();
+        apply(&mut pages, Some("1"), "Page.frameNavigated", &frame);
+        apply(&mut pages, Some("1"), "Page.frameStartedLoading", &json!({ "frameId": "inner" }));
+        let page = pages.current().unwrap();
         assert_eq!((page.commits, page.is_busy, page.frame.as_str()), (0, false, "T1"));
     }
 
     #[test]
     fn all_dialogs_are_answered_and_reported_up_to_limit() {
-        let mut scene = Scene::default();
-        attach(&mut scene, "1");
-        scene.begin_action();
+        let mut pages = Pages::default();
+        attach(&mut pages, "1");
+        pages.begin_action();
         for count in 1..=100 {
             let dialog = json!({ "type": "alert", "message": "m".repeat(5000) });
-            let orders = take(&mut scene, Some("1"), "Page.javascriptDialogOpening", &dialog);
-            assert!(orders.contains(&Order::AnswerDialog { session: "1".to_owned(), accept: false }));
-            assert_eq!(orders.contains(&Order::EndScript { session: "1".to_owned() }), count > 10, "{count}");
+            let commands = apply(&mut pages, Some("1"), "Page.javascriptDialogOpening", &dialog);
+            assert!(commands.contains(&Command::AnswerDialog { session: "1".to_owned(), accept: false }));
+            assert_eq!(commands.contains(&Command::EndScript { session: "1".to_owned() }), count > 10, "{count}");
         }
-        let dialogs = scene.tell("/d").1;
+        let dialogs = pages.take_events("/d").1;
         assert_eq!(dialogs.len(), MAX_DIALOGS);
         assert!(dialogs[0].message.len() < 1010);
     }
 
     #[test]
     fn download_is_reported_when_complete_and_its_id_is_no_path() {
-        let mut scene = Scene::default();
+        let mut pages = Pages::default();
         let begin = |guid: &str| json!({ "guid": guid, "suggestedFilename": "a/b.txt" });
         for wrong in ["../x", "", "a/b", &"a".repeat(65)] {
-            take(&mut scene, None, "Browser.downloadWillBegin", &begin(wrong));
+            apply(&mut pages, None, "Browser.downloadWillBegin", &begin(wrong));
         }
-        assert_eq!(scene.begun, 0);
-        take(&mut scene, None, "Browser.downloadWillBegin", &begin("ab-1"));
+        assert_eq!(pages.begun, 0);
+        apply(&mut pages, None, "Browser.downloadWillBegin", &begin("ab-1"));
         let progress = |state: &str, bytes: f64| json!({ "guid": "ab-1", "receivedBytes": bytes, "state": state });
-        take(&mut scene, None, "Browser.downloadProgress", &progress("inProgress", 3.0));
-        assert!(scene.tell("/d").0.is_empty());
-        take(&mut scene, None, "Browser.downloadProgress", &progress("completed", 7.0));
-        let told = |end| Downloaded { name: "b.txt".to_owned(), path: "/d/ab-1".to_owned(), end };
-        assert_eq!(scene.tell("/d/").0, [told(DownloadEnd::Whole { bytes: 7 })]);
+        apply(&mut pages, None, "Browser.downloadProgress", &progress("inProgress", 3.0));
+        assert!(pages.take_events("/d").0.is_empty());
+        apply(&mut pages, None, "Browser.downloadProgress", &progress("completed", 7.0));
+        let report = |end| Downloaded { name: "b.txt".to_owned(), path: "/d/ab-1".to_owned(), end };
+        assert_eq!(pages.take_events("/d/").0, [report(DownloadEnd::Complete { bytes: 7 })]);
         // An oversized download fails even if it completed before it could be canceled; it is
         // reported, so that it can be removed.
         for state in ["inProgress", "completed"] {
-            take(&mut scene, None, "Browser.downloadWillBegin", &begin("ab-1"));
-            let orders = take(&mut scene, None, "Browser.downloadProgress", &progress(state, 1e12));
-            assert_eq!(orders, [Order::CancelDownload { guid: "ab-1".to_owned() }]);
-            assert_eq!(scene.tell("/d").0, [told(DownloadEnd::Failed { why: TOO_LARGE })]);
+            apply(&mut pages, None, "Browser.downloadWillBegin", &begin("ab-1"));
+            let commands = apply(&mut pages, None, "Browser.downloadProgress", &progress(state, 1e12));
+            assert_eq!(commands, [Command::CancelDownload { guid: "ab-1".to_owned() }]);
+            assert_eq!(pages.take_events("/d").0, [report(DownloadEnd::Failed { why: TOO_LARGE })]);
         }
     }
 
     #[test]
     fn earlier_downloads_do_not_affect_outcome() {
-        let mut scene = Scene::default();
+        let mut pages = Pages::default();
         let mut number = 0;
-        let mut begin = |scene: &mut Scene| {
+        let mut begin = |pages: &mut Pages| {
             number += 1;
             let guid = format!("a{number}");
-            take(scene, None, "Browser.downloadWillBegin", &json!({ "guid": guid, "suggestedFilename": "x" }));
+            apply(pages, None, "Browser.downloadWillBegin", &json!({ "guid": guid, "suggestedFilename": "x" }));
             guid
         };
-        let end = |scene: &mut Scene, guid: &str, state: &str| {
+        let end = |pages: &mut Pages, guid: &str, state: &str| {
             let progress = json!({ "guid": guid, "receivedBytes": 1.0, "state": state });
-            take(scene, None, "Browser.downloadProgress", &progress);
+            apply(pages, None, "Browser.downloadProgress", &progress);
         };
         // Two downloads of the page: one never ends, one was canceled. Neither affects later ones.
-        begin(&mut scene);
-        let broken = begin(&mut scene);
-        end(&mut scene, &broken, "canceled");
-        let before = scene.begun;
-        assert_eq!(scene.outcome_since(before), None, "none has started");
-        let own = begin(&mut scene);
-        assert_eq!(scene.outcome_since(before), None);
-        end(&mut scene, &own, "completed");
-        assert_eq!(scene.outcome_since(before), Some(Ok(())));
-        assert_eq!(scene.outcome_since(0), None, "all of them");
+        begin(&mut pages);
+        let broken = begin(&mut pages);
+        end(&mut pages, &broken, "canceled");
+        let before = pages.begun;
+        assert_eq!(pages.outcome_since(before), None, "none has started");
+        let own = begin(&mut pages);
+        assert_eq!(pages.outcome_since(before), None);
+        end(&mut pages, &own, "completed");
+        assert_eq!(pages.outcome_since(before), Some(Ok(())));
+        assert_eq!(pages.outcome_since(0), None, "all of them");
         // A refused download fails the action that waits for it.
-        while scene.downloads.len() < MAX_DOWNLOADS {
-            begin(&mut scene);
+        while pages.downloads.len() < MAX_DOWNLOADS {
+            begin(&mut pages);
         }
-        let before = scene.begun;
-        begin(&mut scene);
-        assert_eq!(scene.outcome_since(before), Some(Err(TOO_MANY)));
+        let before = pages.begun;
+        begin(&mut pages);
+        assert_eq!(pages.outcome_since(before), Some(Err(TOO_MANY)));
     }
 
     #[test]
@@ -436,8 +436,8 @@ mod tests {
             json!({ "requestId": "r", "responseStatusCode": status, "responseHeaders": headers })
         };
         let changed = |params: &Value| {
-            let orders = take(&mut Scene::default(), Some("1"), "Fetch.requestPaused", params);
-            let [Order::Continue { changed, .. }] = &orders[..] else { panic!("{orders:?}") };
+            let commands = apply(&mut Pages::default(), Some("1"), "Fetch.requestPaused", params);
+            let [Command::Continue { changed, .. }] = &commands[..] else { panic!("{commands:?}") };
             changed.clone()
         };
         let (code, headers) = changed(&paused(200, "inline; filename=\"x.txt\"")).unwrap();

@@ -4,8 +4,8 @@ const MAX_NAME_LEN: usize = 120;
 const MAX_EXTENSION_LEN: usize = 16;
 
 /// At most `most` characters, followed by `…` if text was cut.
-pub(crate) fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -18,7 +18,7 @@ pub fn file_name(proposed: &str) -> String {
     let kept = |one: char| one.is_alphanumeric() || matches!(one, '.' | '-' | '_' | ' ' | '(' | ')' | '+' | ',');
     let clean: String = last.chars().map(|one| if kept(one) { one } else { '_' }).collect();
     let clean = clean.trim_start_matches(['.', '-', ' ']).trim_end_matches(['.', ' ']);
-    let short = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
+    let short = |text: &str, max: usize| text[..text.floor_char_boundary(max)].to_owned();
     match clean.rsplit_once('.') {
         _ if clean.is_empty() => "file".to_owned(),
         Some((stem, ending)) if clean.len() > MAX_NAME_LEN && ending.len() <= MAX_EXTENSION_LEN => {
