@@ -16,7 +16,8 @@ use crate::probe::{Context, Probe, Verdict, control, held, untouched};
 
 pub(crate) const PROBE: Probe = Probe { id: "a07", title: "swap the workspace with a symlink while a box starts", run };
 
-/// What a naive tool does: look, then open by the same name. It must lose this race, or the race is not one.
+/// The control: checks the path, then opens it by name. It must lose this race, or the test proves
+/// nothing.
 pub(crate) const NAIVE: &str = r"
 lost = 0
 for turn in range(200000):

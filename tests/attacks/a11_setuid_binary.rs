@@ -1,6 +1,8 @@
-//! A set-user-ID program in the workspace, owned by root on the host, gives nothing when it is run in the box; and a
-//! box cannot leave one behind for somebody on the host to run, where it would carry the workspace owner's power.
-//! What a box can write to is mounted nosuid and nodev.
+//! Attack a11: a set-user-ID program of root in the workspace is run in the box, and a box leaves
+//! one behind.
+//!
+//! The first must gain nothing. The second would run on the host with the power of the workspace's
+//! owner. Writable directories of a box are mounted nosuid and nodev.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;

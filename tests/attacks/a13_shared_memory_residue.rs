@@ -1,5 +1,5 @@
-//! What one box leaves in shared memory, temporary files, System V objects, message queues and abstract sockets is
-//! neither seen by a second box that runs beside it, nor by one that runs after it, nor by the host.
+//! Attack a13: data that a box leaves in shared memory, temporary files, System V objects, message
+//! queues and abstract sockets is read by a second box beside it, a later box, or the host.
 
 use serde_json::json;
 use tests::support::payload::Payload;

@@ -53,7 +53,7 @@ fn run(context: &Context) -> Verdict {
     let mut faults = Vec::new();
     for number in host::descendants(context.above(&live))? {
         let ids = match host::thread_namespaces(&number.to_string()) {
-            // The init closes itself to everybody but root; the others are still to be seen.
+            // Only root can inspect init; the other processes are visible.
             Err(error) if error.kind() == ErrorKind::PermissionDenied && !tester_is_root() => {
                 closed += 1;
                 continue;

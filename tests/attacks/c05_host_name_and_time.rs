@@ -28,7 +28,7 @@ fn run(context: &Context) -> Verdict {
     control(scratch[0] == "ok" && scratch[1] == "renamed", || format!("{PYTHON} could not rename it: {scratch}"))?;
 
     let name = || rustix::system::uname().nodename().to_owned();
-    // Wall clock less time since boot: a constant, unless somebody sets the clock.
+    // Wall clock minus time since boot: constant unless the clock is set.
     let drift = || -> Result<f64, crate::probe::Fault> {
         let text = std::fs::read_to_string("/proc/uptime")?;
         let boot: f64 = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `kill(-1, 9)` and kills by the host's process numbers reach nobody outside: a process of the same user, a sibling
-//! box and the product itself live on.
+//! Attack c06: a command in a box kills host processes by `kill(-1)` and by PID: a process of the
+//! same user, a sibling box, and the product itself.
 
 use serde_json::json;
 use tests::support::host;

@@ -14,8 +14,9 @@ pub(crate) struct Call {
     pub(crate) name: &'static str,
     /// Its arguments, as Python.
     pub(crate) arguments: &'static str,
-    /// What the kernel alone answers an uncapped process, alternatives split by `|`. EPERM among them means that
-    /// the errno cannot tell the filter from the kernel, and only the oracle can.
+    /// The kernel's own errno for a process without capabilities; alternatives are separated by
+    /// `|`. If EPERM is among them, the errno cannot tell the filter from the kernel, and only the
+    /// oracle can.
     pub(crate) kernel: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! Setting and slewing clocks. The pointers are bad, so that no clock is touched whoever answers; `adjtimex` in a
-//! setting mode asks for the capability, and there the filter itself is asked.
+//! Attack e13: setting and slewing clocks. The pointers are bad, so no clock changes in any case; a
+//! setting mode of `adjtimex` needs a capability first, so the filter itself is asked.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

@@ -1,5 +1,5 @@
-//! On the terminal of a box, the calls that push characters into the input of whoever reads it next are refused. The
-//! kernel looks at the low 32 bits of the request only, so the filter must not be fooled by high bits.
+//! Attack e16: ioctls that push characters into the input of the terminal's next reader. The kernel
+//! reads only the low 32 bits of the request, so the filter must ignore high bits too.
 
 use tests::support::payload::{ON_A_TERMINAL, PYTHON, Payload};
 
@@ -27,7 +27,7 @@ fn run(context: &Context) -> Verdict {
     words.extend(payload.arguments());
     let outside = parse("on a terminal outside", &context.bare(&words)?)?;
     control(outside["terminal"] == true, || format!("no terminal outside: {outside}"))?;
-    // Where the kernel itself has TIOCSTI switched off (dev.tty.legacy_tiocsti=0) it says EIO.
+    // A kernel with TIOCSTI disabled (dev.tty.legacy_tiocsti=0) returns EIO.
     let pushes = outside["TIOCSTI 0x0"] == "ok" || outside["TIOCSTI 0x0"] == "EIO";
     control(pushes && outside["TIOCLINUX 0x0"] == "ENOTTY", || format!("unexpected outside: {outside}"))?;
     let high = outside["TIOCSTI 0x100000000"] == outside["TIOCSTI 0x0"];

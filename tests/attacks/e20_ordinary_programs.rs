@@ -1,5 +1,6 @@
-//! What a filter must not break: Python with numpy and threads, node, git, gcc, java and cargo do real work in a box,
-//! again and again, without one refusal that they feel. The control is the same work outside.
+//! Ordinary programs work under the filter: Python with numpy and threads, node, git, gcc, java and
+//! cargo run in a box repeatedly without a refused call that they notice. The control is the same
+//! work outside.
 
 use std::path::{Path, PathBuf};
 
@@ -140,7 +141,7 @@ fn repeat(run: &BoxRun, script: &str, place: &str, rounds: u32) -> Result<(), St
     Ok(())
 }
 
-/// What a box must be shown of a Rust toolchain, and the shell line that puts it on the path.
+/// The directories of a Rust toolchain to mount, and the shell line that adds it to PATH.
 struct Toolchain {
     shown: Vec<PathBuf>,
     prefix: String,

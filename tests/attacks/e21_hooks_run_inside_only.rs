@@ -1,5 +1,6 @@
-//! What a caller can name that makes code run early (a preloaded library, a shell's start-up file, a search path) runs
-//! in the box or not at all: every time the planted code ran, it was filtered and saw no file of the host.
+//! Attack e21: code that a caller starts early through a preloaded library, a shell's start-up file
+//! or a search path. It runs inside the box or not at all: each time it ran, it was filtered and
+//! saw no file of the host.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! The product's own port on the host's loopback is out of a box's reach: whoever is in a box cannot ask for more.
+//! Attack f03: a box connects to the product's own port on the host's loopback, where it could
+//! request more.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -1,6 +1,8 @@
-//! The sockets of the host's services are not there: neither those under `/run` and `/var/run`, nor abstract ones,
-//! which have no path and are told apart by the network namespace alone. A read-only mount does not stop a connection
-//! to a socket beneath it, so what `--ro` shows is said in the note: it is the caller's choice to show it.
+//! Attack f05: a box connects to sockets of host services, below `/run` and `/var/run` and abstract
+//! ones, which only the network namespace separates.
+//!
+//! A read-only mount does not stop a connection to a socket below it. A directory given with `--ro`
+//! may therefore expose one; the caller chose it, and the note says so.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! What is not in the list of hosts is not reached by our proxy, however it is spelt, and neither is what is in the list and
-//! leads where nobody may go: listeners on the host's loopback count who comes.
+//! Attack f09: a box asks the proxy for hosts outside the list in many spellings, and for listed
+//! hosts that resolve to forbidden addresses. Listeners on the host's loopback count connections.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{Deref, DerefMut};
@@ -18,7 +18,7 @@ pub(crate) const PROBE: Probe = Probe { id: "f09", title: "spell past the list o
 const TUNNEL: &str = "CONNECT {target}";
 const FORWARD: &str = "GET http://{target}/";
 
-/// Asks the proxy for every target in each form, with a `Host` that is allowed, and prints what it was told.
+/// Requests every target in each form, with an allowed `Host`, and prints the answers.
 const ASK: &str = r#"
 import json, socket, sys
 def ask(text):
@@ -62,7 +62,7 @@ impl Drop for Own {
     }
 }
 
-/// Started as whoever starts the product in this column.
+/// Started by the user of this column.
 pub(crate) fn server(context: &Context) -> Result<Own, Fault> {
     context.not_served("a server with other settings is put to it in the other columns")?;
     let starter = Starter { identity: context.mode.identity(), binary: context.binary.clone() };
@@ -75,7 +75,7 @@ pub(crate) fn allow(server: &Server, allowed: &[String], lifted: &[String]) {
     server.ask("PUT", "/settings", Some(&settings)).expect(200);
 }
 
-/// What a box is told that asks for these targets in these forms.
+/// The proxy's answers to a box for these targets in these forms.
 fn asked(server: &Server, targets: &[String], allowed: &str, forms: &[&str]) -> Result<Value, Fault> {
     let code = format!("TARGETS = {}\nALLOWED = {}\nFORMS = {}\n{ASK}", json!(targets), json!(allowed), json!(forms));
     let exec = server.shell(&format!("python3 - <<'END'\n{code}\nEND"));
@@ -83,7 +83,7 @@ fn asked(server: &Server, targets: &[String], allowed: &str, forms: &[&str]) -> 
     serde_json::from_str(&said).map_err(|_| Fault::Inconclusive(format!("no answer: {said:?} {exec}")))
 }
 
-/// Whether a box is let through to this host.
+/// True if the proxy connects a box to this host.
 pub(crate) fn is_let_through(server: &Server, target: &str, allowed: &str) -> Result<bool, Fault> {
     Ok(asked(server, &[target.to_owned()], allowed, &[TUNNEL])?[target][0] == "200")
 }

@@ -1,5 +1,5 @@
-//! A box that may reach hosts reaches them by the proxy alone: whoever ignores it finds no other way, neither to what is
-//! allowed nor to anything else.
+//! Attack f10: a box with allowed hosts ignores the proxy. It must reach neither allowed nor other
+//! hosts directly.
 
 use std::net::{IpAddr, Ipv4Addr};
 

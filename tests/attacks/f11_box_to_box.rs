@@ -1,5 +1,5 @@
-//! Two boxes of the same user that run side by side cannot reach each other, in either direction: each listens on every
-//! address and on an abstract socket, reaches itself, and is asked for by the other.
+//! Attack f11: two boxes of one user connect to each other, in both directions. Each listens on
+//! every address and on an abstract socket and must reach only itself.
 
 use serde_json::{Value, json};
 use tests::support::payload::Payload;

@@ -1,5 +1,5 @@
-//! Without the process that answers it, a box has no way out: the server is killed while a box holds a connection through it
-//! and asks for more; the connection is gone, and so is the box with whoever asks.
+//! Attack f12: the server is killed while a box holds a connection through the proxy and opens
+//! others. The connection must break and the box must end.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
@@ -57,7 +57,7 @@ fn run(context: &Context) -> Verdict {
     Ok("its connection broke off, and its processes are gone, with whoever asks for more".to_owned())
 }
 
-/// Whether a process with this in its command line is there.
+/// True if a process has this text in its command line.
 fn goes_on(mark: &str) -> bool {
     !host::marked(mark).is_ok_and(|found| found.is_empty())
 }

@@ -1,5 +1,5 @@
-//! Memory is limited however it is taken: by one process, by many, by files in memory, by shared mappings. What ran
-//! out is said: `oom_killed`, or "no space" where a file system was full.
+//! Attack g02: a box takes too much memory in one process, in many, in files in memory, or in
+//! shared mappings. The result must be `oom_killed`, or "no space" for a full file system.
 
 use serde_json::{Value, json};
 use tests::support::actor::Mode;

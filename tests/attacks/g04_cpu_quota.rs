@@ -1,5 +1,6 @@
-//! Half a processor's worth is that: spinning on more threads than the machine has processors uses no more time than the
-//! quota. Half, because outside even a busy machine gives more. Where nothing in the kernel can hold it, the protections say so.
+//! Attack g04: a box spins on more threads than the machine has CPUs. It must use no more than its
+//! quota, half a CPU; outside, even a busy machine gives more. If the kernel cannot enforce the
+//! quota, the protections must say so.
 
 use std::thread::available_parallelism;
 
@@ -10,7 +11,7 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g04", title: "spin on every processor under a quota of half of one", run };
 
-/// Spins for two seconds of wall clock in as many children as it is told; says the time used over the time passed.
+/// Spins for two seconds in the given number of children and prints CPU time divided by wall time.
 const SPIN: &str = r"
 import time
 start = time.monotonic()

@@ -45,7 +45,7 @@ fn run(context: &Context) -> Verdict {
     held(long.value["exit_code"] == 0 && long.is_set("stdout_truncated"), || long.summary())?;
     held(long.number("/stdout_bytes") == Some((64 << 20) + 1), || long.summary())?;
 
-    // What the product says about a command is the product's own speech, whatever the command is called.
+    // The product's own messages must be inert for any command name.
     let named = context.boxed().run(&["/nonexistent/\u{1b}]0;renamed\u{7}\u{1b}[2J\u{9b}31m"])?;
     held(named.code() == Some(127), || format!("an unknown command: {}", named.describe()))?;
     held(inert(&named.stderr) && inert(&named.stdout), || format!("escapes in a message: {:?}", named.errors()))?;

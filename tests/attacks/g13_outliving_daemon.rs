@@ -39,7 +39,7 @@ fn run(context: &Context) -> Verdict {
     let mark = format!("mark-{}", token()?);
     let payload = |quiet: bool| Payload::new(DETACH).with(json!({ "quiet": quiet, "mark": mark }));
     let outside = context.outside(&payload(true))?;
-    // Whoever started the daemon has nobody who waits for its end, and may take a moment longer.
+    // The daemon has no parent that waits for its end, so it may take a moment longer.
     let alone = comes(|| host::marked(&mark).is_ok_and(|daemons| daemons.len() == 1));
     for number in host::marked(&mark)? {
         host::end(number)?;

@@ -8,8 +8,8 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g15", title: "zombie storm", run };
 
-/// Each round orphans one process that ends at once. The end of the pipe, which every orphan holds, shows when all are
-/// dead; whoever is left in the process table then is a zombie.
+/// Each round orphans one process that ends at once. Every orphan holds the pipe, so its end shows
+/// that all are dead; processes still in the table are zombies.
 const STORM: &str = r"
 import time
 if DATA['adopt']:

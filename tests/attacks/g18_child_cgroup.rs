@@ -52,7 +52,7 @@ fn run(context: &Context) -> Verdict {
     for (act, outcome) in inside["seen"].as_object().into_iter().flatten() {
         held(outcome == "EPERM", || format!("{act} → {outcome}"))?;
     }
-    // A server may keep the groups of version 1 for another box, with nobody in them.
+    // A server may keep empty version 1 groups for another box.
     let is_over = |path: &PathBuf| match fs::read_to_string(path.join("cgroup.procs")) {
         Ok(processes) => context.server().is_ok() && processes.is_empty(),
         Err(_) => !path.exists(),
@@ -66,7 +66,7 @@ fn run(context: &Context) -> Verdict {
     Ok(format!("none to be made; {} cgroups of the box are gone", groups.len()))
 }
 
-/// The cgroup directories that the box is in and the test is not, in whichever hierarchies the host has.
+/// The cgroup directories of the box that are not the test's, in all hierarchies.
 fn cgroups_of_box(starter: u32) -> Result<Vec<PathBuf>, crate::probe::Fault> {
     let own = fs::read_to_string("/proc/self/cgroup")?;
     let mut found = Vec::new();

@@ -80,7 +80,7 @@ fn run(context: &Context) -> Verdict {
     Ok(format!("dumped outside ({}), not inside; limit {} after {ways}", pattern.trim(), inside["limit"]))
 }
 
-/// Whether the limit of a living box stays when the box lowers it.
+/// True if the limit of a living box stays when the box lowers it.
 fn lower(context: &Context) -> Result<Value, Fault> {
     let outside = context.outside(&Payload::new(LOWER))?;
     control(outside["limit"] == json!([0, 0]), || format!("the limit is not lowered outside: {outside}"))?;

@@ -1,6 +1,6 @@
-//! A memory limit that PID 1 keeps itself must not depend on what the box lets it see: its own limits lowered, the
-//! first thread of a hog gone, page tables instead of pages, a flood of signals to its PID 1. Where the kernel keeps
-//! the limit, none of this matters either.
+//! Attack g21: a box hides memory from a limit that PID 1 enforces: it lowers its own limits, ends
+//! the first thread of a hog, uses page tables instead of pages, and floods PID 1 with signals.
+//! With a limit in the kernel none of this has an effect either.
 
 use serde_json::json;
 use tests::support::payload::Payload;
@@ -9,7 +9,7 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g21", title: "blind the memory meter", run };
 
-/// Holds 400 MB in the way that is asked for until somebody ends it, or gives up after a while and says so.
+/// Holds 400 MB in the given way until it is killed, or gives up after a while and prints so.
 const HOLD: &str = r"
 import mmap, resource, threading, time
 how, megabytes = DATA['how'], 400

@@ -71,7 +71,7 @@ answer(got)
 sys.stdin.read()
 ";
 
-/// What a box may have of each.
+/// The limits of a box.
 const MAX_TERMINALS: u64 = 64;
 const MAX_FILES: u64 = 4096;
 /// Enough for a terminal multiplexer with many panes.

@@ -1,9 +1,11 @@
-//! Attack g23: a box holds memory in socket queues, which a memory limit of cgroup version 1 does not cover.
+//! Attack g23: a box holds memory in socket queues, which a memory limit of cgroup version 1 does
+//! not cover.
 //!
-//! Each way fills queues that nobody reads until it holds several times the memory limit, or the box is ended. The
-//! verdict is the kernel's own count of TCP and UDP memory on this machine, and for netlink the table of the box's
-//! network namespace, both read outside. The kernel shows no count for Unix sockets: where a cgroup
-//! charges them the box must be ended, and elsewhere its report must name the gap. The control reaches its goal without a box.
+//! Each way fills unread queues until it holds several times the memory limit, or the box is ended.
+//! The verdict is the kernel's count of TCP and UDP memory on this machine, and for netlink the
+//! table of the box's network namespace, both read outside. The kernel shows no count for Unix
+//! sockets: if a cgroup charges them the box must be ended, otherwise its report must name the gap.
+//! The control reaches its goal without a box.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -119,7 +121,8 @@ fn run(context: &Context) -> Verdict {
     Ok(notes.join(", "))
 }
 
-/// What a box had in its queues when it was over, or when it stayed for longer than PID 1 waits between two looks.
+/// The bytes in a box's queues when it ended, or after more time than PID 1 waits between two
+/// checks.
 struct Settled {
     queues_mb: u64,
     answer: Value,

@@ -1,8 +1,8 @@
-//! Attack g24: a box keeps a disk busy with fsync loops, so that the writes of all others wait.
+//! Attack g24: a box keeps a disk busy with fsync loops, which delays the writes of others.
 //!
-//! The limits are read outside, from the box's own cgroup while it lives. Their effect is the time that the box takes for
-//! more writes than it may make in a second; the control makes as many without a box, in less time. Where no cgroup keeps
-//! the limit the report must say so, and `--require io` must refuse.
+//! The limits are read outside, from the box's cgroup while it lives. Their effect is the time of
+//! the box for more writes than it may make in a second; the control makes as many without a box in
+//! less time. Without a cgroup limit the report must say so, and `--require io` must refuse.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ os.unlink('synced')
 sys.stdin.read()
 ";
 
-/// What a box may write to each disk in a second.
+/// Writes per disk and second that a box may make.
 const WRITES: u64 = 500;
 const TIMES: u64 = 4 * WRITES;
 /// The kernel lets a group that has rested write a little ahead.

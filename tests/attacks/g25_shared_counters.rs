@@ -68,12 +68,13 @@ if DATA['how'] == 'leaderless':
 take()
 ";
 
-/// What is taken (so many watches, or unreceived descriptors), and how the process makes it hard to see: with
-/// `PR_SET_DUMPABLE`, from a thread after the first thread of the process has ended, or behind processes with more than 50,000
-/// descriptors, which is more than one look reads.
+/// The resource and number to take, and how the process hides it: with `PR_SET_DUMPABLE`, from a
+/// thread after the first thread of the process has ended, or behind processes with more than
+/// 50,000 descriptors, which one count does not read.
 ///
-/// The number of descriptors is 5/4 of what a rootless box may hold, a quarter of its RLIMIT_NOFILE. A fixed number fails: that
-/// limit is `fs.file-max` / 4 / processes, and 1,201 for the 512 processes of the suite's server on a machine with 24 GB.
+/// The number of descriptors is 5/4 of what a rootless box may hold, a quarter of its
+/// RLIMIT_NOFILE. A fixed number fails: that limit is `fs.file-max` / 4 / processes, and 1,201 for
+/// the 512 processes of the suite's server on a machine with 24 GB.
 const WAYS: [(u64, &str); 5] =
     [(100_000, "open"), (100_000, "hidden"), (100_000, "leaderless"), (100_000, "crowded"), (0, "hidden")];
 const COUNTERS: [&str; 6] =

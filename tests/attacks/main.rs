@@ -203,7 +203,7 @@ const PROBES: &[Probe] = &[
     s13_user_processes::PROBE,
 ];
 
-/// What all trials share.
+/// Shared by all tests.
 struct Suite {
     binary: PathBuf,
     effort: Effort,
@@ -296,7 +296,7 @@ impl Suite {
     }
 }
 
-/// Where the suite must be complete, a skip that could have been avoided becomes a failure.
+/// If the suite must be complete, an avoidable skip is a failure.
 fn complete(verdict: Verdict) -> Verdict {
     match verdict {
         Err(Fault::Skipped(skip)) if !summary::may_skip(&skip) => {

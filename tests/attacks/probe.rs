@@ -1,5 +1,7 @@
-//! What a probe is: an act that must fail inside the box, its control outside, and a verdict taken from the host.
-//! A probe whose control fails is inconclusive, and that is a failure: a dead oracle proves nothing.
+//! A probe: an act that must fail inside the box, a control that succeeds outside, and a verdict
+//! from the host.
+//!
+//! A probe whose control fails is inconclusive, which counts as a failure.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -28,7 +30,7 @@ pub(crate) struct Probe {
     pub(crate) run: fn(&Context) -> Verdict,
 }
 
-/// What was seen when the box held, in a few words; or why it cannot be said to have held.
+/// A short note of what was observed, or why the probe failed.
 pub(crate) type Verdict = Result<String, Fault>;
 
 pub(crate) enum Fault {
@@ -109,7 +111,7 @@ impl Column {
     }
 }
 
-/// What one trial works with.
+/// The context of one test.
 pub(crate) struct Context {
     pub(crate) mode: Mode,
     served: Option<Served>,
@@ -150,7 +152,7 @@ pub(crate) struct Tenant {
     pub(crate) run: BoxRun,
 }
 
-/// The suite's server, and this trial's project in it.
+/// The suite's server and this test's project.
 struct Served {
     server: Arc<Server>,
     asked: Asked,
@@ -159,7 +161,7 @@ struct Served {
 impl Context {
     pub(crate) fn new(mode: Mode, binary: &Path, effort: Effort, server: Option<Arc<Server>>) -> io::Result<Self> {
         let served = server.map(|server| Served { asked: Asked::of(&server, &server.token, "default"), server });
-        // Making the project took a box, whose PID 1 is gone a moment later: whatever box is there from here on is the probe's.
+        // Creating the project used a box whose PID 1 ends soon; later boxes belong to the probe.
         if let Some(served) = &served {
             comes(|| boxes(&served.server).is_ok_and(|left| left.is_empty()));
         }
@@ -203,7 +205,7 @@ impl Context {
         }
     }
 
-    /// Where the workspace is inside.
+    /// The path of the workspace inside the box.
     pub(crate) fn place(&self) -> &'static str {
         if self.served.is_some() { SERVED_WORKSPACE } else { "/workspace" }
     }

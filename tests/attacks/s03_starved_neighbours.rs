@@ -1,5 +1,5 @@
-//! One user uses up every process it may have, and runs out of memory again and again; another user's execs start,
-//! fork and end as if nobody else was there.
+//! Attack s03: one user takes all its processes and repeatedly runs out of memory. Another user's
+//! execs must start, fork and end normally.
 
 use serde_json::{Value, json};
 use tests::support::payload::Payload;

@@ -1,6 +1,6 @@
-//! Whatever a box leaves in its artifacts and its workspace (links of all kinds, FIFOs, sockets, names that are no
-//! text, trees deeper than a path, directories that nobody may enter, our own names), the server collects it without
-//! following anything, and the project's next exec runs.
+//! Attack s04: a box leaves links, FIFOs, sockets, names that are not UTF-8, trees deeper than a
+//! path, unreadable directories and our own file names in its artifacts and workspace. The server
+//! must collect them without following links, and the project's next exec must run.
 
 use serde_json::{Value, json};
 use tests::support::canary::Canary;

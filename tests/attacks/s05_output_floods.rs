@@ -55,7 +55,7 @@ fn run(context: &Context) -> Verdict {
     let after = resident(server.id())?;
     held(after < before + MORE_KIB, || format!("the server grew from {before} to {after} KiB"))?;
 
-    // What is left of one that daemonises and keeps its output is killed with it.
+    // Processes of a daemon that keeps its output are killed with the box.
     let daemon = context.boxed().run(&["/bin/sh", "-c", "setsid sh -c 'while :; do echo x; done' & echo parent"])?;
     held(daemon.code() == Some(0) && daemon.elapsed < Duration::from_secs(30), || daemon.describe())?;
 

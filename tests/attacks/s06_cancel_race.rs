@@ -1,5 +1,5 @@
-//! Cancelling an exec in the moment in which it begins or ends: it has one ending, everybody is told the same one, and
-//! nothing of it is left.
+//! Race s06: an exec is cancelled while it begins or ends. It must have one outcome, which all
+//! callers get, and leave nothing.
 
 use std::thread;
 

@@ -1,5 +1,5 @@
-//! Boxes of a server are born in copies of one skeleton. What one box did in its copy (files in memory, mounts,
-//! devices) is in no later box, whoever's it is; and a later box looks exactly as the first one did.
+//! Attack s07: boxes of a server are clones in copies of one base rootfs. Changes of one box (files
+//! in memory, mounts, devices) must not be in a later box, which must look exactly like the first.
 
 use serde_json::{Value, json};
 use tests::support::payload::Payload;

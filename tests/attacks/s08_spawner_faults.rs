@@ -1,5 +1,5 @@
-//! The parent of a server's boxes is killed, or stands still: no box outlives it or runs without it, whoever waits is
-//! told or can give up, and the next exec runs, with another parent if need be.
+//! Fault s08: the spawner of a server is killed or stopped. No box may outlive it or run without
+//! it, and waiting callers get an error.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ fn run(context: &Context) -> Verdict {
     live.line()?;
     let control_run = context.boxed().run(&["/bin/echo", "runs"])?;
     control(control_run.text() == "runs\n", || control_run.describe())?;
-    // By number: the moment the spawner is gone its boxes are nobody's children, dying or not.
+    // By PID: when the spawner is gone its boxes have no parent, dying or not.
     let doomed = boxes(server)?;
     control(!doomed.is_empty(), || "the box of the probe is not there".into())?;
     kill_process(spawner(server.id())?, Signal::KILL)?;

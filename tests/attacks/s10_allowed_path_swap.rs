@@ -47,7 +47,7 @@ fn race(context: &Context, server: &Server, allowed: &Path, canary: &Canary, swa
     let naive = context.outside(&Payload::new(NAIVE).with(json!({ "path": allowed, "secret": canary.secret() })))?;
     control(naive["lost"] == 1, || format!("a naive look-then-open never lost the race: {naive}"))?;
     let place = allowed.display();
-    // A box has a /tmp of its own, so that nobody is asked about these names.
+    // A box has its own /tmp, so these names need no approval.
     let command = format!("cat {place}/file; echo touched >> {place}/file; echo made > {place}/made-$$");
     let (mut real, mut nothing, mut shown) = (0_u64, 0_u64, 0_u64);
     let iterations = context.effort.choose(60, 5_000);

@@ -1,5 +1,5 @@
-//! Somebody has allowed a session the whole host, or nothing is controlled at all: the server's own data stays hidden all the
-//! same, by its path, by links, and by whatever a search finds.
+//! Attack s11: a session may access the whole host, or path control is off. It looks for the
+//! server's data by path, by links, and by a search.
 
 use std::os::unix::fs::symlink;
 
@@ -32,7 +32,7 @@ fn run(context: &Context) -> Verdict {
         server.ask("POST", "/api/sandbox/execute", Some(&body)).expect(200)
     };
     let uncontrolled = run();
-    // What lies in /tmp is every box's own unless it is named: the server's data is there.
+    // Every box has its own /tmp unless it is named; the server's data is there.
     let everything = ["/", "/tmp"];
     for path in everything {
         server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": path }))).expect(200);

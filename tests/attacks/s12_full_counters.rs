@@ -3,7 +3,7 @@
 //! The server runs as a user whom nothing else uses. A process of that user outside holds all but some thousand epoll
 //! watches, so that a box takes the rest in a moment instead of minutes; the box goes on taking what becomes free. The
 //! server must answer every new connection and run another user's execs, and end the box. A second box leaves so many
-//! descriptors unreceived that the kernel refuses boxes to pass any; other boxes must start all the same. The controls
+//! descriptors unreceived that the kernel refuses boxes to pass any; other boxes must still start. The controls
 //! do both outside. While a process outside holds every watch for a second, a connection over HTTP, one of an MCP client
 //! and one of a box to the egress proxy must wait instead of being closed. `ringwall run` under a low soft RLIMIT_NOFILE
 //! must start a box although its user has more unreceived descriptors than that.
@@ -46,7 +46,7 @@ answer({'refusal': refusal})
 sys.stdin.read()
 ";
 
-/// Takes watches until it is refused, and says so; then goes on as long as it lives.
+/// Takes epoll watches until it is refused, prints so, and keeps them while it lives.
 const TAKE_WATCHES: &str = r"
 import os, select
 files, instances, said = [os.eventfd(0) for _ in range(500)], [], False
@@ -67,7 +67,7 @@ while True:
         instances.pop().close()
 ";
 
-/// Sends descriptors that nobody receives until it is refused, and says so.
+/// Sends descriptors that are never received until it is refused, and prints so.
 const PASS_DESCRIPTORS: &str = r"
 import os, resource, socket, time
 if os.environ.get('ONCE'):
@@ -198,7 +198,7 @@ fn wait_for_watches(server: &Server) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What the server answers to the first message of an MCP client at its Unix socket.
+/// The server's answer to the first message of an MCP client at its Unix socket.
 fn mcp_answer(server: &Server) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(server.data().join("mcp.sock"))?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;

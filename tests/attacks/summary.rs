@@ -7,7 +7,8 @@ use tests::support::actor::Skip;
 
 use crate::probe::{Column, Fault, Probe, Verdict};
 
-/// Probes of other suites: number, title, suite, trial. Each is looked for before anything is tried.
+/// Probes in other suites: number, title, suite, test. The tests are looked up before the suite
+/// runs.
 const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     ("H1", "links out of an allowed directory", "tests/paths/hostile.rs", "links_out_of_an_allowed_directory"),
     ("H2", "detours, variables and patterns on the way to a path", "tests/paths/hostile.rs", "detours_are_resolved"),
@@ -66,7 +67,7 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// What every trial came to, filled in while they run.
+/// The results of all tests, filled in while they run.
 #[derive(Default)]
 pub(crate) struct Summary {
     results: Mutex<BTreeMap<(&'static str, &'static str), Entry>>,
@@ -120,7 +121,7 @@ impl Summary {
     }
 }
 
-/// Whether every probe that is said to be tried elsewhere is a trial there.
+/// True if every probe listed as tested elsewhere is a test there.
 pub(crate) fn check_elsewhere() -> Result<(), String> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (id, _, place, name) in ELSEWHERE {
@@ -132,7 +133,7 @@ pub(crate) fn check_elsewhere() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a skip may stand, or the suite has to be complete here.
+/// Whether skips are allowed, or the suite must be complete.
 pub(crate) fn may_skip(skip: &Skip) -> bool {
     let complete = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     matches!(skip, Skip::Impossible(_)) || !complete
