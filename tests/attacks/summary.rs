@@ -12,7 +12,7 @@ use crate::probe::{Column, Fault, Probe, Verdict};
 const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     ("H1", "links out of an allowed directory", "tests/paths/hostile.rs", "links_out_of_an_allowed_directory"),
     ("H2", "detours, variables and patterns on the way to a path", "tests/paths/hostile.rs", "detours_are_resolved"),
-    ("H3", "paths that no parser can know", "tests/paths/hostile.rs", "what_is_not_read_is_not_there"),
+    ("H3", "paths that no parser can know", "tests/paths/hostile.rs", "unparsed_path_is_not_in_box"),
     ("H4", "an allowed path that becomes a link", "tests/paths/hostile.rs", "an_entry_that_becomes_a_link"),
     ("H5", "another user's allowed paths", "tests/paths/hostile.rs", "another_users_entries_are_not_in_my_box"),
     (
@@ -32,7 +32,7 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "H9",
         "whoever listens in a file below an allowed path",
         "tests/paths/reach.rs",
-        "nobody_who_listens_below_an_allowed_path_is_reached",
+        "socket_below_allowed_path_is_unreachable",
     ),
     ("H10", "keys and passwords by a user's own word", "tests/paths/asking.rs", "keys_are_an_operators_to_give"),
     (

@@ -1,4 +1,4 @@
-//! What a command that names another path waits for, and what becomes of it.
+//! Questions of commands that name unlisted paths, and their answers.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ pub(crate) fn once_is_for_one_exec_and_its_paths(site: &Site) {
     lab.approve(&question, false);
     let ended = lab.ended(&exec);
     assert_eq!(ended["stdout"], "A", "{ended}");
-    // What it ran under is on record, and told apart from what the list gives.
+    // The record distinguishes approved paths from those of the list.
     let once = json!([{ "path": format!("{docs}/a"), "acts_as": "owner", "by": "approval" }]);
     assert_eq!((&ended["policy_snapshot"]["path_control"], &ended["policy_snapshot"]["paths"]), (&json!("on"), &once));
     let noted = lab.server.ask("GET", &format!("/api/audit?action=exec.policy&exec_id={exec}"), None).expect(200);
@@ -68,7 +68,7 @@ pub(crate) fn a_refusal_is_told_with_its_reason(site: &Site) {
     assert_eq!(lab.output("ls"), "", "nothing ran");
 }
 
-pub(crate) fn nobody_answers(site: &Site) {
+pub(crate) fn unanswered_question_denies_exec(site: &Site) {
     let lab = Lab::new(site);
     lab.server.ask("PUT", "/settings", Some(&json!({ "approvals": { "timeout_s": 1 } }))).expect(200);
     let file = lab.file("a", "A");
@@ -91,20 +91,20 @@ pub(crate) fn a_changed_list_makes_an_answer_void(site: &Site) {
     assert_eq!(next["blocked_paths"], json!([two]));
     lab.approve(&next, false);
     assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED");
-    // Where the list allows all of it by then, it runs without another question.
+    // If the list allows all its paths by then, it runs without another question.
     let (exec, question) = lab.ask(&command);
     lab.allow(&two);
     assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED");
     assert_eq!(lab.answer(&lab.server.token, &question, &approval).status, 409);
-    // And what was taken from the list while one waits is not there when it begins.
+    // A path removed from the list while the exec waits is not in its box.
     let (exec, question) = lab.ask(&format!("{command} {}", lab.host.path().display()));
     lab.server.ask("DELETE", &format!("/api/sandbox/paths/{}", encode(one.to_str().unwrap())), None).expect(200);
     assert_eq!(lab.answer(&lab.server.token, &question, &approval).status, 409);
     lab.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
 }
 
-/// Who waits for something goes on when it is allowed in any way, and nobody has to answer any more.
-pub(crate) fn what_becomes_allowed_is_not_waited_for(site: &Site) {
+/// A waiting exec continues as soon as its path is allowed in any way.
+pub(crate) fn newly_allowed_path_continues_waiting_exec(site: &Site) {
     // Off shows the directory of the server's user in `full` alone.
     let lab = Lab::controlled(site, &[FULL]);
     let docs = lab.directory("docs");
@@ -123,24 +123,24 @@ pub(crate) fn what_becomes_allowed_is_not_waited_for(site: &Site) {
     let (exec, question) = lab.ask(&command);
     lab.server.ask("PATCH", &path, Some(&json!({ "enabled": true }))).expect(200);
     ended_by_itself(&exec, &question);
-    // Somebody remembers it for another exec.
+    // Another exec's answer remembers the path.
     lab.server.ask("DELETE", &path, None).expect(200);
     let ((exec, question), (other, of_other)) = (lab.ask(&command), lab.ask(&command));
     lab.approve(&of_other, true);
     assert_eq!(lab.ended(&other)["status"], "SUCCEEDED");
     ended_by_itself(&exec, &question);
-    // What concerns it in nothing leaves it waiting.
+    // An unrelated change keeps the question.
     let (exec, question) = lab.ask(&format!("ls -d {}", lab.host.path().display()));
     lab.allow(lab.directory("elsewhere"));
     lab.approve(&question, false);
     assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED");
-    // Nor is anybody asked where nothing is controlled.
+    // Without path control no question is asked.
     let (exec, question) = lab.ask(&format!("ls -d {}", lab.host.path().display()));
     lab.switch(false);
     ended_by_itself(&exec, &question);
 }
 
-/// An answer is for one exec. Whatever runs next asks for itself, the same again or with one thing changed.
+/// An answer is valid for one exec. The next one asks again, also with only one difference.
 pub(crate) fn an_answer_is_for_nothing_else(site: &Site) {
     let lab = Lab::new(site);
     let docs = lab.directory("docs");
@@ -182,7 +182,7 @@ pub(crate) fn an_answer_is_for_nothing_else(site: &Site) {
     assert_eq!(lab.execute(&lab.server.token, &next).status, 400);
 }
 
-pub(crate) fn whoever_cancels_takes_the_question_back(site: &Site) {
+pub(crate) fn cancelled_exec_withdraws_question(site: &Site) {
     let lab = Lab::new(site);
     let (exec, question) = lab.ask(&format!("ls {}", lab.host.path().display()));
     lab.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
@@ -233,8 +233,8 @@ pub(crate) fn several_paths_are_one_question(site: &Site) {
     assert_eq!(lab.pending().len(), 0);
 }
 
-/// An entry that is there and off is no dead end: whoever may switch it on does so by remembering.
-pub(crate) fn what_was_off_is_on_when_it_is_remembered(site: &Site) {
+/// A disabled entry is enabled by an approver who may do so and remembers it.
+pub(crate) fn remembered_answer_enables_disabled_entry(site: &Site) {
     let lab = Lab::new(site);
     let docs = lab.directory("docs");
     lab.file("docs/a", "A");
@@ -278,7 +278,7 @@ pub(crate) fn a_changed_policy_makes_an_answer_void(site: &Site) {
     assert_eq!(lab.answer(&lab.server.token, &question, &approval).status, 409);
     let next = lab.next_question(&exec, &question);
     assert_eq!(next["blocked_paths"], question["blocked_paths"]);
-    // What changes nothing for it leaves the question as it is.
+    // A change that does not affect the command keeps the question.
     lab.server.ask("PUT", "/settings", Some(&json!({ "approvals": { "timeout_s": 50 } }))).expect(200);
     lab.approve(&next, false);
     let ended = lab.ended(&exec);
@@ -310,7 +310,7 @@ pub(crate) fn unchanged_policy_keeps_question(site: &Site) {
 }
 
 /// Between the answer and the box there may be a queue, and in it a while.
-pub(crate) fn what_changes_after_the_answer_is_asked_anew(site: &Site) {
+pub(crate) fn change_after_answer_asks_again(site: &Site) {
     let lab = Lab::new(site);
     let docs = lab.directory("docs");
     lab.file("docs/a", "A");
@@ -382,8 +382,9 @@ pub(crate) fn a_link_is_gone_by_its_name(site: &Site) {
     lab.cancel(&exec);
 }
 
-/// A box has what is there. For something to be made, the directory has to be allowed; everybody is told so.
-pub(crate) fn what_is_not_there_is_not_made_by_its_name(site: &Site) {
+/// A box shows existing paths only. To create something, its directory must be allowed; question
+/// and error say so.
+pub(crate) fn missing_path_is_not_created_by_approval(site: &Site) {
     let lab = Lab::new(site);
     let place = lab.directory("place");
     open_to_all(&place);
@@ -404,7 +405,7 @@ pub(crate) fn what_is_not_there_is_not_made_by_its_name(site: &Site) {
     }
 }
 
-/// What a user may allow for themselves is nobody's keys, neither at the path nor below it.
+/// A user cannot allow paths with keys, neither the path itself nor one below it.
 pub(crate) fn keys_are_an_operators_to_give(site: &Site) {
     let files = [".ssh/id_ed25519", ".claude/.credentials.json", ".config/gh/hosts.yml", "project/a"];
     let (lab, home) = Lab::at_home(site, &files);

@@ -13,7 +13,7 @@ use crate::uncontrolled::FULL;
 
 const SECRET: &str = "the canary's own words";
 
-/// An allowed directory in which anybody may write, and a secret beside it.
+/// An allowed directory that every user may write to, and a secret beside it.
 fn lab(site: &Site) -> Lab {
     let lab = Lab::new(site);
     let mine = lab.directory("mine");
@@ -27,7 +27,7 @@ fn lab(site: &Site) -> Lab {
 pub(crate) fn links_out_of_an_allowed_directory(site: &Site) {
     let lab = lab(site);
     let (mine, secret) = (lab.host.join("mine"), lab.host.join("secret"));
-    // Planted by a box: it cannot follow it, and nobody else does for it.
+    // A link planted by a box is followed neither by the box nor by the server.
     let planted = lab.run(&format!("cd {}; ln -s $(echo ..)/secret link; cat $(echo link)/file", mine.display()));
     assert!(!planted.to_string().contains(SECRET), "{planted}");
     let (_, question) = lab.ask(&format!("cat {}/link/file", mine.display()));
@@ -68,7 +68,7 @@ pub(crate) fn detours_are_resolved(site: &Site) {
     assert_eq!(fs::read_dir(lab.host.join("secret")).unwrap().count(), 1);
 }
 
-pub(crate) fn what_is_not_read_is_not_there(site: &Site) {
+pub(crate) fn unparsed_path_is_not_in_box(site: &Site) {
     let lab = lab(site);
     let secret = lab.host.join("secret/file");
     let half = secret.to_str().unwrap().split_at(6);
@@ -118,7 +118,8 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// Whoever owns the directory above an entry can put a link in its place: between the question and the box, too.
+/// The owner of an entry's parent directory can replace it by a link, also between question and
+/// start.
 pub(crate) fn an_entry_that_becomes_a_link(site: &Site) {
     let lab = lab(site);
     let (docs, away) = (lab.directory("docs"), lab.host.join("away"));
@@ -159,7 +160,7 @@ pub(crate) fn another_users_entries_are_not_in_my_box(site: &Site) {
     assert!(!owner.to_string().contains(SECRET), "another user's session is another's, whoever runs it: {owner}");
 }
 
-/// What covers Ringwall's own data stays over it: no directory between it and what is allowed can be moved away.
+/// The mask over Ringwall's data stays: no directory between it and the allowed one can be moved.
 pub(crate) fn the_data_cannot_be_moved_from_under_its_cover(site: &Site) {
     let host = scratch(site);
     let above = host.path().join("home/share");
@@ -217,7 +218,7 @@ pub(crate) fn the_data_has_no_second_name(site: &Site) {
         let body = json!({ "session_id": "s", "command": format!("ls {}", own.display()), "wait": false });
         assert_eq!(lab.execute(&lab.server.token, &body).status, 403, "{}", own.display());
     }
-    // What lies above is shown without it, with control and without.
+    // A parent directory is shown without the server's data, with path control on and off.
     lab.file("top/file", "shown");
     lab.allow(&top);
     for controlled in [true, false] {

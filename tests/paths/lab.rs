@@ -1,4 +1,4 @@
-//! One server, one directory of the host beside it, and somebody who runs commands in a session.
+//! Fixture: a server, a directory of the host, and a caller that runs commands in a session.
 
 use std::fs;
 use std::io::Read;
@@ -58,7 +58,7 @@ impl Lab {
         Self::start_under(site, data, host, &[])
     }
 
-    /// With a home of the server's own beside it, which has files of these names in it; everybody may read them.
+    /// With a home directory of the server that contains these files, readable for all users.
     pub(crate) fn at_home(site: &Site, files: &[&str]) -> (Self, PathBuf) {
         let host = scratch(site);
         let home = host.directory("home").unwrap();
@@ -113,12 +113,12 @@ impl Lab {
         self.host.file(name, content.as_bytes(), 0o644).unwrap()
     }
 
-    /// A command that everybody has allowed, to its end.
+    /// Runs an allowed command to its end.
     pub(crate) fn run(&self, command: &str) -> Value {
         self.execute(&self.server.token, &json!({ "session_id": "s", "command": command })).expect(200)
     }
 
-    /// What a command printed that has to succeed.
+    /// The output of a command that must succeed.
     pub(crate) fn output(&self, command: &str) -> String {
         let told = self.run(command);
         assert_eq!(told["status"], "SUCCEEDED", "{command}: {told}");
@@ -205,7 +205,7 @@ pub(crate) fn scratch(site: &Site) -> Scratch {
     Scratch::inside(Path::new(parent), site.mode.identity()).unwrap()
 }
 
-/// The whole tree as somebody's, so that the boxes of a server may write there.
+/// Changes the owner of a tree, so that the boxes of a server may write to it.
 pub(crate) fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();

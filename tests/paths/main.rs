@@ -30,7 +30,7 @@ use crate::lab::Site;
 
 type Try = fn(&Site);
 
-/// A trial's name and its function.
+/// A test's name and function.
 macro_rules! trials {
     ($($module:ident :: { $($name:ident),* $(,)? })*) => {
         &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
@@ -42,7 +42,7 @@ const TRIALS: &[(&str, Try)] = trials! {
         the_table_of_the_contract, paths_are_kept_in_their_normal_form, everybody_reads_and_operators_write,
         relative_path_is_stored_absolute_with_a_warning, pattern_or_empty_segment_is_refused,
         template_adds_missing_paths_and_sets_switch, pattern_is_not_remembered,
-        what_is_ringwalls_own_is_never_added, what_is_unwise_is_warned_about, rows_by_hand_count_at_once,
+        own_directories_cannot_be_added, risky_path_gets_warning, rows_by_hand_count_at_once,
         a_user_keeps_what_is_theirs,
     }
     reach::{
@@ -50,19 +50,19 @@ const TRIALS: &[(&str, Try)] = trials! {
         a_session_keeps_its_files, a_command_starts_where_it_may, entries_in_tmp_are_the_hosts,
         entries_in_the_system_work, windows_into_the_machine_stay_the_boxs_own, the_parent_of_our_data_shows_none_of_it,
         an_owner_is_acted_for_by_the_operators_word_alone, limits_and_malformed_words,
-        nobody_who_listens_below_an_allowed_path_is_reached, whole_host_keeps_links_of_var,
+        socket_below_allowed_path_is_unreachable, whole_host_keeps_links_of_var,
     }
     asking::{
         once_is_for_one_exec_and_its_paths, remembering_adds_what_was_shown, a_refusal_is_told_with_its_reason,
-        nobody_answers, a_changed_list_makes_an_answer_void, what_becomes_allowed_is_not_waited_for,
-        an_answer_is_for_nothing_else, whoever_cancels_takes_the_question_back,
-        a_users_word_is_their_own, several_paths_are_one_question, what_was_off_is_on_when_it_is_remembered,
-        a_changed_policy_makes_an_answer_void, unchanged_policy_keeps_question, what_changes_after_the_answer_is_asked_anew, a_link_is_gone_by_its_name,
-        what_is_not_there_is_not_made_by_its_name, keys_are_an_operators_to_give,
+        unanswered_question_denies_exec, a_changed_list_makes_an_answer_void, newly_allowed_path_continues_waiting_exec,
+        an_answer_is_for_nothing_else, cancelled_exec_withdraws_question,
+        a_users_word_is_their_own, several_paths_are_one_question, remembered_answer_enables_disabled_entry,
+        a_changed_policy_makes_an_answer_void, unchanged_policy_keeps_question, change_after_answer_asks_again, a_link_is_gone_by_its_name,
+        missing_path_is_not_created_by_approval, keys_are_an_operators_to_give,
     }
     hostile::{
         links_out_of_an_allowed_directory, the_data_cannot_be_moved_from_under_its_cover,
-        the_data_has_no_second_name, detours_are_resolved, what_is_not_read_is_not_there,
+        the_data_has_no_second_name, detours_are_resolved, unparsed_path_is_not_in_box,
         an_entry_that_becomes_a_link, another_users_entries_are_not_in_my_box,
     }
     uncontrolled::{

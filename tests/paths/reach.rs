@@ -1,4 +1,4 @@
-//! What a session's box has of the host while path control is on.
+//! The host paths in a session's box while path control is on.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -29,7 +29,7 @@ pub(crate) fn allowed_paths_are_there_and_no_others(site: &Site) {
     assert_eq!(around, format!("mine\n{host}\n"));
     let (_, question) = lab.ask(&format!("cat {}/b", other.display()));
     assert_eq!(question["blocked_paths"], json!([format!("{}/b", other.display())]));
-    // Whoever asks later what it could reach is told: in the record, and beside what it printed.
+    // The record and the exec's report list what the box could access.
     let told = lab.run(&format!("cat {mine}/below/a"));
     let exec = lab.server.exec(told["exec_id"].as_str().unwrap());
     let paths = json!([{ "path": mine.to_string(), "acts_as": "owner", "by": "list" }]);
@@ -39,15 +39,15 @@ pub(crate) fn allowed_paths_are_there_and_no_others(site: &Site) {
     );
 }
 
-/// What an exec's own account of itself says that its box was shown.
+/// The paths that an exec's report says its box was shown.
 pub(crate) fn mounts(lab: &Lab, exec: &serde_json::Value) -> Vec<serde_json::Value> {
     let place = lab.server.data().join("workspaces/default/default").join(exec["artifacts_path"].as_str().unwrap());
     let meta: serde_json::Value = serde_json::from_slice(&fs::read(place.join("meta.json")).unwrap()).unwrap();
     meta["docker_mounts"].as_array().unwrap().clone()
 }
 
-/// In a directory of the host's somebody may listen: an agent for keys, a daemon. To connect would be to act as they do.
-pub(crate) fn nobody_who_listens_below_an_allowed_path_is_reached(site: &Site) {
+/// A key agent or daemon may listen in a host directory; connecting would mean acting as its user.
+pub(crate) fn socket_below_allowed_path_is_unreachable(site: &Site) {
     let lab = Lab::new(site);
     let place = lab.directory("place");
     let socket = place.join("agent.sock");
@@ -205,7 +205,7 @@ pub(crate) fn the_parent_of_our_data_shows_none_of_it(site: &Site) {
     assert!(refused.expect(403)["error"].as_str().unwrap().contains("server keeps"));
 }
 
-/// Only root can act for somebody, so only there it is tried.
+/// Only root can act as another user, so the test needs root.
 pub(crate) fn an_owner_is_acted_for_by_the_operators_word_alone(site: &Site) {
     if site.mode != Mode::Root {
         return;

@@ -175,7 +175,7 @@ pub(crate) fn everybody_reads_and_operators_write(site: &Site) {
             ask("POST", "/api/sandbox/paths", json!({ "path": "/opt/new" })),
             ask("PATCH", "/api/sandbox/paths/%2Fopt%2Feverybodys", json!({ "enabled": true })),
             ask("DELETE", "/api/sandbox/paths/%2Fopt%2Fnew", Value::Null),
-            // A path that is not there tells whoever may not change any nothing.
+            // A caller who may not change paths gets the same answer for missing ones.
             ask("DELETE", "/api/sandbox/paths/%2Fnone", Value::Null),
         ];
         for (number, answer) in answers.into_iter().enumerate() {
@@ -191,7 +191,7 @@ pub(crate) fn everybody_reads_and_operators_write(site: &Site) {
     assert_eq!(lab.listed(), ["/opt/everybodys"]);
 }
 
-pub(crate) fn what_is_ringwalls_own_is_never_added(site: &Site) {
+pub(crate) fn own_directories_cannot_be_added(site: &Site) {
     let lab = Lab::new(site);
     let data = lab.server.data().to_owned();
     let (to_data, into_data, dangling) = (lab.host.join("to"), lab.host.join("into"), lab.host.join("dangling"));
@@ -216,7 +216,7 @@ pub(crate) fn what_is_ringwalls_own_is_never_added(site: &Site) {
     put(&lab, &beside).expect(200);
 }
 
-pub(crate) fn what_is_unwise_is_warned_about(site: &Site) {
+pub(crate) fn risky_path_gets_warning(site: &Site) {
     let lab = Lab::new(site);
     for sensitive in ["/", "/etc", "/root", "/proc", "/sys", "/var/log", "C:\\Windows", "C:\\"] {
         let added = put(&lab, sensitive).expect(200);
@@ -243,7 +243,7 @@ pub(crate) fn what_is_unwise_is_warned_about(site: &Site) {
     assert_eq!(lab.allow(&name)["warnings"], json!([]), "what it leads to is allowed by now");
 }
 
-/// The statement that people are told to use, while the server runs.
+/// The documented SQL statement, while the server runs.
 pub(crate) fn rows_by_hand_count_at_once(site: &Site) {
     let lab = Lab::new(site);
     let (docs, more) = (lab.directory("docs"), lab.directory("more"));

@@ -1,4 +1,4 @@
-//! What a session's box shows of the host while path control is off: `sandbox.when_disabled`.
+//! Host paths in a session's box while path control is off: `sandbox.when_disabled`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -142,7 +142,7 @@ pub(crate) fn switching_off_says_what_is_shown(site: &Site) {
     let on = lab.server.ask("PUT", "/api/sandbox", Some(&json!({ "enabled": true }))).expect(200);
     assert_eq!(on, json!({ "enabled": true }));
     assert_eq!(lab.server.ask("GET", "/healthz", None).expect(200)["when_disabled"], json!(null));
-    // Nobody sets it while the server runs.
+    // No role can set it at run time.
     let wanted = json!({ "sandbox": { "when_disabled": "full" } });
     lab.server.ask("PUT", "/settings", Some(&wanted)).expect(409);
     assert_eq!(lab.server.ask("GET", "/settings", None).expect(200)["sandbox"]["when_disabled"], "readonly");
@@ -191,7 +191,7 @@ pub(crate) fn sockets_of_the_host_are_not_reached(site: &Site) {
         assert!(told["stderr"].as_str().unwrap().contains("PermissionError"), "{name}: {told}");
     }
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-    // What programs need for themselves works.
+    // Programs find what they need.
     let own =
         "import socket, asyncio, multiprocessing as m; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))";
     assert_eq!(lab.output(&format!("python3 -c \"{own}; asyncio.run(asyncio.sleep(0)); m.Pipe()\"")), "b'x'\n");

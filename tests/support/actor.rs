@@ -20,7 +20,7 @@ pub enum Mode {
 /// As whom a process is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// As whoever runs the tests.
+    /// As the user of the tests.
     Tester,
     /// As a user without privileges: the rootless id, or the tester when already unprivileged.
     Unprivileged,
@@ -32,7 +32,7 @@ pub enum Identity {
 /// Why a mode or a probe did not run.
 #[derive(Clone, Debug)]
 pub enum Skip {
-    /// The machine cannot do it, whatever is installed.
+    /// The machine cannot do it even with all packages installed.
     Impossible(String),
     /// Something is missing that could be there: a failure where the suite must be complete.
     Missing(String),
@@ -126,7 +126,7 @@ impl Identity {
     }
 }
 
-/// Whether the tests themselves run as root.
+/// True if the tests run as root.
 pub fn tester_is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -42,7 +42,7 @@ def write_file(body):
             file.write(content)
     except (OSError, binascii.Error) as error:
         raise Refused(f"{body['file']}: {error}") from error
-    # Whoever runs in the boxes is to be able to change it.
+    # Programs in the boxes must be able to change it.
     owner = os.stat(DIRECTORY)
     os.chown(real(body["file"]), owner.st_uid, owner.st_gid)
     return {"file": body["file"], "bytes_written": len(content)}

@@ -91,7 +91,7 @@ class Handler(BaseHTTPRequestHandler):
         if not self.is_known():
             return self.answer(401, {"success": False, "message": "Unauthorized", "data": None, "hint": None})
         if kind == "slow":
-            # Until whoever asked has gone.
+            # Until the client has disconnected.
             return self.hang()
         if kind == "reset":
             return self.cut()
@@ -113,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
         status, answer = self.work(bytes_)
         whole = json.dumps(answer).encode()
         if kind == "cut":
-            # What was asked for is done, and the answer does not arrive.
+            # The request is carried out, but the answer is lost.
             return self.cut(whole)
         return self.raw(status, whole, {"Content-Type": "application/json"})
 
@@ -197,7 +197,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        # Whoever asked may go at any time.
+        # The client may disconnect at any time.
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::boxed::binary;
 use super::payload::PYTHON;
 
-/// What it is started with.
+/// Its configuration.
 pub const KEY: &str = "a-key-that-nobody-prints";
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl AioStandIn {
         Self { process, url: url.trim().to_owned(), directory }
     }
 
-    /// What its boxes see as their workspace.
+    /// The workspace path in its boxes.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }

@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 use super::payload::PYTHON;
 use super::server::Server;
 
-/// Where a served exec has its workspace.
+/// The workspace of a served exec.
 pub const SERVED_WORKSPACE: &str = "/workspace/work";
 
-/// Where it sees what its callers brought along, read-only.
+/// The mount point of the callers' files, read-only.
 pub const SERVED_INPUTS: &str = "/workspace/inputs";
 
 /// A project of a server's, in which execs are asked for.
@@ -59,12 +59,12 @@ impl Asked {
         &self.project
     }
 
-    /// What is `/workspace/work` inside.
+    /// The host directory of `/workspace/work`.
     pub fn work(&self) -> PathBuf {
         self.directory.join("work")
     }
 
-    /// What is `/workspace/inputs` inside.
+    /// The host directory of `/workspace/inputs`.
     pub fn inputs(&self) -> PathBuf {
         self.directory.join("inputs")
     }

@@ -14,7 +14,7 @@ use super::payload::{PYTHON, Payload};
 use super::process::{Live, Outcome, run};
 use super::scratch::Scratch;
 
-/// Where the binary under test is: `RINGWALL_BIN`, or the development build of this workspace.
+/// The path of the binary under test: `RINGWALL_BIN`, or the development build of this workspace.
 pub fn binary() -> Result<PathBuf, String> {
     let path = std::env::var_os("RINGWALL_BIN")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/debug/ringwall"), PathBuf::from);

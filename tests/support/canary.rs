@@ -18,7 +18,7 @@ pub struct Canary {
     before: Fingerprint,
 }
 
-/// What a change to a file, or to the directory around it, would alter.
+/// The properties that a change to the file or its directory would alter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     content: Vec<u8>,
@@ -40,7 +40,7 @@ impl Canary {
         Ok(Self { path, secret, before })
     }
 
-    /// Writes it at a place of somebody else's, as theirs.
+    /// Writes it as another user's file.
     pub fn plant_at(path: PathBuf, owner: (u32, u32)) -> io::Result<Self> {
         let secret = format!("canary-{}", token()?);
         fs::write(&path, &secret)?;

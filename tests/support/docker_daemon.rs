@@ -26,7 +26,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A daemon that answers, without any image. It is told to end when the thread that calls this ends.
+    /// A running daemon without images. It ends with the thread that called this.
     pub fn launch(options: &[String]) -> Self {
         let directory = TempDir::with_prefix("ringwall-test-docker-").unwrap();
         let options = options.to_vec();
@@ -49,7 +49,7 @@ impl Daemon {
         self.path("docker")
     }
 
-    /// What the client prints; a failure is the test's.
+    /// The client's output; its failure fails the test.
     pub fn ask(&self, words: &[&str]) -> String {
         let output = Command::new(self.client()).args(words).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "docker {words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -72,7 +72,7 @@ impl Daemon {
         kill_process(Pid::from_raw(i32::try_from(id).unwrap()).unwrap(), signal).unwrap();
     }
 
-    /// Waits for the end of a daemon that was told to, and starts another in its place.
+    /// Waits for the end of a stopped daemon and starts another in its place.
     pub fn replace(&self) {
         let mut process = self.process();
         process.wait().unwrap();
@@ -127,7 +127,7 @@ impl Drop for Daemon {
 fn spawn(directory: &Path, options: &[String]) -> Child {
     let path = |name: &str| directory.join(name);
     let log = File::options().create(true).append(true).open(path("log")).unwrap();
-    // Should this process be killed, the daemon is told to end as well.
+    // Ends the daemon if this process is killed.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false"]);
     command.args(["--ip-forward=false", "--ip-masq=false", "--log-level=error"]).args(options);
@@ -137,7 +137,7 @@ fn spawn(directory: &Path, options: &[String]) -> Child {
     started.expect("setpriv and dockerd are installed: scripts/setup test")
 }
 
-/// Looks again and again, for a state that nobody announces.
+/// Polls for a state without an event.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {

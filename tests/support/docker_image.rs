@@ -8,11 +8,12 @@ use std::process::{Command, Stdio};
 
 use super::docker_daemon::Daemon;
 
-/// What execs run on unless somebody says otherwise.
+/// The default image of execs.
 pub const DEFAULT: &str = "ringwall/sandbox:latest";
 /// Enough for a shell that waits.
 pub const LITTLE: &[&str] = &["bash", "cat", "dmesg", "head", "sleep", "true"];
-/// What the contract's scripts use. There is a `python3` and no `python`, as on most machines.
+/// Programs that the contract's scripts use. As on most machines there is `python3` and no
+/// `python`.
 pub const EVERYTHING: &[&str] = &[
     "bash",
     "cat",

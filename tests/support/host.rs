@@ -1,5 +1,7 @@
-//! What the host shows: its process table, namespaces and mounts, read from `/proc` and never through the product.
-//! It only reads; the one thing that it ever ends is a process whose number the test was told by that process.
+//! The host's process table, namespaces and mounts, read from `/proc` and never through the
+//! product.
+//!
+//! It only reads, except that it kills processes whose PID the process itself reported to the test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -87,12 +89,12 @@ fn clone_error(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), error.to_string())
 }
 
-/// Whether a process exists and is more than a zombie.
+/// True if a process exists and is not a zombie.
 pub fn is_alive(number: u32) -> bool {
     field(number, "State").is_some_and(|state| !state.starts_with('Z') && !state.starts_with('X'))
 }
 
-/// Descendants of a process that have ended and that nobody has reaped.
+/// Zombie descendants of a process.
 pub fn zombies(ancestor: u32) -> io::Result<Vec<u32>> {
     let is_zombie = |number: &u32| field(*number, "State").is_some_and(|state| state.starts_with('Z'));
     Ok(descendants(ancestor)?.into_iter().filter(is_zombie).collect())

@@ -80,7 +80,7 @@ pub fn host_addresses() -> Vec<IpAddr> {
     }
     found.sort();
     found.dedup();
-    // Addresses that nobody can bind (an IPv6 that is switched off) are of no use to an attacker either.
+    // Addresses that cannot be bound (IPv6 switched off) are useless to an attacker too.
     found.retain(|address| TcpListener::bind(SocketAddr::new(*address, 0)).is_ok());
     found
 }

@@ -1,4 +1,4 @@
-//! Somebody who reads the figures of a server's pool all the while: they have to add up at every instant.
+//! Samples the counters of a server's pool during a test; they must add up in every sample.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed test")]
 
@@ -12,7 +12,7 @@ use ureq::Agent;
 
 use super::server::Server;
 
-/// Reads until it is told to stop or nobody answers any more.
+/// Reads until it is stopped or the server is gone.
 #[derive(Debug)]
 pub struct PoolWatch {
     is_over: Arc<AtomicBool>,
@@ -41,7 +41,7 @@ impl PoolWatch {
         Self { is_over, reader }
     }
 
-    /// What was seen added up, and something was seen.
+    /// Checks that the samples added up and that there were any.
     pub fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
         match self.reader.join() {

@@ -77,7 +77,7 @@ impl Cluster {
         format!("postgres://{OWNER}@{socket}/{name}")
     }
 
-    /// Whether one of PostgreSQL's own clients is content.
+    /// True if a PostgreSQL client program succeeds.
     fn ask(&self, program: &str, words: &[&str]) -> bool {
         let mut command = self.command(program);
         command.arg("--host").arg(self.directory.path()).args(words).stdin(Stdio::null());
@@ -107,7 +107,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Where the newest installed PostgreSQL has its programs; Debian does not put them into PATH.
+/// The directory of the newest installed PostgreSQL; Debian does not put it into PATH.
 fn programs() -> Result<PathBuf, String> {
     let missing = "PostgreSQL is not installed: these trials need the Debian package `postgresql`";
     let versions = std::fs::read_dir("/usr/lib/postgresql").map_err(|_| missing)?;

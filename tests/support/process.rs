@@ -17,7 +17,7 @@ pub const DEADLINE: Duration = Duration::from_secs(240);
 /// After the process has ended, its pipes must end too: a survivor that holds them is itself a finding.
 const PIPES_END: Duration = Duration::from_secs(20);
 
-/// What is kept of one stream; the rest is read and thrown away.
+/// Bytes kept of one stream; the rest is read and discarded.
 const KEPT_BYTES: usize = 32 << 20;
 
 /// How a process ended and what it wrote.
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub ending: Ending,
 }
 
-/// Whether the test had to intervene.
+/// True if the test had to kill it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Own,

@@ -49,14 +49,14 @@ pub struct Server {
     process: Child,
     starter: Starter,
     pub address: String,
-    /// What it prints for the person who started it: logs the owner in, once.
+    /// The printed link that logs the owner in once.
     pub link: String,
     data: Option<TempDir>,
     pub token: String,
     backend: Option<&'static str>,
 }
 
-/// What came back, read whole.
+/// The complete response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -101,7 +101,7 @@ impl Server {
         Self::launch(Starter::tester(), data, flags, environment)
     }
 
-    /// As somebody, who is made the owner of the data directory.
+    /// Runs as another user, who becomes the owner of the data directory.
     pub fn start_as(starter: &Starter, data: TempDir, flags: &[&str]) -> Self {
         Self::start_as_under(starter, data, flags, &[])
     }
@@ -237,12 +237,12 @@ impl Server {
         self.ask("POST", "/sandbox/execs", Some(body)).expect(200)
     }
 
-    /// What is known of an exec.
+    /// The view of an exec.
     pub fn exec(&self, id: &str) -> Value {
         self.ask("GET", &format!("/sandbox/execs/{id}"), None).expect(200)
     }
 
-    /// What an exec wrote to its standard output.
+    /// An exec's standard output.
     pub fn stdout(&self, exec: &Value) -> String {
         let path = format!("/sandbox/execs/{}/stdout", exec["exec_id"].as_str().unwrap());
         self.ask("GET", &path, None).expect(200)["content"].as_str().unwrap().to_owned()
@@ -265,12 +265,12 @@ impl Server {
         assert!(lines.any(|line| line.unwrap() == "event: stdout"), "{id} ended in silence");
     }
 
-    /// The binary with this server's data directory, as whoever started it.
+    /// The binary with this server's data directory, run as the server's user.
     pub fn command(&self) -> Command {
         self.starter.command(self.data())
     }
 
-    /// What `ringwall approvals show` prints.
+    /// The output of `ringwall approvals show`.
     pub fn show_approval(&self, id: &str) -> String {
         let url = format!("http://{}", self.address);
         let output = self.command().args(["approvals", "show", id, "--url", &url]).output().unwrap();
@@ -290,7 +290,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        // Whoever reads of a failure has nothing else of this server.
+        // Printed on failure, because the server's directory is removed.
         if std::thread::panicking()
             && let Some(log) = self.data.as_ref().and_then(|data| fs::read_to_string(data.path().join("log")).ok())
         {

@@ -1,7 +1,4 @@
-//! What a box or a server may leave on the host, seen from outside: processes, mounts, cgroups.
-//!
-//! A test that asks for living processes adopts orphans first, so that nothing it started can hide by outliving its
-//! parent.
+//! Traces of boxes and servers on the host: processes, mounts, cgroups.
 
 use std::collections::BTreeSet;
 use std::fs;

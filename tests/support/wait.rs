@@ -1,4 +1,4 @@
-//! Waiting for what nobody announces: looked at again and again, with a pause between, and not for ever.
+//! Polls for states without an event, with a pause between attempts and a time limit.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// What is seen as soon as there is something.
+/// Returns the value as soon as there is one.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
