@@ -8,7 +8,7 @@ use crate::cli::message::Message;
 use crate::server::config;
 use crate::server::environment::Environment;
 
-pub(crate) async fn ask(data: &Path) -> Aio {
+pub(crate) async fn check(data: &Path) -> Aio {
     let configured = Environment::read().and_then(|environment| config::aio(data, &environment));
     let service = configured.and_then(|pinned| ringwall_service::aio_service(&pinned).map_err(Message::from));
     match service {

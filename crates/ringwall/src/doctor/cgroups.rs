@@ -4,7 +4,7 @@
 use ringwall_executor::Privilege;
 
 use super::check::{Check, State};
-use super::facts::{Facts, Hierarchy, Places};
+use super::facts::{CgroupParents, Facts, Hierarchy};
 
 pub(crate) fn row(facts: &Facts) -> Check {
     let version = match facts.cgroups.hierarchy {
@@ -13,17 +13,17 @@ pub(crate) fn row(facts: &Facts) -> Check {
         Hierarchy::Hybrid => "version 1 with an additional version 2 tree (hybrid)",
         Hierarchy::Version2 => "version 2",
     };
-    let (state, found) = match &facts.cgroups.places {
-        Ok(places) if lacking(places).is_empty() => {
+    let (state, found) = match &facts.cgroups.parents {
+        Ok(parents) if missing(parents).is_empty() => {
             return Check::new(
                 "cgroups",
                 State::Ok,
-                format!("{version}; boxes' cgroups are created in {}", list(places)),
+                format!("{version}; boxes' cgroups are created in {}", list(parents)),
             );
         }
-        Ok(places) => {
-            let lacking = lacking(places).join(" and ");
-            (State::Partial, format!("without {lacking}; boxes' cgroups are created in {}", list(places)))
+        Ok(parents) => {
+            let missing = missing(parents).join(" and ");
+            (State::Partial, format!("without {missing}; boxes' cgroups are created in {}", list(parents)))
         }
         Err(why) => (State::Missing, format!("no cgroups for boxes: {why}")),
     };
@@ -37,31 +37,31 @@ pub(crate) fn row(facts: &Facts) -> Check {
 
 /// How to get cgroups with all controllers; `None` if all are available.
 pub(crate) fn fix(facts: &Facts) -> Option<String> {
-    let places = match &facts.cgroups.places {
-        Ok(places) if lacking(places).is_empty() => return None,
-        Ok(places) => Some(places),
+    let parents = match &facts.cgroups.parents {
+        Ok(parents) if missing(parents).is_empty() => return None,
+        Ok(parents) => Some(parents),
         Err(_) => None,
     };
-    let fix = match (facts.cgroups.hierarchy, facts.privilege, places) {
+    let fix = match (facts.cgroups.hierarchy, facts.privilege, parents) {
         (Hierarchy::NotMounted, ..) => "as root: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
         (Hierarchy::Version2, Privilege::Rootless, None) => {
             "start Ringwall in its own cgroup: `systemd-run --user --scope -p Delegate=yes -- ringwall ...`; in \
              a service file: Delegate=yes and DelegateSubgroup=ringwall"
                 .to_owned()
         }
-        (Hierarchy::Version2, Privilege::Rootless, Some(places)) => format!(
+        (Hierarchy::Version2, Privilege::Rootless, Some(parents)) => format!(
             "as root: `systemctl edit user@.service`, add [Service] Delegate=cpu memory pids, and log in again \
              (missing: {})",
-            lacking(places).join(", ")
+            missing(parents).join(", ")
         ),
         (Hierarchy::Version2, Privilege::Root, None) => {
             "make /sys/fs/cgroup writable; give a container its own cgroup namespace, or mount the host's tree \
              writable"
                 .to_owned()
         }
-        (Hierarchy::Version2, Privilege::Root, Some(places)) => format!(
+        (Hierarchy::Version2, Privilege::Root, Some(parents)) => format!(
             "enable the controllers in each directory from /sys/fs/cgroup down: write {} into cgroup.subtree_control",
-            lacking(places).iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(" ")
+            missing(parents).iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(" ")
         ),
         (Hierarchy::Version1 | Hierarchy::Hybrid, Privilege::Rootless, _) => {
             "version 1 cannot be delegated to ordinary users: run as root, or reboot with \
@@ -75,15 +75,15 @@ pub(crate) fn fix(facts: &Facts) -> Option<String> {
     Some(fix)
 }
 
-fn lacking(places: &Places) -> Vec<&'static str> {
-    let all = [("memory", &places.memory), ("pids", &places.pids), ("cpu", &places.cpu)];
-    all.into_iter().filter(|(_, place)| place.is_none()).map(|(name, _)| name).collect()
+fn missing(parents: &CgroupParents) -> Vec<&'static str> {
+    let all = [("memory", &parents.memory), ("pids", &parents.pids), ("cpu", &parents.cpu)];
+    all.into_iter().filter(|(_, parent)| parent.is_none()).map(|(name, _)| name).collect()
 }
 
 /// The directories, without adjacent duplicates.
-fn list(places: &Places) -> String {
+fn list(parents: &CgroupParents) -> String {
     let mut found: Vec<&str> =
-        [&places.memory, &places.pids, &places.cpu].into_iter().flatten().map(|place| &**place).collect();
+        [&parents.memory, &parents.pids, &parents.cpu].into_iter().flatten().map(|parent| &**parent).collect();
     found.dedup();
     found.join(", ")
 }
@@ -93,12 +93,12 @@ mod tests {
     use super::*;
     use crate::doctor::facts::Cgroups;
 
-    fn facts(privilege: Privilege, hierarchy: Hierarchy, places: Result<Places, String>) -> Facts {
-        Facts { privilege, cgroups: Cgroups { hierarchy, places }, ..Facts::sample() }
+    fn facts(privilege: Privilege, hierarchy: Hierarchy, parents: Result<CgroupParents, String>) -> Facts {
+        Facts { privilege, cgroups: Cgroups { hierarchy, parents }, ..Facts::sample() }
     }
 
-    fn only_memory() -> Result<Places, String> {
-        Ok(Places { memory: Some("/sys/fs/cgroup/m".into()), ..Places::default() })
+    fn only_memory() -> Result<CgroupParents, String> {
+        Ok(CgroupParents { memory: Some("/sys/fs/cgroup/m".into()), ..CgroupParents::default() })
     }
 
     #[test]
@@ -117,8 +117,8 @@ mod tests {
             (Root, Hybrid, only_memory(), State::Partial, "writable"),
             (Root, NotMounted, none(), State::Missing, "mount -t cgroup2"),
         ];
-        for (privilege, hierarchy, places, state, expected) in table {
-            let row = row(&facts(privilege, hierarchy, places));
+        for (privilege, hierarchy, parents, state, expected) in table {
+            let row = row(&facts(privilege, hierarchy, parents));
             assert_eq!(row.state, state, "{hierarchy:?}");
             assert!(row.costs.is_some());
             assert!(row.fix.as_deref().is_some_and(|fix| fix.contains(expected)), "{row:?}");
@@ -130,7 +130,7 @@ mod tests {
         let same = row(&Facts::sample());
         assert_eq!(same.detail, "version 2; boxes' cgroups are created in /sys/fs/cgroup/boxes");
         assert_eq!((same.state, same.fix), (State::Ok, None));
-        let apart = Places { memory: Some("/m".into()), pids: Some("/p".into()), cpu: Some("/c".into()) };
+        let apart = CgroupParents { memory: Some("/m".into()), pids: Some("/p".into()), cpu: Some("/c".into()) };
         let apart = row(&facts(Privilege::Root, Hierarchy::Hybrid, Ok(apart)));
         assert!(apart.detail.ends_with("are created in /m, /p, /c"), "{}", apart.detail);
     }

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
 use super::facts::{Daemon, Docker};
-use super::look;
+use super::probe;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -22,7 +22,7 @@ pub(crate) enum Sockets {
     /// Candidates; the first that exists is used.
     Local(Vec<PathBuf>),
     /// The scheme of an address that is not a local socket.
-    Elsewhere(String),
+    NotLocal(String),
 }
 
 pub(crate) fn sockets_of_this_process() -> Sockets {
@@ -35,7 +35,7 @@ fn sockets(docker_host: Option<String>, runtime: Option<String>) -> Sockets {
     match docker_host {
         Some(address) => match address.strip_prefix("unix://") {
             Some(path) => Sockets::Local(vec![path.into()]),
-            None => Sockets::Elsewhere(address.split_once("://").map_or("strange", |(scheme, _)| scheme).to_owned()),
+            None => Sockets::NotLocal(address.split_once("://").map_or("strange", |(scheme, _)| scheme).to_owned()),
         },
         None => {
             let system = PathBuf::from("/var/run/docker.sock");
@@ -45,55 +45,57 @@ fn sockets(docker_host: Option<String>, runtime: Option<String>) -> Sockets {
     }
 }
 
-pub(crate) async fn ask(sockets: &Sockets) -> Docker {
-    let client = look::on_path(&["docker"]);
+pub(crate) async fn check(sockets: &Sockets) -> Docker {
+    let client = probe::on_path(&["docker"]);
     let daemon = match sockets {
-        Sockets::Elsewhere(scheme) => Daemon::Elsewhere { scheme: scheme.clone() },
+        Sockets::NotLocal(scheme) => Daemon::NotLocal { scheme: scheme.clone() },
         Sockets::Local(paths) => match paths.iter().find(|path| rustix::fs::stat(path.as_path()).is_ok()) {
             None => Daemon::Absent,
-            Some(path) => match tokio::time::timeout(TIMEOUT, converse(path)).await {
+            Some(path) => match tokio::time::timeout(TIMEOUT, connect_and_ping(path)).await {
                 Ok(daemon) => daemon,
-                Err(_) => Daemon::Silent { socket: path.clone() },
+                Err(_) => Daemon::NoAnswer { socket: path.clone() },
             },
         },
     };
     Docker { client, daemon }
 }
 
-async fn converse(path: &Path) -> Daemon {
+async fn connect_and_ping(path: &Path) -> Daemon {
     let socket = path.to_owned();
     match UnixStream::connect(path).await {
         Ok(stream) => ping(socket, stream).await,
         Err(error) => match error.kind() {
-            ErrorKind::ConnectionRefused => Daemon::Refuses { socket },
+            ErrorKind::ConnectionRefused => Daemon::NoDaemon { socket },
             ErrorKind::PermissionDenied => Daemon::Forbidden { socket },
             // The daemon accepts no connections and the socket's backlog is full.
-            ErrorKind::WouldBlock => Daemon::Silent { socket },
-            _ => Daemon::Strange { socket, what: error.to_string() },
+            ErrorKind::WouldBlock => Daemon::NoAnswer { socket },
+            _ => Daemon::NotDocker { socket, what: error.to_string() },
         },
     }
 }
 
 async fn ping(socket: PathBuf, stream: UnixStream) -> Daemon {
-    let mut question = Request::new(Body::empty());
-    *question.uri_mut() = Uri::from_static("/_ping");
-    question.headers_mut().insert(header::HOST, HeaderValue::from_static("docker"));
-    let answer = async {
+    let mut request = Request::new(Body::empty());
+    *request.uri_mut() = Uri::from_static("/_ping");
+    request.headers_mut().insert(header::HOST, HeaderValue::from_static("docker"));
+    let response = async {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        sender.send_request(question).await
+        sender.send_request(request).await
     };
-    match answer.await {
-        Ok(answer) if answer.status() == StatusCode::OK => {
+    match response.await {
+        Ok(response) if response.status() == StatusCode::OK => {
             let is_version = |api: &&str| {
                 !api.is_empty() && api.len() < 16 && api.chars().all(|character| matches!(character, '0'..='9' | '.'))
             };
-            let api = answer.headers().get("api-version").and_then(|api| api.to_str().ok()).filter(is_version);
+            let api = response.headers().get("api-version").and_then(|api| api.to_str().ok()).filter(is_version);
             Daemon::Answers { socket, api: api.map(str::to_owned) }
         }
-        Ok(answer) => Daemon::Strange { socket, what: format!("it answered with status {}", answer.status().as_u16()) },
-        Err(error) if error.is_parse() => Daemon::Strange { socket, what: "it does not speak HTTP".to_owned() },
-        Err(_) => Daemon::Strange { socket, what: "it closed the connection without an answer".to_owned() },
+        Ok(response) => {
+            Daemon::NotDocker { socket, what: format!("it answered with status {}", response.status().as_u16()) }
+        }
+        Err(error) if error.is_parse() => Daemon::NotDocker { socket, what: "it does not speak HTTP".to_owned() },
+        Err(_) => Daemon::NotDocker { socket, what: "it closed the connection without an answer".to_owned() },
     }
 }
 
@@ -108,7 +110,7 @@ mod tests {
         let local = |paths: &[&str]| Sockets::Local(paths.iter().map(PathBuf::from).collect());
         let table = [
             (Some("unix:///run/d.sock"), Some("/run/user/1"), local(&["/run/d.sock"])),
-            (Some("tcp://10.0.0.1:2375"), None, Sockets::Elsewhere("tcp".into())),
+            (Some("tcp://10.0.0.1:2375"), None, Sockets::NotLocal("tcp".into())),
             (None, Some("/run/user/1"), local(&["/var/run/docker.sock", "/run/user/1/docker.sock"])),
             (None, None, local(&["/var/run/docker.sock"])),
         ];
@@ -121,7 +123,7 @@ mod tests {
     async fn responses_to_ping_are_classified() {
         let socket = || PathBuf::from("/s");
         let answers = |api: Option<&str>| Daemon::Answers { socket: socket(), api: api.map(str::to_owned) };
-        let strange = |what: &str| Daemon::Strange { socket: socket(), what: what.to_owned() };
+        let strange = |what: &str| Daemon::NotDocker { socket: socket(), what: what.to_owned() };
         let table: [(&[u8], Daemon); 9] = [
             (b"HTTP/1.1 200 OK\r\nApi-Version: 1.43\r\nServer: Docker/24\r\n\r\nOK", answers(Some("1.43"))),
             (b"HTTP/1.0 200 OK\r\napi-version:1.41\r\n\r\nOK", answers(Some("1.41"))),

@@ -13,7 +13,7 @@ pub(crate) struct Facts {
     /// The path of this binary, for the AppArmor profile in a fix.
     pub(crate) program: PathBuf,
     pub(crate) kernel: Kernel,
-    pub(crate) trial: Trial,
+    pub(crate) trial_box: TrialBox,
     pub(crate) namespaces: Namespaces,
     pub(crate) landlock: Landlock,
     pub(crate) cgroups: Cgroups,
@@ -50,17 +50,17 @@ impl Kernel {
 
 /// The result of the trial box.
 #[derive(Debug, Clone)]
-pub(crate) enum Trial {
+pub(crate) enum TrialBox {
     /// `command` is `None` if the box started but no program of the host could be executed in it.
     Made {
         protections: Vec<Protection>,
         command: Option<String>,
     },
-    Failed(TrialFailure),
+    Failed(TrialBoxFailure),
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct TrialFailure {
+pub(crate) struct TrialBoxFailure {
     /// The step of the box's set-up that failed; `None` if something else failed.
     pub(crate) step: Option<Step>,
     /// The kernel's error number, or 0.
@@ -96,7 +96,7 @@ pub(crate) enum Landlock {
 pub(crate) struct Cgroups {
     pub(crate) hierarchy: Hierarchy,
     /// The parent directories of the boxes' cgroups, or why boxes have no cgroups.
-    pub(crate) places: Result<Places, String>,
+    pub(crate) parents: Result<CgroupParents, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub(crate) enum Hierarchy {
 
 /// Per controller, the directory in which the boxes' cgroups are created.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Places {
+pub(crate) struct CgroupParents {
     pub(crate) memory: Option<String>,
     pub(crate) pids: Option<String>,
     pub(crate) cpu: Option<String>,
@@ -141,23 +141,23 @@ pub(crate) enum Daemon {
         api: Option<String>,
     },
     /// The socket exists, but no process listens on it.
-    Refuses {
+    NoDaemon {
         socket: PathBuf,
     },
     Forbidden {
         socket: PathBuf,
     },
-    Silent {
+    NoAnswer {
         socket: PathBuf,
     },
     /// The connection failed, or the response is not one of Docker.
-    Strange {
+    NotDocker {
         socket: PathBuf,
         what: String,
     },
     /// `DOCKER_HOST` is not the address of a local socket. Only its scheme is kept, because the rest may
     /// contain a secret.
-    Elsewhere {
+    NotLocal {
         scheme: String,
     },
 }
@@ -180,12 +180,12 @@ pub(crate) enum Aio {
 impl Facts {
     /// Root on a machine that supports everything.
     pub(crate) fn sample() -> Self {
-        let place = |name: &str| Some(format!("/sys/fs/cgroup/{name}"));
+        let parent = |name: &str| Some(format!("/sys/fs/cgroup/{name}"));
         Facts {
             privilege: Privilege::Root,
             program: "/usr/local/bin/ringwall".into(),
             kernel: Kernel::parse("6.18.5"),
-            trial: Trial::Made {
+            trial_box: TrialBox::Made {
                 protections: ringwall_executor::ProtectionName::ALL.into_iter().map(Protection::enforced).collect(),
                 command: Some("/usr/bin/true".into()),
             },
@@ -193,7 +193,7 @@ impl Facts {
             landlock: Landlock::Version(7),
             cgroups: Cgroups {
                 hierarchy: Hierarchy::Version2,
-                places: Ok(Places { memory: place("boxes"), pids: place("boxes"), cpu: place("boxes") }),
+                parents: Ok(CgroupParents { memory: parent("boxes"), pids: parent("boxes"), cpu: parent("boxes") }),
             },
             overlay: Overlay::Listed,
             docker: Docker { client: None, daemon: Daemon::Absent },
@@ -211,7 +211,7 @@ impl Facts {
     /// The same machine with a trial box that failed.
     pub(crate) fn failed(self, step: Step, errno: i32) -> Self {
         let text = format!("could not {}", step.phrase());
-        Facts { trial: Trial::Failed(TrialFailure { step: Some(step), errno, text, hint: None }), ..self }
+        Facts { trial_box: TrialBox::Failed(TrialBoxFailure { step: Some(step), errno, text, hint: None }), ..self }
     }
 }
 

@@ -10,11 +10,11 @@ use ringwall_executor::Privilege;
 use super::cgroups;
 use super::check::{Check, State};
 use super::docker::TIMEOUT;
-use super::facts::{Aio, Daemon, Docker, Facts, Overlay, Trial};
-use super::remedy::{self, OLDEST};
+use super::facts::{Aio, Daemon, Docker, Facts, Overlay, TrialBox};
+use super::remedy::{self, MIN_KERNEL};
 
 /// The first kernel that mounts overlayfs in user namespaces.
-const OVERLAY_SINCE: (u32, u32) = (5, 11);
+const MIN_KERNEL_FOR_OVERLAY: (u32, u32) = (5, 11);
 const START_DOCKER: &str = "start the Docker daemon";
 
 pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
@@ -33,13 +33,13 @@ pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
 
 fn kernel(facts: &Facts) -> Check {
     let release = &facts.kernel.release;
-    let (major, minor) = OLDEST;
+    let (major, minor) = MIN_KERNEL;
     if facts.kernel.is_at_least(major, minor) {
         return Check::new("kernel", State::Ok, format!("Linux {release} ({major}.{minor} or newer is needed)"));
     }
-    let (state, costs) = match facts.trial {
-        Trial::Made { .. } => (State::Partial, "boxes start, but they are not tested on kernels this old"),
-        Trial::Failed(_) => (State::Missing, "the kernel lacks system calls that boxes need"),
+    let (state, costs) = match facts.trial_box {
+        TrialBox::Made { .. } => (State::Partial, "boxes start, but they are not tested on kernels this old"),
+        TrialBox::Failed(_) => (State::Missing, "the kernel lacks system calls that boxes need"),
     };
     Check::new("kernel", state, format!("Linux {release} is too old"))
         .costs(costs)
@@ -61,33 +61,33 @@ fn user_namespaces(facts: &Facts) -> Check {
         None
     };
     let as_user = Facts { privilege: Privilege::Rootless, ..facts.clone() };
-    match (facts.privilege, &facts.trial, restricted) {
-        (Privilege::Rootless, Trial::Made { .. }, None) => {
+    match (facts.privilege, &facts.trial_box, restricted) {
+        (Privilege::Rootless, TrialBox::Made { .. }, None) => {
             Check::new(name, State::Ok, "allowed; the trial box has one")
         }
-        (Privilege::Rootless, Trial::Made { .. }, Some(why)) => {
+        (Privilege::Rootless, TrialBox::Made { .. }, Some(why)) => {
             Check::new(name, State::Ok, format!("{why}, but not for this program: the trial box has one"))
         }
         (Privilege::Root, _, None) => {
             Check::new(name, State::Ok, "no setting forbids them; root does not need the permission")
         }
-        (Privilege::Root, trial, Some(why)) => {
+        (Privilege::Root, trial_box, Some(why)) => {
             // Of these settings, only the limits on the number of namespaces also apply to root.
-            let state = match trial {
-                Trial::Failed(_) if !settings.closed.is_empty() => State::Missing,
+            let state = match trial_box {
+                TrialBox::Failed(_) if !settings.closed.is_empty() => State::Missing,
                 _ => State::Optional,
             };
             let check = Check::new(name, state, why).costs("ordinary users cannot make boxes here");
             with_fix(check, remedy::namespaces(&as_user))
         }
-        (Privilege::Rootless, Trial::Failed(failure), restricted) => {
+        (Privilege::Rootless, TrialBox::Failed(failure), restricted) => {
             let is_cause = restricted.is_some() || remedy::refuses_namespaces(failure);
             if !is_cause {
                 return Check::new(name, State::Ok, "no setting forbids them");
             }
             let why = restricted.unwrap_or_else(|| "refused, but not by a known setting".to_owned());
             let check = Check::new(name, State::Missing, why).costs("no box can be made without root");
-            with_fix(check, Some(remedy::of(facts, failure)))
+            with_fix(check, Some(remedy::fix_of(facts, failure)))
         }
     }
 }
@@ -95,7 +95,7 @@ fn user_namespaces(facts: &Facts) -> Check {
 fn overlay(facts: &Facts) -> Check {
     let name = "overlayfs";
     let costs = "boxes with an image (--image) cannot be made";
-    let (major, minor) = OVERLAY_SINCE;
+    let (major, minor) = MIN_KERNEL_FOR_OVERLAY;
     if !facts.kernel.is_at_least(major, minor) {
         return Check::new(name, State::Missing, "this kernel cannot mount it in user namespaces")
             .costs(costs)
@@ -120,7 +120,7 @@ fn overlay(facts: &Facts) -> Check {
 
 fn id_mapped_mounts(facts: &Facts) -> Check {
     let name = "id_mapped_mounts";
-    let (major, minor) = OLDEST;
+    let (major, minor) = MIN_KERNEL;
     match facts.privilege {
         Privilege::Rootless => {
             Check::new(name, State::Optional, "used only as root; without root a server keeps no native warm boxes")
@@ -152,16 +152,16 @@ fn docker(docker: &Docker) -> Check {
             Check::new(name, State::Optional, "optional: not found; only the Docker backend needs it")
         }
         Daemon::Absent => absent("no daemon socket".to_owned()).fix(START_DOCKER),
-        Daemon::Refuses { socket } => absent(format!("no daemon listens at {}", socket.display())).fix(START_DOCKER),
+        Daemon::NoDaemon { socket } => absent(format!("no daemon listens at {}", socket.display())).fix(START_DOCKER),
         Daemon::Forbidden { socket } => absent(format!("this user may not use {}", socket.display()))
             .fix("add this user to the group docker, which gives the privileges of root"),
-        Daemon::Silent { socket } => {
+        Daemon::NoAnswer { socket } => {
             absent(format!("{} did not answer within {} s", socket.display(), TIMEOUT.as_secs()))
                 .fix("check the Docker daemon and restart it")
         }
-        Daemon::Strange { socket, what } => absent(format!("{} is not a Docker daemon: {what}", socket.display()))
+        Daemon::NotDocker { socket, what } => absent(format!("{} is not a Docker daemon: {what}", socket.display()))
             .fix("set DOCKER_HOST to the daemon's socket"),
-        Daemon::Elsewhere { scheme } => {
+        Daemon::NotLocal { scheme } => {
             absent(format!("DOCKER_HOST is a {scheme} address; the doctor checks only local sockets"))
         }
     }
@@ -213,9 +213,9 @@ mod tests {
         let old = Facts { kernel: Kernel::parse("4.19.0"), overlay: Overlay::Absent, ..Facts::sample() };
         for facts in [Facts::sample(), Facts::rootless(), old.clone(), old.failed(Step::BuildRoot, 38)] {
             for row in rows(&facts) {
-                let lacks = matches!(row.state, State::Partial | State::Missing);
-                assert!(!lacks || (row.costs.is_some() && row.fix.is_some()), "{row:?}");
-                assert!(!lacks || !["docker", "gvisor", "chromium"].contains(&row.name), "{row:?}");
+                let is_weak = matches!(row.state, State::Partial | State::Missing);
+                assert!(!is_weak || (row.costs.is_some() && row.fix.is_some()), "{row:?}");
+                assert!(!is_weak || !["docker", "gvisor", "chromium"].contains(&row.name), "{row:?}");
             }
         }
     }
@@ -279,11 +279,11 @@ mod tests {
         let table = [
             (Daemon::Absent, State::Optional, "no daemon socket; client /usr/bin/docker"),
             (Daemon::Answers { socket: socket(), api: Some("1.43".into()) }, State::Ok, "docker.sock (API 1.43)"),
-            (Daemon::Refuses { socket: socket() }, State::Optional, "no daemon listens at /var/run/docker.sock"),
+            (Daemon::NoDaemon { socket: socket() }, State::Optional, "no daemon listens at /var/run/docker.sock"),
             (Daemon::Forbidden { socket: socket() }, State::Optional, "may not use /var/run/docker.sock"),
-            (Daemon::Silent { socket: socket() }, State::Optional, "did not answer within 2 s"),
-            (Daemon::Strange { socket: socket(), what: "it hung up".into() }, State::Optional, "it hung up"),
-            (Daemon::Elsewhere { scheme: "tcp".into() }, State::Optional, "a tcp address"),
+            (Daemon::NoAnswer { socket: socket() }, State::Optional, "did not answer within 2 s"),
+            (Daemon::NotDocker { socket: socket(), what: "it hung up".into() }, State::Optional, "it hung up"),
+            (Daemon::NotLocal { scheme: "tcp".into() }, State::Optional, "a tcp address"),
         ];
         for (daemon, state, detail) in table {
             let docker = Docker { client: Some("/usr/bin/docker".into()), daemon };

@@ -1,6 +1,6 @@
 //! `ringwall doctor`: starts a trial box and reports which protections work on this machine.
 //!
-//! `look`, `docker` and `aio` collect facts and `trial.rs` starts the box. The rest is pure:
+//! `probe`, `docker` and `aio` collect facts and `trial_box.rs` starts the box. The rest is pure:
 //! `protections` and `machine` turn the facts into rows, `remedy` finds the fix of a failure, `report`
 //! and `table` format the result. Apart from the trial box, the doctor only reads.
 
@@ -9,13 +9,13 @@ mod cgroups;
 mod check;
 mod docker;
 mod facts;
-mod look;
 mod machine;
+mod probe;
 mod protections;
 mod remedy;
 mod report;
 mod table;
-mod trial;
+mod trial_box;
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -54,12 +54,12 @@ fn examine(data: &Path) -> Result<Facts, Message> {
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     let host = ringwall_executor::Host::probe();
-    let seen = look::look(&host);
+    let seen = probe::probe(&host);
     runtime.block_on(async {
-        let docker = docker::ask(&docker::sockets_of_this_process()).await;
-        let aio = aio::ask(data).await;
-        let trial = trial::make(host, data).await;
-        Ok(Facts { docker, aio, trial, ..seen })
+        let docker = docker::check(&docker::sockets_of_this_process()).await;
+        let aio = aio::check(data).await;
+        let trial_box = trial_box::start(host, data).await;
+        Ok(Facts { docker, aio, trial_box, ..seen })
     })
 }
 

@@ -6,22 +6,22 @@ use ringwall_executor::{Protection, ProtectionName, ProtectionState};
 
 use super::cgroups;
 use super::check::{Check, State};
-use super::facts::{Facts, Landlock, Trial};
+use super::facts::{Facts, Landlock, TrialBox};
 use super::remedy;
 
 /// The trial box, then its protections. If it failed, the only protection reported is Landlock, which
 /// the kernel reports without a box.
 pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
-    let (protections, command) = match &facts.trial {
-        Trial::Failed(failure) => {
-            let step = failure.step.map(|step| format!("stopped at {}: ", key_of(&step)));
+    let (protections, command) = match &facts.trial_box {
+        TrialBox::Failed(failure) => {
+            let step = failure.step.map(|step| format!("stopped at {}: ", json_name(&step)));
             let detail = format!("{}{}", step.unwrap_or_default(), failure.text);
             let row = Check::new("trial_box", State::Missing, detail)
                 .costs("nothing can run on this machine, because Ringwall runs every command in a box")
-                .fix(remedy::of(facts, failure));
+                .fix(remedy::fix_of(facts, failure));
             return vec![row, landlock_without_box(facts)];
         }
-        Trial::Made { protections, command } => (protections, command),
+        TrialBox::Made { protections, command } => (protections, command),
     };
     let first = match command {
         Some(command) => Check::new("trial_box", State::Ok, format!("started, and {command} ran in it")),
@@ -172,7 +172,7 @@ fn landlock_fix(landlock: Landlock) -> Option<&'static str> {
 }
 
 fn landlock_without_box(facts: &Facts) -> Check {
-    let lacking = |why| {
+    let missing = |why| {
         let check = Check::new("landlock", State::Missing, why);
         let check = check.costs(costs(ProtectionName::Landlock, ProtectionState::NotAvailable));
         match landlock_fix(facts.landlock) {
@@ -184,14 +184,14 @@ fn landlock_without_box(facts: &Facts) -> Check {
         Landlock::Version(version) => {
             Check::new("landlock", State::Ok, format!("the kernel has version {version}; not tried in a box"))
         }
-        Landlock::NotBuilt => lacking("the kernel was built without it"),
-        Landlock::NotEnabled => lacking("it was not enabled at boot"),
-        Landlock::Refused => lacking("the kernel refuses the system call"),
+        Landlock::NotBuilt => missing("the kernel was built without it"),
+        Landlock::NotEnabled => missing("it was not enabled at boot"),
+        Landlock::Refused => missing("the kernel refuses the system call"),
     }
 }
 
 /// The step's name in JSON.
-fn key_of(step: &ringwall_executor::Step) -> String {
+fn json_name(step: &ringwall_executor::Step) -> String {
     match serde_json::to_value(step) {
         Ok(serde_json::Value::String(name)) => name,
         _ => format!("{step:?}"),
@@ -201,7 +201,7 @@ fn key_of(step: &ringwall_executor::Step) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::facts::TrialFailure;
+    use crate::doctor::facts::TrialBoxFailure;
 
     fn find<'a>(rows: &'a [Check], name: &str) -> &'a Check {
         rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row {name}"))
@@ -209,7 +209,7 @@ mod tests {
 
     fn with(protection: Protection, landlock: Landlock) -> Facts {
         let mut facts = Facts { landlock, ..Facts::rootless() };
-        if let Trial::Made { protections, .. } = &mut facts.trial {
+        if let TrialBox::Made { protections, .. } = &mut facts.trial_box {
             protections.retain(|other| other.name != protection.name);
             protections.push(protection);
         }
@@ -266,13 +266,13 @@ mod tests {
 
     #[test]
     fn failed_trial_box_names_step_and_has_no_protection_rows() {
-        let failure = TrialFailure {
+        let failure = TrialBoxFailure {
             step: Some(ringwall_executor::Step::BuildRoot),
             errno: 1,
             text: "could not build the root file system at /proc: Operation not permitted".into(),
             hint: Some("give the container a whole /proc".into()),
         };
-        let rows = rows(&Facts { trial: Trial::Failed(failure), ..Facts::sample() });
+        let rows = rows(&Facts { trial_box: TrialBox::Failed(failure), ..Facts::sample() });
         assert_eq!(rows.iter().map(|row| row.name).collect::<Vec<_>>(), ["trial_box", "landlock"]);
         assert_eq!(rows[0].state, State::Missing);
         assert!(rows[0].detail.starts_with("stopped at build_root: could not build the root file system at /proc"));
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn host_without_programs_gets_images_as_fix() {
         let mut facts = Facts::sample();
-        if let Trial::Made { command, .. } = &mut facts.trial {
+        if let TrialBox::Made { command, .. } = &mut facts.trial_box {
             *command = None;
         }
         let rows = rows(&facts);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ringwall_executor::{Privilege, Step};
 
-use super::facts::{Facts, TrialFailure};
+use super::facts::{Facts, TrialBoxFailure};
 
 const EPERM: i32 = 1;
 const EAGAIN: i32 = 11;
@@ -16,10 +16,10 @@ const ENOSPC: i32 = 28;
 const ENOSYS: i32 = 38;
 
 /// The oldest kernel that has every system call that a box needs.
-pub(crate) const OLDEST: (u32, u32) = (5, 12);
+pub(crate) const MIN_KERNEL: (u32, u32) = (5, 12);
 
-pub(crate) fn of(facts: &Facts, failure: &TrialFailure) -> String {
-    let (major, minor) = OLDEST;
+pub(crate) fn fix_of(facts: &Facts, failure: &TrialBoxFailure) -> String {
+    let (major, minor) = MIN_KERNEL;
     if !facts.kernel.is_at_least(major, minor) {
         return format!("use Linux {major}.{minor} or newer; this is {}", facts.kernel.release);
     }
@@ -53,7 +53,7 @@ pub(crate) fn of(facts: &Facts, failure: &TrialFailure) -> String {
 }
 
 /// `true` if the kernel refused to create the namespaces, or gave no privileges in them.
-pub(crate) fn refuses_namespaces(failure: &TrialFailure) -> bool {
+pub(crate) fn refuses_namespaces(failure: &TrialBoxFailure) -> bool {
     let is_refused = matches!(failure.errno, EPERM | EACCES) && failure.step.is_some_and(needs_namespaces);
     is_refused || (failure.step == Some(Step::MakeNamespaces) && matches!(failure.errno, ENOSPC | ENOSYS))
 }
@@ -107,13 +107,13 @@ fn apparmor(program: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::facts::{Kernel, Namespaces, Trial};
+    use crate::doctor::facts::{Kernel, Namespaces, TrialBox};
 
     fn advice(facts: Facts, step: Step, errno: i32) -> String {
         let facts = facts.failed(step, errno);
-        match &facts.trial {
-            Trial::Failed(failure) => of(&facts, failure),
-            Trial::Made { .. } => String::new(),
+        match &facts.trial_box {
+            TrialBox::Failed(failure) => fix_of(&facts, failure),
+            TrialBox::Made { .. } => String::new(),
         }
     }
 
@@ -163,13 +163,13 @@ mod tests {
     #[test]
     fn masked_proc_is_distinguished_from_a_filter() {
         let filtered = Namespaces { filtered: true, ..Namespaces::default() };
-        let failure = TrialFailure {
+        let failure = TrialBoxFailure {
             step: Some(Step::BuildRoot),
             errno: EPERM,
             text: "could not build the root file system at /proc".into(),
             hint: Some("parts of /proc are hidden".into()),
         };
-        let found = of(&rootless(filtered), &failure);
+        let found = fix_of(&rootless(filtered), &failure);
         assert_eq!(found, "parts of /proc are hidden; with Docker: --security-opt systempaths=unconfined");
     }
 

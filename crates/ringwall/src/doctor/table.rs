@@ -9,8 +9,8 @@ use std::io::IsTerminal;
 use super::check::{Check, State};
 use super::report::Report;
 
-const WIDEST: usize = 100;
-const NARROWEST: usize = 60;
+const MAX_WIDTH: usize = 100;
+const MIN_WIDTH: usize = 60;
 /// Columns of the mark and the space after it.
 const MARGIN: usize = 2;
 const INDENT: &str = "    ";
@@ -36,11 +36,11 @@ impl Style {
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
         let colours = is_terminal && set("NO_COLOR").is_none() && set("TERM").is_some_and(|kind| kind != "dumb");
-        let width = columns.filter(|columns| *columns > 0).unwrap_or(WIDEST);
+        let width = columns.filter(|columns| *columns > 0).unwrap_or(MAX_WIDTH);
         Style {
             unicode: locale.contains("utf-8") || locale.contains("utf8"),
             colours,
-            width: width.clamp(NARROWEST, WIDEST),
+            width: width.clamp(MIN_WIDTH, MAX_WIDTH),
         }
     }
 
@@ -136,7 +136,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const PLAIN: Style = Style { unicode: false, colours: false, width: WIDEST };
+    const PLAIN: Style = Style { unicode: false, colours: false, width: MAX_WIDTH };
 
     fn report(checks: Vec<Check>) -> Report {
         Report {
@@ -181,7 +181,7 @@ mod tests {
     fn long_texts_wrap_within_the_width() {
         let long = "word ".repeat(60) + &"x".repeat(250);
         let check = Check::new("cgroups", State::Missing, long.clone()).costs(long.clone()).fix(long);
-        for width in [NARROWEST, 80, WIDEST] {
+        for width in [MIN_WIDTH, 80, MAX_WIDTH] {
             let text = draw(&report(vec![check.clone()]), &Style { width, ..PLAIN });
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             assert_eq!(text.matches("word").count(), 180);

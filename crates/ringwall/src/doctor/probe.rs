@@ -9,7 +9,8 @@ use rustix::fs::{Access, FileType};
 use rustix::io::Errno;
 
 use super::facts::{
-    Aio, Cgroups, Daemon, Docker, Facts, Hierarchy, Kernel, Landlock, Namespaces, Overlay, Places, Trial, TrialFailure,
+    Aio, CgroupParents, Cgroups, Daemon, Docker, Facts, Hierarchy, Kernel, Landlock, Namespaces, Overlay, TrialBox,
+    TrialBoxFailure,
 };
 
 const NAMESPACE_LIMITS: [&str; 6] = [
@@ -22,19 +23,19 @@ const NAMESPACE_LIMITS: [&str; 6] = [
 ];
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Reads all facts from files. The caller replaces `docker`, `aio` and the field `trial`.
-pub(crate) fn look(host: &Host) -> Facts {
+/// Reads all facts from files. The caller replaces `docker`, `aio` and the field `trial_box`.
+pub(crate) fn probe(host: &Host) -> Facts {
     let kernel = Kernel::parse(&rustix::system::uname().release().to_string_lossy());
-    let not_yet = TrialFailure { step: None, errno: 0, text: "not tried".to_owned(), hint: None };
+    let not_started = TrialBoxFailure { step: None, errno: 0, text: "not tried".to_owned(), hint: None };
     Facts {
         privilege: host.privilege,
         program: std::env::current_exe().unwrap_or_else(|_| "ringwall".into()),
-        trial: Trial::Failed(not_yet),
+        trial_box: TrialBox::Failed(not_started),
         namespaces: namespaces(),
         landlock: landlock(),
         cgroups: Cgroups {
             hierarchy: hierarchy(&read("/proc/self/mountinfo").unwrap_or_default()),
-            places: places(&host.cgroups),
+            parents: cgroup_parents(&host.cgroups),
         },
         overlay: overlay(&kernel.release),
         docker: Docker { client: None, daemon: Daemon::Absent },
@@ -112,12 +113,12 @@ fn hierarchy(mounts: &str) -> Hierarchy {
     }
 }
 
-fn places(support: &CgroupSupport) -> Result<Places, String> {
+fn cgroup_parents(support: &CgroupSupport) -> Result<CgroupParents, String> {
     let layout = support.as_ref().map_err(Clone::clone)?;
     let [memory, pids, cpu] = [&layout.memory, &layout.pids, &layout.cpu].map(|controller| {
         controller.as_ref().map(|found| found.parent.to_string_lossy().trim_end_matches('/').to_owned())
     });
-    Ok(Places { memory, pids, cpu })
+    Ok(CgroupParents { memory, pids, cpu })
 }
 
 fn overlay(release: &str) -> Overlay {

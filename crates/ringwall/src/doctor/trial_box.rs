@@ -11,13 +11,13 @@ use ringwall_executor::{Ending, Error, Executor, Host, Options, Protection, Prot
 use ringwall_policy::{Ceilings, Field, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
 use ringwall_service::causes;
 
-use super::facts::{Trial, TrialFailure};
+use super::facts::{TrialBox, TrialBoxFailure};
 
 /// Tried in this order until one can be started.
 const COMMANDS: [&[&str]; 3] = [&["/usr/bin/true"], &["/bin/true"], &["/bin/sh", "-c", ":"]];
-const COMMAND_LIMIT_MS: u64 = 10_000;
+const COMMAND_TIMEOUT_MS: u64 = 10_000;
 /// For the start and the end of the box, which may hang on a file system that does not answer.
-const TRIAL_LIMIT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A box without one of these counts as a failure.
 const REQUIRED: [ProtectionName; 8] = [
@@ -32,21 +32,22 @@ const REQUIRED: [ProtectionName; 8] = [
 ];
 
 /// Starts a box, runs a command in it and returns the box's protections.
-pub(crate) async fn make(host: Host, data: &Path) -> Trial {
+pub(crate) async fn start(host: Host, data: &Path) -> TrialBox {
     let layers = layers(&host);
     let executor = match Executor::new(host, data) {
         Ok(executor) => executor,
-        Err(error) => return Trial::Failed(failure(&error)),
+        Err(error) => return TrialBox::Failed(failure(&error)),
     };
-    let trial = tokio::time::timeout(TRIAL_LIMIT, attempt(&executor, &layers)).await;
-    match trial {
-        Ok(trial) => trial,
-        Err(_) => failed(format!("the trial box did not end within {} seconds", TRIAL_LIMIT.as_secs())),
+    let result = tokio::time::timeout(TIMEOUT, try_commands(&executor, &layers)).await;
+    match result {
+        Ok(result) => result,
+        Err(_) => failed(format!("the trial box did not end within {} seconds", TIMEOUT.as_secs())),
     }
 }
 
-async fn attempt(executor: &Executor, layers: &Layers) -> Trial {
-    let mut stood = Vec::new();
+/// Starts one box per command until one can be executed.
+async fn try_commands(executor: &Executor, layers: &Layers) -> TrialBox {
+    let mut found = Vec::new();
     for command in COMMANDS {
         let grant = match ringwall_policy::decide(&request(command), layers) {
             Verdict::Allow(grant) => grant,
@@ -55,22 +56,22 @@ async fn attempt(executor: &Executor, layers: &Layers) -> Trial {
         };
         let running = match executor.start(grant, Options::default()).await {
             Ok(running) => running,
-            Err(error) => return Trial::Failed(failure(&error)),
+            Err(error) => return TrialBox::Failed(failure(&error)),
         };
         let protections = running.protections().to_vec();
-        if let Some(lacking) = lacking(&protections) {
-            return failed(format!("the trial box started without a required protection: {lacking:?}"));
+        if let Some(missing) = first_missing(&protections) {
+            return failed(format!("the trial box started without a required protection: {missing:?}"));
         }
         match running.wait().await {
             Ok(outcome) if outcome.ending == Ending::Exited(0) => {
-                return Trial::Made { protections, command: Some(command.join(" ")) };
+                return TrialBox::Made { protections, command: Some(command.join(" ")) };
             }
             Ok(outcome) => return failed(format!("{} failed in the trial box: {:?}", command[0], outcome.ending)),
-            Err(Error::CommandNotFound { .. } | Error::CommandNotExecutable { .. }) => stood = protections,
-            Err(error) => return Trial::Failed(failure(&error)),
+            Err(Error::CommandNotFound { .. } | Error::CommandNotExecutable { .. }) => found = protections,
+            Err(error) => return TrialBox::Failed(failure(&error)),
         }
     }
-    Trial::Made { protections: stood, command: None }
+    TrialBox::Made { protections: found, command: None }
 }
 
 fn request(command: &[&str]) -> Request {
@@ -86,7 +87,7 @@ fn request(command: &[&str]) -> Request {
 
 fn layers(host: &Host) -> Layers {
     let mut operator = Layer::new(LayerName::CommandLine);
-    operator.limits.insert(Field::TimeoutMs, COMMAND_LIMIT_MS);
+    operator.limits.insert(Field::TimeoutMs, COMMAND_TIMEOUT_MS);
     Layers {
         system: ringwall_policy::profile::RUN,
         ceilings: Ceilings {
@@ -99,23 +100,23 @@ fn layers(host: &Host) -> Layers {
 }
 
 /// The first required protection that is not enforced.
-fn lacking(protections: &[Protection]) -> Option<ProtectionName> {
+fn first_missing(protections: &[Protection]) -> Option<ProtectionName> {
     REQUIRED.into_iter().find(|name| {
         let holds = |protection: &Protection| protection.name == *name && protection.state == ProtectionState::Enforced;
         !protections.iter().any(holds)
     })
 }
 
-fn failure(error: &Error) -> TrialFailure {
+fn failure(error: &Error) -> TrialBoxFailure {
     let (step, errno) = match error {
         Error::Setup(failure) => (Some(failure.step), failure.errno),
         _ => (None, 0),
     };
-    TrialFailure { step, errno, text: causes(error), hint: error.hint() }
+    TrialBoxFailure { step, errno, text: causes(error), hint: error.hint() }
 }
 
-fn failed(text: String) -> Trial {
-    Trial::Failed(TrialFailure { step: None, errno: 0, text, hint: None })
+fn failed(text: String) -> TrialBox {
+    TrialBox::Failed(TrialBoxFailure { step: None, errno: 0, text, hint: None })
 }
 
 #[cfg(test)]
@@ -126,13 +127,13 @@ mod tests {
     #[test]
     fn missing_or_partial_required_protection_is_lacking() {
         let all: Vec<_> = ProtectionName::ALL.into_iter().map(Protection::enforced).collect();
-        assert_eq!(lacking(&all), None);
+        assert_eq!(first_missing(&all), None);
         for name in REQUIRED {
             let without: Vec<_> = all.iter().filter(|protection| protection.name != name).cloned().collect();
-            assert_eq!(lacking(&without), Some(name));
+            assert_eq!(first_missing(&without), Some(name));
             let mut weak = without;
             weak.push(Protection::partial(name, "half of it"));
-            assert_eq!(lacking(&weak), Some(name));
+            assert_eq!(first_missing(&weak), Some(name));
         }
     }
 
@@ -146,6 +147,6 @@ mod tests {
                 false => Protection::enforced(name),
             })
             .collect();
-        assert_eq!(lacking(&bare), None);
+        assert_eq!(first_missing(&bare), None);
     }
 }
