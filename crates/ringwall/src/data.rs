@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use crate::cli::message::Message;
 
 /// The value of `--data` as an absolute path, or the default for this user.
-pub(crate) fn directory(asked: Option<PathBuf>) -> Result<PathBuf, Message> {
-    if let Some(directory) = asked {
+pub(crate) fn directory(flag: Option<PathBuf>) -> Result<PathBuf, Message> {
+    if let Some(directory) = flag {
         return std::path::absolute(&directory)
             .map_err(|error| Message::new(format!("{}: {error}", directory.display())));
     }

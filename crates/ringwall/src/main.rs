@@ -6,8 +6,8 @@
 mod cli;
 mod data;
 mod doctor;
+mod escape;
 mod http;
-mod inert;
 mod mcp;
 mod runtime;
 mod server;
@@ -73,23 +73,23 @@ enum Verb {
 /// The command line with `run` alone. Building clap's definition of all subcommands takes longer than
 /// parsing the arguments of `run`.
 #[derive(Debug, Subcommand)]
-enum RunAlone {
+enum RunOnly {
     /// Run one command in a box, without a server
     Run(Box<cli::run::RunArguments>),
 }
 
 /// Makes a panic abort the process. `runtime::start` removes this hook in a server: from then on a
 /// panic ends the task in which it happens (docs/decisions/0005).
-fn end_with_a_panic() {
-    let tell = std::panic::take_hook();
+fn abort_on_panic() {
+    let print_panic = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        tell(panic);
+        print_panic(panic);
         std::process::abort();
     }));
 }
 
 fn main() -> ExitCode {
-    end_with_a_panic();
+    abort_on_panic();
     let name = std::env::args_os().next();
     if name.as_ref().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
         return ringwall_jail::main();
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "run") {
         // The kernel creates the namespaces of the box while this process parses its arguments.
         let early = Early::begin();
-        let Arguments { data, verb: RunAlone::Run(arguments) } = Arguments::parse();
+        let Arguments { data, verb: RunOnly::Run(arguments) } = Arguments::parse();
         return data::directory(data)
             .map_or_else(|message| message.print(), |data| cli::run::run(&arguments, early, &data));
     }
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
         Verb::Gc(arguments) => cli::gc::run(&arguments, &data),
         Verb::Token(command) => cli::token::run(command, &data),
         Verb::Audit(command) => cli::audit::run(command, &data),
-        Verb::Backup { database, file } => cli::audit::back_up(&file, &database, &data),
+        Verb::Backup { database, file } => cli::audit::backup(&file, &database, &data),
     });
     result.unwrap_or_else(|message| message.print())
 }

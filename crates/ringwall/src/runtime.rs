@@ -38,7 +38,7 @@ fn check_threads(count: usize) -> Result<(), Message> {
     scope(|scope| {
         let started = (0..count).try_for_each(|number| match Builder::new().spawn_scoped(scope, wait) {
             Ok(_) => Ok(()),
-            Err(error) => Err(refused(number, count, &error)),
+            Err(error) => Err(thread_error(number, count, &error)),
         });
         *is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         changed.notify_all();
@@ -46,7 +46,7 @@ fn check_threads(count: usize) -> Result<(), Message> {
     })
 }
 
-fn refused(number: usize, count: usize, error: &std::io::Error) -> Message {
+fn thread_error(number: usize, count: usize, error: &std::io::Error) -> Message {
     let uid = geteuid().as_raw();
     let limit = getrlimit(Resource::Nproc).current.map_or("unlimited".to_owned(), |limit| limit.to_string());
     Message::failed(

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::audit::print;
 use crate::cli::client::{Client, ServerArguments};
-use crate::cli::message::{BAD_ANSWER, Message, inert};
+use crate::cli::message::{BAD_ANSWER, Message, escape_invisible};
 
 /// All characters but the unreserved ones of RFC 3986.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -35,36 +35,36 @@ pub(crate) struct Agent {
     pub(crate) client: Client,
     name: String,
     user: Option<String>,
-    form: Form,
+    format: OutputFormat,
 }
 
 /// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Words,
+enum OutputFormat {
+    Text,
     Json,
 }
 
 impl AgentArguments {
     /// Runs `work` and prints its error in the chosen format.
     pub(crate) fn with(&self, data: &Path, work: impl FnOnce(&Agent) -> Result<(), Message>) -> ExitCode {
-        let form = if self.json { Form::Json } else { Form::Words };
+        let format = if self.json { OutputFormat::Json } else { OutputFormat::Text };
         let outcome = Client::new(&self.server, data)
-            .and_then(|client| work(&Agent { client, name: self.agent.clone(), user: self.user.clone(), form }));
-        match (outcome, form) {
+            .and_then(|client| work(&Agent { client, name: self.agent.clone(), user: self.user.clone(), format }));
+        match (outcome, format) {
             (Ok(()), _) => ExitCode::SUCCESS,
-            (Err(message), Form::Words) => message.print(),
-            (Err(message), Form::Json) => message.print_json(),
+            (Err(message), OutputFormat::Text) => message.print(),
+            (Err(message), OutputFormat::Json) => message.print_json(),
         }
     }
 }
 
 impl Agent {
     /// The path `/v1/{before}{agent}/{after}` with this query; the user is part of the query.
-    pub(crate) fn route(&self, before: &str, after: &str, words: &[(&str, &str)]) -> String {
+    pub(crate) fn route(&self, before: &str, after: &str, parameters: &[(&str, &str)]) -> String {
         let user = self.user.as_deref().map(|user| ("user", user));
-        let words = words.iter().copied().chain(user);
-        let query: Vec<String> = words.map(|(name, value)| format!("{name}={}", encode(value))).collect();
+        let parameters = parameters.iter().copied().chain(user);
+        let query: Vec<String> = parameters.map(|(name, value)| format!("{name}={}", encode(value))).collect();
         let separator = if query.is_empty() { "" } else { "?" };
         format!("/v1/{before}{}/{after}{separator}{}", encode(&self.name), query.join("&"))
     }
@@ -76,30 +76,30 @@ impl Agent {
     }
 
     /// Sends a request and returns the `data` of the response.
-    pub(crate) fn ask(&self, method: &str, route: &str, body: Option<&Value>) -> Result<Value, Message> {
-        unwrap(self.client.json(method, route, &[], body)?)
+    pub(crate) fn request(&self, method: &str, route: &str, body: Option<&Value>) -> Result<Value, Message> {
+        data_of(self.client.json(method, route, &[], body)?)
     }
 
-    /// Prints a result: as JSON, or as the text that `words` makes of it.
-    pub(crate) fn tell(&self, data: &Value, words: impl FnOnce(&Value) -> String) -> Result<(), Message> {
-        match self.form {
-            Form::Json => print(&format!("{data}\n")),
-            Form::Words => print(&words(data)),
+    /// Prints a result: as JSON, or as the text that `to_text` makes of it.
+    pub(crate) fn print_result(&self, data: &Value, to_text: impl FnOnce(&Value) -> String) -> Result<(), Message> {
+        match self.format {
+            OutputFormat::Json => print(&format!("{data}\n")),
+            OutputFormat::Text => print(&to_text(data)),
         }
     }
 
     /// Prints a result that is a string.
-    pub(crate) fn tell_sentence(&self, data: &Value) -> Result<(), Message> {
-        self.tell(data, |data| {
+    pub(crate) fn print_text(&self, data: &Value) -> Result<(), Message> {
+        self.print_result(data, |data| {
             let lines = data.as_str().unwrap_or_default().lines();
-            lines.map(|line| format!("{}\n", inert(line))).collect()
+            lines.map(|line| format!("{}\n", escape_invisible(line))).collect()
         })
     }
 }
 
 /// Returns the `data` of a response.
-pub(crate) fn unwrap(mut answer: Value) -> Result<Value, Message> {
-    match answer.get_mut("data") {
+pub(crate) fn data_of(mut response: Value) -> Result<Value, Message> {
+    match response.get_mut("data") {
         Some(data) => Ok(data.take()),
         None => Err(Message::failed(BAD_ANSWER, "the server's response has no `data`, so it is not one of this API")),
     }
@@ -117,16 +117,16 @@ mod tests {
     use super::*;
 
     #[derive(Debug, clap::Parser)]
-    struct Words {
+    struct TestArguments {
         #[command(flatten)]
         agent: AgentArguments,
     }
 
     /// The paths of a file route, a skill route and the baseline route for these arguments.
-    fn routes(words: &[&str]) -> [String; 3] {
-        let words = Words::parse_from([&["x"], words].concat());
+    fn routes(flags: &[&str]) -> [String; 3] {
+        let arguments = TestArguments::parse_from([&["x"], flags].concat());
         let mut routes = Default::default();
-        words.agent.with(Path::new("/nonexistent"), |agent| {
+        arguments.agent.with(Path::new("/nonexistent"), |agent| {
             let file = agent.route("", "files", &[("path", "files/ü&x")]);
             routes = [file, agent.route("skills/", "list", &[]), agent.baseline_route()];
             Ok(())
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn response_without_data_is_an_error() {
-        assert_eq!(unwrap(json!({ "status": "success", "data": [1] })).unwrap(), json!([1]));
-        assert!(unwrap(json!({ "error": {} })).is_err());
+        assert_eq!(data_of(json!({ "status": "success", "data": [1] })).unwrap(), json!([1]));
+        assert!(data_of(json!({ "error": {} })).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! `ringwall approvals list|show|answer`: lists and answers approvals of a server.
 //!
-//! Text that an agent can influence is escaped ([`inert`]) before it is printed.
+//! Text that an agent can influence is escaped ([`escape_invisible`]) before it is printed.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::cli::agent::encode;
 use crate::cli::approvals_watch::watch;
 use crate::cli::audit::print;
 use crate::cli::client::{Client, ServerArguments};
-use crate::cli::message::{Message, inert};
+use crate::cli::message::{Message, escape_invisible};
 
 /// Separates the lines of one field; indents them to the column of the values.
 const NEXT_ROW: &str = "\n           ";
@@ -113,15 +113,15 @@ fn list(server: &ServerArguments, data: &Path, status: Option<&str>, limit: u64,
     }
     let approvals = page["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
     print(&approvals.iter().fold(String::new(), |mut text, approval| {
-        let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
+        let field = |name: &str| escape_invisible(approval[name].as_str().unwrap_or_default());
         let _ = writeln!(
             text,
             "{}  {:<10} {}/{}  {}",
-            word("id"),
-            word("status"),
-            word("user"),
-            word("agent"),
-            shortened(&word("command"))
+            field("id"),
+            field("status"),
+            field("user"),
+            field("agent"),
+            truncated(&field("command"))
         );
         text
     }))
@@ -129,7 +129,7 @@ fn list(server: &ServerArguments, data: &Path, status: Option<&str>, limit: u64,
 
 fn show(server: &ServerArguments, data: &Path, id: &str, is_json: bool) -> Result<(), Message> {
     let client = Client::new(server, data)?;
-    let approval = client.json("GET", &place(id), &[], None)?;
+    let approval = client.json("GET", &approval_path(id), &[], None)?;
     if is_json {
         return print(&format!("{approval}\n"));
     }
@@ -147,12 +147,12 @@ fn answer(
     let client = Client::new(server, data)?;
     if choice.remember && !is_json {
         // Printed before the answer, because the preview exists only for a pending approval.
-        let approval = client.json("GET", &place(id), &[], None)?;
+        let approval = client.json("GET", &approval_path(id), &[], None)?;
         print(&preview(&client, id, &approval))?;
     }
     let body = json!({ "approved": choice.allow || choice.remember, "remember": choice.remember, "reason": reason });
-    let approval = client.json("POST", &place(id), &[], Some(&body))?;
-    print(&if is_json { format!("{approval}\n") } else { settled(&approval) })
+    let approval = client.json("POST", &approval_path(id), &[], Some(&body))?;
+    print(&if is_json { format!("{approval}\n") } else { status_line(&approval) })
 }
 
 /// Shows the entries that `remember` would add and their effect on past commands. Empty if the approval
@@ -160,21 +160,21 @@ fn answer(
 pub(crate) fn preview(client: &Client, id: &str, approval: &Value) -> String {
     let is_open = approval["status"] == "pending" && approval["kind"] != "risk";
     // Fails if the approval was answered meanwhile.
-    let found = is_open.then(|| client.json("GET", &format!("{}/preview", place(id)), &[], None));
-    found.and_then(Result::ok).map(|found| previewed(&found)).unwrap_or_default()
+    let found = is_open.then(|| client.json("GET", &format!("{}/preview", approval_path(id)), &[], None));
+    found.and_then(Result::ok).map(|found| preview_text(&found)).unwrap_or_default()
 }
 
-fn previewed(preview: &Value) -> String {
+fn preview_text(preview: &Value) -> String {
     let mut text = String::new();
     for entry in preview["entries"].as_array().into_iter().flatten() {
-        let word = |name: &str| inert(entry[name].as_str().unwrap_or_default());
-        let scope = match word("scope") {
+        let field = |name: &str| escape_invisible(entry[name].as_str().unwrap_or_default());
+        let scope = match field("scope") {
             all if all == "global" => "all users".to_owned(),
             one => one.replacen("user:", "user ", 1),
         };
-        let _ = writeln!(text, "{:<10} adds {} for {scope}", "remember", word("path"));
+        let _ = writeln!(text, "{:<10} adds {} for {scope}", "remember", field("path"));
         if entry["warning"].is_string() {
-            let _ = writeln!(text, "{:<10} {}", "warning", word("warning"));
+            let _ = writeln!(text, "{:<10} {}", "warning", field("warning"));
         }
     }
     let count = |name: &str| preview["execs"][name].as_u64().unwrap_or_default();
@@ -192,36 +192,39 @@ fn previewed(preview: &Value) -> String {
 }
 
 /// The path of an approval in the API.
-pub(crate) fn place(id: &str) -> String {
+pub(crate) fn approval_path(id: &str) -> String {
     format!("/api/approvals/{}", encode(id))
 }
 
-pub(crate) fn settled(approval: &Value) -> String {
-    let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
-    format!("{} {}\n", word("id"), word("status"))
+pub(crate) fn status_line(approval: &Value) -> String {
+    let field = |name: &str| escape_invisible(approval[name].as_str().unwrap_or_default());
+    format!("{} {}\n", field("id"), field("status"))
 }
 
 /// All fields of an approval as text, followed by its preview. Without a preview, the paths that
 /// `remember` adds are listed.
 pub(crate) fn describe(approval: &Value, preview: &str) -> String {
     let mut text = String::new();
-    let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
+    let field = |name: &str| escape_invisible(approval[name].as_str().unwrap_or_default());
     let list = |name: &str| {
         let all = approval[name].as_array().into_iter().flatten().filter_map(Value::as_str);
-        all.map(inert).collect::<Vec<_>>().join(NEXT_ROW)
+        all.map(escape_invisible).collect::<Vec<_>>().join(NEXT_ROW)
     };
     let rows = [
-        ("approval", format!("{}  {}, risk {}", word("id"), word("status"), word("risk_level"))),
-        ("exec", format!("{}  {}/{}, session {}", word("exec_id"), word("user"), word("agent"), word("session_id"))),
-        ("command", word("command")),
+        ("approval", format!("{}  {}, risk {}", field("id"), field("status"), field("risk_level"))),
+        (
+            "exec",
+            format!("{}  {}/{}, session {}", field("exec_id"), field("user"), field("agent"), field("session_id")),
+        ),
+        ("command", field("command")),
         ("code", lines(approval["code"].as_str().unwrap_or_default())),
         ("findings", list("patterns")),
         ("blocked", list("blocked_paths")),
         ("remember", if preview.is_empty() { list("requested_paths") } else { String::new() }),
         ("covers", covered(approval)),
         ("uncovered", not_covered(approval)),
-        ("answered", word("answered_by")),
-        ("reason", word("reason")),
+        ("answered", field("answered_by")),
+        ("reason", field("reason")),
     ];
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         let _ = writeln!(text, "{name:<10} {value}");
@@ -235,9 +238,14 @@ fn covered(approval: &Value) -> String {
     let mut rows = Vec::new();
     for file in files {
         let kept = if file.pinned { "pinned" } else { "checked, not pinned" };
-        rows.push(format!("{}  {} bytes, sha256 {}, {kept}", inert(&file.path), file.size, inert(&file.sha256)));
+        rows.push(format!(
+            "{}  {} bytes, sha256 {}, {kept}",
+            escape_invisible(&file.path),
+            file.size,
+            escape_invisible(&file.sha256)
+        ));
         if let Some(script) = file.script {
-            rows.extend(script.text.lines().map(|line| format!("  | {}", inert(line))));
+            rows.extend(script.text.lines().map(|line| format!("  | {}", escape_invisible(line))));
             rows.extend((!script.is_whole).then(|| "  (truncated; the approval covers the whole file)".to_owned()));
         }
     }
@@ -246,16 +254,17 @@ fn covered(approval: &Value) -> String {
 
 fn not_covered(approval: &Value) -> String {
     let files: Vec<UncoveredFile> = serde_json::from_value(approval["not_covered"].clone()).unwrap_or_default();
-    let rows: Vec<_> = files.iter().map(|file| format!("{}  {}", inert(&file.path), file.why.message())).collect();
+    let rows: Vec<_> =
+        files.iter().map(|file| format!("{}  {}", escape_invisible(&file.path), file.why.message())).collect();
     rows.join(NEXT_ROW)
 }
 
 /// Escapes and indents each line, so that no line of the text looks like a field.
 fn lines(text: &str) -> String {
-    text.lines().map(inert).collect::<Vec<_>>().join(NEXT_ROW)
+    text.lines().map(escape_invisible).collect::<Vec<_>>().join(NEXT_ROW)
 }
 
-fn shortened(text: &str) -> String {
+fn truncated(text: &str) -> String {
     const SHOWN: usize = 80;
     let mut short: String = text.chars().take(SHOWN).collect();
     if short.len() < text.len() {
@@ -296,7 +305,7 @@ mod tests {
         });
         let expected = "remember   adds /etc\\u{1b} for all users\nwarning    Think.\nremember   adds /srv for user u\n\
                         effect     2 of the last 9 commands would not ask again; 1 would\n";
-        assert_eq!(previewed(&preview), expected);
+        assert_eq!(preview_text(&preview), expected);
         let approval = json!({ "command": "ls", "requested_paths": ["/srv"] });
         let text = describe(&approval, expected);
         assert!(text.ends_with(expected) && text.matches("/srv").count() == 1, "{text:?}");
@@ -304,7 +313,7 @@ mod tests {
 
     #[test]
     fn id_is_one_segment_of_the_path() {
-        let rest = place("../tokens?x#y");
+        let rest = approval_path("../tokens?x#y");
         let rest = rest.strip_prefix("/api/approvals/").unwrap();
         assert!(!rest.contains(['/', '?', '#']), "{rest}");
     }

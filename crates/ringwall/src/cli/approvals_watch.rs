@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cli::approvals::{describe, place, preview, settled};
+use crate::cli::approvals::{approval_path, describe, preview, status_line};
 use crate::cli::audit::print;
 use crate::cli::client::Client;
 use crate::cli::message::Message;
 
-const PERIOD: Duration = Duration::from_secs(1);
+const POLL_PERIOD: Duration = Duration::from_secs(1);
 /// Consecutive failed polls before the command exits with the error.
-const MAX_FAILURES: u32 = 30;
+const MAX_FAILED_POLLS: u32 = 30;
 
 /// A line that the user typed.
 #[derive(Debug, PartialEq, Eq)]
-enum Wish {
+enum Input {
     Answer {
         approved: bool,
         remember: bool,
@@ -38,19 +38,19 @@ pub(crate) fn watch(client: &Client, is_json: bool) -> Result<(), Message> {
         let pending = match pending(client) {
             Ok(pending) => pending,
             // A wrong address or token is reported at once. A server that answered before may be restarting.
-            Err(message) if !has_connected || failures >= MAX_FAILURES => return Err(message),
+            Err(message) if !has_connected || failures >= MAX_FAILED_POLLS => return Err(message),
             Err(_) => {
                 failures += 1;
-                std::thread::sleep(PERIOD);
+                std::thread::sleep(POLL_PERIOD);
                 continue;
             }
         };
         (failures, has_connected) = (0, true);
-        let gone: Vec<String> = shown.keys().filter(|id| !pending.contains_key(*id)).cloned().collect();
-        for id in gone {
+        let resolved_ids: Vec<String> = shown.keys().filter(|id| !pending.contains_key(*id)).cloned().collect();
+        for id in resolved_ids {
             shown.remove(&id);
             if is_json {
-                let resolved = client.json("GET", &place(&id), &[], None)?;
+                let resolved = client.json("GET", &approval_path(&id), &[], None)?;
                 print(&format!("{}\n", json!({ "type": "permission_resolved", "approval": resolved })))?;
             }
         }
@@ -65,7 +65,7 @@ pub(crate) fn watch(client: &Client, is_json: bool) -> Result<(), Message> {
             }
             shown.insert(id, approval);
         }
-        std::thread::sleep(PERIOD);
+        std::thread::sleep(POLL_PERIOD);
     }
 }
 
@@ -94,13 +94,13 @@ fn ask(client: &Client, id: &str, approval: &Value) -> Result<bool, Message> {
         if read.map_err(|error| Message::io(format!("could not read the answer: {error}")))? == 0 {
             return Ok(false);
         }
-        match wish(&line) {
-            Wish::Unclear => {}
-            Wish::Skip => return Ok(true),
-            Wish::Answer { approved, remember, reason } => {
+        match parse_input(&line) {
+            Input::Unclear => {}
+            Input::Skip => return Ok(true),
+            Input::Answer { approved, remember, reason } => {
                 let body = json!({ "approved": approved, "remember": remember, "reason": reason });
-                match client.json("POST", &place(id), &[], Some(&body)) {
-                    Ok(answered) => print(&settled(&answered))?,
+                match client.json("POST", &approval_path(id), &[], Some(&body)) {
+                    Ok(answered) => print(&status_line(&answered))?,
                     // Answered elsewhere, expired, or `remember` is not allowed.
                     Err(message) => drop(message.print()),
                 }
@@ -112,21 +112,21 @@ fn ask(client: &Client, id: &str, approval: &Value) -> Result<bool, Message> {
 
 fn prompt(text: &str) -> Result<(), Message> {
     let mut stderr = std::io::stderr();
-    let told = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
-    told.map_err(|error| Message::io(format!("could not write the prompt to standard error: {error}")))
+    let written = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    written.map_err(|error| Message::io(format!("could not write the prompt to standard error: {error}")))
 }
 
 /// Parses a line: a letter or a word, optionally followed by a reason.
-fn wish(line: &str) -> Wish {
+fn parse_input(line: &str) -> Input {
     let line = line.trim();
     let (word, reason) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
     match word.to_ascii_lowercase().as_str() {
-        "a" | "allow" => Wish::Answer { approved: true, remember: false, reason },
-        "r" | "remember" => Wish::Answer { approved: true, remember: true, reason },
-        "d" | "deny" => Wish::Answer { approved: false, remember: false, reason },
-        "s" | "skip" => Wish::Skip,
-        _ => Wish::Unclear,
+        "a" | "allow" => Input::Answer { approved: true, remember: false, reason },
+        "r" | "remember" => Input::Answer { approved: true, remember: true, reason },
+        "d" | "deny" => Input::Answer { approved: false, remember: false, reason },
+        "s" | "skip" => Input::Skip,
+        _ => Input::Unclear,
     }
 }
 
@@ -136,17 +136,17 @@ mod tests {
 
     #[test]
     fn only_listed_words_are_answers() {
-        let answer = |approved, remember, reason: Option<&str>| Wish::Answer {
+        let answer = |approved, remember, reason: Option<&str>| Input::Answer {
             approved,
             remember,
             reason: reason.map(str::to_owned),
         };
-        assert_eq!(wish("a\n"), answer(true, false, None));
-        assert_eq!(wish(" Remember it is mine \n"), answer(true, true, Some("it is mine")));
-        assert_eq!(wish("d not today"), answer(false, false, Some("not today")));
-        assert_eq!(wish("s"), Wish::Skip);
+        assert_eq!(parse_input("a\n"), answer(true, false, None));
+        assert_eq!(parse_input(" Remember it is mine \n"), answer(true, true, Some("it is mine")));
+        assert_eq!(parse_input("d not today"), answer(false, false, Some("not today")));
+        assert_eq!(parse_input("s"), Input::Skip);
         for unclear in ["", "\n", "y", "yes", "allowed", "ad"] {
-            assert_eq!(wish(unclear), Wish::Unclear, "{unclear:?}");
+            assert_eq!(parse_input(unclear), Input::Unclear, "{unclear:?}");
         }
     }
 }

@@ -84,7 +84,7 @@ async fn export(store: &Store, from: i64, most: u64) -> Result<ExitCode, Message
 }
 
 /// Copies the whole record to a new file.
-pub(crate) fn back_up(file: &Path, database: &DatabaseOverride, data: &Path) -> Result<ExitCode, Message> {
+pub(crate) fn backup(file: &Path, database: &DatabaseOverride, data: &Path) -> Result<ExitCode, Message> {
     let file: PathBuf =
         std::path::absolute(file).map_err(|error| Message::new(format!("{}: {error}", file.display())))?;
     with_store(data, database, Access::Read, async |store| {
@@ -153,16 +153,20 @@ async fn verify(store: &Store, head: Option<Link>, as_json: bool) -> Result<Exit
     if let Ok(style) = ProgressStyle::with_template("verifying [{bar:30}] {pos} of {len}") {
         bar.set_style(style.progress_chars("=> "));
     }
-    let found = store
+    let verification = store
         .verify_with(head, |progress| {
             bar.set_length(progress.of);
             bar.set_position(progress.checked);
         })
         .await;
     bar.finish_and_clear();
-    let found = found?;
-    print(&if as_json { format!("{}\n", json!(VerificationReport::from(&found))) } else { words(&found) })?;
-    Ok(if found.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let verification = verification?;
+    print(&if as_json {
+        format!("{}\n", json!(VerificationReport::from(&verification)))
+    } else {
+        summary(&verification)
+    })?;
+    Ok(if verification.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The result of a verification of the audit log.
@@ -189,30 +193,30 @@ struct Head {
 }
 
 impl From<&Verification> for VerificationReport {
-    fn from(found: &Verification) -> Self {
+    fn from(verification: &Verification) -> Self {
         Self {
-            intact: found.is_intact(),
-            checked: found.checked,
-            head: Head { seq: found.head.seq, hash: found.head.hash },
-            head_signature: found.signature.as_str(),
-            findings: found.findings.iter().map(ToString::to_string).collect(),
-            further: found.further,
-            notes: found.notes.iter().map(ToString::to_string).collect(),
+            intact: verification.is_intact(),
+            checked: verification.checked,
+            head: Head { seq: verification.head.seq, hash: verification.head.hash },
+            head_signature: verification.signature.as_str(),
+            findings: verification.findings.iter().map(ToString::to_string).collect(),
+            further: verification.further,
+            notes: verification.notes.iter().map(ToString::to_string).collect(),
         }
     }
 }
 
-fn words(found: &Verification) -> String {
-    let notes: String = found.notes.iter().map(|note| format!("note: {note}\n")).collect();
-    if found.is_intact() {
+fn summary(verification: &Verification) -> String {
+    let notes: String = verification.notes.iter().map(|note| format!("note: {note}\n")).collect();
+    if verification.is_intact() {
         return format!(
             "intact: {} entries, the newest is {} with hash {}\n{notes}",
-            found.checked, found.head.seq, found.head.hash
+            verification.checked, verification.head.seq, verification.head.hash
         );
     }
-    let mut text: String = found.findings.iter().map(|finding| format!("{finding}\n")).collect();
-    if found.further > 0 {
-        text.push_str(&format!("and {} more\n", found.further));
+    let mut text: String = verification.findings.iter().map(|finding| format!("{finding}\n")).collect();
+    if verification.further > 0 {
+        text.push_str(&format!("and {} more\n", verification.further));
     }
     text + &notes
 }

@@ -15,10 +15,10 @@ use ureq::{Agent, Body, SendBody};
 
 use crate::cli::message::{BAD_ANSWER, Message, UNREACHABLE};
 
-const CONNECTING: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Far above the size of the server's JSON responses.
-const MAX_ANSWER: u64 = 64 << 20;
-const GIVE_A_TOKEN: &str = "give a token with --token or RINGWALL_TOKEN";
+const MAX_RESPONSE_BYTES: u64 = 64 << 20;
+const TOKEN_HINT: &str = "give a token with --token or RINGWALL_TOKEN";
 
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
@@ -54,7 +54,7 @@ pub(crate) struct Client {
 }
 
 /// A response whose body is read as it arrives.
-pub(crate) struct Answer {
+pub(crate) struct Download {
     /// The body is a ZIP archive of a directory.
     pub(crate) is_archive: bool,
     pub(crate) length: Option<u64>,
@@ -71,7 +71,7 @@ impl Client {
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
-            .timeout_connect(Some(CONNECTING));
+            .timeout_connect(Some(CONNECT_TIMEOUT));
         let config = match scheme {
             Scheme::Http => config,
             Scheme::Https => config.tls_config(ringwall_executor::trust()),
@@ -97,12 +97,12 @@ impl Client {
     }
 
     /// Sends a GET request for a file or an archive.
-    pub(crate) fn answer(&self, path: &str) -> Result<Answer, Message> {
-        let answer = self.send("GET", path, &[], None)?;
-        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+    pub(crate) fn download(&self, path: &str) -> Result<Download, Message> {
+        let response = self.send("GET", path, &[], None)?;
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         let is_archive = header("content-type") == Some("application/zip");
         let length = header("content-length").and_then(|length| length.parse().ok());
-        Ok(Answer { is_archive, length, bytes: Box::new(answer.into_body().into_reader()) })
+        Ok(Download { is_archive, length, bytes: Box::new(response.into_body().into_reader()) })
     }
 
     /// Sends a POST request whose body is read while it is sent; `length` is the length of the body, if
@@ -125,17 +125,17 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }
-        let mut body = Witnessed { body, failure: None };
-        let answer = request.send(SendBody::from_reader(&mut body));
-        let answer = match (answer, body.failure) {
+        let mut body = BodyReader { body, failure: None };
+        let response = request.send(SendBody::from_reader(&mut body));
+        let response = match (response, body.failure) {
             (_, Some(failure)) => return Err(Message::io(failure)),
-            (answer, None) => self.accept(answer)?,
+            (response, None) => self.accept(response)?,
         };
-        self.read_json(answer)
+        self.read_json(response)
     }
 
-    fn read_json(&self, answer: Response<Body>) -> Result<Value, Message> {
-        let text = read(answer)?;
+    fn read_json(&self, response: Response<Body>) -> Result<Value, Message> {
+        let text = read(response)?;
         let wrong = |_| Message::failed(BAD_ANSWER, format!("the response of {} is not JSON", self.url));
         serde_json::from_str(&text).map_err(wrong)
     }
@@ -155,7 +155,7 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }
-        let answer = match body {
+        let response = match body {
             Some(body) => {
                 let request =
                     request.header("content-type", "application/json").body(body.to_string()).map_err(malformed)?;
@@ -163,20 +163,20 @@ impl Client {
             }
             None => self.agent.run(request.body(()).map_err(malformed)?),
         };
-        self.accept(answer)
+        self.accept(response)
     }
 
     /// Returns a successful response; everything else becomes a message.
-    fn accept(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Message> {
-        let answer = answer.map_err(|error| {
+    fn accept(&self, response: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Message> {
+        let response = response.map_err(|error| {
             Message::failed(UNREACHABLE, format!("could not reach {}: {error}", self.url))
                 .with_hint("start a server with `ringwall serve`, or set --url or RINGWALL_URL")
         })?;
-        if answer.status().is_success() {
-            return Ok(answer);
+        if response.status().is_success() {
+            return Ok(response);
         }
-        let status = answer.status();
-        Err(refusal(status.as_u16(), &read(answer)?))
+        let status = response.status();
+        Err(error_message(status.as_u16(), &read(response)?))
     }
 }
 
@@ -186,47 +186,51 @@ pub(crate) fn owner_token(data: &Path) -> Option<String> {
 }
 
 /// A request body that keeps its read error, so that it is not reported as an error of the connection.
-struct Witnessed<R> {
+struct BodyReader<R> {
     body: R,
     failure: Option<String>,
 }
 
-impl<R: Read> Read for Witnessed<R> {
+impl<R: Read> Read for BodyReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.body.read(buffer).inspect_err(|error| self.failure = Some(error.to_string()))
     }
 }
 
-fn read(answer: Response<Body>) -> Result<String, Message> {
+fn read(response: Response<Body>) -> Result<String, Message> {
     let mut text = String::new();
-    answer.into_body().into_reader().take(MAX_ANSWER).read_to_string(&mut text).map_err(|error| {
+    response.into_body().into_reader().take(MAX_RESPONSE_BYTES).read_to_string(&mut text).map_err(|error| {
         Message::failed(UNREACHABLE, format!("the connection broke during the server's response: {error}"))
     })?;
     Ok(text)
 }
 
 /// Converts the three JSON forms of the server's errors to a message.
-fn refusal(status: u16, body: &str) -> Message {
+fn error_message(status: u16, body: &str) -> Message {
     let body: Value = serde_json::from_str(body).unwrap_or_default();
     if let (Some("error"), Some(text)) = (body["status"].as_str(), body["data"].as_str()) {
-        let message = Message::remote_words(status, usual_code(status), text);
-        return if status == 401 { message.with_hint(GIVE_A_TOKEN) } else { message };
+        let message = Message::remote_without_code(status, default_code(status), text);
+        return if status == 401 { message.with_hint(TOKEN_HINT) } else { message };
     }
     let error = body.get("detail").or_else(|| body.get("error")).unwrap_or(&Value::Null);
     let text = |name: &str| error.get(name).and_then(Value::as_str);
     let message = match (text("code"), text("message")) {
         (Some(code), Some(message)) => Message::remote(status, code, message),
-        _ => Message::remote_words(status, usual_code(status), format!("the server answered with status {status}")),
+        _ => Message::remote_without_code(
+            status,
+            default_code(status),
+            format!("the server answered with status {status}"),
+        ),
     };
     match text("hint") {
         Some(hint) => message.with_hint(hint),
-        None if status == 401 => message.with_hint(GIVE_A_TOKEN),
+        None if status == 401 => message.with_hint(TOKEN_HINT),
         None => message,
     }
 }
 
 /// The code for an error response without one.
-const fn usual_code(status: u16) -> &'static str {
+const fn default_code(status: u16) -> &'static str {
     match status {
         401 => "UNAUTHENTICATED",
         403 => "FORBIDDEN",
@@ -245,22 +249,22 @@ const fn usual_code(status: u16) -> &'static str {
 mod tests {
     use super::*;
 
-    fn told(status: u16, body: &str) -> (Value, bool) {
-        let message = refusal(status, body);
+    fn parsed(status: u16, body: &str) -> (Value, bool) {
+        let message = error_message(status, body);
         (message.to_json()["error"].clone(), message.is_failure())
     }
 
     #[test]
     fn error_forms_keep_code_message_and_hint() {
         let (error, is_failure) =
-            told(404, r#"{"error":{"code":"NOT_FOUND","message":"no exec e_1","hint":"list them"}}"#);
+            parsed(404, r#"{"error":{"code":"NOT_FOUND","message":"no exec e_1","hint":"list them"}}"#);
         let whole = serde_json::json!({ "code": "NOT_FOUND", "message": "no exec e_1", "hint": "list them" });
         assert_eq!((error, is_failure), (whole, false));
-        let (error, _) = told(403, r#"{"detail":{"code":"POLICY_DENIED","message":"no"}}"#);
+        let (error, _) = parsed(403, r#"{"detail":{"code":"POLICY_DENIED","message":"no"}}"#);
         assert_eq!((&error["code"], &error["message"]), (&"POLICY_DENIED".into(), &"no".into()));
-        let (error, _) = told(401, r#"{"status":"error","data":"who?"}"#);
-        assert_eq!((&error["code"], &error["hint"]), (&"UNAUTHENTICATED".into(), &GIVE_A_TOKEN.into()));
-        let (error, is_failure) = told(503, "<html>");
+        let (error, _) = parsed(401, r#"{"status":"error","data":"who?"}"#);
+        assert_eq!((&error["code"], &error["hint"]), (&"UNAUTHENTICATED".into(), &TOKEN_HINT.into()));
+        let (error, is_failure) = parsed(503, "<html>");
         assert_eq!((&error["code"], is_failure), (&"UNAVAILABLE".into(), true));
     }
 

@@ -13,7 +13,7 @@ use crate::cli::client::Client;
 use crate::cli::message::Message;
 
 /// More than a server accepts, so that the server reports code that is too long.
-const MAX_LEN: u64 = 2 << 20;
+const MAX_CODE_BYTES: u64 = 2 << 20;
 const LANGUAGES: [&str; 3] = [Language::ALL[0].key(), Language::ALL[1].key(), Language::ALL[2].key()];
 
 #[derive(Debug, Args)]
@@ -38,10 +38,10 @@ pub(crate) struct CodeArguments {
 impl CodeArguments {
     /// The request's body; `None` without `--code`.
     pub(crate) fn request(&self) -> Result<Option<Value>, Message> {
-        let Some(given) = &self.code else { return Ok(None) };
+        let Some(source) = &self.code else { return Ok(None) };
         Ok(Some(json!({
             "session_id": self.session,
-            "code": read(given)?,
+            "code": read(source)?,
             "language": self.language,
             "timeout": self.timeout,
             "backend": self.backend,
@@ -49,38 +49,40 @@ impl CodeArguments {
     }
 }
 
-fn read(given: &str) -> Result<String, Message> {
-    let fail = |error: std::io::Error| Message::io(format!("could not read the code from {given}: {error}"));
+fn read(source: &str) -> Result<String, Message> {
+    let fail = |error: std::io::Error| Message::io(format!("could not read the code from {source}: {error}"));
     let mut code = String::new();
-    if given == "-" {
-        std::io::stdin().take(MAX_LEN).read_to_string(&mut code).map_err(fail)?;
-    } else if Path::new(given).is_file() {
-        std::fs::File::open(given).and_then(|file| file.take(MAX_LEN).read_to_string(&mut code)).map_err(fail)?;
+    if source == "-" {
+        std::io::stdin().take(MAX_CODE_BYTES).read_to_string(&mut code).map_err(fail)?;
+    } else if Path::new(source).is_file() {
+        std::fs::File::open(source)
+            .and_then(|file| file.take(MAX_CODE_BYTES).read_to_string(&mut code))
+            .map_err(fail)?;
     } else {
-        code = given.to_owned();
+        code = source.to_owned();
     }
     Ok(code)
 }
 
 pub(crate) fn follow(client: &Client, run: &Value, is_json: bool) -> Result<ExitCode, Message> {
-    let ran = client.json("POST", "/api/run", &[], Some(run))?;
+    let result = client.json("POST", "/api/run", &[], Some(run))?;
     let fail = |error: std::io::Error| Message::io(format!("could not write the output of the code: {error}"));
     if is_json {
-        writeln!(std::io::stdout(), "{ran}").map_err(fail)?;
+        writeln!(std::io::stdout(), "{result}").map_err(fail)?;
     } else {
-        let text = |name: &str| ran[name].as_str().unwrap_or_default().to_owned();
+        let text = |name: &str| result[name].as_str().unwrap_or_default().to_owned();
         std::io::stdout().write_all(text("stdout").as_bytes()).map_err(fail)?;
         std::io::stderr().write_all(text("stderr").as_bytes()).map_err(fail)?;
         // With -1 the code did not exit by itself; any other exit code needs no message.
-        if let Some(error) = ran["error"].as_str().filter(|_| ran["exit_code"] == -1) {
+        if let Some(error) = result["error"].as_str().filter(|_| result["exit_code"] == -1) {
             Message::new(error).print();
         }
     }
-    Ok(exit_code(&ran))
+    Ok(exit_code(&result))
 }
 
-fn exit_code(ran: &Value) -> ExitCode {
-    match (ran["success"].as_bool(), ran["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok())) {
+fn exit_code(result: &Value) -> ExitCode {
+    match (result["success"].as_bool(), result["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok())) {
         (Some(true), _) => ExitCode::SUCCESS,
         (_, Some(code)) if code != 0 => ExitCode::from(code),
         _ => ExitCode::FAILURE,

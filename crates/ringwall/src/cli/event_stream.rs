@@ -18,7 +18,7 @@ pub(crate) struct TooLong;
 
 #[derive(Debug)]
 pub(crate) struct Events {
-    longest: usize,
+    max_bytes: usize,
     line: Vec<u8>,
     /// The last byte was a CR, so a following LF belongs to the same line end.
     after_return: bool,
@@ -28,16 +28,16 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// `longest` limits the bytes of one event.
-    pub(crate) fn new(longest: usize) -> Self {
+    /// `max_bytes` limits the bytes of one event.
+    pub(crate) fn new(max_bytes: usize) -> Self {
         let (line, event) = Default::default();
-        Self { longest, line, after_return: false, is_begun: false, event, has_data: false }
+        Self { max_bytes, line, after_return: false, is_begun: false, event, has_data: false }
     }
 
     /// Returns the events that this piece completes.
-    pub(crate) fn take(&mut self, piece: &[u8]) -> Result<Vec<SentEvent>, TooLong> {
+    pub(crate) fn take(&mut self, chunk: &[u8]) -> Result<Vec<SentEvent>, TooLong> {
         let mut whole = Vec::new();
-        for byte in piece {
+        for byte in chunk {
             let is_second_half = std::mem::take(&mut self.after_return) && *byte == b'\n';
             match byte {
                 b'\n' if is_second_half => {}
@@ -48,7 +48,7 @@ impl Events {
                 }
                 _ => {
                     self.line.push(*byte);
-                    if self.line.len() + self.event.data.len() > self.longest {
+                    if self.line.len() + self.event.data.len() > self.max_bytes {
                         return Err(TooLong);
                     }
                 }
@@ -91,9 +91,9 @@ impl Events {
 mod tests {
     use super::*;
 
-    fn read(text: &str, piece: usize) -> Vec<SentEvent> {
+    fn read(text: &str, chunk: usize) -> Vec<SentEvent> {
         let mut events = Events::new(1000);
-        text.as_bytes().chunks(piece).flat_map(|piece| events.take(piece).expect("not too long")).collect()
+        text.as_bytes().chunks(chunk).flat_map(|chunk| events.take(chunk).expect("not too long")).collect()
     }
 
     #[test]
@@ -107,8 +107,8 @@ mod tests {
         };
         let all =
             [event("1", "stdout", "{\"a\":\n1}"), event("1", "", ""), event("2", "", "b\n c"), event("2", "", "d")];
-        for piece in 1..=text.len() {
-            assert_eq!(read(text, piece), all, "in pieces of {piece}");
+        for chunk in 1..=text.len() {
+            assert_eq!(read(text, chunk), all, "in pieces of {chunk}");
         }
     }
 

@@ -24,11 +24,11 @@ const TIMED_OUT: u8 = 124;
 const KILLED: u8 = 137;
 const INTERRUPTED: i32 = 130;
 /// Consecutive broken connections without an event between them.
-const MAX_BREAKS: u32 = 5;
+const MAX_CONNECTION_LOSSES: u32 = 5;
 /// Far above the size of the server's events.
-const MAX_EVENT: usize = 64 << 20;
-const PIECE: usize = 64 << 10;
-const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(500);
+const MAX_EVENT_BYTES: usize = 64 << 20;
+const CHUNK_BYTES: usize = 64 << 10;
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
@@ -114,22 +114,22 @@ fn exit_code(end: &Value) -> ExitCode {
 /// the event `end`.
 fn read_events(client: &Client, id: &str, is_silent: bool) -> Result<Value, Message> {
     let path = format!("/sandbox/execs/{id}/events?encoding=base64");
-    let (mut cursor, mut breaks) = (String::new(), 0);
+    let (mut cursor, mut losses) = (String::new(), 0);
     loop {
         let resume = [("last-event-id", cursor.as_str())];
-        let answer = client.stream(&path, if cursor.is_empty() { &[] } else { &resume });
-        let stream = match answer {
+        let response = client.stream(&path, if cursor.is_empty() { &[] } else { &resume });
+        let stream = match response {
             Ok(stream) => stream,
-            Err(message) if breaks == 0 || breaks >= MAX_BREAKS => return Err(message),
+            Err(message) if losses == 0 || losses >= MAX_CONNECTION_LOSSES => return Err(message),
             Err(_) => {
-                breaks += 1;
-                std::thread::sleep(BEFORE_TRYING_AGAIN);
+                losses += 1;
+                std::thread::sleep(RETRY_PAUSE);
                 continue;
             }
         };
-        let (mut stream, mut piece, mut events) = (stream, [0; PIECE], Events::new(MAX_EVENT));
-        while let Ok(length @ 1..) = stream.read(&mut piece) {
-            let Ok(whole) = events.take(&piece[..length]) else { break };
+        let (mut stream, mut chunk, mut events) = (stream, [0; CHUNK_BYTES], Events::new(MAX_EVENT_BYTES));
+        while let Ok(length @ 1..) = stream.read(&mut chunk) {
+            let Ok(whole) = events.take(&chunk[..length]) else { break };
             for SentEvent { id, name, data } in whole {
                 let data: Value = serde_json::from_str(&data).unwrap_or_default();
                 match name.as_str() {
@@ -138,18 +138,18 @@ fn read_events(client: &Client, id: &str, is_silent: bool) -> Result<Value, Mess
                     "stderr" if !is_silent => print(&mut std::io::stderr(), &data)?,
                     _ => {}
                 }
-                (cursor, breaks) = (id, 0);
+                (cursor, losses) = (id, 0);
             }
         }
-        breaks += 1;
-        if breaks >= MAX_BREAKS {
+        losses += 1;
+        if losses >= MAX_CONNECTION_LOSSES {
             return Err(Message::failed(
                 UNREACHABLE,
                 format!("lost the connection to the server; the exec {id} may still be running"),
             )
             .with_hint(format!("GET /sandbox/execs/{id} returns its state")));
         }
-        std::thread::sleep(BEFORE_TRYING_AGAIN);
+        std::thread::sleep(RETRY_PAUSE);
     }
 }
 

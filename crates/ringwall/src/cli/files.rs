@@ -11,10 +11,10 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::cli::agent::{Agent, AgentArguments};
-use crate::cli::client::Answer;
+use crate::cli::client::Download;
 use crate::cli::folder;
 use crate::cli::json_text::JsonText;
-use crate::cli::message::{Message, inert};
+use crate::cli::message::{Message, escape_invisible};
 use crate::cli::transfer;
 
 #[derive(Debug, Subcommand)]
@@ -84,46 +84,46 @@ pub(crate) enum FilesCommand {
 pub(crate) fn run(command: &FilesCommand, data: &Path) -> ExitCode {
     match command {
         FilesCommand::Ls { agent, path } => agent.with(data, |agent| list(agent, path)),
-        FilesCommand::Cat { agent, path, offset: None, limit: None } => agent.with(data, |agent| print(agent, path)),
+        FilesCommand::Cat { agent, path, offset: None, limit: None } => agent.with(data, |agent| cat(agent, path)),
         FilesCommand::Cat { agent, path, offset, limit } => {
-            agent.with(data, |agent| show_lines(agent, path, *offset, *limit))
+            agent.with(data, |agent| cat_lines(agent, path, *offset, *limit))
         }
-        FilesCommand::Put { agent, file, path } => agent.with(data, |agent| send(agent, file, path.as_deref())),
+        FilesCommand::Put { agent, file, path } => agent.with(data, |agent| put(agent, file, path.as_deref())),
         FilesCommand::Get { agent, path, target } => agent.with(data, |agent| get(agent, path, target.as_deref())),
         FilesCommand::Edit { agent, path, old, new, expected } => agent.with(data, |agent| {
             let body = json!({
                 "file_path": path, "old_string": old, "new_string": new, "expected_replacements": expected,
             });
-            agent.tell_sentence(&agent.ask("POST", &agent.route("", "edit", &[]), Some(&body))?)
+            agent.print_text(&agent.request("POST", &agent.route("", "edit", &[]), Some(&body))?)
         }),
         FilesCommand::Rm { agent, path } => agent.with(data, |agent| {
             let route = agent.route("", "delete", &[("path", path)]);
-            agent.tell_sentence(&agent.ask("DELETE", &route, None)?)
+            agent.print_text(&agent.request("DELETE", &route, None)?)
         }),
     }
 }
 
 fn list(agent: &Agent, path: &str) -> Result<(), Message> {
-    let found = agent.ask("GET", &agent.route("", "files", &[("path", path)]), None)?;
-    agent.tell(&found, |found| {
+    let found = agent.request("GET", &agent.route("", "files", &[("path", path)]), None)?;
+    agent.print_result(&found, |found| {
         let names = found.as_array().into_iter().flatten().filter_map(Value::as_str);
-        names.map(|name| format!("{}\n", inert(name))).collect()
+        names.map(|name| format!("{}\n", escape_invisible(name))).collect()
     })
 }
 
-fn show_lines(agent: &Agent, path: &str, offset: Option<u64>, limit: Option<u64>) -> Result<(), Message> {
+fn cat_lines(agent: &Agent, path: &str, offset: Option<u64>, limit: Option<u64>) -> Result<(), Message> {
     let (offset, limit) = (offset.map(|line| line.to_string()), limit.map(|lines| lines.to_string()));
-    let mut words = vec![("path", path)];
-    words.extend(offset.as_deref().map(|offset| ("offset", offset)));
-    words.extend(limit.as_deref().map(|limit| ("limit", limit)));
-    let page = agent.ask("GET", &agent.route("", "content", &words), None)?;
-    agent.tell(&page, |page| {
+    let mut parameters = vec![("path", path)];
+    parameters.extend(offset.as_deref().map(|offset| ("offset", offset)));
+    parameters.extend(limit.as_deref().map(|limit| ("limit", limit)));
+    let page = agent.request("GET", &agent.route("", "content", &parameters), None)?;
+    agent.print_result(&page, |page| {
         let lines = page["lines"].as_array().into_iter().flatten().filter_map(Value::as_str);
         lines.map(|line| format!("{line}\n")).collect()
     })
 }
 
-fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
+fn put(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", file.display()));
     let (source, length): (Box<dyn Read>, _) = if file == Path::new("-") {
         (Box::new(io::stdin()), None)
@@ -145,20 +145,20 @@ fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
                 .with_hint("add a path, such as files/notes.txt"));
         }
     };
-    let answer = match path.strip_prefix("files/") {
+    let response = match path.strip_prefix("files/") {
         Some(name) if !name.is_empty() && !name.contains('/') => {
-            let bar = transfer::bar("sending", name, length);
+            let bar = transfer::progress_bar("sending", name, length);
             let (route, source) = (agent.route("files/", "upload", &[]), bar.wrap_read(source));
-            crate::cli::agent::unwrap(transfer::upload(&agent.client, &route, name, length, &bar, source)?)?
+            crate::cli::agent::data_of(transfer::upload(&agent.client, &route, name, length, &bar, source)?)?
         }
-        _ => write(agent, file, &path, source, length)?,
+        _ => put_text(agent, file, &path, source, length)?,
     };
-    agent.tell_sentence(&answer)
+    agent.print_text(&response)
 }
 
 /// Writes to a path in a subdirectory, for which the server accepts only text, in a JSON body.
-fn write(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Option<u64>) -> Result<Value, Message> {
-    let no_text = || {
+fn put_text(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Option<u64>) -> Result<Value, Message> {
+    let not_text = || {
         Message::new(format!("{} is not UTF-8 text", file.display()))
             .with_hint("only text can be written to a subdirectory: upload it to files/NAME and move it with a command")
     };
@@ -167,30 +167,30 @@ fn write(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Opti
     let whole = match length.map(|_| File::open(file).and_then(|opened| JsonText::measure(path, opened))) {
         None => None,
         Some(Ok(whole)) => Some(whole),
-        Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => return Err(no_text()),
+        Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => return Err(not_text()),
         Some(Err(error)) => return Err(Message::io(format!("{}: {error}", file.display()))),
     };
-    let bar = transfer::bar("sending", path, length);
+    let bar = transfer::progress_bar("sending", path, length);
     let mut body = JsonText::new(path, bar.wrap_read(source));
-    let answer = agent.client.send_stream(&agent.route("", "write", &[]), "application/json", whole, &mut body);
+    let response = agent.client.send_stream(&agent.route("", "write", &[]), "application/json", whole, &mut body);
     bar.finish_and_clear();
-    match (answer, body.is_broken()) {
-        (Err(_), true) => Err(no_text()),
-        (answer, _) => crate::cli::agent::unwrap(answer?),
+    match (response, body.is_broken()) {
+        (Err(_), true) => Err(not_text()),
+        (response, _) => crate::cli::agent::data_of(response?),
     }
 }
 
-fn fetch(agent: &Agent, path: &str) -> Result<Answer, Message> {
-    agent.client.answer(&agent.route("", "download", &[("path", path)]))
+fn download(agent: &Agent, path: &str) -> Result<Download, Message> {
+    agent.client.download(&agent.route("", "download", &[("path", path)]))
 }
 
-fn print(agent: &Agent, path: &str) -> Result<(), Message> {
-    let answer = fetch(agent, path)?;
-    if answer.is_archive {
+fn cat(agent: &Agent, path: &str) -> Result<(), Message> {
+    let response = download(agent, path)?;
+    if response.is_archive {
         return Err(Message::new(format!("{path} is a directory"))
             .with_hint("`ringwall files ls` lists it, `ringwall files get` downloads it"));
     }
-    transfer::show(answer, path)
+    transfer::print_body(response, path)
 }
 
 fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> {
@@ -203,18 +203,20 @@ fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> 
         }
         None => PathBuf::from(name),
     };
-    let answer = fetch(agent, path)?;
+    let response = download(agent, path)?;
     if target == Path::new("-") {
-        return transfer::show(answer, path);
+        return transfer::print_body(response, path);
     }
-    let (files, bytes) = if answer.is_archive {
+    let (files, bytes) = if response.is_archive {
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let archive = transfer::keep(answer, name, parent)?;
+        let archive = transfer::save_unnamed(response, name, parent)?;
         let bytes = archive.metadata().map_or(0, |found| found.len());
         (folder::unpack(archive, &target)?, bytes)
     } else {
-        (1, transfer::save(answer, name, &target)?)
+        (1, transfer::save(response, name, &target)?)
     };
-    let told = json!({ "path": path, "target": target.to_string_lossy(), "files": files, "bytes": bytes });
-    agent.tell(&told, |_| format!("{} -> {}\n", inert(path), inert(&target.to_string_lossy())))
+    let result = json!({ "path": path, "target": target.to_string_lossy(), "files": files, "bytes": bytes });
+    agent.print_result(&result, |_| {
+        format!("{} -> {}\n", escape_invisible(path), escape_invisible(&target.to_string_lossy()))
+    })
 }

@@ -17,7 +17,7 @@ use zip::{ZipArchive, ZipWriter};
 use crate::cli::message::Message;
 
 /// An entry of this size or larger needs ZIP64.
-const LARGE: u64 = u32::MAX as u64;
+const ZIP64_BYTES: u64 = u32::MAX as u64;
 
 /// A reader of an archive that a thread packs.
 pub(crate) struct Packed {
@@ -29,7 +29,7 @@ pub(crate) struct Packed {
 impl Packed {
     /// Starts to pack a folder and returns its name, which is the top directory of the archive. Advances
     /// `bar` by the packed bytes.
-    pub(crate) fn begin(folder: &Path, bar: ProgressBar) -> Result<(Self, String), Message> {
+    pub(crate) fn start(folder: &Path, bar: ProgressBar) -> Result<(Self, String), Message> {
         let failed = |error: io::Error| Message::io(format!("{}: {error}", folder.display()));
         let name = std::path::absolute(folder).map_err(failed)?;
         let Some(name) = name.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
@@ -81,18 +81,18 @@ fn pack(root: &Path, top: &str, to: PipeWriter, bar: &ProgressBar) -> io::Result
     while let Some((directory, name)) = open.pop() {
         archive.add_directory(&name, SimpleFileOptions::default())?;
         let mut entries =
-            fs::read_dir(&directory).map_err(|error| about(&directory, &error))?.collect::<Result<Vec<_>, _>>()?;
+            fs::read_dir(&directory).map_err(|error| with_path(&directory, &error))?.collect::<Result<Vec<_>, _>>()?;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
-            let refused = |why: &str| about(&path, &io::Error::other(why.to_owned()));
+            let refused = |why: &str| with_path(&path, &io::Error::other(why.to_owned()));
             let own = entry.file_name();
             let own = own.to_str().ok_or_else(|| refused("its name is not UTF-8"))?;
             let name = format!("{name}/{own}");
             match entry.file_type()? {
                 kind if kind.is_dir() => open.push((path, name)),
                 kind if kind.is_file() => {
-                    pack_file(&mut archive, &path, &name, bar).map_err(|error| about(&path, &error))?
+                    pack_file(&mut archive, &path, &name, bar).map_err(|error| with_path(&path, &error))?
                 }
                 kind if kind.is_symlink() => return Err(refused("a skill cannot contain a symbolic link")),
                 _ => return Err(refused("a skill can contain only files and directories")),
@@ -107,12 +107,12 @@ fn pack_file(archive: &mut Writer, path: &Path, name: &str, bar: &ProgressBar) -
     let found = file.metadata()?;
     let options = SimpleFileOptions::default()
         .unix_permissions(found.permissions().mode() & 0o777)
-        .large_file(found.len() >= LARGE);
+        .large_file(found.len() >= ZIP64_BYTES);
     archive.start_file(name, options)?;
     io::copy(&mut bar.wrap_read(file), archive).map(drop)
 }
 
-fn about(path: &Path, error: &io::Error) -> io::Error {
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -147,8 +147,8 @@ fn fill(archive: File, root: &Path) -> io::Result<usize> {
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
         let name = entry.name()?.into_owned();
-        let place = place(&name).ok_or_else(|| io::Error::other(format!("unsafe entry name {name:?}")))?;
-        let path = root.join(place);
+        let entry_path = entry_path(&name).ok_or_else(|| io::Error::other(format!("unsafe entry name {name:?}")))?;
+        let path = root.join(entry_path);
         if entry.is_dir() {
             fs::create_dir_all(&path)?;
         } else if entry.is_file() {
@@ -165,7 +165,7 @@ fn fill(archive: File, root: &Path) -> io::Result<usize> {
 }
 
 /// The relative path of an entry, or `None` if it could leave the directory.
-fn place(name: &str) -> Option<PathBuf> {
+fn entry_path(name: &str) -> Option<PathBuf> {
     if name.contains(['\\', '\0']) || name.is_empty() {
         return None;
     }
@@ -179,7 +179,7 @@ mod tests {
 
     fn packed(folder: &Path) -> io::Result<Vec<u8>> {
         let bar = ProgressBar::hidden();
-        let (mut packed, name) = Packed::begin(folder, bar.clone()).unwrap();
+        let (mut packed, name) = Packed::start(folder, bar.clone()).unwrap();
         assert_eq!(name, "s");
         let mut bytes = Vec::new();
         packed.read_to_end(&mut bytes)?;

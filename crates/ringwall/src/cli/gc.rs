@@ -25,11 +25,11 @@ pub(crate) struct GcArguments {
 pub(crate) fn run(arguments: &GcArguments, data: &Path) -> Result<ExitCode, Message> {
     let client = Client::new(&arguments.server, data)?;
     let freed = client.json("POST", &format!("/api/gc?dry_run={}", arguments.dry_run), &[], None)?;
-    print(&if arguments.json { format!("{freed}\n") } else { words(&freed) })?;
+    print(&if arguments.json { format!("{freed}\n") } else { summary(&freed) })?;
     Ok(if freed["failed"] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn words(freed: &Value) -> String {
+fn summary(freed: &Value) -> String {
     let count = |name: &str| freed[name].as_u64().unwrap_or_default();
     let counted =
         |name: &str, one: &str, many: &str| format!("{} {}", count(name), if count(name) == 1 { one } else { many });
@@ -59,10 +59,13 @@ mod tests {
     fn failures_are_a_second_line() {
         let freed = json!({ "dry_run": false, "sessions": 2, "strays": 1, "baseline_versions": 0, "bytes": 3_670_016,
             "files": 12, "failed": 0 });
-        assert_eq!(words(&freed), "freed 3.5 MiB in 12 files: 2 idle sessions, 1 leftover, 0 old baseline versions\n");
+        assert_eq!(
+            summary(&freed),
+            "freed 3.5 MiB in 12 files: 2 idle sessions, 1 leftover, 0 old baseline versions\n"
+        );
         let looked = json!({ "dry_run": true, "failed": 1 });
         assert_eq!(
-            words(&looked),
+            summary(&looked),
             "would free 0.0 MiB in 0 files: 0 idle sessions, 0 leftovers, 0 old baseline versions\n\
              could not remove 1 item; see the server's log\n"
         );

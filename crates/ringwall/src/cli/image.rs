@@ -46,7 +46,7 @@ pub(crate) enum ImageCommand {
 /// Runs the subcommand and prints its result.
 pub(crate) fn run(command: ImageCommand, data: &Path) -> Result<(), Message> {
     let store = Store::open(data);
-    let answer = match command {
+    let output = match command {
         ImageCommand::Import { name, archive } => summary(&import(&store, &name, &archive)?),
         ImageCommand::List { json: false } => table(&store.list()?, now()),
         ImageCommand::List { json: true } => {
@@ -61,7 +61,7 @@ pub(crate) fn run(command: ImageCommand, data: &Path) -> Result<(), Message> {
         }
         ImageCommand::BuildDocker(arguments) => image_docker::build(&arguments, data)?,
     };
-    Ok(print(&answer)?)
+    Ok(print(&output)?)
 }
 
 fn import(store: &Store, name: &ImageName, path: &Path) -> Result<ImageInfo, ImageError> {
@@ -81,17 +81,17 @@ fn import(store: &Store, name: &ImageName, path: &Path) -> Result<ImageInfo, Ima
 
 /// Opens the archive and returns it with its size, if known, and the file name to record.
 fn open(path: &Path) -> Result<(File, Option<u64>, String), ImageError> {
-    let failed = |source: io::Error| ImageError::OpenArchive { path: path.to_owned(), source };
+    let open_error = |source: io::Error| ImageError::OpenArchive { path: path.to_owned(), source };
     if path == Path::new("-") {
-        let stdin: OwnedFd = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+        let stdin: OwnedFd = io::stdin().as_fd().try_clone_to_owned().map_err(open_error)?;
         return Ok((File::from(stdin), None, "-".into()));
     }
     let archive = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| failed(error.into()))?;
-    let found = rustix::fs::fstat(&archive).map_err(|error| failed(error.into()))?;
+        .map_err(|error| open_error(error.into()))?;
+    let found = rustix::fs::fstat(&archive).map_err(|error| open_error(error.into()))?;
     let size = match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => u64::try_from(found.st_size).ok(),
-        FileType::Directory => return Err(failed(io::ErrorKind::IsADirectory.into())),
+        FileType::Directory => return Err(open_error(io::ErrorKind::IsADirectory.into())),
         _ => None,
     };
     let label = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -218,9 +218,9 @@ fn now() -> u64 {
 }
 
 /// Prints to standard output. A reader that closes the pipe early, such as `head`, is not an error.
-fn print(answer: &str) -> Result<(), ImageError> {
+fn print(output: &str) -> Result<(), ImageError> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(answer.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome.map_err(|source| ImageError::Print { source }),
     }

@@ -34,7 +34,7 @@ pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, M
     let docker = Docker::new(ringwall_service::docker_settings(&pinned)?, data)?;
     let bar = spinner();
     let built = runtime.block_on(async {
-        let mut show = |step: BuildStep| bar.set_message(words(step));
+        let mut show = |step: BuildStep| bar.set_message(description(step));
         let listen =
             |kind| signal(kind).map_err(|error| Message::new(format!("could not install signal handlers: {error}")));
         let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
@@ -49,9 +49,9 @@ pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, M
     built.map(|id| format!("built {} ({id})\n", arguments.tag))
 }
 
-fn words(step: BuildStep) -> String {
+fn description(step: BuildStep) -> String {
     match step {
-        BuildStep::Install(words) => words,
+        BuildStep::Install(line) => line,
         BuildStep::Pack => "packing".to_owned(),
         BuildStep::Import => "importing into docker".to_owned(),
     }

@@ -5,16 +5,16 @@ use std::io::{self, Read};
 
 use serde_json::json;
 
-const PIECE: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A reader of the JSON object.
 pub(crate) struct JsonText<R> {
     source: R,
-    /// Encoded bytes; the first `given` of them were read.
+    /// Encoded bytes; the first `position` of them were read.
     ready: Vec<u8>,
-    given: usize,
+    position: usize,
     /// The first bytes of a character whose other bytes were not read yet.
-    begun: Vec<u8>,
+    partial_character: Vec<u8>,
     part: Part,
     is_broken: bool,
 }
@@ -28,7 +28,7 @@ enum Part {
 impl<R: Read> JsonText<R> {
     pub(crate) fn new(file_path: &str, source: R) -> Self {
         let ready = format!("{{\"file_path\":{},\"content\":\"", json!(file_path)).into_bytes();
-        Self { source, ready, given: 0, begun: Vec::new(), part: Part::Content, is_broken: false }
+        Self { source, ready, position: 0, partial_character: Vec::new(), part: Part::Content, is_broken: false }
     }
 
     /// Reads everything to compute the length of the JSON object.
@@ -42,14 +42,14 @@ impl<R: Read> JsonText<R> {
     }
 
     fn prepare(&mut self) -> io::Result<()> {
-        let mut piece = std::mem::take(&mut self.begun);
-        let before = piece.len() as u64;
-        let length = (&mut self.source).take(PIECE as u64).read_to_end(&mut piece)? as u64;
-        let text = match std::str::from_utf8(&piece) {
+        let mut chunk = std::mem::take(&mut self.partial_character);
+        let before = chunk.len() as u64;
+        let length = (&mut self.source).take(CHUNK_BYTES as u64).read_to_end(&mut chunk)? as u64;
+        let text = match std::str::from_utf8(&chunk) {
             Ok(text) => text,
             Err(error) if error.error_len().is_none() && length > 0 => {
-                let (whole, begun) = piece.split_at(error.valid_up_to());
-                self.begun = begun.to_vec();
+                let (whole, partial_character) = chunk.split_at(error.valid_up_to());
+                self.partial_character = partial_character.to_vec();
                 std::str::from_utf8(whole).unwrap_or_default()
             }
             Err(_) => {
@@ -59,7 +59,7 @@ impl<R: Read> JsonText<R> {
         };
         let quoted = json!(text).to_string();
         self.ready = quoted.get(1..quoted.len() - 1).unwrap_or_default().as_bytes().to_vec();
-        self.given = 0;
+        self.position = 0;
         if length + before == 0 {
             self.ready = b"\"}".to_vec();
             self.part = Part::End;
@@ -70,11 +70,11 @@ impl<R: Read> JsonText<R> {
 
 impl<R: Read> Read for JsonText<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.given == self.ready.len() && self.part == Part::Content {
+        while self.position == self.ready.len() && self.part == Part::Content {
             self.prepare()?;
         }
-        let count = (&self.ready[self.given..]).read(buffer)?;
-        self.given += count;
+        let count = (&self.ready[self.position..]).read(buffer)?;
+        self.position += count;
         Ok(count)
     }
 }
@@ -97,8 +97,8 @@ mod tests {
     fn streamed_object_equals_the_encoded_one() {
         let long = "é🦀\n\"\\\u{1}\t日本".repeat(20_000);
         for text in ["", "a", "é", "line\r\n\"quoted\"\\\u{0}", long.as_str()] {
-            for step in [1, 7, PIECE, usize::MAX] {
-                if step < PIECE && text.len() > 1000 {
+            for step in [1, 7, CHUNK_BYTES, usize::MAX] {
+                if step < CHUNK_BYTES && text.len() > 1000 {
                     continue;
                 }
                 let mut bytes = Vec::new();

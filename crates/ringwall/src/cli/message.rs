@@ -9,7 +9,7 @@ use ringwall_executor::image::ImageError;
 use ringwall_policy::Denial;
 use ringwall_service::causes;
 
-pub(crate) use crate::inert::inert;
+pub(crate) use crate::escape::escape_invisible;
 
 /// Exit codes of shells and `timeout`.
 const BAD_INPUT: u8 = 2;
@@ -57,7 +57,7 @@ impl Message {
     }
 
     /// An error response without a code; `code` is derived from the status and not shown.
-    pub(crate) fn remote_words(status: u16, code: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn remote_without_code(status: u16, code: &'static str, text: impl Into<String>) -> Self {
         Message { is_remote: false, ..Self::remote(status, code, text) }
     }
 
@@ -75,19 +75,19 @@ impl Message {
         &self.text
     }
 
-    /// Replaces `own_word` at the start of the sentence by `subject`, such as the name of a flag.
-    pub(crate) fn about(mut self, subject: &str, own_word: &str) -> Self {
-        let rest = self.text.strip_prefix(own_word).map_or(self.text.as_str(), |rest| rest.trim_start_matches(": "));
+    /// Replaces `prefix` at the start of the sentence by `subject`, such as the name of a flag.
+    pub(crate) fn with_subject(mut self, subject: &str, prefix: &str) -> Self {
+        let rest = self.text.strip_prefix(prefix).map_or(self.text.as_str(), |rest| rest.trim_start_matches(": "));
         self.text = format!("{subject}: {rest}");
         self
     }
 
     /// Prints to standard error.
     pub(crate) fn print(&self) -> ExitCode {
-        let hint = self.hint.as_ref().map(|hint| format!("  hint: {}\n", inert(hint))).unwrap_or_default();
-        let code = if self.is_remote { format!(" ({})", inert(&self.code)) } else { String::new() };
+        let hint = self.hint.as_ref().map(|hint| format!("  hint: {}\n", escape_invisible(hint))).unwrap_or_default();
+        let code = if self.is_remote { format!(" ({})", escape_invisible(&self.code)) } else { String::new() };
         // If standard error is closed too, only the exit code remains.
-        let _ = write!(std::io::stderr(), "ringwall: {}{code}\n{hint}", inert(&self.text));
+        let _ = write!(std::io::stderr(), "ringwall: {}{code}\n{hint}", escape_invisible(&self.text));
         ExitCode::from(self.exit)
     }
 

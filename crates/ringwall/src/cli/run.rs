@@ -22,7 +22,7 @@ use crate::cli::message::Message;
 use crate::cli::{streams, streams::Output};
 
 /// Time to write the remaining output of a killed command to a slow reader.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
@@ -70,20 +70,20 @@ pub(crate) struct RunArguments {
 
 /// Runs the command and prints errors as text or JSON.
 pub(crate) fn run(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> ExitCode {
-    match attempt(arguments, early, data) {
+    match try_run(arguments, early, data) {
         Ok(code) => code,
         Err(message) if arguments.json => message.print_json(),
         Err(message) => message.print(),
     }
 }
 
-fn attempt(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> Result<ExitCode, Message> {
+fn try_run(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> Result<ExitCode, Message> {
     let (executor, prepared) = Executor::of_one(early, data)?;
     let request = request(arguments)?;
     let layers = layers(arguments, executor.host())?;
     let grant = match ringwall_policy::decide(&request, &layers) {
         Verdict::Allow(grant) => grant,
-        Verdict::Deny(denial) => return Err(name_the_flag(denial)),
+        Verdict::Deny(denial) => return Err(denial_with_flag(denial)),
         Verdict::Ask(_) => {
             return Err(Message::new("this command needs an approval, which `ringwall run` cannot request"));
         }
@@ -118,15 +118,15 @@ async fn follow(
     executor.sweep();
     let bounds = (limits.get(Field::StdoutBytes), limits.get(Field::StderrBytes));
     let output = match running.streams.take() {
-        Some(ends) if arguments.json => streams::keep(ends, bounds),
-        Some(ends) => streams::pass_through(ends),
+        Some(ends) if arguments.json => streams::capture_output(ends, bounds),
+        Some(ends) => streams::forward_output(ends),
         None => Output::none(),
     };
     let handle = running.handle();
     let mut stopped = None;
     let outcome = tokio::select! {
         outcome = running.wait() => outcome,
-        never = interrupts.pass_on(&handle, &mut stopped) => match never {},
+        never = interrupts.forward(&handle, &mut stopped) => match never {},
     };
     let mut outcome = outcome?;
     if let Some(signal) = stopped {
@@ -138,7 +138,7 @@ async fn follow(
             signal = interrupts.next() => return Ok(exit_code(128 + signal)),
         },
         // A reader that does not read must not keep this process alive after a killed command.
-        _ => tokio::time::timeout(LAST_WORDS, output.finish()).await.unwrap_or_else(|_| Ok(Default::default())),
+        _ => tokio::time::timeout(OUTPUT_TIMEOUT, output.finish()).await.unwrap_or_else(|_| Ok(Default::default())),
     };
     let kept = written.map_err(|error| Message::new(format!("could not write the command's output: {error}")))?;
     if arguments.json {
@@ -230,7 +230,7 @@ fn layers(arguments: &RunArguments, host: &Host) -> Result<Layers, Message> {
 }
 
 /// Replaces the policy's field in a denial by the flag that the user wrote.
-fn name_the_flag(denial: ringwall_policy::Denial) -> Message {
+fn denial_with_flag(denial: ringwall_policy::Denial) -> Message {
     let flag = match denial.field {
         Some(Field::TimeoutMs) => "--timeout",
         Some(Field::MemoryMb) => "--memory-mb",
@@ -239,7 +239,7 @@ fn name_the_flag(denial: ringwall_policy::Denial) -> Message {
         _ => return denial.into(),
     };
     let key = denial.field.map(Field::key).unwrap_or_default();
-    Message::from(denial).about(flag, key)
+    Message::from(denial).with_subject(flag, key)
 }
 
 /// Parses seconds and rounds them up to milliseconds.
@@ -295,7 +295,7 @@ impl Interrupts {
         }
     }
 
-    async fn pass_on(&mut self, handle: &Handle, stopped: &mut Option<i32>) -> std::convert::Infallible {
+    async fn forward(&mut self, handle: &Handle, stopped: &mut Option<i32>) -> std::convert::Infallible {
         let first = self.next().await;
         *stopped = Some(first);
         tokio::select! {

@@ -9,12 +9,12 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::cli::agent::{Agent, AgentArguments};
-use crate::cli::message::{Message, inert};
+use crate::cli::message::{Message, escape_invisible};
 use crate::cli::transfer;
 use crate::cli::{folder, folder::Packed};
 
 /// Characters of a description that the table shows.
-const WIDEST: usize = 100;
+const MAX_DESCRIPTION_CHARS: usize = 100;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillsCommand {
@@ -58,12 +58,12 @@ pub(crate) fn run(command: &SkillsCommand, data: &Path) -> ExitCode {
             push(agent, &route, source)
         }),
         SkillsCommand::Ls { agent } => agent.with(data, |agent| {
-            let found = agent.ask("GET", &agent.route("skills/", "list", &[]), None)?;
-            agent.tell(&found, table)
+            let found = agent.request("GET", &agent.route("skills/", "list", &[]), None)?;
+            agent.print_result(&found, table)
         }),
         SkillsCommand::Rm { agent, name } => agent.with(data, |agent| {
             let route = agent.route("skills/", "delete", &[("name", name)]);
-            agent.tell_sentence(&agent.ask("DELETE", &route, None)?)
+            agent.print_text(&agent.request("DELETE", &route, None)?)
         }),
         SkillsCommand::Pull { agent, name, target } => agent.with(data, |agent| pull(agent, name, target.as_deref())),
     }
@@ -73,46 +73,48 @@ fn push(agent: &Agent, route: &str, source: &Path) -> Result<(), Message> {
     let failed = |error: std::io::Error| Message::io(format!("{}: {error}", source.display()));
     let file = File::open(source).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
-    let answer = if found.is_dir() {
-        let bar = transfer::bar("sending", &source.to_string_lossy(), Some(folder::size(source)));
-        let (packed, name) = Packed::begin(source, bar.clone())?;
+    let response = if found.is_dir() {
+        let bar = transfer::progress_bar("sending", &source.to_string_lossy(), Some(folder::size(source)));
+        let (packed, name) = Packed::start(source, bar.clone())?;
         transfer::upload(&agent.client, route, &format!("{name}.zip"), None, &bar, packed)?
     } else {
         let length = found.is_file().then_some(found.len());
-        let bar = transfer::bar("sending", &source.to_string_lossy(), length);
+        let bar = transfer::progress_bar("sending", &source.to_string_lossy(), length);
         transfer::upload(&agent.client, route, "skills.zip", length, &bar, bar.wrap_read(file))?
     };
-    agent.tell_sentence(&crate::cli::agent::unwrap(answer)?)
+    agent.print_text(&crate::cli::agent::data_of(response)?)
 }
 
 fn pull(agent: &Agent, name: &str, target: Option<&Path>) -> Result<(), Message> {
     let target = target.unwrap_or(Path::new(name));
-    let answer = agent.client.answer(&agent.route("", "download", &[("path", &format!("skills/{name}"))]))?;
-    if !answer.is_archive {
+    let response = agent.client.download(&agent.route("", "download", &[("path", &format!("skills/{name}"))]))?;
+    if !response.is_archive {
         return Err(Message::new(format!("skills/{name} is a file, not a skill"))
             .with_hint("`ringwall skills ls` lists the skills, `ringwall files get` downloads files"));
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let archive = transfer::keep(answer, name, parent)?;
+    let archive = transfer::save_unnamed(response, name, parent)?;
     let files = folder::unpack(archive, target)?;
-    let told = json!({ "skill": name, "target": target.to_string_lossy(), "files": files });
-    agent.tell(&told, |_| format!("skills/{} -> {}\n", inert(name), inert(&target.to_string_lossy())))
+    let result = json!({ "skill": name, "target": target.to_string_lossy(), "files": files });
+    agent.print_result(&result, |_| {
+        format!("skills/{} -> {}\n", escape_invisible(name), escape_invisible(&target.to_string_lossy()))
+    })
 }
 
 fn table(skills: &Value) -> String {
-    let text = |skill: &Value, key: &str| inert(skill[key].as_str().unwrap_or_default().trim());
+    let text = |skill: &Value, key: &str| escape_invisible(skill[key].as_str().unwrap_or_default().trim());
     let skills: Vec<&Value> = skills.as_array().into_iter().flatten().collect();
     let width = skills.iter().map(|skill| text(skill, "name").chars().count()).max().unwrap_or(0).max("NAME".len());
     let mut lines = format!("{:<width$}  DESCRIPTION\n", "NAME");
     for skill in skills {
         let mut description = text(skill, "description");
-        if let Some((cut, _)) = description.char_indices().nth(WIDEST) {
+        if let Some((cut, _)) = description.char_indices().nth(MAX_DESCRIPTION_CHARS) {
             description.truncate(cut);
             description.push('…');
         }
         let _ = writeln!(lines, "{:<width$}  {description}", text(skill, "name"));
         for warning in skill["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            let _ = writeln!(lines, "{:<width$}  warning: {}", "", inert(warning));
+            let _ = writeln!(lines, "{:<width$}  warning: {}", "", escape_invisible(warning));
         }
     }
     lines

@@ -17,27 +17,27 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// EIO, which a terminal returns when its other end is closed.
-const HUNG_UP: i32 = 5;
-const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// A terminal returns this errno when its other end is closed.
+const EIO: i32 = 5;
+const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const DEFAULT_SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
 
 /// The tasks that forward or capture output; `finish` waits for the last byte.
 pub(crate) struct Output {
-    over: Arc<Over>,
+    box_end: Arc<BoxEnd>,
     tasks: [Option<JoinHandle<std::io::Result<Captured>>>; 2],
     raw_terminal: Option<RawTerminal>,
 }
 
 impl Output {
     pub(crate) fn none() -> Self {
-        Output { over: Arc::default(), tasks: [None, None], raw_terminal: None }
+        Output { box_end: Arc::default(), tasks: [None, None], raw_terminal: None }
     }
 
     /// Call after the end of the box. Waits until everything is written and restores the terminal.
     pub(crate) async fn finish(self) -> std::io::Result<[Captured; 2]> {
-        self.over.flag.store(true, Ordering::Release);
-        self.over.notify.notify_waiters();
+        self.box_end.flag.store(true, Ordering::Release);
+        self.box_end.notify.notify_waiters();
         let [first, second] = self.tasks;
         let kept = (outcome_of(first).await, outcome_of(second).await);
         drop(self.raw_terminal);
@@ -48,7 +48,7 @@ impl Output {
 /// Set when no process of the box is left. The streams may stay open, because a box can pass their write
 /// ends to another box; readers then stop when a stream is empty.
 #[derive(Default)]
-struct Over {
+struct BoxEnd {
     flag: AtomicBool,
     notify: Notify,
 }
@@ -57,7 +57,7 @@ struct Over {
 async fn outcome_of(task: Option<JoinHandle<std::io::Result<Captured>>>) -> std::io::Result<Captured> {
     let Some(task) = task else { return Ok(Captured::default()) };
     match task.await.unwrap_or_else(|error| Err(error.into())) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe || error.raw_os_error() == Some(HUNG_UP) => {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe || error.raw_os_error() == Some(EIO) => {
             Ok(Captured::default())
         }
         other => other,
@@ -65,48 +65,52 @@ async fn outcome_of(task: Option<JoinHandle<std::io::Result<Captured>>>) -> std:
 }
 
 /// Forwards standard input, and captures output up to `bounds` bytes for stdout and stderr.
-pub(crate) fn keep(ends: Streams, bounds: (u64, u64)) -> Output {
-    match ends {
+pub(crate) fn capture_output(streams: Streams, bounds: (u64, u64)) -> Output {
+    match streams {
         Streams::Pipes { stdin, stdout, stderr } => {
-            feed(stdin);
-            let over = Arc::<Over>::default();
-            let stdout = when_it_speaks(stdout, &over, move |stdout, over| capture(stdout, bounds.0, over));
-            let stderr = when_it_speaks(stderr, &over, move |stderr, over| capture(stderr, bounds.1, over));
-            Output { over, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
+            forward_stdin(stdin);
+            let box_end = Arc::<BoxEnd>::default();
+            let stdout =
+                spawn_when_readable(stdout, &box_end, move |stdout, box_end| capture(stdout, bounds.0, box_end));
+            let stderr =
+                spawn_when_readable(stderr, &box_end, move |stderr, box_end| capture(stderr, bounds.1, box_end));
+            Output { box_end, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
         }
         Streams::Terminal(_) => Output::none(),
     }
 }
 
 /// Forwards standard input and output.
-pub(crate) fn pass_through(ends: Streams) -> Output {
-    match ends {
+pub(crate) fn forward_output(streams: Streams) -> Output {
+    match streams {
         Streams::Pipes { stdin, stdout, stderr } => {
-            feed(stdin);
-            let over = Arc::<Over>::default();
-            let stdout = when_it_speaks(stdout, &over, |from, over| pour(&from, rustix::stdio::stdout(), over));
-            let stderr = when_it_speaks(stderr, &over, |from, over| pour(&from, rustix::stdio::stderr(), over));
-            Output { over, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
+            forward_stdin(stdin);
+            let box_end = Arc::<BoxEnd>::default();
+            let stdout =
+                spawn_when_readable(stdout, &box_end, |from, box_end| forward(&from, rustix::stdio::stdout(), box_end));
+            let stderr =
+                spawn_when_readable(stderr, &box_end, |from, box_end| forward(&from, rustix::stdio::stderr(), box_end));
+            Output { box_end, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
         }
         Streams::Terminal(terminal) => {
             let raw_terminal = RawTerminal::enter();
             if let Ok(keys) = terminal.try_clone() {
-                feed(keys);
+                forward_stdin(keys);
             }
             if let Ok(terminal) = terminal.try_clone() {
                 follow_size(terminal);
             }
-            let over = Arc::<Over>::default();
-            let flag = Arc::clone(&over);
-            let screen = tokio::task::spawn_blocking(move || pour(&terminal, rustix::stdio::stdout(), &flag.flag));
-            Output { over, tasks: [Some(screen), None], raw_terminal }
+            let box_end = Arc::<BoxEnd>::default();
+            let flag = Arc::clone(&box_end);
+            let screen = tokio::task::spawn_blocking(move || forward(&terminal, rustix::stdio::stdout(), &flag.flag));
+            Output { box_end, tasks: [Some(screen), None], raw_terminal }
         }
     }
 }
 
 /// Copies standard input into the box in a thread that ends when either side is closed. It is not
 /// waited for.
-fn feed(into: OwnedFd) {
+fn forward_stdin(into: OwnedFd) {
     if let Ok(input) = rustix::stdio::stdin().try_clone_to_owned()
         && !is_null_device(&input)
     {
@@ -121,19 +125,19 @@ fn is_null_device(file: &OwnedFd) -> bool {
 }
 
 /// Runs `work` in a thread once the stream is readable. A stream without output needs no thread.
-fn when_it_speaks(
+fn spawn_when_readable(
     stream: OwnedFd,
-    over: &Arc<Over>,
+    box_end: &Arc<BoxEnd>,
     work: impl FnOnce(OwnedFd, &AtomicBool) -> std::io::Result<Captured> + Send + 'static,
 ) -> JoinHandle<std::io::Result<Captured>> {
-    let over = Arc::clone(over);
+    let box_end = Arc::clone(box_end);
     tokio::spawn(async move {
         let stream = Receiver::from_owned_fd(stream)?;
         // Registered before the flag is read; otherwise a notification between the two would be lost.
-        let ended = over.notify.notified();
+        let ended = box_end.notify.notified();
         tokio::pin!(ended);
         ended.as_mut().enable();
-        if !over.flag.load(Ordering::Acquire) {
+        if !box_end.flag.load(Ordering::Acquire) {
             tokio::select! {
                 ready = stream.readable() => ready?,
                 () = ended => {}
@@ -141,20 +145,20 @@ fn when_it_speaks(
         }
         let stream = stream.into_blocking_fd()?;
         let mut events = [PollFd::new(&stream, PollFlags::IN)];
-        let silent = !matches!(rustix::event::poll(&mut events, Some(&NOW)), Ok(1..))
+        let silent = !matches!(rustix::event::poll(&mut events, Some(&NO_WAIT)), Ok(1..))
             || !events[0].revents().contains(PollFlags::IN);
-        if silent && (over.flag.load(Ordering::Acquire) || events[0].revents().contains(PollFlags::HUP)) {
+        if silent && (box_end.flag.load(Ordering::Acquire) || events[0].revents().contains(PollFlags::HUP)) {
             return Ok(Captured::default());
         }
-        let flag = Arc::clone(&over);
+        let flag = Arc::clone(&box_end);
         tokio::task::spawn_blocking(move || work(stream, &flag.flag)).await?
     })
 }
 
 /// Copies a stream of the box to one of this process. If that one is closed, the box's stream is closed
 /// too, so that the command gets SIGPIPE.
-fn pour(from: &OwnedFd, to: BorrowedFd<'_>, over: &AtomicBool) -> std::io::Result<Captured> {
-    pass_on(from, &to.try_clone_to_owned()?, over)?;
+fn forward(from: &OwnedFd, to: BorrowedFd<'_>, box_end: &AtomicBool) -> std::io::Result<Captured> {
+    pass_on(from, &to.try_clone_to_owned()?, box_end)?;
     Ok(Captured::default())
 }
 

@@ -70,7 +70,7 @@ pub(crate) enum Role {
 pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Message> {
     match command {
         TokenCommand::Create { database, role, user, agent, label, expires } => {
-            let expires_at = expires.map(|text| moment_after(&text)).transpose()?;
+            let expires_at = expires.map(|text| expiry(&text)).transpose()?;
             let new = NewToken { holder: holder(role, user.as_deref(), agent.as_deref())?, label, expires_at };
             create(new, &database, data)
         }
@@ -184,7 +184,7 @@ fn table(tokens: &[TokenInfo]) -> String {
     let mut text = format!("{:<34}  {:<8}  {:<24}  {:<8}  LABEL\n", "ID", "ROLE", "FOR", "STATE");
     for token in tokens {
         let (user, agent) = names(&token.holder);
-        let whom = [user, agent].into_iter().flatten().collect::<Vec<_>>().join("/");
+        let owner = [user, agent].into_iter().flatten().collect::<Vec<_>>().join("/");
         let state = match (token.revoked_at, token.is_valid(now())) {
             (Some(_), _) => "revoked",
             (None, true) => "valid",
@@ -192,13 +192,17 @@ fn table(tokens: &[TokenInfo]) -> String {
         };
         let (id, role) = (token.id.as_str(), token.holder.role());
         // A label may contain control characters for the terminal.
-        let label = crate::cli::message::inert(token.label.as_deref().unwrap_or_default());
-        let _ = writeln!(text, "{id:<34}  {role:<8}  {:<24}  {state:<8}  {label}", crate::cli::message::inert(&whom));
+        let label = crate::cli::message::escape_invisible(token.label.as_deref().unwrap_or_default());
+        let _ = writeln!(
+            text,
+            "{id:<34}  {role:<8}  {:<24}  {state:<8}  {label}",
+            crate::cli::message::escape_invisible(&owner)
+        );
     }
     text
 }
 
-fn moment_after(text: &str) -> Result<Timestamp, Message> {
+fn expiry(text: &str) -> Result<Timestamp, Message> {
     let bad = || {
         Message::new(format!("--expires {text}: not a duration"))
             .with_hint("write a number followed by d, h, m or s, such as 90d")
@@ -236,12 +240,11 @@ mod tests {
 
     #[test]
     fn validity_requires_a_unit() {
-        let ahead =
-            |text: &str| moment_after(text).map(|moment| (moment.milliseconds() - now().milliseconds() + 500) / 1000);
+        let ahead = |text: &str| expiry(text).map(|moment| (moment.milliseconds() - now().milliseconds() + 500) / 1000);
         assert_eq!(ahead("2d").unwrap(), 172_800);
         assert_eq!(ahead("90m").unwrap(), 5_400);
         for bad in ["", "d", "5", "-1d", "1w", "1.5h", "é"] {
-            assert!(moment_after(bad).is_err(), "{bad}");
+            assert!(expiry(bad).is_err(), "{bad}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::cli::client::{Answer, Client};
+use crate::cli::client::{Client, Download};
 use crate::cli::message::Message;
 
 /// Does not occur in files by chance. A file that contains it on purpose only breaks its own upload.
@@ -35,29 +35,29 @@ pub(crate) fn upload(
     let tail = format!("\r\n--{BOUNDARY}--\r\n");
     let whole = length.map(|length| length + (head.len() + tail.len()) as u64);
     let body = Cursor::new(head).chain(source).chain(Cursor::new(tail));
-    let answer = client.send_stream(route, &format!("multipart/form-data; boundary={BOUNDARY}"), whole, body);
+    let response = client.send_stream(route, &format!("multipart/form-data; boundary={BOUNDARY}"), whole, body);
     bar.finish_and_clear();
-    answer
+    response
 }
 
 /// Writes the body to a temporary file, which replaces `path` when it is complete.
-pub(crate) fn save(answer: Answer, name: &str, path: &Path) -> Result<u64, Message> {
+pub(crate) fn save(response: Download, name: &str, path: &Path) -> Result<u64, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", path.display()));
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     require_directory(directory)?;
     let mut file =
         tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory).map_err(failed)?;
-    let length = receive(answer, name, &mut file)?;
+    let length = write_body(response, name, &mut file)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(length)
 }
 
 /// Writes the body to an unnamed file and rewinds it.
-pub(crate) fn keep(answer: Answer, name: &str, directory: &Path) -> Result<std::fs::File, Message> {
+pub(crate) fn save_unnamed(response: Download, name: &str, directory: &Path) -> Result<std::fs::File, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", directory.display()));
     require_directory(directory)?;
     let mut file = tempfile::tempfile_in(directory).map_err(failed)?;
-    receive(answer, name, &mut file)?;
+    write_body(response, name, &mut file)?;
     file.rewind().map_err(failed)?;
     Ok(file)
 }
@@ -73,27 +73,27 @@ fn require_directory(directory: &Path) -> Result<(), Message> {
 
 /// Writes the body to standard output. A reader that closes the pipe early, such as `head`, is not an
 /// error.
-pub(crate) fn show(answer: Answer, name: &str) -> Result<(), Message> {
-    match copy(answer, name, &mut io::stdout().lock()) {
+pub(crate) fn print_body(response: Download, name: &str) -> Result<(), Message> {
+    match copy(response, name, &mut io::stdout().lock()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.map(drop).map_err(|error| broken(name, &error)),
+        outcome => outcome.map(drop).map_err(|error| failure(name, &error)),
     }
 }
 
-fn receive(answer: Answer, name: &str, to: &mut impl Write) -> Result<u64, Message> {
-    copy(answer, name, to).map_err(|error| broken(name, &error))
+fn write_body(response: Download, name: &str, to: &mut impl Write) -> Result<u64, Message> {
+    copy(response, name, to).map_err(|error| failure(name, &error))
 }
 
-fn broken(name: &str, error: &io::Error) -> Message {
+fn failure(name: &str, error: &io::Error) -> Message {
     Message::io(format!("{name}: {error}"))
 }
 
-fn copy(mut answer: Answer, name: &str, to: &mut impl Write) -> io::Result<u64> {
-    let bar = bar("receiving", name, answer.length);
-    let copied = io::copy(&mut bar.wrap_read(&mut answer.bytes), to).and_then(|length| to.flush().map(|()| length));
+fn copy(mut response: Download, name: &str, to: &mut impl Write) -> io::Result<u64> {
+    let bar = progress_bar("receiving", name, response.length);
+    let copied = io::copy(&mut bar.wrap_read(&mut response.bytes), to).and_then(|length| to.flush().map(|()| length));
     bar.finish_and_clear();
     match copied {
-        Ok(length) if answer.length.is_some_and(|announced| announced != length) => {
+        Ok(length) if response.length.is_some_and(|announced| announced != length) => {
             Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection broke during the server's response"))
         }
         copied => copied,
@@ -101,7 +101,7 @@ fn copy(mut answer: Answer, name: &str, to: &mut impl Write) -> io::Result<u64> 
 }
 
 /// A progress bar; hidden unless standard error is a terminal.
-pub(crate) fn bar(doing: &str, name: &str, length: Option<u64>) -> ProgressBar {
+pub(crate) fn progress_bar(doing: &str, name: &str, length: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -115,5 +115,5 @@ pub(crate) fn bar(doing: &str, name: &str, length: Option<u64>) -> ProgressBar {
         Ok(style) => bar.with_style(style.progress_chars("=> ")),
         Err(_) => bar,
     };
-    bar.with_prefix(doing.to_owned()).with_message(crate::cli::message::inert(name))
+    bar.with_prefix(doing.to_owned()).with_message(crate::cli::message::escape_invisible(name))
 }

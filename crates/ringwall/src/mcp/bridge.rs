@@ -255,7 +255,7 @@ impl Remote {
         match answer {
             Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
                 let message = format!("{url} rejected the token");
-                Err(Message::remote_words(401, "UNAUTHENTICATED", message)
+                Err(Message::remote_without_code(401, "UNAUTHENTICATED", message)
                     .with_hint("pass a valid token with --token or RINGWALL_TOKEN"))
             }
             Ok(_) => Ok(()),

@@ -21,7 +21,7 @@ use rmcp::service::{PeerRequestOptions, RequestContext};
 use serde_json::{Value, json};
 
 use super::caller::Caller;
-use crate::cli::message::inert;
+use crate::cli::message::escape_invisible;
 
 /// The key of the question in `inputRequests` and of the answer in `inputResponses`.
 const INPUT_KEY: &str = "approval";
@@ -88,23 +88,27 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
             ("is running", "It wants to connect to a host that is not allowed", "Allow it to connect to this host?")
         }
     };
-    let (agent, session) = (inert(view.agent.as_str()), inert(&view.session_id));
+    let (agent, session) = (escape_invisible(view.agent.as_str()), escape_invisible(&view.session_id));
     let mut text = format!("The agent {agent} {action} in session {session}:\n");
     for line in view.code.as_deref().unwrap_or(&view.command).lines() {
-        text.push_str(&format!("    {}\n", inert(line)));
+        text.push_str(&format!("    {}\n", escape_invisible(line)));
     }
     for path in &view.blocked_paths {
-        text.push_str(&format!("{blocked}: {}\n", inert(path)));
+        text.push_str(&format!("{blocked}: {}\n", escape_invisible(path)));
     }
     for pattern in &view.patterns {
-        text.push_str(&format!("Finding: {}\n", inert(pattern)));
+        text.push_str(&format!("Finding: {}\n", escape_invisible(pattern)));
     }
     for file in &view.covered_files {
-        let (path, kept) = (inert(&file.path), if file.pinned { "pinned" } else { "checked, not pinned" });
-        text.push_str(&format!("Covered file: {path}, {} bytes, sha256 {}, {kept}\n", file.size, inert(&file.sha256)));
+        let (path, kept) = (escape_invisible(&file.path), if file.pinned { "pinned" } else { "checked, not pinned" });
+        text.push_str(&format!(
+            "Covered file: {path}, {} bytes, sha256 {}, {kept}\n",
+            file.size,
+            escape_invisible(&file.sha256)
+        ));
         if let Some(script) = &file.script {
             for line in script.text.lines() {
-                text.push_str(&format!("    {}\n", inert(line)));
+                text.push_str(&format!("    {}\n", escape_invisible(line)));
             }
             if !script.is_whole {
                 text.push_str("    (truncated; the rest is covered but not shown)\n");
@@ -112,12 +116,12 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
         }
     }
     for file in &view.not_covered {
-        text.push_str(&format!("Not covered file: {}: {}\n", inert(&file.path), file.why.message()));
+        text.push_str(&format!("Not covered file: {}: {}\n", escape_invisible(&file.path), file.why.message()));
     }
     text.push_str(&format!("Risk: {}.", view.risk_level));
     let mut answers = vec!["once"];
     if !view.requested_paths.is_empty() {
-        let paths: Vec<String> = view.requested_paths.iter().map(|path| inert(path)).collect();
+        let paths: Vec<String> = view.requested_paths.iter().map(|path| escape_invisible(path)).collect();
         text.push_str(&format!(" `remember` also allows in the future: {}.", paths.join(", ")));
         answers.push("remember");
     }

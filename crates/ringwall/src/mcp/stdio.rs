@@ -69,7 +69,7 @@ pub(crate) struct McpArguments {
 pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Message> {
     let McpArguments { url, token, agent, user, session, database, docker } = arguments;
     let scope = Scope { user, agent, session };
-    logging::begin()?;
+    logging::start()?;
     let runtime = runtime::start()?;
     let served = match url {
         Some(url) => {

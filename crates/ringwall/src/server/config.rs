@@ -18,8 +18,8 @@ use crate::server::environment::Environment;
 
 const FILE: &str = "ringwall.toml";
 const DATABASE: &str = "db.sqlite";
-const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8003);
-const MAX_BODY_BYTES: usize = 8 << 20;
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8003);
+const DEFAULT_MAX_BODY_BYTES: usize = 8 << 20;
 
 /// Flags of `serve`. clap reads the environment variable where a flag is missing.
 #[derive(Debug, Default, Args)]
@@ -183,10 +183,10 @@ pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) 
     set_from_flags(&mut pinned, flags.docker)?;
     let hosts = flags.allowed_hosts.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
     let config = ServerConfig {
-        listen: flags.listen.or(file.server.listen).unwrap_or(LISTEN),
+        listen: flags.listen.or(file.server.listen).unwrap_or(DEFAULT_LISTEN),
         allowed_hosts: if hosts.is_empty() { file.server.allowed_hosts } else { hosts },
         max_connections: flags.max_connections.or(file.server.max_connections),
-        max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(MAX_BODY_BYTES),
+        max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(DEFAULT_MAX_BODY_BYTES),
         database: choose_database(data, flags.database.database_url.or(file.database.url)),
         pinned,
         auth: if flags.no_auth { Auth::Disabled } else { Auth::Tokens },
@@ -275,11 +275,11 @@ fn choose_database(data: &Path, url: Option<String>) -> Database {
 }
 
 /// Reads the configuration file. A file named by `--config` must exist; the default one need not.
-fn read(data: &Path, asked: Option<&Path>) -> Result<File, Message> {
-    let path = asked.map_or_else(|| data.join(FILE), Path::to_owned);
+fn read(data: &Path, flag: Option<&Path>) -> Result<File, Message> {
+    let path = flag.map_or_else(|| data.join(FILE), Path::to_owned);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && asked.is_none() => return Ok(File::default()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && flag.is_none() => return Ok(File::default()),
         Err(error) => return Err(Message::new(format!("could not read {}: {error}", path.display()))),
     };
     // Only `message()`: the `Display` of the error quotes the line, which may contain a password.
@@ -304,7 +304,10 @@ mod tests {
     fn flags_override_file_and_file_overrides_defaults() {
         let text = "[server]\nlisten = '127.0.0.1:1'\nmax_connections = 7\nallowed_hosts = ['a']\n[database]\nurl = 'postgres://x'\n";
         let plain = with_file(text, Overrides::default()).unwrap();
-        assert_eq!((plain.listen.port(), plain.max_connections, plain.max_body_bytes), (1, Some(7), MAX_BODY_BYTES));
+        assert_eq!(
+            (plain.listen.port(), plain.max_connections, plain.max_body_bytes),
+            (1, Some(7), DEFAULT_MAX_BODY_BYTES)
+        );
         assert!(matches!(plain.database, Database::Postgres(_)));
         let flags = Overrides {
             listen: Some("127.0.0.1:2".parse().unwrap()),

@@ -14,7 +14,7 @@ const PREFIX: &str = "RINGWALL_";
 
 /// Known variables that are not settings. The Makefile exports `RINGWALL_BIN` for the tests and
 /// benchmarks, and `make run` passes it on to the server.
-const OTHERS: &[&str] = &[
+const OTHER_VARIABLES: &[&str] = &[
     "RINGWALL_ALLOWED_HOSTS",
     "RINGWALL_CONFIG",
     "RINGWALL_DATA",
@@ -29,10 +29,10 @@ const OTHERS: &[&str] = &[
 ];
 
 /// Kubernetes sets these variables in every pod of a namespace that has a service called `ringwall`.
-const OF_A_CLUSTER: &[&str] = &["RINGWALL_SERVICE_HOST", "RINGWALL_SERVICE_PORT", "RINGWALL_PORT"];
+const KUBERNETES_PREFIXES: &[&str] = &["RINGWALL_SERVICE_HOST", "RINGWALL_SERVICE_PORT", "RINGWALL_PORT"];
 
 /// Minimum similarity, from 0 to 1, of a name that is suggested.
-const LIKE: f64 = 0.8;
+const MIN_SIMILARITY: f64 = 0.8;
 
 /// The `RINGWALL_*` variables; all of them are known.
 #[derive(Debug, Default)]
@@ -69,16 +69,18 @@ impl Environment {
 fn check(name: &str) -> Result<(), Message> {
     let is_within =
         |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
-    if OTHERS.contains(&name) || OF_A_CLUSTER.iter().any(|prefix| is_within(prefix)) {
+    if OTHER_VARIABLES.contains(&name) || KUBERNETES_PREFIXES.iter().any(|prefix| is_within(prefix)) {
         return Ok(());
     }
-    let names =
-        || OTHERS.iter().map(|other| (*other).to_owned()).chain(setting_keys().map(|key| setting_variable(&key)));
+    let names = || {
+        OTHER_VARIABLES.iter().map(|other| (*other).to_owned()).chain(setting_keys().map(|key| setting_variable(&key)))
+    };
     if names().any(|known| known == name) {
         return Ok(());
     }
     let nearest = names().map(|known| (strsim::normalized_damerau_levenshtein(&known, name), known));
-    let nearest = nearest.filter(|(likeness, _)| *likeness >= LIKE).max_by(|one, other| one.0.total_cmp(&other.0));
+    let nearest =
+        nearest.filter(|(likeness, _)| *likeness >= MIN_SIMILARITY).max_by(|one, other| one.0.total_cmp(&other.0));
     let hint = match nearest {
         Some((_, known)) => format!("did you mean {known}?"),
         None => "unset it; docs/api.md lists the known variables".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! The socket is bound before the service opens, so that a port in use fails before the data directory
 //! is changed. `Service::open` runs a test box; the first connection is accepted after that. SIGTERM
-//! and SIGINT close the listener, give running execs [`DRAIN`] to end, and exit with code 0.
+//! and SIGINT close the listener, give running execs [`DRAIN_TIMEOUT`] to end, and exit with code 0.
 
 use std::io::Write;
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::server::{
 };
 
 /// Time that running execs have to end after a signal to stop.
-const DRAIN: Duration = Duration::from_secs(8);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Bounds of the default of `--max-connections`.
 const MIN_CONNECTIONS: usize = 64;
 const MAX_CONNECTIONS: usize = 4096;
@@ -40,41 +40,41 @@ pub(crate) struct ServeArguments {
 
 pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Message> {
     let config = config::resolve(data, arguments.overrides, &Environment::read()?)?;
-    logging::begin()?;
+    logging::start()?;
     let runtime = runtime::start()?;
     runtime.block_on(serve(config))?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(config: ServerConfig) -> Result<(), Message> {
-    let asked = config.listen;
-    let taken = |error: std::io::Error| {
-        Message::new(format!("could not listen on {asked}: {error}")).with_hint(
+    let address = config.listen;
+    let bind_error = |error: std::io::Error| {
+        Message::new(format!("could not listen on {address}: {error}")).with_hint(
             "stop the program that uses the port, or choose another one with --listen ADDR:PORT or RINGWALL_LISTEN",
         )
     };
-    let listener = http::Listener::bind(asked).await.map_err(taken)?;
-    let listening = listener.local_addr();
+    let listener = http::Listener::bind(address).await.map_err(bind_error)?;
+    let local_address = listener.local_addr();
     let failed = |error| Message::new(format!("could not install the handlers of SIGTERM and SIGINT: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let opening = Service::open(Config {
+    let service = Service::open(Config {
         data: config.data.clone(),
         database: config.database.clone(),
         auth: config.auth,
         pinned: config.pinned.clone(),
         file: config.file.clone(),
-    });
-    let service = opening.await?;
+    })
+    .await?;
     let max_connections = config.max_connections.unwrap_or_else(default_max_connections);
     let state =
-        AppState::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes, max_connections);
+        AppState::new(service.clone(), &config.allowed_hosts, local_address, config.max_body_bytes, max_connections);
     let app = http::app(state);
     // Ends when the service drains.
-    let telling = tokio::spawn(webhook::run(service.clone()));
+    let webhook_task = tokio::spawn(webhook::run(service.clone()));
     let _local_socket = mcp::serve_local_socket(&service, &config.data);
-    greet(&config, listening, service.make_login_code()?.as_deref());
-    tracing::info!(%listening, "serving");
+    print_greeting(&config, local_address, service.make_login_code()?.as_deref());
+    tracing::info!(listening = %local_address, "serving");
     let stop = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -82,9 +82,9 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
         }
         tracing::info!("stopping");
     };
-    http::serve(listener, app, max_connections, stop, service.drain(DRAIN)).await;
+    http::serve(listener, app, max_connections, stop, service.drain(DRAIN_TIMEOUT)).await;
     // Sends the queued notifications; has a timeout of its own.
-    let _ = telling.await;
+    let _ = webhook_task.await;
     tracing::info!("stopped");
     Ok(())
 }
@@ -98,14 +98,14 @@ fn default_max_connections() -> usize {
 /// Prints the address, a login link, the path of the token, and two commands to copy: one submits an
 /// exec, the other shows its output. The login code is in the fragment (`#`), which browsers do not
 /// send, so no proxy can log it.
-fn greet(config: &ServerConfig, listening: std::net::SocketAddr, code: Option<&str>) {
-    let own = match listening.ip() {
-        address if !address.is_unspecified() => listening,
-        std::net::IpAddr::V4(_) => (std::net::Ipv4Addr::LOCALHOST, listening.port()).into(),
-        std::net::IpAddr::V6(_) => (std::net::Ipv6Addr::LOCALHOST, listening.port()).into(),
+fn print_greeting(config: &ServerConfig, local_address: std::net::SocketAddr, code: Option<&str>) {
+    let reachable = match local_address.ip() {
+        address if !address.is_unspecified() => local_address,
+        std::net::IpAddr::V4(_) => (std::net::Ipv4Addr::LOCALHOST, local_address.port()).into(),
+        std::net::IpAddr::V6(_) => (std::net::Ipv6Addr::LOCALHOST, local_address.port()).into(),
     };
     let token = config.data.join("owner.token");
-    let (who, header) = match config.auth {
+    let (access, header) = match config.auth {
         Auth::Tokens => {
             let quoted = token.display().to_string().replace('\'', r"'\''");
             (
@@ -116,16 +116,18 @@ fn greet(config: &ServerConfig, listening: std::net::SocketAddr, code: Option<&s
         Auth::Disabled => ("everyone is the owner (--no-auth)".to_owned(), String::new()),
     };
     let console = match code {
-        Some(code) => format!("open the console (this link works once, within ten minutes): http://{own}/login#{code}"),
-        None => format!("open the console: http://{own}/"),
+        Some(code) => {
+            format!("open the console (this link works once, within ten minutes): http://{reachable}/login#{code}")
+        }
+        None => format!("open the console: http://{reachable}/"),
     };
-    let execs = format!("http://{own}/sandbox/execs");
+    let execs = format!("http://{reachable}/sandbox/execs");
     let body = r#"{"project_id":"hello","exec":{"kind":"shell","command":"bash","args":["-lc","id; cat /etc/shadow; echo done"]}}"#;
-    let newest = format!("$(curl -s '{execs}?limit=1'{header} | grep -o 'e_[0-9a-f]*' | head -n 1)");
+    let newest_id = format!("$(curl -s '{execs}?limit=1'{header} | grep -o 'e_[0-9a-f]*' | head -n 1)");
     let text = format!(
-        "ringwall serves on http://{own}\n{console}\n{who}\n\
+        "ringwall serves on http://{reachable}\n{console}\n{access}\n\
          try:\n  curl {execs}{header} -d '{body}'\n\
-         and see what it printed:\n  curl {execs}/{newest}/observation{header}\n\
+         and see what it printed:\n  curl {execs}/{newest_id}/observation{header}\n\
          Ctrl-C stops the server.\n"
     );
     // Standard output may be closed. The log contains the address too.

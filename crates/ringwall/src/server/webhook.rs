@@ -29,44 +29,44 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use crate::http::announcement_json;
 
 /// Maximum number of deliveries to one address that wait or run. Further ones are logged and dropped.
-const QUEUE: usize = 512;
+const MAX_QUEUED: usize = 512;
 /// Maximum number of parallel requests to one address.
-const AT_ONCE: usize = 4;
+const MAX_PARALLEL: usize = 4;
 /// Maximum number of parallel requests to the callback addresses of all sessions together. Each blocks
 /// a thread.
-const TO_SESSIONS: usize = 16;
-const CONNECTING: Duration = Duration::from_secs(5);
-const WHOLE: Duration = Duration::from_secs(10);
+const MAX_PARALLEL_TO_SESSIONS: usize = 16;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses before the second to fifth attempt.
-const PAUSES: [Duration; 4] =
+const RETRY_PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
 /// Time for queued and running deliveries when the server stops.
-const FAREWELL: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why one attempt failed.
 #[derive(Debug)]
 enum Failure {
     /// The next attempt may succeed.
-    Passing(String),
+    Temporary(String),
     Final(String),
 }
 
-/// Sends notifications until the server stops, then finishes the queued ones within [`FAREWELL`].
+/// Sends notifications until the server stops, then finishes the queued ones within [`DRAIN_TIMEOUT`].
 pub(crate) async fn run(service: Service) {
     let mut deliveries = Deliveries::default();
     loop {
-        let mut following = service.announcements();
+        let mut announcements = service.announcements();
         let gone = loop {
-            let announcement = match following.next().await {
+            let announcement = match announcements.next().await {
                 Ok(announcement) => announcement,
                 Err(gone) => break gone,
             };
             let (Announcement::Opened(view) | Announcement::Resolved(view)) = &announcement;
             if let Some(webhook) = service.webhook() {
-                deliveries.begin(Kind::Operators, webhook, announcement.clone());
+                deliveries.enqueue(AddressKind::Operator, webhook, announcement.clone());
             }
             if let Some(webhook) = service.callback(view).await {
-                deliveries.begin(Kind::Sessions, webhook, announcement);
+                deliveries.enqueue(AddressKind::Session, webhook, announcement);
             }
         };
         match gone {
@@ -76,57 +76,57 @@ pub(crate) async fn run(service: Service) {
         }
     }
     // A timeout drops the tasks, which cancels the remaining deliveries.
-    let _ = tokio::time::timeout(FAREWELL, deliveries.finish()).await;
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, deliveries.finish()).await;
 }
 
-/// Who configured the address. Only session addresses count against [`TO_SESSIONS`].
+/// Who configured the address. Only session addresses count against [`MAX_PARALLEL_TO_SESSIONS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Operators,
-    Sessions,
+enum AddressKind {
+    Operator,
+    Session,
 }
 
 /// All queued and running deliveries.
 #[derive(Debug)]
 struct Deliveries {
-    receivers: HashMap<(Kind, String), Receiver>,
-    to_sessions: Arc<Semaphore>,
+    addresses: HashMap<(AddressKind, String), AddressQueue>,
+    session_slots: Arc<Semaphore>,
     tasks: JoinSet<()>,
 }
 
 /// An address with at least one queued or running delivery.
 #[derive(Debug, Clone)]
-struct Receiver {
+struct AddressQueue {
     queue: Arc<Semaphore>,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 impl Default for Deliveries {
     fn default() -> Self {
-        let to_sessions = Arc::new(Semaphore::new(TO_SESSIONS));
-        Self { receivers: HashMap::new(), to_sessions, tasks: JoinSet::new() }
+        let session_slots = Arc::new(Semaphore::new(MAX_PARALLEL_TO_SESSIONS));
+        Self { addresses: HashMap::new(), session_slots, tasks: JoinSet::new() }
     }
 }
 
 impl Deliveries {
     /// Queues a delivery and returns at once.
-    fn begin(&mut self, kind: Kind, webhook: Webhook, announcement: Announcement) {
+    fn enqueue(&mut self, kind: AddressKind, webhook: Webhook, announcement: Announcement) {
         while self.tasks.try_join_next().is_some() {}
-        self.receivers.retain(|_, receiver| receiver.queue.available_permits() < QUEUE);
-        let receiver = self.receivers.entry((kind, webhook.url.clone())).or_insert_with(|| Receiver {
-            queue: Arc::new(Semaphore::new(QUEUE)),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+        self.addresses.retain(|_, address| address.queue.available_permits() < MAX_QUEUED);
+        let address = self.addresses.entry((kind, webhook.url.clone())).or_insert_with(|| AddressQueue {
+            queue: Arc::new(Semaphore::new(MAX_QUEUED)),
+            slots: Arc::new(Semaphore::new(MAX_PARALLEL)),
         });
-        let Ok(queued) = receiver.queue.clone().try_acquire_owned() else {
+        let Ok(queued) = address.queue.clone().try_acquire_owned() else {
             log(&announcement, "the queue for this address is full (512 deliveries)");
             return;
         };
-        let mut places = vec![receiver.places.clone()];
-        if kind == Kind::Sessions {
-            places.push(self.to_sessions.clone());
+        let mut slots = vec![address.slots.clone()];
+        if kind == AddressKind::Session {
+            slots.push(self.session_slots.clone());
         }
         self.tasks.spawn(async move {
-            if let Err(why) = deliver(&webhook, &announcement, &places).await {
+            if let Err(why) = deliver(&webhook, &announcement, &slots).await {
                 log(&announcement, &why);
             }
             drop(queued);
@@ -144,20 +144,20 @@ fn log(announcement: &Announcement, why: &str) {
 }
 
 /// Sends the notification, with retries. Holds its permits during an attempt, not during a pause.
-async fn deliver(webhook: &Webhook, announcement: &Announcement, places: &[Arc<Semaphore>]) -> Result<(), String> {
-    let mut pauses = PAUSES.into_iter();
+async fn deliver(webhook: &Webhook, announcement: &Announcement, slots: &[Arc<Semaphore>]) -> Result<(), String> {
+    let mut pauses = RETRY_PAUSES.into_iter();
     loop {
         let mut held = Vec::new();
-        for places in places {
-            held.push(places.acquire().await.map_err(|error| error.to_string())?);
+        for semaphore in slots {
+            held.push(semaphore.acquire().await.map_err(|error| error.to_string())?);
         }
         let (url, body) = (webhook.url.clone(), announcement_json(announcement).to_string());
         let signature = sign(webhook, &body);
-        let tried = tokio::task::spawn_blocking(move || post(&url, body, &signature)).await;
+        let attempt = tokio::task::spawn_blocking(move || post(&url, body, &signature)).await;
         drop(held);
-        let why = match tried {
+        let why = match attempt {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(Failure::Passing(why))) => why,
+            Ok(Err(Failure::Temporary(why))) => why,
             Ok(Err(Failure::Final(why))) => return Err(why),
             Err(_) => return Err("the task that sends the request panicked".to_owned()),
         };
@@ -193,18 +193,18 @@ fn signed(secret: &[u8], at: u64, body: &str) -> Signature {
 }
 
 fn post(url: &str, body: String, signature: &Signature) -> Result<(), Failure> {
-    let answer = AGENT
+    let response = AGENT
         .post(url)
         .header("content-type", "application/json")
         .header("user-agent", concat!("ringwall/", env!("CARGO_PKG_VERSION")))
         .header("x-ringwall-timestamp", &signature.timestamp)
         .header("x-ringwall-signature", format!("sha256={}", signature.digits))
         .send(body)
-        .map_err(|error| Failure::Passing(error.to_string()))?;
-    let status = answer.status();
+        .map_err(|error| Failure::Temporary(error.to_string()))?;
+    let status = response.status();
     match status.as_u16() {
         200..=299 => Ok(()),
-        408 | 429 | 500..=599 => Err(Failure::Passing(format!("the receiver answered with status {status}"))),
+        408 | 429 | 500..=599 => Err(Failure::Temporary(format!("the receiver answered with status {status}"))),
         _ => Err(Failure::Final(format!("the receiver answered with status {status}"))),
     }
 }
@@ -235,8 +235,8 @@ static AGENT: LazyLock<Agent> = LazyLock::new(|| {
         .http_status_as_error(false)
         .proxy(None)
         .max_redirects(0)
-        .timeout_connect(Some(CONNECTING))
-        .timeout_global(Some(WHOLE))
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_global(Some(REQUEST_TIMEOUT))
         .tls_config(ringwall_executor::trust())
         .build();
     Agent::with_parts(config, DefaultConnector::default(), CheckedResolver::default())
@@ -358,7 +358,7 @@ mod tests {
             "http://100.100.100.200/",
             "http://user@168.63.129.16:32526/",
         ] {
-            let Err(Failure::Passing(why)) = try_post(url) else { panic!("{url} was not refused") };
+            let Err(Failure::Temporary(why)) = try_post(url) else { panic!("{url} was not refused") };
             assert!(why.contains("webhooks to it are refused"), "{url}: {why}");
         }
         let (webhook, counted) = answering(200);
@@ -401,7 +401,7 @@ mod tests {
     async fn endless_response_head_fails() {
         let (webhook, closed) = endless(b"HTTP/1.1 200 OK\r\n", b"x: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n");
         deliver(&webhook, &announcement(), &[]).await.unwrap_err();
-        for _ in 0..=PAUSES.len() {
+        for _ in 0..=RETRY_PAUSES.len() {
             closed.recv_timeout(Duration::from_secs(30)).unwrap();
         }
     }
@@ -410,17 +410,21 @@ mod tests {
     async fn silent_address_does_not_delay_others() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut deliveries = Deliveries::default();
-        for _ in 0..QUEUE + 8 {
-            deliveries.begin(Kind::Sessions, webhook(&silent), announcement());
+        for _ in 0..MAX_QUEUED + 8 {
+            deliveries.enqueue(AddressKind::Session, webhook(&silent), announcement());
         }
-        assert_eq!(deliveries.receivers.len(), 1);
-        let held: Vec<_> = (0..AT_ONCE).map(|_| silent.accept().unwrap()).collect();
-        assert_eq!(deliveries.to_sessions.available_permits(), TO_SESSIONS - AT_ONCE, "permits for session addresses");
-        for kind in [Kind::Operators, Kind::Sessions] {
+        assert_eq!(deliveries.addresses.len(), 1);
+        let held: Vec<_> = (0..MAX_PARALLEL).map(|_| silent.accept().unwrap()).collect();
+        assert_eq!(
+            deliveries.session_slots.available_permits(),
+            MAX_PARALLEL_TO_SESSIONS - MAX_PARALLEL,
+            "permits for session addresses"
+        );
+        for kind in [AddressKind::Operator, AddressKind::Session] {
             let (webhook, counted) = answering(200);
-            deliveries.begin(kind, webhook, announcement());
-            let told = tokio::task::spawn_blocking(move || counted.recv_timeout(Duration::from_secs(30))).await;
-            assert!(told.unwrap().is_ok(), "{kind:?}");
+            deliveries.enqueue(kind, webhook, announcement());
+            let delivered = tokio::task::spawn_blocking(move || counted.recv_timeout(Duration::from_secs(30))).await;
+            assert!(delivered.unwrap().is_ok(), "{kind:?}");
         }
         // Closing the connections ends the blocking threads of this test.
         drop((silent, held));

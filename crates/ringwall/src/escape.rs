@@ -25,23 +25,23 @@ const VARIATION_SELECTORS: (char, char) = ('\u{e0100}', '\u{e01ef}');
 /// Category So (symbol), but drawn as a space.
 const BRAILLE_BLANK: char = '\u{2800}';
 
-pub(crate) fn inert(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, character| {
-        if is_unseen(character) {
-            shown.extend(character.escape_unicode());
+pub(crate) fn escape_invisible(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut escaped, character| {
+        if is_invisible(character) {
+            escaped.extend(character.escape_unicode());
         } else {
-            shown.push(character);
+            escaped.push(character);
         }
-        shown
+        escaped
     })
 }
 
-fn is_unseen(character: char) -> bool {
+fn is_invisible(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_control();
     }
     let is_in = |&(first, last): &(char, char)| (first..=last).contains(&character);
-    let is_pictureless = matches!(
+    let has_invisible_category = matches!(
         get_general_category(character),
         GeneralCategory::Control
             | GeneralCategory::Format
@@ -52,7 +52,10 @@ fn is_unseen(character: char) -> bool {
             | GeneralCategory::Surrogate
             | GeneralCategory::Unassigned
     );
-    is_pictureless || character == BRAILLE_BLANK || DEFAULT_IGNORABLE.iter().any(is_in) || is_in(&VARIATION_SELECTORS)
+    has_invisible_category
+        || character == BRAILLE_BLANK
+        || DEFAULT_IGNORABLE.iter().any(is_in)
+        || is_in(&VARIATION_SELECTORS)
 }
 
 #[cfg(test)]
@@ -83,8 +86,8 @@ mod tests {
             r"\p{Zp}",
             r"[\p{Zs}--\x20]",
         ] {
-            let mut shown = characters_of(class).filter(|&character| !is_unseen(character));
-            assert_eq!(shown.next(), None, "{class}");
+            let mut escaped = characters_of(class).filter(|&character| !is_invisible(character));
+            assert_eq!(escaped.next(), None, "{class}");
         }
     }
 
@@ -92,33 +95,33 @@ mod tests {
     fn visible_classes_are_kept() {
         let class = r"[[\p{L}\p{M}\p{N}\p{P}\p{S}\x20]--\p{Default_Ignorable_Code_Point}--\u2800]";
         let is_known = |&character: &char| get_general_category(character) != GeneralCategory::Unassigned;
-        let mut escaped = characters_of(class).filter(is_known).filter(|&character| is_unseen(character));
+        let mut escaped = characters_of(class).filter(is_known).filter(|&character| is_invisible(character));
         assert_eq!(escaped.next(), None);
     }
 
     #[test]
     fn unassigned_tag_and_noncharacter_code_points_are_escaped() {
         for character in ['\u{378}', '\u{fff0}', '\u{ffff}', '\u{e0000}', '\u{e0041}', '\u{e0fff}', '\u{10ffff}'] {
-            assert!(is_unseen(character), "{character:?}");
+            assert!(is_invisible(character), "{character:?}");
         }
     }
 
     #[test]
     fn escaped_text_is_visible_and_differs_from_the_plain_text() {
         let plain = "rm -rf build";
-        for character in all_characters().filter(|&character| is_unseen(character)) {
-            let shown = inert(&format!("rm -rf {character}build"));
-            assert!(!shown.chars().any(is_unseen), "{character:?}");
-            assert_ne!(shown, plain, "{character:?}");
+        for character in all_characters().filter(|&character| is_invisible(character)) {
+            let escaped = escape_invisible(&format!("rm -rf {character}build"));
+            assert!(!escaped.chars().any(is_invisible), "{character:?}");
+            assert_ne!(escaped, plain, "{character:?}");
         }
-        assert_eq!(inert(plain), plain);
+        assert_eq!(escape_invisible(plain), plain);
     }
 
     #[test]
     fn ordinary_text_is_unchanged() {
         for text in ["café 文件 ok", "naïve Ωμέγα עברית العربية", "a\\u{200b}", "→ • ✓ 😀"]
         {
-            assert_eq!(inert(text), text);
+            assert_eq!(escape_invisible(text), text);
         }
     }
 }
