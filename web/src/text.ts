@@ -13,7 +13,7 @@ export interface Segment {
 
 export type Lines = "one" | "many";
 
-// The rule of crates/ringwall/src/inert.rs: controls, format characters (all bidi controls and tags among them), line and
+// The rule of crates/ringwall/src/escape.rs: controls, format characters (all bidi controls and tags among them), line and
 // paragraph separators, private use, unassigned and halves of pairs (\p{C} and the two \p{Z}), the default-ignorable code
 // points, the braille blank, and every space but U+0020.
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\u2800]|(?! )\p{Zs}/gu;
