@@ -1,7 +1,7 @@
 //! A helper process that removes a box's cgroups when the box has ended, even if the program that
 //! made them was killed.
 //!
-//! For `ringwall run`, which clones PID 1 itself and so has no spawner. The helper shares the
+//! For `ringwall run` where it clones PID 1 itself and so has no spawner. The helper shares the
 //! program's memory, because a copy would cost more than everything else that it does. It reads
 //! only [`TARGET`], makes only system calls, and sleeps until PID 1 has ended.
 

@@ -1,8 +1,9 @@
 //! Clones PID 1 of a box into new namespaces and writes its id mapping.
 //!
 //! The spawner does this for a server. `ringwall run`, which makes a single box, clones its own
-//! process first of all, while it has one thread; that saves a process. The copy's arguments,
-//! environment and descriptors are wiped.
+//! process first of all, while it has one thread; that saves a process. (It uses a spawner on
+//! cgroup v2, where PID 1 is cloned into a cgroup that does not exist yet, and on kernels without
+//! Landlock.) The copy's arguments, environment and descriptors are wiped.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
