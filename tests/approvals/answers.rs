@@ -191,8 +191,8 @@ fn answer_to_expired_approval_is_gone() {
     assert_eq!(fixture.answer(&question, &allow_once()).expect(410)["error"]["code"], "APPROVAL_EXPIRED");
 }
 
-/// The deadline is kept on the monotonic clock. Moving the recorded wall-clock time into the past has the
-/// same effect as an operator who sets the clock ahead.
+/// The deadline is kept on the monotonic clock. Moving the recorded wall-clock time into the past
+/// has the same effect as an operator who sets the clock ahead.
 #[test]
 fn wall_clock_set_ahead_does_not_expire_approval() {
     const MOVE_BACK_ONE_HOUR: &str = "import sqlite3, sys\n\

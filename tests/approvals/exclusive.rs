@@ -40,8 +40,9 @@ fn count_contexts(fixture: &ScriptFixture, session: &str) -> usize {
     listed["contexts"].as_array().unwrap().len()
 }
 
-/// Two slots: the approved command has one, and a second command of its session gets the other when it is submitted. It waits
-/// for the approved command, so a command of another session runs only if the slot is given back.
+/// Two slots: the approved command has one, and a second command of its session gets the other when
+/// it is submitted. It waits for the approved command, so a command of another session runs only if
+/// the slot is given back.
 #[test]
 fn command_waiting_for_approved_one_gives_its_slot_back() {
     let mut fixture = ScriptFixture::start();
@@ -56,7 +57,8 @@ fn command_waiting_for_approved_one_gives_its_slot_back() {
     wait_until("the waiting command", || base.server.exec(&waiting)["status"] == "SUCCEEDED");
 }
 
-/// Ending a paused box resumes it, and its processes could change the approved files until they are killed.
+/// Ending a paused box resumes it, and its processes could change the approved files until they are
+/// killed.
 #[test]
 fn idle_box_of_session_outlives_approved_command() {
     let mut fixture = ScriptFixture::start();
@@ -71,7 +73,8 @@ fn idle_box_of_session_outlives_approved_command() {
     wait_until("the end of the session's box", || count_contexts(&fixture, SESSION) == 0);
 }
 
-/// Traces a process: when it is killed, it stays a zombie, and its box is not gone, until the tracer ends.
+/// Traces a process: when it is killed, it stays a zombie, and its box is not gone, until the
+/// tracer ends.
 const TRACE: &str = "import ctypes, sys\n\
     libc = ctypes.CDLL(None, use_errno=True)\n\
     PTRACE_SEIZE = 0x4206\n\
@@ -79,7 +82,8 @@ const TRACE: &str = "import ctypes, sys\n\
     print('ready', flush=True)\n\
     sys.stdin.read()";
 
-/// The box is idle and ends; a tracer on the host keeps one of its processes, and so the box, from being gone.
+/// The box is idle and ends; a tracer on the host keeps one of its processes, and so the box, from
+/// being gone.
 #[test]
 fn approved_command_waits_for_box_that_is_being_ended() {
     let mut fixture = ScriptFixture::start();

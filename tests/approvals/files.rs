@@ -1,7 +1,8 @@
 //! Files that a command line names: their content is part of what a person approves.
 //!
-//! The attacker is the agent: it has other commands of the session and the file API, and swaps a file after the question. The
-//! verdict is what the approved command printed, and what the approval says.
+//! The attacker is the agent: it has other commands of the session and the file API, and swaps a
+//! file after the question. The verdict is what the approved command printed, and what the approval
+//! says.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -416,8 +417,9 @@ fn process_in_session_box_cannot_swap_running_script() {
     });
 }
 
-/// Stopping a command of a paused box resumes the box, so that the signal arrives. A process that ignores SIGTERM keeps it
-/// running for a second, in which another one could swap the script that an approved command reads.
+/// Stopping a command of a paused box resumes the box, so that the signal arrives. A process that
+/// ignores SIGTERM keeps it running for a second, in which another one could swap the script that
+/// an approved command reads.
 #[test]
 fn cancelled_process_does_not_resume_paused_session_box() {
     const SWAP: &str = "echo echo evil > evil.sh; until [ -e arm ]; do sleep 0.02; done; cp evil.sh y; mv y x.sh";
@@ -451,7 +453,8 @@ fn cancelled_process_does_not_resume_paused_session_box() {
         response
     });
     assert_eq!(response["stdout"], format!("1\n{FILE_CONTENT}"), "{response}");
-    // The control: the other process goes on when the approved command has ended, and swaps the script.
+    // The control: the other process goes on when the approved command has ended, and swaps the
+    // script.
     wait_for("the swap", || {
         (std::fs::read_to_string(fixture.work().join("x.sh")).ok()? == "echo evil\n").then_some(())
     });

@@ -1,4 +1,5 @@
-//! 1000 idle WebSockets, 1000 followers of execs and 200 open questions, while other callers are served.
+//! 1000 idle WebSockets, 1000 followers of execs and 200 open questions, while other callers are
+//! served.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
@@ -76,7 +77,8 @@ fn command_among_a_thousand_idle_sockets_is_served() {
     }
 }
 
-/// Keeps sockets open. The server closes a socket that does not answer its ping, which it sends every 20 seconds.
+/// Keeps sockets open. The server closes a socket that does not answer its ping, which it sends
+/// every 20 seconds.
 struct IdleSockets {
     sockets: Arc<Mutex<Vec<Socket>>>,
     is_over: Arc<AtomicBool>,
@@ -134,7 +136,8 @@ fn messages(mut socket: Socket) -> Receiver<Value> {
     receiver
 }
 
-/// The median time of a command on each server. The commands alternate, so that other load of the machine slows both.
+/// The median time of a command on each server. The commands alternate, so that other load of the
+/// machine slows both.
 fn compare_waits(loaded: &Server, idle_server: &Server) -> (Duration, Duration) {
     let mut waits = [Vec::new(), Vec::new()];
     for _ in 0..15 {

@@ -1,5 +1,6 @@
-//! Approvals through the real binary: over HTTP, over WebSockets, from the command line, by MCP and to a webhook. Each test
-//! has its own server and its own host directories that are not allowed yet.
+//! Approvals through the real binary: over HTTP, over WebSockets, from the command line, by MCP and
+//! to a webhook. Each test has its own server and its own host directories that are not allowed
+//! yet.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 

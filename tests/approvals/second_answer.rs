@@ -6,8 +6,9 @@ use tests::support::wait::wait_for;
 use crate::files::ScriptFixture;
 use crate::fixture::{BlockedCommand, FILE_CONTENT, allow_once, deny};
 
-/// A command names a script and two directories, of which one is allowed. The other one is approved while the only slot is
-/// taken. Before the command gets the slot, the first directory is no longer allowed, so the command asks again.
+/// A command names a script and two directories, of which one is allowed. The other one is approved
+/// while the only slot is taken. Before the command gets the slot, the first directory is no longer
+/// allowed, so the command asks again.
 fn ask_twice(fixture: &mut ScriptFixture) -> BlockedCommand {
     fixture.write("x.sh", "echo good");
     let other = fixture.base.path("sibling");
@@ -15,7 +16,8 @@ fn ask_twice(fixture: &mut ScriptFixture) -> BlockedCommand {
     let one = json!({ "sandbox": { "max_concurrent_execs": 1, "max_concurrent_execs_per_user": 1 } });
     server.ask("PUT", "/settings", Some(&one)).expect(200);
     fixture.base.server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": other }))).expect(200);
-    // The content of a directory is not covered, so it does not matter for the first answer that it is blocked later.
+    // The content of a directory is not covered, so it does not matter for the first answer that it
+    // is blocked later.
     let mut first = fixture.ask(&format!("bash x.sh; ls {}", other.display()));
     assert_eq!(first.question["requestedPaths"], json!([fixture.base.path("blocked")]));
     let busy =

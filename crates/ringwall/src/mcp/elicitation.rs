@@ -138,8 +138,8 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
     ElicitRequestParams::FormElicitationParams { meta: None, message: text, requested_schema }
 }
 
-/// Sends an elicitation request while the tool call waits. Returns [`UserAnswer::None`] if the client
-/// fails.
+/// Sends an elicitation request while the tool call waits. Returns [`UserAnswer::None`] if the
+/// client fails.
 pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalView) -> UserAnswer {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(question(view)));
     let sent = context.peer.send_request_with_option(request, PeerRequestOptions::with_timeout(TIMEOUT)).await;

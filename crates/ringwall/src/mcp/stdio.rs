@@ -2,8 +2,8 @@
 //! themselves.
 //!
 //! Without `--url` it opens the data directory itself and acts for its owner; if another process
-//! has the directory open, it connects to that (`local_socket`). With `--url` it forwards messages to
-//! another server (`bridge`). Standard output carries only messages; the log goes to standard
+//! has the directory open, it connects to that (`local_socket`). With `--url` it forwards messages
+//! to another server (`bridge`). Standard output carries only messages; the log goes to standard
 //! error.
 
 use std::path::Path;

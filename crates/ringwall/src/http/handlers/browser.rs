@@ -20,8 +20,8 @@ use crate::http::transport::problem::Problem;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BrowserBody {
-    /// `navigate`, `click`, `fill`, `screenshot`, `get_content`, `close`, `wait_for`, `press`, `select`, `scroll`, `back`,
-    /// `evaluate`, `download`, `upload` or `pdf`
+    /// `navigate`, `click`, `fill`, `screenshot`, `get_content`, `close`, `wait_for`, `press`,
+    /// `select`, `scroll`, `back`, `evaluate`, `download`, `upload` or `pdf`
     action: String,
     /// Parameters of the action; see the browser guide
     #[serde(default)]

@@ -1,4 +1,5 @@
-//! `/api/gc`: removes expired sessions, leftover temporary files and replaced versions of baselines.
+//! `/api/gc`: removes expired sessions, leftover temporary files and replaced versions of
+//! baselines.
 
 use axum::Json;
 use axum::extract::{Extension, State};

@@ -190,7 +190,7 @@ pub(crate) struct RpcError {
     message: String,
 }
 
-#[utoipa::path(post, path = "/mcp", tag = "mcp", params(
+#[utoipa::path(post, path = "/mcp", tag = "mcp", operation_id = "talk", params(
         ("user" = Option<String>, Query, description = "User of the workspace. Default: the token's own user; `default` for owner and operator tokens"),
         ("agent" = Option<String>, Query, description = "Agent of the workspace. Default: an agent token's own agent, otherwise `default`"),
         ("session" = Option<String>, Query, description = "Session whose workspace the tools use unless a call names another one; default `default`"),
@@ -198,7 +198,7 @@ pub(crate) struct RpcError {
     request_body = RpcMessage,
     responses((status = 200, description = "A JSON-RPC message, or a stream of them", body = RpcMessage),
         (status = 202, description = "The notification or response was accepted")))]
-pub(crate) async fn talk(
+pub(crate) async fn post(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     request: Request,
@@ -206,10 +206,10 @@ pub(crate) async fn talk(
     state.mcp.serve(&state, &principal, request).await
 }
 
-#[utoipa::path(get, path = "/mcp", tag = "mcp",
+#[utoipa::path(get, path = "/mcp", tag = "mcp", operation_id = "listen",
     params(("Mcp-Session-Id" = String, Header, description = "Id of a session that `initialize` began")),
     responses((status = 200, description = "Notifications and requests of the server, as a stream", content_type = "text/event-stream", body = String)))]
-pub(crate) async fn listen(
+pub(crate) async fn open_stream(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     request: Request,
@@ -217,10 +217,10 @@ pub(crate) async fn listen(
     state.mcp.serve(&state, &principal, request).await
 }
 
-#[utoipa::path(delete, path = "/mcp", tag = "mcp",
+#[utoipa::path(delete, path = "/mcp", tag = "mcp", operation_id = "leave",
     params(("Mcp-Session-Id" = String, Header, description = "Id of a session that `initialize` began")),
     responses((status = 204, description = "The session was ended")))]
-pub(crate) async fn leave(
+pub(crate) async fn end_session(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     request: Request,

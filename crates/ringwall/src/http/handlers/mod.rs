@@ -1,4 +1,5 @@
-//! One file per group of routes: reads the request, calls one method of the service, writes the response.
+//! One file per group of routes: reads the request, calls one method of the service, writes the
+//! response.
 
 pub(crate) mod approvals;
 pub(crate) mod artifacts;

@@ -1,8 +1,9 @@
 //! The connection limit. A full server closes the connection that has kept it waiting longest.
 //!
-//! A connection may be closed for a new one while the server waits for its client: before the first request, between
-//! two requests, while a request body is expected, and while the client does not read its response. It may not be closed
-//! while a handler works for it. If a handler works for every connection, new ones wait in the kernel's queue.
+//! A connection may be closed for a new one while the server waits for its client: before the first
+//! request, between two requests, while a request body is expected, and while the client does not
+//! read its response. It may not be closed while a handler works for it. If a handler works for
+//! every connection, new ones wait in the kernel's queue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,8 +144,8 @@ impl State {
 }
 
 impl ConnectionPermit {
-    /// Counts a request. Returns `None` if the connection has lost its slot: it is being closed, so the request must not
-    /// be handled.
+    /// Counts a request. Returns `None` if the connection has lost its slot: it is being closed, so
+    /// the request must not be handled.
     pub(crate) fn begin(&self) -> Option<ActiveRequest> {
         self.has_requested.store(true, Ordering::Relaxed);
         let has_slot = self.limit.change(self.number, |connection| connection.requests += 1);
@@ -156,7 +157,8 @@ impl ConnectionPermit {
         self.limit.change(self.number, |connection| connection.stalled[stall as usize] = true);
     }
 
-    /// Marks that the client did its part. Returns false if the connection has lost its slot meanwhile.
+    /// Marks that the client did its part. Returns false if the connection has lost its slot
+    /// meanwhile.
     pub(crate) fn resume(&self, stall: Stall) -> bool {
         self.limit.change(self.number, |connection| connection.stalled[stall as usize] = false)
     }

@@ -1,7 +1,8 @@
 //! Accepts connections, serves HTTP/1.1 on them and ends them at shutdown.
 //!
-//! A client that sends its request head slowly, sends nothing, or does not read its response is disconnected by a timeout.
-//! When `--max-connections` is reached it is disconnected as soon as another client connects (`limit`, `stalls`).
+//! A client that sends its request head slowly, sends nothing, or does not read its response is
+//! disconnected by a timeout. When `--max-connections` is reached it is disconnected as soon as
+//! another client connects (`connection_limit`, `stalls`).
 
 use std::future::Future;
 use std::io;

@@ -1,8 +1,8 @@
 //! Error responses: the mapping from service errors to HTTP status codes, and the error body of
 //! each route family.
 //!
-//! Handlers return a [`Problem`]; `gate` calls [`write_error_body`], which writes the body in the form of the
-//! route:
+//! Handlers return a [`Problem`]; `gate` calls [`write_error_body`], which writes the body in the
+//! form of the route:
 //!
 //! - `/sandbox`, `/skills`, `/settings`: `{"detail":{"code","message",…}}`
 //! - `/v1`: `{"status":"error","data":message}`
@@ -125,7 +125,8 @@ pub(crate) fn is_within(path: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Leaves the body empty and puts the problem into the response's extensions for [`write_error_body`].
+/// Leaves the body empty and puts the problem into the response's extensions for
+/// [`write_error_body`].
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();

@@ -14,7 +14,8 @@ use tokio::net::TcpStream;
 
 use super::connection_limit::{ConnectionPermit, Stall};
 
-/// One kind of wait of one connection. Locks the connection limit only when the wait begins or ends.
+/// One kind of wait of one connection. Locks the connection limit only when the wait begins or
+/// ends.
 #[derive(Debug)]
 struct Wait {
     permit: Arc<ConnectionPermit>,
@@ -51,8 +52,8 @@ impl Drop for Wait {
     }
 }
 
-/// A request body. It fails once its connection has lost its slot, so that no handler acts on a request whose
-/// connection is being closed.
+/// A request body. It fails once its connection has lost its slot, so that no handler acts on a
+/// request whose connection is being closed.
 #[derive(Debug)]
 pub(crate) struct ClientBody {
     body: Incoming,

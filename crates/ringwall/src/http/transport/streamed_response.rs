@@ -1,9 +1,9 @@
 //! Responses that are written while they are sent: a directory as a zip, or a large text in its
 //! JSON envelope.
 //!
-//! A blocking thread writes the body, at most `MAX_CHUNKS_AHEAD` chunks ahead of the client. When the client
-//! disconnects, the next write fails. When writing fails, the connection is closed in the middle of
-//! the chunked body, so the client does not take the part for the whole.
+//! A blocking thread writes the body, at most `MAX_CHUNKS_AHEAD` chunks ahead of the client. When
+//! the client disconnects, the next write fails. When writing fails, the connection is closed in
+//! the middle of the chunked body, so the client does not take the part for the whole.
 
 use std::io::{self, Write};
 
