@@ -284,7 +284,7 @@ fn files_and_approvals_of_others_are_not_accessible() {
         let status = call_as(&fixture, stranger, "approval_status", json!({ "approval_id": approval }));
         assert_eq!(status["isError"], true, "{status}");
     }
-    assert_eq!(fixture.approval(approval)["status"], "pending");
+    assert_eq!(fixture.approval_by_id(approval.as_str().unwrap())["status"], "pending");
     assert!(exec.is_string(), "{pending}");
 }
 
@@ -294,13 +294,13 @@ fn request_state_is_valid_for_its_caller_and_tool_only() {
     let [ann, bob] = ["ann", "bob"].map(|user| fixture.server.make_token(&["--role", "user", "--user", user]));
     let other_of_hers = fixture.server.make_token(&["--role", "user", "--user", "ann"]);
     let agent = fixture.server.make_token(&["--role", "agent", "--user", "ann", "--agent", "default"]);
-    let question =
+    let first =
         send_as(&fixture, &ann, &call_with_elicitation("run_command", json!({ "command": fixture.blocked_command() })))
             ["result"]
             .clone();
-    assert_eq!(question["resultType"], "input_required", "{question}");
-    let (state, question) = (&question["requestState"], &question["inputRequests"]["approval"]["params"]["message"]);
-    assert!(question.as_str().unwrap().contains(&fixture.blocked_command()), "{question}");
+    assert_eq!(first["resultType"], "input_required", "{first}");
+    let (state, question) = (&first["requestState"], &first["inputRequests"]["approval"]["params"]["message"]);
+    assert!(question.as_str().unwrap().contains(&fixture.blocked_command()), "{first}");
     let is_rejected = |token: &str, message: &Value| {
         let answer = send_as(&fixture, token, message);
         assert_eq!(answer["error"]["code"], -32602, "{message}: {answer}");
@@ -318,29 +318,25 @@ fn request_state_is_valid_for_its_caller_and_tool_only() {
     let unanswered = send_as(&fixture, &ann, &repeated_call("run_command", state, None))["result"].clone();
     assert_eq!(
         (&unanswered["resultType"], &unanswered["inputRequests"]),
-        (&json!("input_required"), &question["inputRequests"])
+        (&json!("input_required"), &first["inputRequests"])
     );
     let ran = send_as(&fixture, &ann, &repeated_call("run_command", state, Some("once")))["result"].clone();
     assert_eq!(ran["structuredContent"]["stdout"], crate::fixture::FILE_CONTENT, "{ran}");
 }
 
 #[test]
-fn an_agent_never_answers_itself() {
+fn agent_cannot_answer_its_own_approval() {
     let fixture = Fixture::start();
     let agent = fixture.server.make_token(&["--role", "agent", "--user", "default", "--agent", "default"]);
-    let words = json!({ "command": fixture.blocked_command() });
-    let pending = send_as(&fixture, &agent, &call_with_elicitation("run_command", words))["result"].clone();
-    let question = &pending["structuredContent"];
-    assert_eq!(
-        (&question["status"], &pending["requestState"]),
-        (&json!("approval_pending"), &Value::Null),
-        "{pending}"
-    );
-    let approval = &question["approval"]["approval_id"];
-    let state = format!("{}/{}", question["exec_id"].as_str().unwrap(), approval.as_str().unwrap());
+    let arguments = json!({ "command": fixture.blocked_command() });
+    let pending = send_as(&fixture, &agent, &call_with_elicitation("run_command", arguments))["result"].clone();
+    let result = &pending["structuredContent"];
+    assert_eq!((&result["status"], &pending["requestState"]), (&json!("approval_pending"), &Value::Null), "{pending}");
+    let approval = &result["approval"]["approval_id"];
+    let state = format!("{}/{}", result["exec_id"].as_str().unwrap(), approval.as_str().unwrap());
     let forged = send_as(&fixture, &agent, &repeated_call("run_command", &state.into(), Some("once")));
     assert_eq!(forged["error"]["code"], -32602, "{forged}");
-    assert_eq!(fixture.approval(approval)["status"], "pending");
+    assert_eq!(fixture.approval_by_id(approval.as_str().unwrap())["status"], "pending");
 }
 
 fn list_tools(fixture: &Fixture) -> Vec<Value> {
@@ -376,7 +372,7 @@ fn run_command_description_follows_path_control() {
 }
 
 #[test]
-fn names_can_be_without_dots() {
+fn plain_skill_names_have_no_dots() {
     let fixture = Fixture::start();
     let plain = json!({ "mcp": { "skill_names": "plain" } });
     fixture.server.ask("PUT", "/settings", Some(&plain)).expect(200);

@@ -98,7 +98,7 @@ fn approval_for_one_document_is_void_on_another() {
         fixture.answer(&question, &json!({ "approved": true })).expect(200);
         seen.push(question["id"].clone());
         let refused = expect_failure(acting.join().unwrap());
-        assert!(refused.contains("another one than the one that was asked about"), "{refused}");
+        assert!(refused.contains("the page changed since the action was checked"), "{refused}");
         assert_eq!(
             expect_success(fixture.browse("get_content", json!({})))["title"],
             "Arrives",
