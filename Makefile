@@ -15,7 +15,7 @@ export RINGWALL_BIN := $(TARGET_DIR)/release/ringwall
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test soak vm bench check setup build
+.PHONY: help run test soak vm bench check fuzz setup build
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,12 @@ check: ## formatting, lints, and the dependency rules of deny.toml
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	@scripts/deny
+
+fuzz: ## fuzz one parser: make fuzz TARGET=zip (needs a nightly toolchain and cargo-fuzz)
+	@rustup run nightly rustc --version >/dev/null 2>&1 || { echo "make fuzz needs a nightly toolchain: rustup toolchain install nightly" >&2; exit 1; }
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz" >&2; exit 1; }
+	@test -n "$(TARGET)" || { echo "name a target: make fuzz TARGET=…, one of:" $(notdir $(wildcard fuzz/corpus/*)) >&2; exit 2; }
+	$(CARGO) +nightly fuzz run --fuzz-dir fuzz $(TARGET)
 
 setup: ## install what all the other targets need (each also installs its own part)
 	@scripts/setup test

@@ -51,6 +51,7 @@ pub(crate) const ROOMS: &[(&str, Edges)] = &[
         ]),
     ),
     ("tests", Edges::Exactly(&[])),
+    ("ringwall-fuzz", Edges::Exactly(&["ringwall-executor", "ringwall-jail", "ringwall-policy", "ringwall-workspace"])),
 ];
 
 /// What a room may not bring in, not even through a crate of a crate (development dependencies aside).

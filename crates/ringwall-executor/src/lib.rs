@@ -9,6 +9,8 @@ pub mod aio_service;
 pub mod backend;
 pub mod docker;
 pub mod egress;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gvisor;
 pub mod image;
 pub mod pool;

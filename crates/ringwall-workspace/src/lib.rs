@@ -34,6 +34,8 @@ mod error;
 mod exec_files;
 mod exec_id;
 mod fs;
+#[doc(hidden)]
+pub mod fuzzing;
 mod garbage;
 mod lock;
 mod name;

@@ -39,3 +39,8 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
     ("https_proxy", ADDRESS),
     ("no_proxy", OWN),
 ];
+
+/// The host of a proxy request, if the request is well-formed.
+pub(crate) fn target_host<T>(request: &hyper::Request<T>) -> Option<ringwall_policy::NetHost> {
+    target::Target::read(request).ok().map(|target| target.host)
+}

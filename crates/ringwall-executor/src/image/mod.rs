@@ -69,3 +69,18 @@ pub struct Progress {
     pub entries: u64,
     pub bytes: u64,
 }
+
+/// Reads all entries of an archive with their content, without writing any.
+pub(crate) fn read_entries(bytes: &[u8]) -> Result<(), ImageError> {
+    let mut entries = entries::Entries::new(source::Stream::open(bytes)?);
+    let mut buffer = [0; 4096];
+    while entries.next()?.is_some() {
+        while entries.read_content(&mut buffer)? > 0 {}
+    }
+    entries.finish()
+}
+
+/// Reads the records of a pax extension header.
+pub(crate) fn read_pax(bytes: &[u8]) -> Result<(), &'static str> {
+    pax::PaxRecords::parse(bytes).map(drop)
+}

@@ -24,3 +24,19 @@ pub use name::SkillName;
 
 pub(crate) use archive::CheckedZip;
 pub(crate) use install::{StagingDir, resume_install};
+
+/// Checks the directory of an uploaded zip, for the fuzz targets.
+pub(crate) fn check_zip(file: std::fs::File, limits: ArchiveLimits) {
+    let _ = CheckedZip::read(file, limits);
+}
+
+/// The path of a zip entry, for the fuzz targets.
+pub(crate) fn entry_path(name: &[u8], is_utf8: bool) -> Option<String> {
+    let encoding = if is_utf8 { entry_name::NameEncoding::Utf8 } else { entry_name::NameEncoding::Undeclared };
+    entry_name::parse_entry_name(name, encoding).ok().map(|(path, _)| path.as_str().to_owned())
+}
+
+/// Reads the metadata of a `SKILL.md`, for the fuzz targets.
+pub(crate) fn check_metadata(text: &str) {
+    let _ = metadata::SkillMetadata::parse(text).warnings("folder");
+}
