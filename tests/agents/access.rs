@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 use tests::support::server::Server;
 
-use crate::caller::{Body, Caller, file_part, form};
-use crate::site::{Site, new_name, workspace_of};
+use crate::client::{Body, Client, file_part, form};
+use crate::fixture::{Fixture, new_name, workspace_of};
 use crate::zips;
 
 /// All routes of both contracts: method, path, body.
@@ -48,7 +48,7 @@ fn of_pair(user: &str, agent: &str) -> Vec<(&'static str, String, Option<Value>)
 }
 
 /// Sends a request whose body would be valid.
-fn ask(caller: &Caller, method: &str, path: &str, body: Option<&Value>) -> crate::caller::Said {
+fn ask(client: &Client, method: &str, path: &str, body: Option<&Value>) -> crate::client::ApiResponse {
     let (kind, bytes) = form(&[&file_part(b"hostile", &zips::skill("hostile", "x"))]);
     let body = match body {
         Some(body) => Body::Json(body),
@@ -56,20 +56,20 @@ fn ask(caller: &Caller, method: &str, path: &str, body: Option<&Value>) -> crate
         None if method == "PUT" => Body::Text("hostile"),
         None => Body::None,
     };
-    caller.ask(method, path, body)
+    client.ask(method, path, body)
 }
 
-pub(crate) fn request_without_valid_token_is_rejected(site: &Site) {
-    let server = site.server();
-    let agent = site.workspace();
+pub(crate) fn request_without_valid_token_is_rejected(fixture: &Fixture) {
+    let server = fixture.server();
+    let agent = fixture.workspace();
     agent.put("files/x", "a");
     agent.push(&zips::of(&[("s/SKILL.md", ""), ("s/x", "1")])).success();
     let wrong = [None, Some("Bearer wrong"), Some("Bearer "), Some("Basic dTpw"), Some("wrong")];
     for authorization in wrong {
-        let caller = Caller::with(&server, authorization.map(str::to_owned));
+        let client = Client::with(&server, authorization.map(str::to_owned));
         for (method, path, body) in routes(&agent.user, &agent.agent) {
-            let said = ask(&caller, method, &path, body.as_ref());
-            assert_eq!(said.status, 401, "{method} {path} with {authorization:?}: {said:?}");
+            let response = ask(&client, method, &path, body.as_ref());
+            assert_eq!(response.status, 401, "{method} {path} with {authorization:?}: {response:?}");
         }
     }
     assert_eq!(agent.text("files/x"), "a");
@@ -77,33 +77,33 @@ pub(crate) fn request_without_valid_token_is_rejected(site: &Site) {
     assert_eq!(agent.skill_names(), ["s"]);
 }
 
-pub(crate) fn workspace_of_other_user_is_not_found(site: &Site) {
-    let server = site.server();
+pub(crate) fn workspace_of_other_user_is_not_found(fixture: &Fixture) {
+    let server = fixture.server();
     let ann = workspace_of(&server, &new_name("ann"), &new_name("agent"));
     ann.put("files/x", "a");
     ann.push(&zips::of(&[("s/SKILL.md", ""), ("s/x", "1")])).success();
     let bob_name = new_name("bob");
-    let bob = Caller::of(&server, &server.make_token(&["--role", "user", "--user", &bob_name]));
+    let bob = Client::of(&server, &server.make_token(&["--role", "user", "--user", &bob_name]));
     let of_other_agent =
-        Caller::of(&server, &server.make_token(&["--role", "agent", "--user", &ann.user, "--agent", "other"]));
+        Client::of(&server, &server.make_token(&["--role", "agent", "--user", &ann.user, "--agent", "other"]));
     let of_bob =
-        Caller::of(&server, &server.make_token(&["--role", "agent", "--user", &bob_name, "--agent", &ann.agent]));
-    for caller in [&bob, &of_other_agent, &of_bob] {
+        Client::of(&server, &server.make_token(&["--role", "agent", "--user", &bob_name, "--agent", &ann.agent]));
+    for client in [&bob, &of_other_agent, &of_bob] {
         for (method, path, body) in of_pair(&ann.user, &ann.agent) {
-            let said = ask(caller, method, &path, body.as_ref());
-            assert_eq!(said.status, 404, "{method} {path}: {said:?}");
+            let response = ask(client, method, &path, body.as_ref());
+            assert_eq!(response.status, 404, "{method} {path}: {response:?}");
         }
     }
     // Routes without a user in the path: an agent token is limited to its agent, and the `user`
     // parameter to the token's user.
     for (method, path, body) in routes(&ann.user, &ann.agent).into_iter().take(11) {
-        let said = ask(&of_other_agent, method, &path, body.as_ref());
-        assert_eq!(said.status, 404, "{method} {path}: {said:?}");
+        let response = ask(&of_other_agent, method, &path, body.as_ref());
+        assert_eq!(response.status, 404, "{method} {path}: {response:?}");
         let query =
             if path.contains('?') { format!("{path}&user={}", ann.user) } else { format!("{path}?user={}", ann.user) };
-        for caller in [&bob, &of_bob] {
-            let said = ask(caller, method, &query, body.as_ref());
-            assert_eq!(said.status, 404, "{method} {query}: {said:?}");
+        for client in [&bob, &of_bob] {
+            let response = ask(client, method, &query, body.as_ref());
+            assert_eq!(response.status, 404, "{method} {query}: {response:?}");
         }
     }
     // Bob's own workspace of the same agent is empty.
@@ -113,46 +113,46 @@ pub(crate) fn workspace_of_other_user_is_not_found(site: &Site) {
     assert_eq!(ann.listed("skills"), ["skills/s/SKILL.md", "skills/s/x"]);
 }
 
-pub(crate) fn roles_reach_their_workspaces(site: &Site) {
-    let server = site.server();
+pub(crate) fn roles_reach_their_workspaces(fixture: &Fixture) {
+    let server = fixture.server();
     let ann = workspace_of(&server, &new_name("ann"), &new_name("agent"));
     ann.put("files/x", "of ann");
     let (user, agent) = (&ann.user, &ann.agent);
-    let own = Caller::of(&server, &server.make_token(&["--role", "agent", "--user", user, "--agent", agent]));
+    let own = Client::of(&server, &server.make_token(&["--role", "agent", "--user", user, "--agent", agent]));
     assert_eq!(own.get(&format!("/v1/{agent}/content?path=files/x")).success()["content"], "of ann");
     assert_eq!(own.get(&format!("/v1/sandbox/{user}/{agent}/content?path=x")).success()["content"], "of ann");
     for role in ["operator", "owner"] {
         let token = if role == "owner" { server.token.clone() } else { server.make_token(&["--role", "operator"]) };
-        let caller = Caller::of(&server, &token);
-        let by_pair = caller.get(&format!("/v1/sandbox/{user}/{agent}/content?path=x")).success();
+        let client = Client::of(&server, &token);
+        let by_pair = client.get(&format!("/v1/sandbox/{user}/{agent}/content?path=x")).success();
         assert_eq!(by_pair["content"], "of ann", "{role}");
-        let by_word = caller.get(&format!("/v1/{agent}/content?path=files/x&user={user}")).success();
+        let by_word = client.get(&format!("/v1/{agent}/content?path=files/x&user={user}")).success();
         assert_eq!(by_word["content"], "of ann", "{role}");
         // Without the `user` parameter the user is `default`.
-        caller.get(&format!("/v1/{agent}/content?path=files/x")).refused(404);
-        caller.post(&format!("/v1/{agent}/write"), &json!({ "file_path": "files/x", "content": role })).success();
-        let default = caller.get(&format!("/v1/sandbox/default/{agent}/content?path=x")).success();
+        client.get(&format!("/v1/{agent}/content?path=files/x")).expect_error(404);
+        client.post(&format!("/v1/{agent}/write"), &json!({ "file_path": "files/x", "content": role })).success();
+        let default = client.get(&format!("/v1/sandbox/default/{agent}/content?path=x")).success();
         assert_eq!(default["content"], role);
         let write = json!({ "file_path": "files/of", "content": role });
-        caller.post(&format!("/v1/{agent}/write?user={user}"), &write).success();
+        client.post(&format!("/v1/{agent}/write?user={user}"), &write).success();
         assert_eq!(ann.text("files/of"), role);
-        caller.delete(&format!("/v1/{agent}/delete?path=files/x")).success();
-        caller.get(&format!("/v1/{agent}/files?path=files&user=..")).refused(400);
+        client.delete(&format!("/v1/{agent}/delete?path=files/x")).success();
+        client.get(&format!("/v1/{agent}/files?path=files&user=..")).expect_error(400);
     }
 }
 
-pub(crate) fn user_without_authentication_is_default(site: &Site) {
+pub(crate) fn user_without_authentication_is_default(fixture: &Fixture) {
     let data = tempfile::TempDir::with_prefix("rw-agents-").unwrap();
-    let server = Server::start_as(&site.starter(), data, &["--no-auth"]);
-    let anyone = Caller::with(&server, None);
+    let server = Server::start_as(&fixture.starter(), data, &["--no-auth"]);
+    let anyone = Client::with(&server, None);
     anyone.post("/v1/a/write", &json!({ "file_path": "files/x", "content": "1" })).success();
     assert_eq!(anyone.get("/v1/sandbox/default/a/content?path=x").success()["content"], "1");
     assert!(server.data().join("workspaces/default/a/files/x").exists());
 }
 
 /// `/openapi.json` contains every route of the contracts.
-pub(crate) fn openapi_contains_every_route(site: &Site) {
-    let server = site.server();
+pub(crate) fn openapi_contains_every_route(fixture: &Fixture) {
+    let server = fixture.server();
     let document = server.ask_with("GET", "/openapi.json", &[], None).expect(200);
     let published: Vec<(String, Vec<String>)> = document["paths"]
         .as_object()

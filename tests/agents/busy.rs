@@ -11,11 +11,11 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::site::Site;
+use crate::fixture::Fixture;
 use crate::zips;
 
 /// Uses the system calls userfaultfd and getdents64. Ends at the end of its input.
-const HOLDER: &str = r#"
+const HOLD_DIRECTORY: &str = r#"
 import ctypes, fcntl, os, struct, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -37,53 +37,53 @@ os._exit(0)
 "#;
 
 /// While this exists, no name can be created in the directory.
-struct Held {
+struct DirectoryLock {
     holder: Child,
     input: Option<ChildStdin>,
 }
 
-impl Held {
+impl DirectoryLock {
     fn new(directory: &Path) -> Self {
         let mut command = Command::new("/usr/bin/python3");
-        command.args(["-c", HOLDER]).arg(directory).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["-c", HOLD_DIRECTORY]).arg(directory).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut holder = command.spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, "held\n", "this needs userfaultfd");
+        let mut response = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut response).unwrap();
+        assert_eq!(response, "held\n", "this needs userfaultfd");
         Self { input: holder.stdin.take(), holder }
     }
 }
 
-impl Drop for Held {
+impl Drop for DirectoryLock {
     fn drop(&mut self) {
         drop(self.input.take());
         let _ = self.holder.wait();
     }
 }
 
-pub(crate) fn long_wait_for_workspace_is_server_busy(site: &Site) {
-    let (agent, other) = (site.workspace(), site.workspace());
+pub(crate) fn long_wait_for_workspace_is_server_busy(fixture: &Fixture) {
+    let (agent, other) = (fixture.workspace(), fixture.workspace());
     agent.put("files/a", "a");
     agent.push(&zips::skill("s", "1")).success();
     other.put("files/a", "other");
-    let held = Held::new(&agent.on_disk("files"));
-    let told = |operation: &str| format!("Server busy: {operation} operation timed out. Please try again.");
+    let held = DirectoryLock::new(&agent.on_disk("files"));
+    let expected_message = |operation: &str| format!("Server busy: {operation} operation timed out. Please try again.");
     std::thread::scope(|scope| {
         let agent = &agent;
         let first = scope.spawn(|| agent.write("files/new/x", "x"));
         // The first write holds the lock once its file is in `.staging`.
         let deadline = Instant::now() + Duration::from_secs(60);
         while std::fs::read_dir(agent.on_disk(".staging")).unwrap().count() == 0 {
-            assert!(Instant::now() < deadline, "nothing is written");
+            assert!(Instant::now() < deadline, "the write did not start");
             std::thread::sleep(Duration::from_millis(5));
         }
         let skill = zips::skill("s", "2");
         let reads = [
             scope.spawn(|| agent.content("files/a")),
             scope.spawn(|| agent.list("files")),
-            scope.spawn(|| agent.caller.get(&format!("/v1/{}/download?path=files/a", agent.agent))),
-            scope.spawn(|| agent.caller.get(&format!("/v1/skills/{}/list", agent.agent))),
-            scope.spawn(|| agent.caller.get(&agent.sandbox_route("content?path=a"))),
+            scope.spawn(|| agent.client.get(&format!("/v1/{}/download?path=files/a", agent.agent))),
+            scope.spawn(|| agent.client.get(&format!("/v1/skills/{}/list", agent.agent))),
+            scope.spawn(|| agent.client.get(&agent.sandbox_route("content?path=a"))),
         ];
         let updates = [
             scope.spawn(|| agent.write("files/a", "b")),
@@ -92,22 +92,22 @@ pub(crate) fn long_wait_for_workspace_is_server_busy(site: &Site) {
             scope.spawn(|| agent.upload("a", b"b")),
             scope.spawn(move || agent.push(&skill)),
             scope.spawn(|| agent.delete_skill("s")),
-            scope.spawn(|| agent.caller.put(&agent.sandbox_route("edit?path=a"), "b")),
+            scope.spawn(|| agent.client.put(&agent.sandbox_route("edit?path=a"), "b")),
         ];
         assert_eq!(other.text("files/a"), "other");
         other.put("files/b", "b");
         assert_eq!(other.run("cat files/b").stdout, "b");
         for read in reads {
-            assert_eq!(read.join().unwrap().refused(503), told("Read"));
+            assert_eq!(read.join().unwrap().expect_error(503), expected_message("Read"));
         }
         for update in updates {
-            assert_eq!(update.join().unwrap().refused(503), told("Update"));
+            assert_eq!(update.join().unwrap().expect_error(503), expected_message("Update"));
         }
-        assert!(!first.is_finished(), "it was busy all the time");
+        assert!(!first.is_finished(), "the first write ended early");
         drop(held);
         first.join().unwrap().success();
     });
     assert_eq!(agent.listed("files"), ["files/a", "files/new/x"]);
-    assert_eq!(agent.text("files/a"), "a", "who was refused changed nothing");
+    assert_eq!(agent.text("files/a"), "a", "rejected requests changed nothing");
     assert_eq!(agent.text("skills/s/main.py"), "1");
 }

@@ -5,8 +5,8 @@ use tests::support::host::marked;
 use tests::support::scratch::token;
 use tests::support::server::Server;
 
-use crate::site::Site;
-use crate::workspace::Ran;
+use crate::fixture::Fixture;
+use crate::workspace::CommandResult;
 
 const RESERVED: &str = "Security Error: 'SKILL.md' is a system reserved file. You can only create/edit it at the root \
                         of a skill (e.g., skills/my_skill/SKILL.md).";
@@ -14,10 +14,10 @@ const RESERVED: &str = "Security Error: 'SKILL.md' is a system reserved file. Yo
 /// Exit code of curl if the connection fails.
 const CURL_CONNECTED_NOT: i64 = 7;
 
-pub(crate) fn command_is_run_by_shell(site: &Site) {
-    let agent = site.workspace();
-    let said = agent.execute("echo out; echo err >&2; exit 7");
-    assert_eq!(said.success(), json!({ "stdout": "out\n", "stderror": "err\n", "exit_code": 7 }));
+pub(crate) fn command_is_run_by_shell(fixture: &Fixture) {
+    let agent = fixture.workspace();
+    let response = agent.execute("echo out; echo err >&2; exit 7");
+    assert_eq!(response.success(), json!({ "stdout": "out\n", "stderror": "err\n", "exit_code": 7 }));
     for (line, stdout) in [
         ("echo $(pwd)", "/workspace\n"),
         ("echo hello > files/x && cat files/x", "hello\n"),
@@ -36,14 +36,14 @@ pub(crate) fn command_is_run_by_shell(site: &Site) {
         ("[[ a == a ]] && echo same", "same\n"),
         ("ls files/none || true", ""),
     ] {
-        let ran = agent.run(line);
-        assert_eq!((ran.stdout.as_str(), ran.code), (stdout, 0), "{line}: {ran:?}");
+        let result = agent.run(line);
+        assert_eq!((result.stdout.as_str(), result.code), (stdout, 0), "{line}: {result:?}");
     }
     assert_eq!(agent.text("files/x"), "hello\n");
 }
 
-pub(crate) fn ordinary_commands_are_allowed(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn ordinary_commands_are_allowed(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.put("files/x", "a\n");
     agent.put("skills/s/SKILL.md", "name: s\n");
     agent.put("skills/s/main.py", "import sys; print('main', sys.argv[1:])");
@@ -69,13 +69,13 @@ pub(crate) fn ordinary_commands_are_allowed(site: &Site) {
         ("PAGER=x cat files/x", "b\n"),
         ("echo a # rm is only a comment; reboot", "a\n"),
     ] {
-        let ran = agent.run(line);
-        assert_eq!((ran.stdout.as_str(), ran.code), (stdout, 0), "{line}: {ran:?}");
+        let result = agent.run(line);
+        assert_eq!((result.stdout.as_str(), result.code), (stdout, 0), "{line}: {result:?}");
     }
 }
 
-pub(crate) fn forbidden_command_is_rejected_by_name(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn forbidden_command_is_rejected_by_name(fixture: &Fixture) {
+    let agent = fixture.workspace();
     for (line, name) in [
         ("wget x", "wget"),
         ("nc -l 1", "nc"),
@@ -107,26 +107,26 @@ pub(crate) fn forbidden_command_is_rejected_by_name(site: &Site) {
         ("\"perl\" -e 1", "perl"),
         ("p''erl -e 1", "perl"),
     ] {
-        let message = agent.execute(line).refused(403);
+        let message = agent.execute(line).expect_error(403);
         assert_eq!(message, format!("Security Error: Command '{name}' is not allowed."), "{line}");
     }
     for line in ["$X", "X=perl; $X -e 1", "\"$(echo perl)\" x", "echo a | $SHELL", "${X:-perl}"] {
-        let message = agent.execute(line).refused(403);
+        let message = agent.execute(line).expect_error(403);
         assert!(message.starts_with("Security Error: Command '"), "{line}: {message}");
     }
     for line in ["", "   ", "\n", "\t\n"] {
-        assert_eq!(agent.execute(line).refused(400), "Command cannot be empty.", "{line:?}");
+        assert_eq!(agent.execute(line).expect_error(400), "Command cannot be empty.", "{line:?}");
     }
     for line in ["echo 'open", "if true", "echo a |", "(", "echo a && ", ")"] {
-        agent.execute(line).refused_with_one_of(&[400, 403]);
+        agent.execute(line).expect_error_of(&[400, 403]);
     }
-    agent.execute(&"(".repeat(200_000)).refused_with_one_of(&[400, 403, 413]);
-    agent.execute("echo a\0b").refused(400);
+    agent.execute(&"(".repeat(200_000)).expect_error_of(&[400, 403, 413]);
+    agent.execute("echo a\0b").expect_error(400);
     assert_eq!(agent.listed("files"), [""; 0]);
 }
 
-pub(crate) fn reserved_name_in_command_is_rejected(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn reserved_name_in_command_is_rejected(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.put("skills/s/SKILL.md", "name: s\n");
     for line in [
         "echo x > skills/SKILL.md",
@@ -138,7 +138,7 @@ pub(crate) fn reserved_name_in_command_is_rejected(site: &Site) {
         "echo && cd skills/s && echo x >> SKILL.md",
         "tee skills/a/b/Skill.Md",
     ] {
-        assert_eq!(agent.execute(line).refused(403), RESERVED, "{line}");
+        assert_eq!(agent.execute(line).expect_error(403), RESERVED, "{line}");
     }
     assert_eq!(agent.listed("skills"), ["skills/s/SKILL.md"]);
     // Files written by a script are healed afterwards.
@@ -149,11 +149,11 @@ pub(crate) fn reserved_name_in_command_is_rejected(site: &Site) {
     assert_eq!(agent.listed("skills")[0], "skills/SKILL.md.misplaced");
 }
 
-pub(crate) fn environment_contains_only_defaults(site: &Site) {
-    let agent = site.workspace();
-    let ran = agent.run("python3 -c \"import os; print(sorted(os.environ)); print(os.environ['PATH'])\"");
-    let lines: Vec<&str> = ran.stdout.lines().collect();
-    assert_eq!(lines[1], "/usr/local/bin:/usr/bin:/bin", "{ran:?}");
+pub(crate) fn environment_contains_only_defaults(fixture: &Fixture) {
+    let agent = fixture.workspace();
+    let result = agent.run("python3 -c \"import os; print(sorted(os.environ)); print(os.environ['PATH'])\"");
+    let lines: Vec<&str> = result.stdout.lines().collect();
+    assert_eq!(lines[1], "/usr/local/bin:/usr/bin:/bin", "{result:?}");
     let allowed = ["HOME", "LANG", "PATH", "PWD", "USER", "SHLVL", "_", "OLDPWD", "LC_CTYPE"];
     let keys: Vec<String> = serde_json::from_str(&lines[0].replace('\'', "\"")).unwrap();
     assert!(keys.iter().all(|key| allowed.contains(&key.as_str())), "{keys:?}");
@@ -165,16 +165,16 @@ pub(crate) fn environment_contains_only_defaults(site: &Site) {
 
 /// The secret is neither in the command's environment nor in that of any visible process, PID 1
 /// included.
-pub(crate) fn server_environment_is_not_visible(site: &Site) {
+pub(crate) fn server_environment_is_not_visible(fixture: &Fixture) {
     let secret = token().unwrap();
     let data = tempfile::TempDir::with_prefix("rw-agents-").unwrap();
-    let server = Server::start_as_under(&site.starter(), data, &[], &[("PROVIDER_TOKEN", &secret)]);
+    let server = Server::start_as_under(&fixture.starter(), data, &[], &[("PROVIDER_TOKEN", &secret)]);
     // The process may be protected from reads by its own user.
     match std::fs::read(format!("/proc/{}/environ", server.id())) {
-        Ok(bytes) => assert!(String::from_utf8_lossy(&bytes).contains(&secret), "the control: the server has it"),
+        Ok(bytes) => assert!(String::from_utf8_lossy(&bytes).contains(&secret), "control: the server has it"),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
     }
-    let agent = crate::site::workspace_on(&server);
+    let agent = crate::fixture::workspace_on(&server);
     agent.put(
         "files/look.py",
         "import os\nfor number in filter(str.isdigit, os.listdir('/proc')):\n    try:\n        \
@@ -182,22 +182,22 @@ pub(crate) fn server_environment_is_not_visible(site: &Site) {
          print(number, error)\nprint('own', dict(os.environ))\n",
     );
     agent.push(&crate::zips::skill("s", "")).success();
-    let program = |route: &str, path: &str| Ran::read(&agent.argv(route, "python3", &[path]).success());
-    for ran in [
+    let program = |route: &str, path: &str| CommandResult::read(&agent.argv(route, "python3", &[path]).success());
+    for result in [
         agent.run("python3 files/look.py"),
         program(&agent.sandbox(), "look.py"),
         program(&agent.skill_route("s"), "/workspace/files/look.py"),
     ] {
-        assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(ran.stdout.lines().any(|line| line.starts_with("1 ")), "the control: it looked at PID 1: {ran:?}");
-        assert!(ran.stdout.contains("PATH="), "the control: it reads what may be read: {ran:?}");
-        assert!(!ran.stdout.contains(&secret) && !ran.stdout.contains("PROVIDER_TOKEN"), "{ran:?}");
+        assert_eq!(result.code, 0, "{result:?}");
+        assert!(result.stdout.lines().any(|line| line.starts_with("1 ")), "control: PID 1 was examined: {result:?}");
+        assert!(result.stdout.contains("PATH="), "control: readable environments are shown: {result:?}");
+        assert!(!result.stdout.contains(&secret) && !result.stdout.contains("PROVIDER_TOKEN"), "{result:?}");
     }
 }
 
 /// If the host has only `python3`, `python` runs that; nothing else in the box changes.
-pub(crate) fn python_runs_by_either_name(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn python_runs_by_either_name(fixture: &Fixture) {
+    let agent = fixture.workspace();
     let version = agent.run("python3 -V").stdout;
     for line in [
         "python -V",
@@ -206,56 +206,56 @@ pub(crate) fn python_runs_by_either_name(site: &Site) {
         "find files -maxdepth 0 -exec python -V {} +",
         "sh -c 'exec python -V'",
     ] {
-        let ran = agent.run(line);
-        assert_eq!((ran.code, ran.stdout.as_str()), (0, version.as_str()), "{line}: {ran:?}");
+        let result = agent.run(line);
+        assert_eq!((result.code, result.stdout.as_str()), (0, version.as_str()), "{line}: {result:?}");
     }
     let names = |line: &str| {
-        let ran = agent.run(line);
-        ran.stdout.lines().filter(|name| *name != "python").map(str::to_owned).collect::<Vec<_>>()
+        let result = agent.run(line);
+        result.stdout.lines().filter(|name| *name != "python").map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(names("ls /usr/local/bin # python"), names("ls /usr/local/bin"), "what else is there stays");
-    let ran = agent.run("python -c \"import os; print(sorted(os.environ)); open('/usr/local/bin/x', 'w')\"");
-    assert!(ran.stderr.contains("Read-only file system"), "{ran:?}");
-    assert!(!ran.stdout.contains("BASH_FUNC"), "{ran:?}");
-    let said = agent.argv(&agent.sandbox(), "xargs", &["python", "-V"]).success();
-    assert_eq!(said["stdout"], version.as_str(), "{said}");
+    assert_eq!(names("ls /usr/local/bin # python"), names("ls /usr/local/bin"), "other entries stay");
+    let result = agent.run("python -c \"import os; print(sorted(os.environ)); open('/usr/local/bin/x', 'w')\"");
+    assert!(result.stderr.contains("Read-only file system"), "{result:?}");
+    assert!(!result.stdout.contains("BASH_FUNC"), "{result:?}");
+    let response = agent.argv(&agent.sandbox(), "xargs", &["python", "-V"]).success();
+    assert_eq!(response["stdout"], version.as_str(), "{response}");
 }
 
-pub(crate) fn box_sees_only_its_workspace(site: &Site) {
-    let agent = site.workspace();
-    let other = site.workspace();
+pub(crate) fn box_sees_only_its_workspace(fixture: &Fixture) {
+    let agent = fixture.workspace();
+    let other = fixture.workspace();
     other.put("files/secret", "secret of another");
     agent.put("files/x", "x");
     agent.push(&crate::zips::skill("s", "1")).success();
     assert_eq!(agent.run("ls -A").stdout, "files\nskills\n");
-    let ran = agent.run("touch x; mkdir y; rm -rf files; rm -rf skills; ls -A");
-    assert_eq!(ran.stdout, "files\nskills\n", "the root itself is not the box's: {ran:?}");
+    let result = agent.run("touch x; mkdir y; rm -rf files; rm -rf skills; ls -A");
+    assert_eq!(result.stdout, "files\nskills\n", "the box must not change the root: {result:?}");
     agent.put("files/x", "x");
     for line in [
         format!("cat {}", other.on_disk("files/secret").display()),
-        format!("ls {}", agent.caller.data().display()),
+        format!("ls {}", agent.client.data().display()),
         "cat /etc/shadow".to_owned(),
         "grep -rs 'secret of another' / --exclude-dir=proc --include=secret".to_owned(),
     ] {
-        let ran = agent.run(&line);
-        assert!(ran.code != 0 && !ran.stdout.contains("secret of another"), "{line}: {ran:?}");
+        let result = agent.run(&line);
+        assert!(result.code != 0 && !result.stdout.contains("secret of another"), "{line}: {result:?}");
     }
     // Control: on the host the same request succeeds.
-    let address = format!("http://{}/healthz", site.server().address);
+    let address = format!("http://{}/healthz", fixture.server().address);
     let words = ["-s", "-m", "20", &address];
     let outside = std::process::Command::new("curl").args(words).output().unwrap();
     assert!(outside.status.success(), "{outside:?}");
-    let ran = agent.run(&format!("curl {}", words.join(" ")));
-    assert_eq!((ran.code, ran.stdout.as_str()), (CURL_CONNECTED_NOT, ""), "there is no network: {ran:?}");
+    let result = agent.run(&format!("curl {}", words.join(" ")));
+    assert_eq!((result.code, result.stdout.as_str()), (CURL_CONNECTED_NOT, ""), "there is no network: {result:?}");
 }
 
-pub(crate) fn execs_are_recorded(site: &Site) {
-    let server = site.server();
-    let agent = site.workspace();
+pub(crate) fn execs_are_recorded(fixture: &Fixture) {
+    let server = fixture.server();
+    let agent = fixture.workspace();
     agent.run("echo recorded");
-    agent.execute("perl -e 1").refused(403);
+    agent.execute("perl -e 1").expect_error(403);
     // Execs of this kind are listed by the general routes, too.
-    let (status, _, bytes) = agent.caller.raw("GET", "/sandbox/execs?limit=10");
+    let (status, _, bytes) = agent.client.raw("GET", "/sandbox/execs?limit=10");
     assert_eq!(status, 200);
     let own: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     let statuses: Vec<&str> = own.as_array().unwrap().iter().map(|exec| exec["status"].as_str().unwrap()).collect();
@@ -266,68 +266,68 @@ pub(crate) fn execs_are_recorded(site: &Site) {
     assert!(view["protections"].as_array().is_some_and(|all| all.len() > 3), "{view}");
 }
 
-pub(crate) fn long_output_is_truncated_and_flagged(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn long_output_is_truncated_and_flagged(fixture: &Fixture) {
+    let agent = fixture.workspace();
     let limit = 10 << 20;
-    let ran = agent.run("python3 -c \"import sys; sys.stdout.write('ü' * 8000000)\"");
-    assert_eq!(ran.code, 0);
-    assert!(ran.stdout.len() <= limit && ran.stdout.len() > limit - 4, "{}", ran.stdout.len());
-    assert!(ran.stdout.chars().all(|letter| letter == 'ü'), "cut within a letter");
-    let (_, _, bytes) = agent.caller.raw("GET", "/sandbox/execs?limit=1");
+    let result = agent.run("python3 -c \"import sys; sys.stdout.write('ü' * 8000000)\"");
+    assert_eq!(result.code, 0);
+    assert!(result.stdout.len() <= limit && result.stdout.len() > limit - 4, "{}", result.stdout.len());
+    assert!(result.stdout.chars().all(|letter| letter == 'ü'), "truncated within a character");
+    let (_, _, bytes) = agent.client.raw("GET", "/sandbox/execs?limit=1");
     let own: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-    let view = site.server().exec(own[0]["exec_id"].as_str().unwrap());
+    let view = fixture.server().exec(own[0]["exec_id"].as_str().unwrap());
     assert_eq!((&view["stdout_truncated"], &view["stderr_truncated"]), (&json!(true), &json!(false)), "{view}");
-    let ran = agent.run("echo -n; printf '\\xff\\xfea'");
-    assert!(ran.stdout.ends_with('a'), "{ran:?}");
+    let result = agent.run("echo -n; printf '\\xff\\xfea'");
+    assert!(result.stdout.ends_with('a'), "{result:?}");
 }
 
-pub(crate) fn exec_ends_with_main_process(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn exec_ends_with_main_process(fixture: &Fixture) {
+    let agent = fixture.workspace();
     let mark = token().unwrap();
     agent.put("files/daemon.py", "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\n");
     let began = std::time::Instant::now();
-    let ran = agent.run(&format!("python3 files/daemon.py {mark}; echo done"));
-    assert_eq!((ran.stdout.as_str(), ran.code), ("done\n", 0));
-    assert!(began.elapsed().as_secs() < 60, "it waited for the child that holds its output");
+    let result = agent.run(&format!("python3 files/daemon.py {mark}; echo done"));
+    assert_eq!((result.stdout.as_str(), result.code), ("done\n", 0));
+    assert!(began.elapsed().as_secs() < 60, "waited for the child that holds stdout open");
     assert!(marked(&mark).unwrap().is_empty(), "a child outlived its box");
 }
 
 /// Takes five minutes, for the routes of both contracts at the same time.
-pub(crate) fn commands_time_out_after_five_minutes(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn commands_time_out_after_five_minutes(fixture: &Fixture) {
+    let agent = fixture.workspace();
     let mark = token().unwrap();
     let line = format!("python3 -c 'import time; time.sleep(900)' {mark}");
     let words = ["-c", "import time; time.sleep(900)", &mark];
     agent.push(&crate::zips::skill("s", "")).success();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| agent.execute(&line).refused(408));
-        let second = scope.spawn(|| agent.argv(&agent.sandbox(), "python3", &words).refused(408));
-        let third = scope.spawn(|| agent.argv(&agent.skill_route("s"), "python3", &words).refused(408));
+        let first = scope.spawn(|| agent.execute(&line).expect_error(408));
+        let second = scope.spawn(|| agent.argv(&agent.sandbox(), "python3", &words).expect_error(408));
+        let third = scope.spawn(|| agent.argv(&agent.skill_route("s"), "python3", &words).expect_error(408));
         assert_eq!(first.join().unwrap(), "Execution Timeout: Process killed after 300 seconds.");
         assert_eq!(third.join().unwrap(), "Execution timed out after 5 minutes.");
         assert_eq!(second.join().unwrap(), "Execution timed out after 5 minutes.");
     });
-    assert!(marked(&mark).unwrap().is_empty(), "a process survived its time");
+    assert!(marked(&mark).unwrap().is_empty(), "a process survived the timeout");
 }
 
 /// The command lists are settings.
-pub(crate) fn command_lists_are_settings(site: &Site) {
-    let server = site.start();
-    let agent = crate::site::workspace_on(&server);
+pub(crate) fn command_lists_are_settings(fixture: &Fixture) {
+    let server = fixture.start();
+    let agent = crate::fixture::workspace_on(&server);
     let refusal = |name: &str| format!("Security Error: Command '{name}' is not allowed.");
-    assert_eq!(agent.execute("perl -e 'print 1'").refused(403), refusal("perl"));
+    assert_eq!(agent.execute("perl -e 'print 1'").expect_error(403), refusal("perl"));
     let mut commands = server.ask("GET", "/settings", None).expect(200)["commands"].clone();
     for list in ["allowed", "allowed_argv"] {
         commands[list].as_array_mut().unwrap().push("perl".into());
         commands[list].as_array_mut().unwrap().retain(|word| word != "rm");
     }
-    crate::site::set(&server, &json!({ "commands": commands }));
-    assert_eq!(agent.run("perl -e 'print 1'"), Ran { stdout: "1".into(), stderr: String::new(), code: 0 });
-    assert_eq!(agent.execute("rm files/x").refused(403), refusal("rm"));
+    crate::fixture::set(&server, &json!({ "commands": commands }));
+    assert_eq!(agent.run("perl -e 'print 1'"), CommandResult { stdout: "1".into(), stderr: String::new(), code: 0 });
+    assert_eq!(agent.execute("rm files/x").expect_error(403), refusal("rm"));
     let route = agent.sandbox();
-    assert_eq!(Ran::read(&agent.argv(&route, "perl", &["-e", "print 1"]).success()).stdout, "1");
-    assert_eq!(agent.argv(&route, "rm", &["x"]).refused(403), refusal("rm"));
-    crate::site::set(&server, &json!({ "commands": { "allowed": [], "allowed_argv": [] } }));
-    assert_eq!(agent.execute("echo 1").refused(403), refusal("echo"), "an empty list allows nothing");
-    assert_eq!(agent.argv(&route, "echo", &[]).refused(403), refusal("echo"));
+    assert_eq!(CommandResult::read(&agent.argv(&route, "perl", &["-e", "print 1"]).success()).stdout, "1");
+    assert_eq!(agent.argv(&route, "rm", &["x"]).expect_error(403), refusal("rm"));
+    crate::fixture::set(&server, &json!({ "commands": { "allowed": [], "allowed_argv": [] } }));
+    assert_eq!(agent.execute("echo 1").expect_error(403), refusal("echo"), "an empty list allows nothing");
+    assert_eq!(agent.argv(&route, "echo", &[]).expect_error(403), refusal("echo"));
 }

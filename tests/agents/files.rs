@@ -5,15 +5,15 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::caller::{encode, file_part, word_part};
-use crate::site::Site;
+use crate::client::{encode, file_part, text_part};
+use crate::fixture::Fixture;
 
 fn page(content: &str, lines: &[&str]) -> Value {
     json!({ "content": content, "lines": lines })
 }
 
-pub(crate) fn written_file_is_read_unchanged(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn written_file_is_read_unchanged(fixture: &Fixture) {
+    let agent = fixture.workspace();
     for (content, lines) in [
         ("a\nb\n", &["a", "b"][..]),
         ("a\nb", &["a", "b"]),
@@ -34,10 +34,10 @@ pub(crate) fn written_file_is_read_unchanged(site: &Site) {
     assert_eq!(agent.text("files/x"), "one\r\ntwo\r\n");
 }
 
-pub(crate) fn page_lines_are_counted_from_one(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn page_lines_are_counted_from_one(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.put("files/x", "a\nb\nc\n");
-    for (words, content, lines) in [
+    for (query, content, lines) in [
         ("&offset=1", "a\nb\nc\n", &["a", "b", "c"][..]),
         ("&offset=2", "b\nc\n", &["b", "c"]),
         ("&limit=1", "a", &["a"]),
@@ -50,37 +50,37 @@ pub(crate) fn page_lines_are_counted_from_one(site: &Site) {
         ("&offset=4&limit=1", "", &[]),
         ("&offset=9223372036854775807&limit=9223372036854775807", "", &[]),
     ] {
-        assert_eq!(agent.page("files/x", words).success(), page(content, lines), "{words}");
+        assert_eq!(agent.page("files/x", query).success(), page(content, lines), "{query}");
     }
     agent.put("files/x", "a\n\nc");
-    for (words, content, lines) in
+    for (query, content, lines) in
         [("&offset=3", "c", &["c"][..]), ("&offset=2&limit=1", "", &[""]), ("&offset=2", "\nc", &["", "c"])]
     {
-        assert_eq!(agent.page("files/x", words).success(), page(content, lines), "{words}");
+        assert_eq!(agent.page("files/x", query).success(), page(content, lines), "{query}");
     }
-    for words in ["&offset=0", "&limit=0", "&offset=-1", "&limit=-1", "&offset=x", "&offset=", "&offset=1.5"] {
-        agent.page("files/x", words).refused(400);
+    for query in ["&offset=0", "&limit=0", "&offset=-1", "&limit=-1", "&offset=x", "&offset=", "&offset=1.5"] {
+        agent.page("files/x", query).expect_error(400);
     }
 }
 
-pub(crate) fn unreadable_path_is_reported(site: &Site) {
-    let agent = site.workspace();
-    assert_eq!(agent.content("files/none").refused(404), "Path not found: files/none");
-    assert_eq!(agent.content("skills/none/x.py").refused(404), "Path not found: skills/none/x.py");
-    assert_eq!(agent.page("files/none", "&offset=1").refused(404), "Path not found: files/none");
+pub(crate) fn unreadable_path_is_reported(fixture: &Fixture) {
+    let agent = fixture.workspace();
+    assert_eq!(agent.content("files/none").expect_error(404), "Path not found: files/none");
+    assert_eq!(agent.content("skills/none/x.py").expect_error(404), "Path not found: skills/none/x.py");
+    assert_eq!(agent.page("files/none", "&offset=1").expect_error(404), "Path not found: files/none");
     agent.upload("odd", b"good\n\xff\xfe\nbad").success();
-    for words in ["", "&offset=2", "&offset=2&limit=1"] {
-        let message = agent.page("files/odd", words).refused(400);
+    for query in ["", "&offset=2", "&offset=2&limit=1"] {
+        let message = agent.page("files/odd", query).expect_error(400);
         assert!(message.contains("UTF-8"), "{message}");
     }
     assert_eq!(agent.page("files/odd", "&limit=1").success(), page("good", &["good"]));
     agent.put("files/directory/x", "");
-    agent.content("files/directory").refused(400);
-    agent.content("files/directory/x/y").refused_with_one_of(&[400, 404]);
+    agent.content("files/directory").expect_error(400);
+    agent.content("files/directory/x/y").expect_error_of(&[400, 404]);
 }
 
-pub(crate) fn write_creates_parent_directories(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn write_creates_parent_directories(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.put("files/a/b/c/deep.txt", "deep");
     assert_eq!(agent.text("files/a/b/c/deep.txt"), "deep");
     agent.put("files/a/b/c/deep.txt", "d");
@@ -88,10 +88,10 @@ pub(crate) fn write_creates_parent_directories(site: &Site) {
     agent.put("skills/s/SKILL.md", "name: s\n");
     agent.put("skills/s/lib/x.py", "1");
     // An existing file or directory in the path is not replaced.
-    agent.write("files/a/b", "x").refused_with_one_of(&[400, 409]);
-    agent.write("files/a/b/c/deep.txt/x", "x").refused_with_one_of(&[400, 409]);
+    agent.write("files/a/b", "x").expect_error_of(&[400, 409]);
+    agent.write("files/a/b/c/deep.txt/x", "x").expect_error_of(&[400, 409]);
     for directory in ["files", "skills", "files/", "skills/"] {
-        agent.write(directory, "x").refused_with_one_of(&[400, 403]);
+        agent.write(directory, "x").expect_error_of(&[400, 403]);
     }
     assert_eq!(agent.listed("files"), ["files/a/b/c/deep.txt"]);
     // Names that contain dots without being `..`, and names in several scripts.
@@ -106,8 +106,8 @@ pub(crate) fn write_creates_parent_directories(site: &Site) {
     assert_eq!((agent.text("files/Case").as_str(), agent.text("files/case").as_str()), ("upper", "lower"));
 }
 
-pub(crate) fn edit_with_wrong_count_changes_nothing(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn edit_with_wrong_count_changes_nothing(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.put("files/x", "aaa b aaa\n");
     assert_eq!(agent.edit("files/x", "b", "c", None).success(), "Successfully edited file: files/x");
     assert_eq!(agent.text("files/x"), "aaa c aaa\n");
@@ -115,12 +115,12 @@ pub(crate) fn edit_with_wrong_count_changes_nothing(site: &Site) {
     for (old, expected, found, wanted) in
         [("a", None, 6, 1), ("aa", Some(4), 2, 4), ("z", None, 0, 1), ("c", Some(2), 1, 2), ("AAA", None, 0, 1)]
     {
-        let message = agent.edit("files/x", old, "-", expected).refused(409);
-        let told = format!(
+        let message = agent.edit("files/x", old, "-", expected).expect_error(409);
+        let expected_message = format!(
             "Edit Mismatch: '{old}' found {found} times, but expected {wanted} times. Please refine your search string."
         );
-        assert_eq!(message, told);
-        assert_eq!(agent.text("files/x"), "aaa c aaa\n", "a refused edit changed something");
+        assert_eq!(message, expected_message);
+        assert_eq!(agent.text("files/x"), "aaa c aaa\n", "a rejected edit changed the file");
     }
     agent.edit("files/x", "aa", "1", Some(2)).success();
     assert_eq!(agent.text("files/x"), "1a c 1a\n");
@@ -131,16 +131,16 @@ pub(crate) fn edit_with_wrong_count_changes_nothing(site: &Site) {
     agent.edit("files/x", "\n", "\r\nü\n", None).success();
     assert_eq!(agent.text("files/x"), "11a11a\r\nü\n");
     assert_eq!(
-        agent.edit("files/x", "", "x", None).refused(403),
+        agent.edit("files/x", "", "x", None).expect_error(403),
         "Security Error: 'old_string' cannot be empty for replacement operation."
     );
-    assert_eq!(agent.edit("files/none", "a", "b", None).refused(404), "Path not found: files/none");
+    assert_eq!(agent.edit("files/none", "a", "b", None).expect_error(404), "Path not found: files/none");
     agent.upload("odd", b"\xff").success();
-    agent.edit("files/odd", "a", "b", None).refused_with_one_of(&[400, 409]);
+    agent.edit("files/odd", "a", "b", None).expect_error_of(&[400, 409]);
 }
 
-pub(crate) fn list_contains_sorted_regular_files(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn list_contains_sorted_regular_files(fixture: &Fixture) {
+    let agent = fixture.workspace();
     assert_eq!(agent.listed("files"), [""; 0]);
     assert_eq!(agent.listed("skills"), [""; 0]);
     assert_eq!(agent.listed("files/none"), [""; 0]);
@@ -156,26 +156,26 @@ pub(crate) fn list_contains_sorted_regular_files(site: &Site) {
     assert_eq!(agent.listed("files/empty"), [""; 0]);
     agent.put("skills/s/SKILL.md", "");
     assert_eq!(agent.listed("skills"), ["skills/s/SKILL.md"]);
-    agent.caller.get(&format!("/v1/{}/files", agent.agent)).refused(400);
+    agent.client.get(&format!("/v1/{}/files", agent.agent)).expect_error(400);
 }
 
-pub(crate) fn delete_removes_directory_tree(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn delete_removes_directory_tree(fixture: &Fixture) {
+    let agent = fixture.workspace();
     for name in ["files/a", "files/d/1", "files/d/e/2", "files/kept"] {
         agent.put(name, "");
     }
     assert_eq!(agent.delete("files/a").success(), "Successfully deleted path: files/a");
     assert_eq!(agent.delete("files/d").success(), "Successfully deleted path: files/d");
-    assert_eq!(agent.delete("files/d").refused(404), "Path not found: files/d");
+    assert_eq!(agent.delete("files/d").expect_error(404), "Path not found: files/d");
     for whole in ["files", "skills", "files/", "skills/", "files/.", "files//", "skills/./"] {
-        agent.delete(whole).refused_with_one_of(&[400, 403]);
+        agent.delete(whole).expect_error_of(&[400, 403]);
     }
     assert_eq!(agent.listed("files"), ["files/kept"]);
     assert!(!agent.on_disk("files/d").exists());
 }
 
-pub(crate) fn upload_uses_base_name(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn upload_uses_base_name(fixture: &Fixture) {
+    let agent = fixture.workspace();
     let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     assert_eq!(agent.upload("raw.bin", &bytes).success(), "File uploaded successfully: files/raw.bin");
     assert_eq!(fs::read(agent.on_disk("files/raw.bin")).unwrap(), bytes);
@@ -194,21 +194,21 @@ pub(crate) fn upload_uses_base_name(site: &Site) {
     assert_eq!(fs::read(agent.on_disk("files/raw.bin")).unwrap(), b"new");
     let count = agent.listed("files").len();
     for nameless in ["", "..", ".", "a/..", "a/", &"x".repeat(256)] {
-        agent.upload(nameless, b"x").refused_with_one_of(&[400, 403]);
+        agent.upload(nameless, b"x").expect_error_of(&[400, 403]);
     }
     let route = format!("/v1/files/{}/upload", agent.agent);
-    agent.caller.send_form(&route, &[]).refused(400);
-    agent.caller.send_form(&route, &[&word_part("file", "no file")]).refused(400);
+    agent.client.send_form(&route, &[]).expect_error(400);
+    agent.client.send_form(&route, &[&text_part("file", "no file")]).expect_error(400);
     let other = [b"Content-Disposition: form-data; name=\"other\"; filename=\"x\"\r\n\r\nx".as_slice()];
-    agent.caller.send_form(&route, &other).refused(400);
-    agent.caller.post(&route, &json!({ "file": "x" })).refused_with_one_of(&[400, 415]);
-    assert_eq!(agent.listed("files").len(), count, "a refused upload left something");
+    agent.client.send_form(&route, &other).expect_error(400);
+    agent.client.post(&route, &json!({ "file": "x" })).expect_error_of(&[400, 415]);
+    assert_eq!(agent.listed("files").len(), count, "a rejected upload left a file");
     // Other parts of the form are ignored.
-    agent.caller.send_form(&route, &[&word_part("note", "x"), &file_part(b"beside", b"1")]).success();
+    agent.client.send_form(&route, &[&text_part("note", "x"), &file_part(b"beside", b"1")]).success();
 }
 
-pub(crate) fn download_returns_file_or_zip(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn download_returns_file_or_zip(fixture: &Fixture) {
+    let agent = fixture.workspace();
     let bytes: Vec<u8> = (0..=255).rev().cycle().take(3_000_000).collect();
     agent.upload("raw.bin", &bytes).success();
     let (status, _, found) = agent.download("files/raw.bin");
@@ -230,7 +230,7 @@ pub(crate) fn download_returns_file_or_zip(site: &Site) {
     let expected = "[('e/deep', 'deep'), ('empty', ''), ('文件', 'text')]\n";
     assert_eq!(String::from_utf8_lossy(&shown.stdout), expected, "{shown:?}");
     let route = |path: &str| format!("/v1/{}/download?path={}", agent.agent, encode(path));
-    assert_eq!(agent.caller.get(&route("files/none")).refused(404), "Path not found: files/none");
-    agent.caller.get(&route("files/d/pipe")).refused(400);
-    agent.caller.get(&route("files/d/out")).refused(403);
+    assert_eq!(agent.client.get(&route("files/none")).expect_error(404), "Path not found: files/none");
+    agent.client.get(&route("files/d/pipe")).expect_error(400);
+    agent.client.get(&route("files/d/out")).expect_error(403);
 }

@@ -1,35 +1,35 @@
 //! Black-box tests of the files and skills of agents: the routes under `/v1` as the contracts
 //! specify them, over real sockets, as root and rootless.
 //!
-//! There is one file per theme. A test gets a [`Site`], a mode in which the server runs. A mode
+//! There is one file per theme. A test gets a [`Fixture`], a mode in which the server runs. A mode
 //! that is not available here is reported as skipped. RINGWALL_SOAK=1 runs longer races and
 //! crashes, and the test of the timeout of five minutes.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
-#![expect(clippy::print_stdout, reason = "what is not tried has to be said")]
+#![expect(clippy::print_stdout, reason = "skipped tests are reported")]
 
-mod caller;
-mod site;
+mod client;
+mod fixture;
 mod workspace;
 mod zips;
 
 mod access;
 mod busy;
+mod cli;
+mod concurrency;
 mod defaults;
 mod disk;
 mod execute;
 mod files;
-mod forms;
+mod hostile_files;
 mod hostile_zips;
+mod kills;
 mod layers;
-mod lives;
+mod malformed_requests;
 mod memory;
 mod paths;
-mod planted;
 mod sandbox;
 mod skills;
-mod together;
-mod verbs;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,18 +39,18 @@ use tests::support::actor::{Identity, Mode, tester_is_root};
 use tests::support::boxed;
 use tests::support::scratch::Scratch;
 
-use crate::site::Site;
+use crate::fixture::Fixture;
 
-type Try = fn(&Site);
+type TestFn = fn(&Fixture);
 
 /// A test's name and function.
-macro_rules! trials {
+macro_rules! cases {
     ($($module:ident :: { $($name:ident),* $(,)? })*) => {
         &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
     };
 }
 
-const TRIALS: &[(&str, Try)] = trials! {
+const CASES: &[(&str, TestFn)] = cases! {
     files::{
         written_file_is_read_unchanged, page_lines_are_counted_from_one,
         unreadable_path_is_reported, write_creates_parent_directories, edit_with_wrong_count_changes_nothing,
@@ -61,11 +61,11 @@ const TRIALS: &[(&str, Try)] = trials! {
         path_outside_sections_is_rejected, path_that_leads_out_is_rejected, relative_path_stays_in_its_directory,
         invalid_bytes_and_lengths_are_rejected, invalid_agent_id_is_rejected, skill_file_is_writable_only_at_skill_root,
     }
-    planted::{
+    hostile_files::{
         symlink_out_of_files_is_rejected, symlink_within_files_is_readable, hard_link_to_outside_file_is_rejected,
         special_files_are_rejected_without_blocking, swapped_symlinks_leak_nothing, files_belong_to_workspace_owner,
     }
-    forms::{ unknown_paths_and_methods_are_rejected, malformed_bodies_are_rejected, too_large_bodies_are_rejected, interrupted_upload_changes_nothing }
+    malformed_requests::{ unknown_paths_and_methods_are_rejected, malformed_bodies_are_rejected, too_large_bodies_are_rejected, interrupted_upload_changes_nothing }
     access::{
         request_without_valid_token_is_rejected, workspace_of_other_user_is_not_found, roles_reach_their_workspaces,
         user_without_authentication_is_default, openapi_contains_every_route,
@@ -96,30 +96,30 @@ const TRIALS: &[(&str, Try)] = trials! {
     }
     defaults::{ default_settings_match_contracts, archive_beyond_512_mib_is_rejected }
     memory::{ late_page_uses_no_more_memory, large_upload_uses_no_more_memory, large_download_uses_no_more_memory }
-    together::{
+    concurrency::{
         concurrent_readers_see_whole_versions, concurrent_edits_are_not_lost, stalled_upload_blocks_no_request, concurrent_agents_are_independent,
         skill_is_replaced_atomically, writes_of_box_and_routes_are_whole,
     }
     busy::{ long_wait_for_workspace_is_server_busy }
-    lives::{ killed_server_keeps_acknowledged_versions }
+    kills::{ killed_server_keeps_acknowledged_versions }
     disk::{
         writes_beyond_quota_are_rejected, names_beyond_quota_are_rejected, exec_that_exceeds_quota_is_killed, command_that_exceeds_quota_reports_it,
         inputs_beyond_quota_are_rejected, baseline_beyond_quota_is_not_added, gc_removes_idle_sessions,
     }
-    verbs::{
+    cli::{
         files_are_uploaded_and_downloaded, skills_are_pushed_and_pulled, transfers_show_progress_bar, malicious_archive_is_not_unpacked,
         errors_have_hints, help_lists_commands_and_options,
     }
 };
 
 /// These need root for the test itself, also if the server is rootless.
-const TRIALS_OF_ROOT: &[&str] = &["busy::long_wait_for_workspace_is_server_busy"];
+const ROOT_CASES: &[&str] = &["busy::long_wait_for_workspace_is_server_busy"];
 
-const TRIALS_IN_SOAK: &[(&str, Try)] = trials! { execute::{ commands_time_out_after_five_minutes } };
+const SOAK_CASES: &[(&str, TestFn)] = cases! { execute::{ commands_time_out_after_five_minutes } };
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let is_soak = site::is_soak();
+    let is_soak = fixture::is_soak();
     if !is_soak {
         println!("left for RINGWALL_SOAK=1: the time limit of five minutes");
     }
@@ -127,29 +127,29 @@ fn main() -> ExitCode {
     let binary = if arguments.list { Ok("".into()) } else { boxed::place(&home) };
     let binary = binary.unwrap_or_else(|message| panic!("{message}"));
     let mut sites = Vec::new();
-    let mut trials = Vec::new();
+    let mut cases = Vec::new();
     for mode in Mode::ALL {
         if let Err(skip) = mode.available() {
             println!("skipped: all trials as {}, because {}", mode.name(), skip.reason());
             continue;
         }
-        let site = Arc::new(Site::new(mode, binary.clone()));
-        for (name, attempt) in TRIALS.iter().chain(if is_soak { TRIALS_IN_SOAK } else { &[] }) {
-            if TRIALS_OF_ROOT.contains(name) && !tester_is_root() {
+        let fixture = Arc::new(Fixture::new(mode, binary.clone()));
+        for (name, test) in CASES.iter().chain(if is_soak { SOAK_CASES } else { &[] }) {
+            if ROOT_CASES.contains(name) && !tester_is_root() {
                 println!("skipped: {}::{name}, because the tests do not run as root", mode.name());
                 continue;
             }
-            let (site, attempt) = (Arc::clone(&site), *attempt);
-            trials.push(Trial::test(format!("{}::{name}", mode.name()), move || {
-                attempt(&site);
+            let (fixture, test) = (Arc::clone(&fixture), *test);
+            cases.push(Trial::test(format!("{}::{name}", mode.name()), move || {
+                test(&fixture);
                 Ok(())
             }));
         }
-        sites.push(site);
+        sites.push(fixture);
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    for site in sites {
-        site.close();
+    let conclusion = libtest_mimic::run(&arguments, cases);
+    for fixture in sites {
+        fixture.close();
     }
     conclusion.exit_code()
 }

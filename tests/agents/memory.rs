@@ -12,8 +12,8 @@ use tests::support::host;
 use tests::support::server::Server;
 use tests::support::wait::wait_until;
 
-use crate::caller::Caller;
-use crate::site::{Site, is_soak};
+use crate::client::Client;
+use crate::fixture::{Fixture, is_soak};
 use crate::workspace::Workspace;
 use crate::zips::{Entry, zip};
 
@@ -48,7 +48,7 @@ fn growth_kb(server: &Server, act: impl FnOnce()) -> u64 {
 }
 
 fn own_workspace(server: &Server) -> Workspace {
-    Workspace::new(Caller::of(server, &server.token), "default", "a")
+    Workspace::new(Client::of(server, &server.token), "default", "a")
 }
 
 /// A file of the workspace's owner with this content. Written on the host, which takes a tenth of
@@ -66,8 +66,8 @@ fn line(number: usize) -> String {
 }
 
 /// The file has 5 million lines, 1 GB in total.
-pub(crate) fn late_page_uses_no_more_memory(site: &Site) {
-    let server = site.start();
+pub(crate) fn late_page_uses_no_more_memory(fixture: &Fixture) {
+    let server = fixture.start();
     let agent = own_workspace(&server);
     agent.put("files/small", &format!("{}\n", line(1)));
     // All blocks but the last are equal, because formatting numbers is slow.
@@ -92,7 +92,7 @@ pub(crate) fn late_page_uses_no_more_memory(site: &Site) {
         page("files/big", LINES - 10, LINES - 10);
         page("files/big", LINES / 2, 1000);
         let again = bytes_read(server.id()) - before;
-        assert!(again < 4 * MIB as u64, "a page of which the place is known took {again} bytes to find");
+        assert!(again < 4 * MIB as u64, "a page at a known offset read {again} bytes");
         let beyond = agent.page("files/big", &format!("&offset={}", LINES + 1)).success();
         assert_eq!(beyond, json!({ "content": "", "lines": [] }));
     });
@@ -101,8 +101,8 @@ pub(crate) fn late_page_uses_no_more_memory(site: &Site) {
 
 /// Exactly the maximum size of an upload. Stored without compression, so that as much is written as
 /// is received.
-pub(crate) fn large_upload_uses_no_more_memory(site: &Site) {
-    let server = site.start();
+pub(crate) fn large_upload_uses_no_more_memory(fixture: &Fixture) {
+    let server = fixture.start();
     let agent = own_workspace(&server);
     let archive = |length: usize| {
         let packed =
@@ -115,8 +115,8 @@ pub(crate) fn large_upload_uses_no_more_memory(site: &Site) {
     let grown = growth_kb(&server, || {
         agent.push(&large).success();
         agent.upload("x", &large).success();
-        agent.push(&too_large).refused(413);
-        agent.upload("x", &too_large).refused(413);
+        agent.push(&too_large).expect_error(413);
+        agent.upload("x", &too_large).expect_error(413);
     });
     assert_eq!(fs::read(agent.on_disk("files/x")).unwrap(), large);
     assert!(fs::metadata(agent.on_disk("skills/s/data")).unwrap().len() > 49 << 20);
@@ -124,11 +124,11 @@ pub(crate) fn large_upload_uses_no_more_memory(site: &Site) {
 }
 
 /// Random data, so that neither input nor output is compressible and buffering either would show.
-pub(crate) fn large_download_uses_no_more_memory(site: &Site) {
+pub(crate) fn large_download_uses_no_more_memory(fixture: &Fixture) {
     const FILES: usize = 2;
     // A debug build compresses no more than this in a few seconds.
     let pieces = if is_soak() { 256 } else { 16 };
-    let server = site.start();
+    let server = fixture.start();
     let agent = own_workspace(&server);
     let mut random = vec![0; MIB];
     fs::File::open("/dev/urandom").unwrap().read_exact(&mut random).unwrap();

@@ -8,61 +8,61 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::caller::{Caller, Said, encode};
+use crate::client::{ApiResponse, Client, encode};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Workspace {
-    pub(crate) caller: Caller,
+    pub(crate) client: Client,
     pub(crate) user: String,
     pub(crate) agent: String,
 }
 
 /// Output and exit code of a command.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) code: i64,
 }
 
 impl Workspace {
-    pub(crate) fn new(caller: Caller, user: &str, agent: &str) -> Self {
-        Self { caller, user: user.to_owned(), agent: agent.to_owned() }
+    pub(crate) fn new(client: Client, user: &str, agent: &str) -> Self {
+        Self { client, user: user.to_owned(), agent: agent.to_owned() }
     }
 
     /// The workspace of the same agent for another caller and user.
-    pub(crate) fn of(&self, caller: Caller, user: &str) -> Self {
-        Self::new(caller, user, &self.agent)
+    pub(crate) fn of(&self, client: Client, user: &str) -> Self {
+        Self::new(client, user, &self.agent)
     }
 
     /// The host's path of a file in the workspace.
     pub(crate) fn on_disk(&self, path: &str) -> PathBuf {
-        self.caller.data().join("workspaces").join(&self.user).join(&self.agent).join(path)
+        self.client.data().join("workspaces").join(&self.user).join(&self.agent).join(path)
     }
 
-    pub(crate) fn list(&self, path: &str) -> Said {
-        self.caller.get(&format!("/v1/{}/files?path={}", self.agent, encode(path)))
+    pub(crate) fn list(&self, path: &str) -> ApiResponse {
+        self.client.get(&format!("/v1/{}/files?path={}", self.agent, encode(path)))
     }
 
     pub(crate) fn listed(&self, path: &str) -> Vec<String> {
         serde_json::from_value(self.list(path).success()).unwrap()
     }
 
-    pub(crate) fn content(&self, path: &str) -> Said {
+    pub(crate) fn content(&self, path: &str) -> ApiResponse {
         self.page(path, "")
     }
 
-    /// `words` are further query parameters that select a page.
-    pub(crate) fn page(&self, path: &str, words: &str) -> Said {
-        self.caller.get(&format!("/v1/{}/content?path={}{words}", self.agent, encode(path)))
+    /// `query` are further query parameters that select a page.
+    pub(crate) fn page(&self, path: &str, query: &str) -> ApiResponse {
+        self.client.get(&format!("/v1/{}/content?path={}{query}", self.agent, encode(path)))
     }
 
     pub(crate) fn text(&self, path: &str) -> String {
         self.content(path).success()["content"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) fn write(&self, path: &str, content: &str) -> Said {
-        self.caller.post(&format!("/v1/{}/write", self.agent), &json!({ "file_path": path, "content": content }))
+    pub(crate) fn write(&self, path: &str, content: &str) -> ApiResponse {
+        self.client.post(&format!("/v1/{}/write", self.agent), &json!({ "file_path": path, "content": content }))
     }
 
     /// Writes and expects success.
@@ -70,33 +70,33 @@ impl Workspace {
         self.write(path, content).success();
     }
 
-    pub(crate) fn edit(&self, path: &str, old: &str, new: &str, expected: Option<u64>) -> Said {
+    pub(crate) fn edit(&self, path: &str, old: &str, new: &str, expected: Option<u64>) -> ApiResponse {
         let mut body = json!({ "file_path": path, "old_string": old, "new_string": new });
         if let Some(expected) = expected {
             body["expected_replacements"] = expected.into();
         }
-        self.caller.post(&format!("/v1/{}/edit", self.agent), &body)
+        self.client.post(&format!("/v1/{}/edit", self.agent), &body)
     }
 
-    pub(crate) fn delete(&self, path: &str) -> Said {
-        self.caller.delete(&format!("/v1/{}/delete?path={}", self.agent, encode(path)))
+    pub(crate) fn delete(&self, path: &str) -> ApiResponse {
+        self.client.delete(&format!("/v1/{}/delete?path={}", self.agent, encode(path)))
     }
 
-    pub(crate) fn upload(&self, name: &str, bytes: &[u8]) -> Said {
-        self.caller.upload(&format!("/v1/files/{}/upload", self.agent), name.as_bytes(), bytes)
+    pub(crate) fn upload(&self, name: &str, bytes: &[u8]) -> ApiResponse {
+        self.client.upload(&format!("/v1/files/{}/upload", self.agent), name.as_bytes(), bytes)
     }
 
     /// Status, content type and body.
     pub(crate) fn download(&self, path: &str) -> (u16, String, Vec<u8>) {
-        self.caller.raw("GET", &format!("/v1/{}/download?path={}", self.agent, encode(path)))
+        self.client.raw("GET", &format!("/v1/{}/download?path={}", self.agent, encode(path)))
     }
 
-    pub(crate) fn push(&self, zip: &[u8]) -> Said {
-        self.caller.upload(&format!("/v1/skills/{}/upload", self.agent), b"skills.zip", zip)
+    pub(crate) fn push(&self, zip: &[u8]) -> ApiResponse {
+        self.client.upload(&format!("/v1/skills/{}/upload", self.agent), b"skills.zip", zip)
     }
 
     pub(crate) fn skills(&self) -> Value {
-        self.caller.get(&format!("/v1/skills/{}/list", self.agent)).success()
+        self.client.get(&format!("/v1/skills/{}/list", self.agent)).success()
     }
 
     pub(crate) fn skill_names(&self) -> Vec<String> {
@@ -104,25 +104,25 @@ impl Workspace {
         skills.as_array().unwrap().iter().map(|skill| skill["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    pub(crate) fn delete_skill(&self, name: &str) -> Said {
-        self.caller.delete(&format!("/v1/skills/{}/delete?name={}", self.agent, encode(name)))
+    pub(crate) fn delete_skill(&self, name: &str) -> ApiResponse {
+        self.client.delete(&format!("/v1/skills/{}/delete?name={}", self.agent, encode(name)))
     }
 
-    pub(crate) fn execute(&self, command: &str) -> Said {
-        self.caller.post(&format!("/v1/{}/execute", self.agent), &json!({ "command": command }))
+    pub(crate) fn execute(&self, command: &str) -> ApiResponse {
+        self.client.post(&format!("/v1/{}/execute", self.agent), &json!({ "command": command }))
     }
 
-    pub(crate) fn run(&self, command: &str) -> Ran {
-        Ran::read(&self.execute(command).success())
+    pub(crate) fn run(&self, command: &str) -> CommandResult {
+        CommandResult::read(&self.execute(command).success())
     }
 
     /// Runs a script that is not limited to allowed commands, and expects success.
     pub(crate) fn script(&self, text: &str) -> String {
         self.put("files/.script", text);
-        let ran = self.run("bash files/.script");
-        assert_eq!(ran.code, 0, "{text}: {ran:?}");
+        let result = self.run("bash files/.script");
+        assert_eq!(result.code, 0, "{text}: {result:?}");
         self.delete("files/.script").success();
-        ran.stdout
+        result.stdout
     }
 
     /// A skill route of contract 001; `rest` follows user and agent.
@@ -138,12 +138,12 @@ impl Workspace {
         format!("{}/{rest}", self.sandbox())
     }
 
-    pub(crate) fn argv(&self, route: &str, command: &str, arguments: &[&str]) -> Said {
-        self.caller.post(&format!("{route}/execute?command={}", encode(command)), &json!(arguments))
+    pub(crate) fn argv(&self, route: &str, command: &str, arguments: &[&str]) -> ApiResponse {
+        self.client.post(&format!("{route}/execute?command={}", encode(command)), &json!(arguments))
     }
 }
 
-impl Ran {
+impl CommandResult {
     pub(crate) fn read(data: &Value) -> Self {
         assert_eq!(data.as_object().unwrap().len(), 3, "{data}");
         let text = |name: &str| data[name].as_str().unwrap_or_else(|| panic!("{name}: {data}")).to_owned();

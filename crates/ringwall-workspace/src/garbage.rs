@@ -32,7 +32,7 @@ pub enum GcMode {
     DryRun,
 }
 
-/// What one run removes.
+/// Limits for the removal in one run.
 #[derive(Debug, Clone, Copy)]
 pub struct GcLimits<R> {
     /// Sessions that were last used before this time are removed.

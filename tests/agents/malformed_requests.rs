@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use tests::support::server::Server;
 use tests::support::wait::wait_until;
 
-use crate::caller::{Body, Caller};
-use crate::site::{Site, set, workspace_on};
+use crate::client::{Body, Client};
+use crate::fixture::{Fixture, set, workspace_on};
 use crate::workspace::{Workspace, snapshot};
 
-pub(crate) fn unknown_paths_and_methods_are_rejected(site: &Site) {
-    let server = site.server();
-    let owner = Caller::of(&server, &server.token);
+pub(crate) fn unknown_paths_and_methods_are_rejected(fixture: &Fixture) {
+    let server = fixture.server();
+    let owner = Client::of(&server, &server.token);
     for path in
         ["/v1", "/v1/", "/v1/x", "/v1/x/y", "/v1/x/y/z", "/v1/skills/u/a/s/none", "/v1/a/b/c/d/e/f", "/v1//files"]
     {
-        let said = owner.get(path);
-        assert!(matches!(said.status, 400 | 404), "{path}: {said:?}");
+        let response = owner.get(path);
+        assert!(matches!(response.status, 400 | 404), "{path}: {response:?}");
     }
     for (method, path) in [
         ("POST", "/v1/a/files"),
@@ -30,22 +30,22 @@ pub(crate) fn unknown_paths_and_methods_are_rejected(site: &Site) {
         ("PATCH", "/v1/a/content"),
         ("DELETE", "/v1/sandbox/u/a/files"),
     ] {
-        let said = owner.ask(method, path, Body::None);
-        assert_eq!(said.status, 405, "{method} {path}: {said:?}");
+        let response = owner.ask(method, path, Body::None);
+        assert_eq!(response.status, 405, "{method} {path}: {response:?}");
     }
 }
 
-pub(crate) fn malformed_bodies_are_rejected(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn malformed_bodies_are_rejected(fixture: &Fixture) {
+    let agent = fixture.workspace();
     let routes = ["write", "edit", "execute"].map(|verb| format!("/v1/{}/{verb}", agent.agent));
     for route in &routes {
         for text in ["", "{", "[]", "null", "\"x\"", "{}", "{\"file_path\":1}", "nonsense", "{\"command\":[]}", "\u{1}"]
         {
             let body = Body::Other { kind: "application/json", bytes: text.as_bytes() };
-            agent.caller.ask("POST", route, body).refused(400);
+            agent.client.ask("POST", route, body).expect_error(400);
         }
         let bytes = b"{\"file_path\":\"files/\xff\",\"content\":\"\"}";
-        agent.caller.ask("POST", route, Body::Other { kind: "application/json", bytes }).refused(400);
+        agent.client.ask("POST", route, Body::Other { kind: "application/json", bytes }).expect_error(400);
     }
     let [write, edit, execute] = &routes;
     for (route, body) in [
@@ -62,27 +62,27 @@ pub(crate) fn malformed_bodies_are_rejected(site: &Site) {
         (execute, json!({ "command": 1 })),
         (execute, json!({ "command": null })),
     ] {
-        agent.caller.post(route, &body).refused(400);
+        agent.client.post(route, &body).expect_error(400);
     }
     for path in ["content", "download", "files"] {
-        let message = agent.caller.get(&format!("/v1/{}/{path}", agent.agent)).refused(400);
+        let message = agent.client.get(&format!("/v1/{}/{path}", agent.agent)).expect_error(400);
         assert_eq!(message, "the query is malformed: missing field `path`");
     }
-    agent.caller.delete(&format!("/v1/{}/delete", agent.agent)).refused(400);
-    agent.caller.delete(&format!("/v1/skills/{}/delete", agent.agent)).refused(400);
-    agent.caller.get(&agent.sandbox_route("content")).refused(400);
-    agent.caller.put(&agent.sandbox_route("edit"), "x").refused(400);
-    agent.caller.ask("POST", &agent.sandbox_route("execute"), Body::None).refused(400);
+    agent.client.delete(&format!("/v1/{}/delete", agent.agent)).expect_error(400);
+    agent.client.delete(&format!("/v1/skills/{}/delete", agent.agent)).expect_error(400);
+    agent.client.get(&agent.sandbox_route("content")).expect_error(400);
+    agent.client.put(&agent.sandbox_route("edit"), "x").expect_error(400);
+    agent.client.ask("POST", &agent.sandbox_route("execute"), Body::None).expect_error(400);
     for arguments in [json!({}), json!("x"), json!([1]), json!([null]), json!([["x"]])] {
-        agent.caller.post(&agent.sandbox_route("execute?command=echo"), &arguments).refused(400);
+        agent.client.post(&agent.sandbox_route("execute?command=echo"), &arguments).expect_error(400);
     }
     let body = Body::Other { kind: "text/plain", bytes: b"\xff\xfe" };
-    agent.caller.ask("PUT", &agent.sandbox_route("edit?path=odd"), body).refused(400);
+    agent.client.ask("PUT", &agent.sandbox_route("edit?path=odd"), body).expect_error(400);
     assert_eq!(agent.listed("files"), [""; 0]);
 }
 
 /// Sends a request over a connection of its own.
-fn say(server: &Server, method: &str, path: &str, headers: &str, rest: &[u8]) -> (String, Value) {
+fn send_raw(server: &Server, method: &str, path: &str, headers: &str, rest: &[u8]) -> (String, Value) {
     let mut stream = server.connect();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{headers}\r\n",
@@ -99,20 +99,20 @@ fn say(server: &Server, method: &str, path: &str, headers: &str, rest: &[u8]) ->
     (head.to_owned(), object.unwrap_or(Value::Null))
 }
 
-pub(crate) fn too_large_bodies_are_rejected(site: &Site) {
-    let server = site.start();
+pub(crate) fn too_large_bodies_are_rejected(fixture: &Fixture) {
+    let server = fixture.start();
     set(&server, &json!({ "files": { "upload_max_mb": 1 } }));
     let agent = workspace_on(&server);
     let large = "x".repeat(2 << 20);
-    agent.write("files/x", &large).refused(413);
-    agent.upload("x", large.as_bytes()).refused(413);
-    agent.caller.put(&agent.sandbox_route("edit?path=x"), &large).refused(413);
+    agent.write("files/x", &large).expect_error(413);
+    agent.upload("x", large.as_bytes()).expect_error(413);
+    agent.client.put(&agent.sandbox_route("edit?path=x"), &large).expect_error(413);
     agent
         .push(&crate::zips::zip(&[
             crate::zips::Entry::file("s/SKILL.md", b"name: s"),
             crate::zips::Entry::file("s/big", large.as_bytes()),
         ]))
-        .refused(413);
+        .expect_error(413);
     // With a length that exceeds the limit, and in chunks without a length.
     let kind = "Content-Type: multipart/form-data; boundary=b\r\n";
     for (path, kind) in [
@@ -121,14 +121,14 @@ pub(crate) fn too_large_bodies_are_rejected(site: &Site) {
         ("/v1/skills/a/upload", kind),
         ("/v1/skills/default/a/upload", kind),
     ] {
-        let (head, body) = say(&server, "POST", path, &format!("{kind}Content-Length: 99999999999\r\n"), b"");
+        let (head, body) = send_raw(&server, "POST", path, &format!("{kind}Content-Length: 99999999999\r\n"), b"");
         assert!(head.starts_with("HTTP/1.1 413"), "{path}: {head}");
         assert_eq!(body["status"], "error", "{path}: {head} {body}");
         let opening = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"\r\n\r\n";
         let text = format!("{opening}{large}");
         let chunk = format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
         let (head, body) =
-            say(&server, "POST", path, &format!("{kind}Transfer-Encoding: chunked\r\n"), chunk.as_bytes());
+            send_raw(&server, "POST", path, &format!("{kind}Transfer-Encoding: chunked\r\n"), chunk.as_bytes());
         assert!(head.starts_with("HTTP/1.1 413"), "{path}: {head}");
         assert_eq!(body["status"], "error", "{path}: {head} {body}");
     }
@@ -146,9 +146,9 @@ fn held_open(server: &Server, workspace: &Path) -> Vec<PathBuf> {
 }
 
 /// An interrupted upload leaves nothing, and the old file stays.
-pub(crate) fn interrupted_upload_changes_nothing(site: &Site) {
-    let server = site.start();
-    let owner = Caller::of(&server, &server.token);
+pub(crate) fn interrupted_upload_changes_nothing(fixture: &Fixture) {
+    let server = fixture.start();
+    let owner = Client::of(&server, &server.token);
     let agent = Workspace::new(owner.clone(), "default", "a");
     agent.upload("x", b"old").success();
     agent.push(&crate::zips::skill("s", "old")).success();
@@ -167,9 +167,9 @@ pub(crate) fn interrupted_upload_changes_nothing(site: &Site) {
         wait_until("the end of an upload that broke off", || held_open(&server, &agent.on_disk("")).is_empty());
         assert_eq!(snapshot(&agent.on_disk("")), before, "{path}");
         // A body that ends before its last boundary.
-        let (kind, mut bytes) = crate::caller::form(&[&crate::caller::file_part(b"x", b"half")]);
+        let (kind, mut bytes) = crate::client::form(&[&crate::client::file_part(b"x", b"half")]);
         bytes.truncate(bytes.len() - 10);
-        owner.ask("POST", path, Body::Other { kind: &kind, bytes: &bytes }).refused(400);
+        owner.ask("POST", path, Body::Other { kind: &kind, bytes: &bytes }).expect_error(400);
         assert_eq!(snapshot(&agent.on_disk("")), before, "{path}");
         assert_eq!(held_open(&server, &agent.on_disk("")), [""; 0].map(PathBuf::from), "{path}");
     }

@@ -12,15 +12,15 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tests::support::server::Server;
 
-use crate::caller::{Body, Caller, file_part, form};
-use crate::site::{Site, is_soak};
+use crate::client::{Body, Client, file_part, form};
+use crate::fixture::{Fixture, is_soak};
 use crate::workspace::Workspace;
 use crate::zips;
 
 const AGENTS: usize = 2;
 const FILES: usize = 12;
 /// Size of the deleted skills. Their deletion takes longer and is interrupted more often.
-const DOOMED_FILES: usize = 40;
+const DELETABLE_FILES: usize = 40;
 /// Entries that the server may create in a workspace.
 const BESIDE: [&str; 6] = ["files", "skills", "projects", "sessions", ".baseline", ".staging"];
 const MAX_LIFETIME: u64 = 400;
@@ -35,27 +35,27 @@ struct Acknowledged {
     skill: AtomicU64,
     baseline: AtomicU64,
     edited: AtomicU64,
-    doomed: [Fate; 3],
+    deletable: [Lifecycle; 3],
 }
 
 /// The state of something that is created and deleted in turn: odd versions exist, even versions
 /// are deleted.
 #[derive(Debug, Default)]
-struct Fate {
+struct Lifecycle {
     acknowledged: AtomicU64,
     /// The last requested version.
-    tried: AtomicU64,
+    requested: AtomicU64,
 }
 
-/// What is deleted, each by another route.
+/// Objects that are deleted, each by another route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doomed {
+enum Deletable {
     File,
     Directory,
     Skill,
 }
 
-impl Doomed {
+impl Deletable {
     const ALL: [Self; 3] = [Self::File, Self::Directory, Self::Skill];
 
     fn path(self) -> &'static str {
@@ -66,24 +66,24 @@ impl Doomed {
         }
     }
 
-    fn make(self, caller: &Caller, agent: &str, number: u64) -> Option<bool> {
+    fn make(self, client: &Client, agent: &str, number: u64) -> Option<bool> {
         let Some(name) = self.path().strip_prefix("skills/") else {
             let body = json!({ "file_path": self.path(), "content": version(number) });
-            return try_json(caller, &format!("/v1/{agent}/write"), &body);
+            return try_json(client, &format!("/v1/{agent}/write"), &body);
         };
-        let archive = skill(name, number, DOOMED_FILES);
-        try_upload(caller, &format!("/v1/skills/{agent}/upload"), "x.zip", &archive)
+        let archive = skill(name, number, DELETABLE_FILES);
+        try_upload(client, &format!("/v1/skills/{agent}/upload"), "x.zip", &archive)
     }
 
-    fn delete(self, caller: &Caller, agent: &str, presence: Presence) -> Option<bool> {
+    fn delete(self, client: &Client, agent: &str, presence: Presence) -> Option<bool> {
         let path = match self {
             Self::File | Self::Directory => format!("/v1/{agent}/delete?path={}", self.path()),
             Self::Skill => format!("/v1/skills/{agent}/delete?name=gone"),
         };
-        let said = caller.try_ask("DELETE", &path, Body::None).ok()?;
+        let response = client.try_ask("DELETE", &path, Body::None).ok()?;
         let may_miss = presence == Presence::Unknown;
-        assert!(matches!(said.status, 200 | 503) || may_miss && said.status == 404, "{path}: {said:?}");
-        Some(said.status != 503)
+        assert!(matches!(response.status, 200 | 503) || may_miss && response.status == 404, "{path}: {response:?}");
+        Some(response.status != 503)
     }
 
     /// The version that exists, if any. Checks that it is complete.
@@ -93,38 +93,41 @@ impl Doomed {
         }
         Some(match self {
             Self::File => number_of(&workspace.text(self.path()), self.path()),
-            Self::Directory | Self::Skill => number_of_skill(workspace, self.path(), DOOMED_FILES),
+            Self::Directory | Self::Skill => number_of_skill(workspace, self.path(), DELETABLE_FILES),
         })
     }
 }
 
-/// Whether the deleted object is known to exist.
+/// What is known about the object to delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Acknowledged,
     Unknown,
 }
 
-impl Fate {
+impl Lifecycle {
     /// Creates and deletes in turn until the server is gone.
-    fn act(&self, doomed: Doomed, caller: &Caller, agent: &str) {
+    fn act(&self, deletable: Deletable, client: &Client, agent: &str) {
         act(&self.acknowledged, |number| {
-            self.tried.store(number, Ordering::SeqCst);
+            self.requested.store(number, Ordering::SeqCst);
             if !number.is_multiple_of(2) {
-                return doomed.make(caller, agent, number);
+                return deletable.make(client, agent, number);
             }
             let is_there = self.acknowledged.load(Ordering::SeqCst) == number - 1;
-            doomed.delete(caller, agent, if is_there { Presence::Acknowledged } else { Presence::Unknown })
+            deletable.delete(client, agent, if is_there { Presence::Acknowledged } else { Presence::Unknown })
         });
     }
 
     /// Checks that the state is the last acknowledged one or one that was requested later, and
     /// continues from it.
-    fn check(&self, doomed: Doomed, workspace: &Workspace) {
-        let (told, tried) = (self.acknowledged.load(Ordering::SeqCst), self.tried.load(Ordering::SeqCst));
+    fn check(&self, deletable: Deletable, workspace: &Workspace) {
+        let (confirmed, requested) = (self.acknowledged.load(Ordering::SeqCst), self.requested.load(Ordering::SeqCst));
         // If the object is missing, the last requested deletion may be the reason.
-        let found = doomed.found(workspace).unwrap_or(tried - tried % 2);
-        assert!((told..=tried).contains(&found), "{doomed:?}: {found}, told {told}, tried {tried}");
+        let found = deletable.found(workspace).unwrap_or(requested - requested % 2);
+        assert!(
+            (confirmed..=requested).contains(&found),
+            "{deletable:?}: found {found}, acknowledged {confirmed}, requested {requested}"
+        );
         self.acknowledged.store(found, Ordering::SeqCst);
     }
 }
@@ -132,8 +135,8 @@ impl Fate {
 impl Acknowledged {
     fn counts(&self) -> Vec<u64> {
         let all = [&self.written, &self.uploaded, &self.skill, &self.baseline, &self.edited];
-        let doomed = self.doomed.iter().map(|fate| &fate.acknowledged);
-        all.into_iter().chain(doomed).map(|count| count.load(Ordering::SeqCst)).collect()
+        let deletable = self.deletable.iter().map(|lifecycle| &lifecycle.acknowledged);
+        all.into_iter().chain(deletable).map(|count| count.load(Ordering::SeqCst)).collect()
     }
 }
 
@@ -145,8 +148,8 @@ fn version(number: u64) -> String {
 /// Checks that the content is one complete version, and returns its number.
 fn number_of(content: &str, what: &str) -> u64 {
     let number = content.get(..8).unwrap_or_else(|| panic!("{what}: {content:?}"));
-    assert_eq!(content.len(), 9 * 4000, "{what}: not whole");
-    assert!(content.lines().all(|line| line == number), "{what}: two versions in one");
+    assert_eq!(content.len(), 9 * 4000, "{what}: incomplete");
+    assert!(content.lines().all(|line| line == number), "{what}: mixed versions");
     number.parse().unwrap()
 }
 
@@ -156,7 +159,7 @@ fn number_of_skill(workspace: &Workspace, path: &str, count: usize) -> u64 {
     assert_eq!(files.len(), count + 1, "{path}: {files:?}");
     let contents: BTreeSet<String> =
         files.iter().filter(|file| !file.ends_with("SKILL.md")).map(|file| workspace.text(file)).collect();
-    assert_eq!(contents.len(), 1, "{path} is of several versions: {contents:?}");
+    assert_eq!(contents.len(), 1, "{path} has several versions: {contents:?}");
     contents.first().unwrap().parse().unwrap()
 }
 
@@ -183,94 +186,94 @@ fn act(acknowledged: &AtomicU64, mut ask: impl FnMut(u64) -> Option<bool>) {
     }
 }
 
-fn try_upload(caller: &Caller, path: &str, name: &str, bytes: &[u8]) -> Option<bool> {
+fn try_upload(client: &Client, path: &str, name: &str, bytes: &[u8]) -> Option<bool> {
     let (kind, bytes) = form(&[&file_part(name.as_bytes(), bytes)]);
-    let said = caller.try_ask("POST", path, Body::Other { kind: &kind, bytes: &bytes }).ok()?;
-    assert!(matches!(said.status, 200 | 503), "{path}: {said:?}");
-    Some(said.status == 200)
+    let response = client.try_ask("POST", path, Body::Other { kind: &kind, bytes: &bytes }).ok()?;
+    assert!(matches!(response.status, 200 | 503), "{path}: {response:?}");
+    Some(response.status == 200)
 }
 
-fn try_json(caller: &Caller, path: &str, body: &Value) -> Option<bool> {
-    let said = caller.try_ask("POST", path, Body::Json(body)).ok()?;
-    assert!(matches!(said.status, 200 | 503), "{path}: {said:?}");
-    Some(said.status == 200)
+fn try_json(client: &Client, path: &str, body: &Value) -> Option<bool> {
+    let response = client.try_ask("POST", path, Body::Json(body)).ok()?;
+    assert!(matches!(response.status, 200 | 503), "{path}: {response:?}");
+    Some(response.status == 200)
 }
 
 fn workspaces(server: &Server) -> Vec<Workspace> {
-    let owner = Caller::of(server, &server.token);
+    let owner = Client::of(server, &server.token);
     (0..AGENTS).map(|number| Workspace::new(owner.clone(), "default", &format!("agent{number}"))).collect()
 }
 
-pub(crate) fn killed_server_keeps_acknowledged_versions(site: &Site) {
+pub(crate) fn killed_server_keeps_acknowledged_versions(fixture: &Fixture) {
     let kills = if is_soak() { 150 } else { 10 };
     let state: Vec<Acknowledged> = (0..AGENTS).map(|_| Acknowledged::default()).collect();
-    let mut server = site.start();
+    let mut server = fixture.start();
     for workspace in workspaces(&server) {
         workspace.put("files/written", &version(0));
         workspace.put("files/edited", &format!("number {}\n{}", 0, "line\n".repeat(20_000)));
         workspace.upload("uploaded", version(0).as_bytes()).success();
         workspace.push(&skill("own", 0, FILES)).success();
         let route = workspace.skill_route("upload?scope=baseline");
-        workspace.caller.upload(&route, b"x.zip", &skill("shared", 0, FILES)).success();
+        workspace.client.upload(&route, b"x.zip", &skill("shared", 0, FILES)).success();
     }
-    let at_first = names(server.data());
-    for life in 0..kills {
-        live_and_die(&mut server, &state, life);
-        server = site.start_in(server.leave());
+    let initial = names(server.data());
+    for round in 0..kills {
+        run_until_killed(&mut server, &state, round);
+        server = fixture.start_in(server.leave());
         for (workspace, acknowledged) in workspaces(&server).iter().zip(&state) {
             check(workspace, acknowledged);
         }
-        assert_nothing_stray_beside(&server, &at_first);
+        assert_nothing_stray_beside(&server, &initial);
     }
     println!("{kills} kills; the first agent's last versions: {:?}", state[0].counts());
 }
 
-fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
+fn run_until_killed(server: &mut Server, state: &[Acknowledged], round: u64) {
     let workspaces = workspaces(server);
     std::thread::scope(|scope| {
         for (workspace, acknowledged) in workspaces.iter().zip(state) {
-            let (caller, agent) = (&workspace.caller, &workspace.agent);
+            let (client, agent) = (&workspace.client, &workspace.agent);
             scope.spawn(move || {
                 act(&acknowledged.written, |number| {
                     let body = json!({ "file_path": "files/written", "content": version(number) });
-                    try_json(caller, &format!("/v1/{agent}/write"), &body)
+                    try_json(client, &format!("/v1/{agent}/write"), &body)
                 });
             });
             scope.spawn(move || {
                 let path = format!("/v1/files/{agent}/upload");
-                act(&acknowledged.uploaded, |number| try_upload(caller, &path, "uploaded", version(number).as_bytes()));
+                act(&acknowledged.uploaded, |number| try_upload(client, &path, "uploaded", version(number).as_bytes()));
             });
             scope.spawn(move || {
                 let path = format!("/v1/skills/{agent}/upload");
-                act(&acknowledged.skill, |number| try_upload(caller, &path, "x.zip", &skill("own", number, FILES)));
+                act(&acknowledged.skill, |number| try_upload(client, &path, "x.zip", &skill("own", number, FILES)));
             });
             scope.spawn(move || {
                 let path = workspace.skill_route("upload?scope=baseline");
                 act(&acknowledged.baseline, |number| {
-                    try_upload(caller, &path, "x.zip", &skill("shared", number, FILES))
+                    try_upload(client, &path, "x.zip", &skill("shared", number, FILES))
                 });
             });
             scope.spawn(move || {
                 act(&acknowledged.edited, |number| {
                     let path = workspace.sandbox_route("edit?path=edited&start=1&end=1");
-                    let said = caller.try_ask("PUT", &path, Body::Text(&format!("number {number}"))).ok()?;
-                    assert!(matches!(said.status, 200 | 503), "{said:?}");
-                    Some(said.status == 200)
+                    let response = client.try_ask("PUT", &path, Body::Text(&format!("number {number}"))).ok()?;
+                    assert!(matches!(response.status, 200 | 503), "{response:?}");
+                    Some(response.status == 200)
                 });
             });
-            for (doomed, fate) in Doomed::ALL.into_iter().zip(&acknowledged.doomed) {
-                scope.spawn(move || fate.act(doomed, caller, agent));
+            for (deletable, lifecycle) in Deletable::ALL.into_iter().zip(&acknowledged.deletable) {
+                scope.spawn(move || lifecycle.act(deletable, client, agent));
             }
             scope.spawn(move || {
                 // Readers and boxes also must see complete versions only.
                 loop {
                     let path = format!("/v1/{agent}/content?path=files/written");
-                    let Ok(said) = caller.try_ask("GET", &path, Body::None) else { return };
-                    if said.status == 200 {
-                        number_of(said.data["content"].as_str().unwrap(), "read while others write");
+                    let Ok(response) = client.try_ask("GET", &path, Body::None) else { return };
+                    if response.status == 200 {
+                        number_of(response.data["content"].as_str().unwrap(), "read during writes");
                     }
                     let body = json!({ "command": "rm -f files/boxed; echo x > files/boxed" });
-                    if caller.try_ask("POST", &format!("/v1/{agent}/execute"), Body::Json(&body)).is_err() {
+                    if client.try_ask("POST", &format!("/v1/{agent}/execute"), Body::Json(&body)).is_err() {
                         return;
                     }
                 }
@@ -278,15 +281,15 @@ fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
         }
         // Every third life lasts until each kind of request was acknowledged once, also on a slow
         // machine.
-        if life.is_multiple_of(3) {
+        if round.is_multiple_of(3) {
             let (before, deadline) = (state[0].counts(), Instant::now() + TIMEOUT);
             while state[0].counts().iter().zip(&before).any(|(now, before)| now == before) {
-                assert!(Instant::now() < deadline, "nothing is acknowledged: {:?}", state[0]);
+                assert!(Instant::now() < deadline, "no request was acknowledged: {:?}", state[0]);
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
         // Spreads the time of the kill over the life with steps of the golden ratio.
-        std::thread::sleep(Duration::from_millis(20 + life * 618 % MAX_LIFETIME));
+        std::thread::sleep(Duration::from_millis(20 + round * 618 % MAX_LIFETIME));
         server.signal(Signal::KILL);
         server.ended();
     });
@@ -294,8 +297,8 @@ fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
 
 fn check(workspace: &Workspace, acknowledged: &Acknowledged) {
     let at_least = |found: u64, of: &AtomicU64, what: &str| {
-        let told = of.load(Ordering::SeqCst);
-        assert!(found >= told, "{what}: version {found}, but {told} was acknowledged");
+        let confirmed = of.load(Ordering::SeqCst);
+        assert!(found >= confirmed, "{what}: version {found}, but {confirmed} was acknowledged");
         // A version that was not acknowledged may exist; continue from it.
         of.fetch_max(found, Ordering::SeqCst);
     };
@@ -303,13 +306,13 @@ fn check(workspace: &Workspace, acknowledged: &Acknowledged) {
     at_least(number_of(&workspace.text("files/uploaded"), "uploaded"), &acknowledged.uploaded, "uploaded");
     let edited = workspace.text("files/edited");
     let (first, rest) = edited.split_once('\n').unwrap();
-    assert_eq!(rest, "line\n".repeat(20_000), "edited: not whole");
+    assert_eq!(rest, "line\n".repeat(20_000), "edited: incomplete");
     at_least(first.strip_prefix("number ").unwrap().parse().unwrap(), &acknowledged.edited, "edited");
     for (name, of) in [("own", &acknowledged.skill), ("shared", &acknowledged.baseline)] {
         at_least(number_of_skill(workspace, &format!("skills/{name}"), FILES), of, name);
     }
-    for (doomed, fate) in Doomed::ALL.into_iter().zip(&acknowledged.doomed) {
-        fate.check(doomed, workspace);
+    for (deletable, lifecycle) in Deletable::ALL.into_iter().zip(&acknowledged.deletable) {
+        lifecycle.check(deletable, workspace);
     }
     let mut names = workspace.listed("files");
     names.retain(|name| !["files/boxed", "files/doomed"].contains(&name.as_str()));
@@ -333,11 +336,11 @@ fn assert_nothing_stray(workspace: &Workspace) {
     let mut staged = names(&workspace.on_disk(".staging"));
     // The directory for the next box.
     staged.remove("spare");
-    assert_eq!(staged, set_of([]), "left on its way");
+    assert_eq!(staged, set_of([]), "left in .staging");
     let mut skills = names(&workspace.on_disk("skills"));
     skills.retain(|name| !["felled", "gone"].contains(&name.as_str()));
     assert_eq!(skills, set_of(["own", "shared"]));
-    let baseline = workspace.caller.data().join("baselines").join(&workspace.agent);
+    let baseline = workspace.client.data().join("baselines").join(&workspace.agent);
     let mut versions = names(&baseline.join("shared"));
     versions.retain(|name| baseline.join("shared").join(name).is_dir());
     assert_eq!(versions.len(), 1, "old versions are kept: {versions:?}");
@@ -346,14 +349,14 @@ fn assert_nothing_stray(workspace: &Workspace) {
 
 /// Checks the whole data directory: its top as the first server left it, and only known names
 /// below.
-fn assert_nothing_stray_beside(server: &Server, at_first: &BTreeSet<String>) {
-    assert_eq!(&names(server.data()), at_first, "in the data directory");
+fn assert_nothing_stray_beside(server: &Server, initial: &BTreeSet<String>) {
+    assert_eq!(&names(server.data()), initial, "in the data directory");
     let workspaces = server.data().join("workspaces");
     assert_eq!(names(&workspaces), set_of(["default"]));
     assert_eq!(names(&workspaces.join("default")), set_of(["agent0", "agent1"]));
     let baselines = server.data().join("baselines");
     assert_eq!(names(&baselines), set_of([".current", ".staging", "agent0", "agent1"]));
-    assert_eq!(names(&baselines.join(".staging")), set_of([]), "left on its way");
+    assert_eq!(names(&baselines.join(".staging")), set_of([]), "left in .staging");
     for agent in ["agent0", "agent1"] {
         let workspace = workspaces.join("default").join(agent);
         assert_eq!(names(&workspace.join("sessions")), set_of([]));

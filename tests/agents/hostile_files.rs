@@ -12,8 +12,8 @@ use tests::support::actor::{Mode, tester_is_root};
 use tests::support::canary::Canary;
 use tests::support::scratch::Scratch;
 
-use crate::caller::encode;
-use crate::site::Site;
+use crate::client::encode;
+use crate::fixture::Fixture;
 use crate::workspace::{Workspace, snapshot};
 
 fn out_of_scope(path: &str) -> String {
@@ -22,22 +22,22 @@ fn out_of_scope(path: &str) -> String {
 
 /// Checks that every route rejects reads through `path` with the contract's text.
 fn assert_unread(agent: &Workspace, path: &str) {
-    assert_eq!(agent.content(path).refused(403), out_of_scope(path));
-    assert_eq!(agent.page(path, "&offset=1").refused(403), out_of_scope(path));
+    assert_eq!(agent.content(path).expect_error(403), out_of_scope(path));
+    assert_eq!(agent.page(path, "&offset=1").expect_error(403), out_of_scope(path));
     let route = format!("/v1/{}/download?path={}", agent.agent, encode(path));
-    assert_eq!(agent.caller.get(&route).refused(403), out_of_scope(path));
-    assert_eq!(agent.edit(path, "canary", "x", None).refused(403), out_of_scope(path));
+    assert_eq!(agent.client.get(&route).expect_error(403), out_of_scope(path));
+    assert_eq!(agent.edit(path, "canary", "x", None).expect_error(403), out_of_scope(path));
     if let Some(rest) = path.strip_prefix("files/") {
         let route = agent.sandbox_route(&format!("content?path={}", encode(rest)));
-        assert!(agent.caller.get(&route).refused(403).starts_with("Security Error: "));
+        assert!(agent.client.get(&route).expect_error(403).starts_with("Security Error: "));
         let route = agent.sandbox_route(&format!("edit?path={}&start=1", encode(rest)));
-        assert!(agent.caller.put(&route, "x").refused(403).starts_with("Security Error: "));
+        assert!(agent.client.put(&route, "x").expect_error(403).starts_with("Security Error: "));
     }
 }
 
-pub(crate) fn symlink_out_of_files_is_rejected(site: &Site) {
-    let agent = site.workspace();
-    let scratch = Scratch::new(site.mode().identity()).unwrap();
+pub(crate) fn symlink_out_of_files_is_rejected(fixture: &Fixture) {
+    let agent = fixture.workspace();
+    let scratch = Scratch::new(fixture.mode().identity()).unwrap();
     let canary = Canary::plant(&scratch, "canary").unwrap();
     let outside = canary.text();
     agent.put("files/a", "a");
@@ -47,16 +47,16 @@ pub(crate) fn symlink_out_of_files_is_rejected(site: &Site) {
          ln -s absolute chained; ln -s ../../../.. up; ln -s /proc/self/root root; ln -s .. above",
         scratch.path().display()
     ));
-    assert!(fs::read(agent.on_disk("files/absolute")).is_ok(), "the control: the link leads to the canary");
+    assert!(fs::read(agent.on_disk("files/absolute")).is_ok(), "control: the symlink leads to the canary");
     for path in ["files/absolute", "files/relative", "files/chained", "files/parent/canary", "files/up/x"] {
         assert_unread(&agent, path);
     }
     assert_unread(&agent, &format!("files/root{outside}"));
     for path in ["files/parent/new", "files/parent/canary", "files/parent/new/deep", "files/above/x"] {
-        assert_eq!(agent.write(path, "x").refused(403), out_of_scope(path));
+        assert_eq!(agent.write(path, "x").expect_error(403), out_of_scope(path));
     }
     for path in ["files/parent/canary", "files/above/files"] {
-        assert_eq!(agent.delete(path).refused(403), out_of_scope(path));
+        assert_eq!(agent.delete(path).expect_error(403), out_of_scope(path));
     }
     for path in ["files/parent", "files/up", "files/above"] {
         let listed = agent.list(path);
@@ -66,37 +66,37 @@ pub(crate) fn symlink_out_of_files_is_rejected(site: &Site) {
     assert_eq!(canary.changed(), None);
     // A symlink itself may be deleted, and a write replaces the symlink, not its target.
     agent.delete("files/parent").success();
-    let said = agent.write("files/absolute", "mine");
-    if said.status == 200 {
+    let response = agent.write("files/absolute", "mine");
+    if response.status == 200 {
         assert!(fs::symlink_metadata(agent.on_disk("files/absolute")).unwrap().is_file());
         assert_eq!(agent.text("files/absolute"), "mine");
     } else {
-        said.refused(403);
+        response.expect_error(403);
     }
-    let said = agent.upload("relative", b"mine");
-    if said.status == 200 {
+    let response = agent.upload("relative", b"mine");
+    if response.status == 200 {
         assert!(fs::symlink_metadata(agent.on_disk("files/relative")).unwrap().is_file());
     } else {
-        said.refused(403);
+        response.expect_error(403);
     }
     assert_eq!(canary.changed(), None);
 }
 
-pub(crate) fn symlink_within_files_is_readable(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn symlink_within_files_is_readable(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.put("files/d/target", "inside");
     agent.put("skills/s/SKILL.md", "name: s\n");
     agent.script("cd files; ln -s d/target link; ln -s d into; ln -s loop loop; ln -s nowhere dangling");
     assert_eq!(agent.text("files/link"), "inside");
     assert_eq!(agent.text("files/into/target"), "inside");
     for path in ["files/loop", "files/dangling"] {
-        agent.content(path).refused_with_one_of(&[400, 403, 404]);
+        agent.content(path).expect_error_of(&[400, 403, 404]);
     }
     // Writes follow no symlink, not even one within the files.
     for path in ["files/into/new", "files/into/target"] {
-        assert_eq!(agent.write(path, "x").refused(403), out_of_scope(path));
+        assert_eq!(agent.write(path, "x").expect_error(403), out_of_scope(path));
     }
-    assert_eq!(agent.edit("files/link", "inside", "x", None).refused(403), out_of_scope("files/link"));
+    assert_eq!(agent.edit("files/link", "inside", "x", None).expect_error(403), out_of_scope("files/link"));
     assert_eq!(agent.text("files/d/target"), "inside");
     // Deleting a symlink keeps its target.
     agent.delete("files/into").success();
@@ -105,27 +105,27 @@ pub(crate) fn symlink_within_files_is_readable(site: &Site) {
     assert_eq!(agent.listed("files"), ["files/d/target"]);
 }
 
-pub(crate) fn hard_link_to_outside_file_is_rejected(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn hard_link_to_outside_file_is_rejected(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.put("files/a", "a");
     agent.script("cd files; ln a b");
     // Both hard links are in the workspace.
     assert_eq!(agent.text("files/b"), "a");
     // Only the host can create this hard link, which needs the same file system and owner.
     let about = fs::metadata(agent.on_disk("files/a")).unwrap();
-    let elsewhere = agent.caller.data().join("workspaces").join(format!("canary-of-{}", agent.user));
+    let elsewhere = agent.client.data().join("workspaces").join(format!("canary-of-{}", agent.user));
     let canary = Canary::plant_at(elsewhere, (about.uid(), about.gid())).unwrap();
     fs::hard_link(canary.path(), agent.on_disk("files/second")).unwrap();
     let before = fs::read(canary.path()).unwrap();
-    for said in [
+    for response in [
         agent.content("files/second"),
         agent.page("files/second", "&offset=1"),
-        agent.caller.get(&format!("/v1/{}/download?path=files/second", agent.agent)),
+        agent.client.get(&format!("/v1/{}/download?path=files/second", agent.agent)),
         agent.edit("files/second", "canary", "x", None),
-        agent.caller.get(&agent.sandbox_route("content?path=second")),
-        agent.caller.put(&agent.sandbox_route("edit?path=second&start=1"), "x"),
+        agent.client.get(&agent.sandbox_route("content?path=second")),
+        agent.client.put(&agent.sandbox_route("edit?path=second&start=1"), "x"),
     ] {
-        assert!(said.refused(403).starts_with("Security Error: "));
+        assert!(response.expect_error(403).starts_with("Security Error: "));
     }
     agent.write("files/second", "mine");
     assert_eq!(fs::read(canary.path()).unwrap(), before);
@@ -133,32 +133,29 @@ pub(crate) fn hard_link_to_outside_file_is_rejected(site: &Site) {
     fs::remove_file(canary.path()).unwrap();
 }
 
-pub(crate) fn special_files_are_rejected_without_blocking(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn special_files_are_rejected_without_blocking(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.script("cd files; mkfifo pipe; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'");
-    assert!(fs::symlink_metadata(agent.on_disk("files/pipe")).unwrap().file_type().is_fifo(), "the control");
-    let mut planted = vec!["files/pipe", "files/socket"];
+    assert!(fs::symlink_metadata(agent.on_disk("files/pipe")).unwrap().file_type().is_fifo(), "control");
+    let mut paths = vec!["files/pipe", "files/socket"];
     if tester_is_root() {
         // `/dev/zero` never ends, and `/dev/mem` contains the memory of the host.
         for (name, major, minor) in [("device", 1, 5), ("memory", 1, 1)] {
             let bits = Bits::from_raw_mode(0o666);
             let path = agent.on_disk("files").join(name);
             mknodat(CWD, &path, FileType::CharacterDevice, bits, makedev(major, minor)).unwrap();
-            own(&agent, &path);
+            set_workspace_owner(&agent, &path);
         }
-        planted.extend(["files/device", "files/memory"]);
+        paths.extend(["files/device", "files/memory"]);
     }
-    for path in planted {
-        agent.content(path).refused_with_one_of(&[400, 403]);
-        agent.page(path, "&offset=1&limit=1").refused_with_one_of(&[400, 403]);
-        agent.edit(path, "a", "b", None).refused_with_one_of(&[400, 403]);
-        agent.caller.get(&format!("/v1/{}/download?path={path}", agent.agent)).refused_with_one_of(&[400, 403]);
+    for path in paths {
+        agent.content(path).expect_error_of(&[400, 403]);
+        agent.page(path, "&offset=1&limit=1").expect_error_of(&[400, 403]);
+        agent.edit(path, "a", "b", None).expect_error_of(&[400, 403]);
+        agent.client.get(&format!("/v1/{}/download?path={path}", agent.agent)).expect_error_of(&[400, 403]);
         let name = path.strip_prefix("files/").unwrap();
-        agent.caller.get(&agent.sandbox_route(&format!("content?path={name}"))).refused_with_one_of(&[400, 403]);
-        agent
-            .caller
-            .put(&agent.sandbox_route(&format!("edit?path={name}&start=1")), "x")
-            .refused_with_one_of(&[400, 403]);
+        agent.client.get(&agent.sandbox_route(&format!("content?path={name}"))).expect_error_of(&[400, 403]);
+        agent.client.put(&agent.sandbox_route(&format!("edit?path={name}&start=1")), "x").expect_error_of(&[400, 403]);
     }
     assert_eq!(agent.listed("files"), [""; 0]);
     agent.delete("files/pipe").success();
@@ -167,9 +164,9 @@ pub(crate) fn special_files_are_rejected_without_blocking(site: &Site) {
 
 /// A directory and a symlink to another directory are exchanged in a loop while the routes use
 /// them.
-pub(crate) fn swapped_symlinks_leak_nothing(site: &Site) {
-    let agent = site.workspace();
-    let scratch = Scratch::new(site.mode().identity()).unwrap();
+pub(crate) fn swapped_symlinks_leak_nothing(fixture: &Fixture) {
+    let agent = fixture.workspace();
+    let scratch = Scratch::new(fixture.mode().identity()).unwrap();
     let canary = Canary::plant(&scratch, "inside").unwrap();
     agent.put("files/d/inside", "mine");
     agent.put("files/d/sub/x", "x");
@@ -178,7 +175,7 @@ pub(crate) fn swapped_symlinks_leak_nothing(site: &Site) {
     let (is_over, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
     let rounds = if is_soak() { 20_000 } else { 400 };
     let before = snapshot(scratch.path());
-    let (mut read, mut refused) = (0, 0);
+    let (mut read, mut rejected) = (0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
@@ -188,25 +185,25 @@ pub(crate) fn swapped_symlinks_leak_nothing(site: &Site) {
                     continue;
                 }
                 let _ = fs::create_dir(&directory);
-                own(&agent, &directory);
+                set_workspace_owner(&agent, &directory);
                 let _ = symlink(scratch.path(), &link);
             }
         });
         for round in 0..rounds {
             for path in ["files/d/inside", "files/swapped/inside"] {
-                let said = agent.content(path);
-                match said.status {
+                let response = agent.content(path);
+                match response.status {
                     200 => {
                         read += 1;
-                        assert!(!said.data.to_string().contains("canary"), "{said:?}");
+                        assert!(!response.data.to_string().contains("canary"), "{response:?}");
                     }
-                    403 | 404 => refused += 1,
-                    _ => panic!("{said:?}"),
+                    403 | 404 => rejected += 1,
+                    _ => panic!("{response:?}"),
                 }
             }
             let path = format!("files/d/new{}", round % 8);
-            let said = agent.write(&path, "mine");
-            assert!(matches!(said.status, 200 | 400 | 403 | 404 | 409), "{said:?}");
+            let response = agent.write(&path, "mine");
+            assert!(matches!(response.status, 200 | 400 | 403 | 404 | 409), "{response:?}");
             if round % 8 == 0 {
                 agent.delete("files/d/sub");
                 agent.write("files/d/inside", "mine");
@@ -220,15 +217,15 @@ pub(crate) fn swapped_symlinks_leak_nothing(site: &Site) {
         is_over.store(true, Ordering::Relaxed);
     });
     let swaps = swaps.into_inner();
-    println!("{swaps} swaps, {read} reads and {refused} refusals, nothing leaked");
-    assert!(swaps > 0 && refused > 0, "nothing was attacked: {swaps} swaps, {refused} refusals");
+    println!("{swaps} swaps, {read} reads and {rejected} rejections, nothing leaked");
+    assert!(swaps > 0 && rejected > 0, "the race did not happen: {swaps} swaps, {rejected} rejections");
     assert_eq!(snapshot(scratch.path()), before);
     assert_eq!(canary.changed(), None);
 }
 
 /// As root each workspace has a uid of its own, which owns everything in it.
-pub(crate) fn files_belong_to_workspace_owner(site: &Site) {
-    let (one, two) = (site.workspace(), site.workspace());
+pub(crate) fn files_belong_to_workspace_owner(fixture: &Fixture) {
+    let (one, two) = (fixture.workspace(), fixture.workspace());
     for agent in [&one, &two] {
         agent.put("files/d/x", "x");
         agent.upload("y", b"y").success();
@@ -244,15 +241,15 @@ pub(crate) fn files_belong_to_workspace_owner(site: &Site) {
         assert_eq!(owners.len(), 1, "{owners:?}");
     }
     let uid = |agent: &Workspace| fs::metadata(agent.on_disk("files/z")).unwrap().uid();
-    match site.mode() {
+    match fixture.mode() {
         Mode::Root => assert!(uid(&one) != uid(&two) && uid(&one) != 0),
-        Mode::Rootless => assert_eq!(uid(&one), site.mode().identity().id().0),
+        Mode::Rootless => assert_eq!(uid(&one), fixture.mode().identity().id().0),
     }
 }
 
 /// Makes the workspace's owner the owner of a planted file, so that only its type can be the reason
 /// of an error.
-fn own(agent: &Workspace, path: &Path) {
+fn set_workspace_owner(agent: &Workspace, path: &Path) {
     let about = fs::metadata(agent.on_disk("files")).unwrap();
     let _ = std::os::unix::fs::lchown(path, Some(about.uid()), Some(about.gid()));
 }

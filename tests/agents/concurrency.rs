@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::caller::Said;
-use crate::site::{Site, is_soak, workspace_on};
+use crate::client::ApiResponse;
+use crate::fixture::{Fixture, is_soak, workspace_on};
 use crate::workspace::Workspace;
 use crate::zips;
 
@@ -28,29 +28,30 @@ fn version(name: &str) -> String {
 /// Checks that the content is one complete version, and returns its name.
 fn name_of(content: &str) -> &str {
     let name = content.lines().next().unwrap_or_default();
-    assert!(content.len() == (name.len() + 1) * LINES, "not whole: {} bytes of {name}", content.len());
-    assert!(content.lines().all(|line| line == name), "two versions in one");
+    assert!(content.len() == (name.len() + 1) * LINES, "incomplete: {} bytes of {name}", content.len());
+    assert!(content.lines().all(|line| line == name), "mixed versions");
     name
 }
 
 /// Repeats a request while the workspace is busy, which may happen on a slow machine.
-fn patiently(ask: impl Fn() -> Said) -> Value {
+fn retry_while_busy(ask: impl Fn() -> ApiResponse) -> Value {
     loop {
-        let said = ask();
-        if said.status != 503 {
-            return said.success();
+        let response = ask();
+        if response.status != 503 {
+            return response.success();
         }
-        let message = said.refused(503);
+        let message = response.expect_error(503);
         let operations = ["Read", "Update"];
-        let told = operations.map(|one| format!("Server busy: {one} operation timed out. Please try again."));
-        assert!(told.contains(&message), "{message}");
+        let expected_message =
+            operations.map(|one| format!("Server busy: {one} operation timed out. Please try again."));
+        assert!(expected_message.contains(&message), "{message}");
     }
 }
 
 /// Writers continue until every reader has seen two versions, and readers until every writer has
 /// finished, so that all overlap.
-pub(crate) fn concurrent_readers_see_whole_versions(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn concurrent_readers_see_whole_versions(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.put("files/x", &version("first"));
     let rounds = if is_soak() { 40 } else { 3 };
     let (begin, deadline) = (Barrier::new(2 * MANY), Instant::now() + TIMEOUT);
@@ -62,8 +63,8 @@ pub(crate) fn concurrent_readers_see_whole_versions(site: &Site) {
                 begin.wait();
                 let mut round = 0;
                 while round < rounds || unsatisfied.load(Ordering::SeqCst) > 0 {
-                    assert!(Instant::now() < deadline, "some readers see nothing of what is written");
-                    patiently(|| agent.write("files/x", &version(&format!("w{writer}-{round}"))));
+                    assert!(Instant::now() < deadline, "some readers see no new version");
+                    retry_while_busy(|| agent.write("files/x", &version(&format!("w{writer}-{round}"))));
                     round += 1;
                 }
                 writing.fetch_sub(1, Ordering::SeqCst);
@@ -75,13 +76,13 @@ pub(crate) fn concurrent_readers_see_whole_versions(site: &Site) {
                 let (mut seen, mut round) = (BTreeSet::new(), 0);
                 while round < rounds || writing.load(Ordering::SeqCst) > 0 {
                     // The whole file and each page show one version.
-                    let found = patiently(|| agent.content("files/x"));
+                    let found = retry_while_busy(|| agent.content("files/x"));
                     let is_new = seen.insert(name_of(found["content"].as_str().unwrap()).to_owned());
                     if is_new && seen.len() == 2 {
                         unsatisfied.fetch_sub(1, Ordering::SeqCst);
                     }
                     if (reader + round) % 5 == 0 {
-                        let page = patiently(|| agent.page("files/x", "&offset=100&limit=2000"));
+                        let page = retry_while_busy(|| agent.page("files/x", "&offset=100&limit=2000"));
                         let lines: BTreeSet<&str> =
                             page["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
                         assert_eq!(lines.len(), 1, "{lines:?}");
@@ -96,8 +97,8 @@ pub(crate) fn concurrent_readers_see_whole_versions(site: &Site) {
 }
 
 /// An edit reads and writes atomically: no concurrent edit is lost.
-pub(crate) fn concurrent_edits_are_not_lost(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn concurrent_edits_are_not_lost(fixture: &Fixture) {
+    let agent = fixture.workspace();
     let names: Vec<String> = (0..20).map(|number| format!("<{number}>")).collect();
     agent.put("files/x", &names.concat());
     agent.put("files/lines", &"line\n".repeat(20));
@@ -105,9 +106,9 @@ pub(crate) fn concurrent_edits_are_not_lost(site: &Site) {
         for (number, name) in names.iter().enumerate() {
             let agent = &agent;
             scope.spawn(move || {
-                patiently(|| agent.edit("files/x", name, "done ", None));
+                retry_while_busy(|| agent.edit("files/x", name, "done ", None));
                 let route = agent.sandbox_route(&format!("edit?path=lines&start={0}&end={0}", number + 1));
-                patiently(|| agent.caller.put(&route, "done"));
+                retry_while_busy(|| agent.client.put(&route, "done"));
             });
         }
     });
@@ -116,8 +117,8 @@ pub(crate) fn concurrent_edits_are_not_lost(site: &Site) {
 }
 
 /// An upload without progress blocks neither other agents nor its own.
-pub(crate) fn stalled_upload_blocks_no_request(site: &Site) {
-    let server = site.start();
+pub(crate) fn stalled_upload_blocks_no_request(fixture: &Fixture) {
+    let server = fixture.start();
     let (ann, bob) = (workspace_on(&server), workspace_on(&server));
     ann.put("files/x", "old");
     ann.push(&zips::skill("s", "old")).success();
@@ -150,8 +151,8 @@ pub(crate) fn stalled_upload_blocks_no_request(site: &Site) {
 }
 
 /// Concurrent requests of several agents all succeed, and none sees files of another agent.
-pub(crate) fn concurrent_agents_are_independent(site: &Site) {
-    let agents: Vec<Workspace> = (0..6).map(|_| site.workspace()).collect();
+pub(crate) fn concurrent_agents_are_independent(fixture: &Fixture) {
+    let agents: Vec<Workspace> = (0..6).map(|_| fixture.workspace()).collect();
     std::thread::scope(|scope| {
         for (number, agent) in agents.iter().enumerate() {
             scope.spawn(move || {
@@ -170,8 +171,8 @@ pub(crate) fn concurrent_agents_are_independent(site: &Site) {
 }
 
 /// Routes and boxes see one complete version of a skill while new ones are installed.
-pub(crate) fn skill_is_replaced_atomically(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn skill_is_replaced_atomically(fixture: &Fixture) {
+    let agent = fixture.workspace();
     let archive = |number: usize| {
         let text = format!("{number:04}");
         let names: Vec<String> = (0..30).map(|file| format!("s/d{}/{file}", file % 3)).collect();
@@ -190,12 +191,12 @@ pub(crate) fn skill_is_replaced_atomically(site: &Site) {
         });
         while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
             // The box enters the directory first, so it reads one version.
-            let ran = agent.run("ls > /dev/null && cd skills/s && cat d0/* d1/* d2/*");
+            let result = agent.run("ls > /dev/null && cd skills/s && cat d0/* d1/* d2/*");
             // If that version is deleted meanwhile, the command may fail, but never reads two
             // versions.
-            assert!(ran.code != 0 || ran.stdout.len() == 30 * 4, "{ran:?}");
-            let pieces: BTreeSet<&[u8]> = ran.stdout.as_bytes().chunks(4).collect();
-            assert!(pieces.len() <= 1, "{ran:?}");
+            assert!(result.code != 0 || result.stdout.len() == 30 * 4, "{result:?}");
+            let pieces: BTreeSet<&[u8]> = result.stdout.as_bytes().chunks(4).collect();
+            assert!(pieces.len() <= 1, "{result:?}");
             assert_eq!(agent.listed("skills").len(), 31);
             assert_eq!(agent.skill_names(), ["s"]);
         }
@@ -205,8 +206,8 @@ pub(crate) fn skill_is_replaced_atomically(site: &Site) {
 
 /// A box and the routes write the same file. Both replace it by a rename, so each version is
 /// complete.
-pub(crate) fn writes_of_box_and_routes_are_whole(site: &Site) {
-    let agent = site.workspace();
+pub(crate) fn writes_of_box_and_routes_are_whole(fixture: &Fixture) {
+    let agent = fixture.workspace();
     agent.put("files/x", &version("first"));
     agent.put(
         "files/writer.py",
@@ -223,12 +224,12 @@ pub(crate) fn writes_of_box_and_routes_are_whole(site: &Site) {
                 name_of(&agent.text("files/x"));
                 // A box may have replaced the version that the edit expects. No other error is
                 // possible.
-                let said = agent.edit("files/x", &format!("r-{round}\n"), "", Some(LINES as u64 + 1));
-                assert_eq!(said.status, 409, "{said:?}");
+                let response = agent.edit("files/x", &format!("r-{round}\n"), "", Some(LINES as u64 + 1));
+                assert_eq!(response.status, 409, "{response:?}");
             }
         });
-        for ran in boxes {
-            assert_eq!(ran.join().unwrap().code, 0);
+        for result in boxes {
+            assert_eq!(result.join().unwrap().code, 0);
         }
         routes.join().unwrap();
     });

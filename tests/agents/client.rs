@@ -15,7 +15,7 @@ const BOUNDARY: &str = "the-boundary-of-these-parts";
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
+pub(crate) struct Client {
     agent: Agent,
     address: String,
     authorization: Option<String>,
@@ -33,13 +33,13 @@ pub(crate) enum Body<'a> {
 
 /// A response in the envelope.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) data: Value,
     about: String,
 }
 
-impl Caller {
+impl Client {
     pub(crate) fn of(server: &Server, token: &str) -> Self {
         Self::with(server, Some(format!("Bearer {token}")))
     }
@@ -56,51 +56,51 @@ impl Caller {
         &self.data
     }
 
-    pub(crate) fn get(&self, path: &str) -> Said {
+    pub(crate) fn get(&self, path: &str) -> ApiResponse {
         self.ask("GET", path, Body::None)
     }
 
-    pub(crate) fn delete(&self, path: &str) -> Said {
+    pub(crate) fn delete(&self, path: &str) -> ApiResponse {
         self.ask("DELETE", path, Body::None)
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Said {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> ApiResponse {
         self.ask("POST", path, Body::Json(body))
     }
 
-    pub(crate) fn put(&self, path: &str, text: &str) -> Said {
+    pub(crate) fn put(&self, path: &str, text: &str) -> ApiResponse {
         self.ask("PUT", path, Body::Text(text))
     }
 
     /// Sends a form with one part named `file`.
-    pub(crate) fn upload(&self, path: &str, file_name: &[u8], bytes: &[u8]) -> Said {
+    pub(crate) fn upload(&self, path: &str, file_name: &[u8], bytes: &[u8]) -> ApiResponse {
         self.send_form(path, &[&file_part(file_name, bytes)])
     }
 
-    pub(crate) fn send_form(&self, path: &str, parts: &[&[u8]]) -> Said {
+    pub(crate) fn send_form(&self, path: &str, parts: &[&[u8]]) -> ApiResponse {
         let (kind, bytes) = form(parts);
         self.ask("POST", path, Body::Other { kind: &kind, bytes: &bytes })
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, body: Body) -> Said {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Body) -> ApiResponse {
         self.try_ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     /// Like [`Self::ask`], for a server that may be killed.
-    pub(crate) fn try_ask(&self, method: &str, path: &str, body: Body) -> Result<Said, ureq::Error> {
+    pub(crate) fn try_ask(&self, method: &str, path: &str, body: Body) -> Result<ApiResponse, ureq::Error> {
         let (status, kind, bytes) = self.try_raw(method, path, body)?;
         let about = format!("{method} {path}: {status} {}", shorten(&bytes));
         assert!(kind.starts_with("application/json"), "{about}: {kind}");
         let answer: Value = serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("no JSON: {about}"));
         let object = answer.as_object().unwrap_or_else(|| panic!("no object: {about}"));
-        assert_eq!(object.len(), 2, "more or less than an envelope: {about}");
+        assert_eq!(object.len(), 2, "not an envelope of two members: {about}");
         assert_eq!(answer["status"], if status == 200 { "success" } else { "error" }, "{about}");
         if status != 200 {
             let message = answer["data"].as_str().unwrap_or_else(|| panic!("no message: {about}"));
             assert!(!message.is_empty(), "{about}");
             self.assert_no_physical_path(message, &about);
         }
-        Ok(Said { status, data: answer["data"].clone(), about })
+        Ok(ApiResponse { status, data: answer["data"].clone(), about })
     }
 
     fn assert_no_physical_path(&self, message: &str, about: &str) {
@@ -138,20 +138,20 @@ impl Caller {
     }
 }
 
-impl Said {
+impl ApiResponse {
     pub(crate) fn success(self) -> Value {
         assert_eq!(self.status, 200, "{}", self.about);
         self.data
     }
 
     /// The message of an error with this status.
-    pub(crate) fn refused(self, status: u16) -> String {
+    pub(crate) fn expect_error(self, status: u16) -> String {
         assert_eq!(self.status, status, "{}", self.about);
         self.data.as_str().unwrap().to_owned()
     }
 
     /// The message of an error with one of these statuses.
-    pub(crate) fn refused_with_one_of(self, statuses: &[u16]) -> String {
+    pub(crate) fn expect_error_of(self, statuses: &[u16]) -> String {
         assert!(statuses.contains(&self.status), "not one of {statuses:?}: {}", self.about);
         self.data.as_str().unwrap().to_owned()
     }
@@ -164,7 +164,7 @@ pub(crate) fn file_part(file_name: &[u8], bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A text part of a form.
-pub(crate) fn word_part(name: &str, value: &str) -> Vec<u8> {
+pub(crate) fn text_part(name: &str, value: &str) -> Vec<u8> {
     format!("Content-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}").into_bytes()
 }
 

@@ -11,12 +11,12 @@ use tempfile::TempDir;
 use tests::support::actor::Mode;
 use tests::support::server::{Server, Starter};
 
-use crate::caller::Caller;
+use crate::client::Client;
 use crate::workspace::Workspace;
 
-/// A mode in which the server runs.
+/// A mode in which the server runs (root or rootless), with the shared server of that mode.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Fixture {
     mode: Mode,
     binary: PathBuf,
     /// Started by the first test that needs it.
@@ -25,7 +25,7 @@ pub(crate) struct Site {
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-impl Site {
+impl Fixture {
     pub(crate) fn new(mode: Mode, binary: PathBuf) -> Self {
         Self { mode, binary, server: Mutex::new(None) }
     }
@@ -89,7 +89,7 @@ pub(crate) fn workspace_on(server: &Server) -> Workspace {
 /// This workspace, with a new token of its user.
 pub(crate) fn workspace_of(server: &Server, user: &str, agent: &str) -> Workspace {
     let token = server.make_token(&["--role", "user", "--user", user]);
-    Workspace::new(Caller::of(server, &token), user, agent)
+    Workspace::new(Client::of(server, &token), user, agent)
 }
 
 /// Changes settings as the owner.

@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use tests::support::scratch::{Scratch, give};
 use tests::support::server::Server;
 
-use crate::site::{Site, new_name, workspace_of};
+use crate::fixture::{Fixture, new_name, workspace_of};
 use crate::zips::{self, Entry, zip};
 
 /// Exit code, stdout, stderr.
-type Spoken = (Option<i32>, String, String);
+type CliOutput = (Option<i32>, String, String);
 
 /// Runs a command with this stdin.
-fn say(server: &Server, url: &str, words: &[&str], input: &[u8]) -> Spoken {
+fn run_cli(server: &Server, url: &str, arguments: &[&str], input: &[u8]) -> CliOutput {
     let mut command = server.command();
     // `--url` belongs after the subcommand.
-    command.args(&words[..2]).args(["--url", url]).args(&words[2..]);
+    command.args(&arguments[..2]).args(["--url", url]).args(&arguments[2..]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A command that does not read stdin may have ended.
     let _ = child.stdin.take().unwrap().write_all(input);
@@ -28,40 +28,40 @@ fn say(server: &Server, url: &str, words: &[&str], input: &[u8]) -> Spoken {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-fn good(spoken: Spoken) -> String {
-    let (code, stdout, stderr) = spoken;
+fn expect_success(output: CliOutput) -> String {
+    let (code, stdout, stderr) = output;
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
     stdout
 }
 
-pub(crate) fn files_are_uploaded_and_downloaded(site: &Site) {
-    let server = site.server();
+pub(crate) fn files_are_uploaded_and_downloaded(fixture: &Fixture) {
+    let server = fixture.server();
     let url = format!("http://{}", server.address);
-    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let scratch = Scratch::new(fixture.mode().identity()).unwrap();
     let (user, agent) = (new_name("user"), new_name("agent"));
     let token = server.make_token(&["--role", "user", "--user", &user]);
-    let run = |words: &[&str], input: &[u8]| {
-        let words = [&words[..2], &["--agent", &agent, "--token", &token], &words[2..]].concat();
-        say(&server, &url, &words, input)
+    let run = |arguments: &[&str], input: &[u8]| {
+        let arguments = [&arguments[..2], &["--agent", &agent, "--token", &token], &arguments[2..]].concat();
+        run_cli(&server, &url, &arguments, input)
     };
     let workspace = workspace_of(&server, &user, &agent);
     let bytes: Vec<u8> = (0..=255).cycle().take(5_000_000).collect();
     let local = scratch.file("raw.bin", &bytes, 0o644).unwrap();
     let local = local.to_str().unwrap();
-    assert_eq!(good(run(&["files", "put", local], b"")), "File uploaded successfully: files/raw.bin\n");
+    assert_eq!(expect_success(run(&["files", "put", local], b"")), "File uploaded successfully: files/raw.bin\n");
     assert_eq!(fs::read(workspace.on_disk("files/raw.bin")).unwrap(), bytes);
     assert_eq!(
-        good(run(&["files", "put", "-", "files/notes.txt"], b"one\ntwo\nthree\n")),
+        expect_success(run(&["files", "put", "-", "files/notes.txt"], b"one\ntwo\nthree\n")),
         "File uploaded successfully: files/notes.txt\n"
     );
     assert_eq!(
-        good(run(&["files", "put", "-", "files/d/deep.txt"], b"deep\n")),
+        expect_success(run(&["files", "put", "-", "files/d/deep.txt"], b"deep\n")),
         "Successfully created or overwritten file: files/d/deep.txt\n"
     );
     // Larger than one message, with characters that are not ASCII.
     let text = scratch.file("long.txt", "zeile ü\n\"\\\n".repeat(500_000).as_bytes(), 0o644).unwrap();
     let long = text.to_str().unwrap();
-    good(run(&["files", "put", long, "files/e/long.txt"], b""));
+    expect_success(run(&["files", "put", long, "files/e/long.txt"], b""));
     assert_eq!(fs::read(workspace.on_disk("files/e/long.txt")).unwrap(), fs::read(&text).unwrap());
     let wrong = run(&["files", "put", local, "files/e/raw.bin"], b"");
     assert!(wrong.0 == Some(2) && wrong.2.contains("not UTF-8") && wrong.2.contains("hint"), "{wrong:?}");
@@ -69,49 +69,55 @@ pub(crate) fn files_are_uploaded_and_downloaded(site: &Site) {
     assert!(wrong.0 == Some(2) && wrong.2.contains("not UTF-8"), "{wrong:?}");
     workspace.delete("files/e").success();
     fs::remove_file(&text).unwrap();
-    assert_eq!(good(run(&["files", "ls"], b"")), "files/d/deep.txt\nfiles/notes.txt\nfiles/raw.bin\n");
-    assert_eq!(good(run(&["files", "ls", "files/d"], b"")), "files/d/deep.txt\n");
-    assert_eq!(good(run(&["files", "ls", "--json", "files/d"], b"")), "[\"files/d/deep.txt\"]\n");
-    assert_eq!(good(run(&["files", "ls", "skills"], b"")), "");
-    assert_eq!(good(run(&["files", "cat", "files/notes.txt"], b"")), "one\ntwo\nthree\n");
-    assert_eq!(good(run(&["files", "cat", "files/notes.txt", "--offset", "2", "--limit", "1"], b"")), "two\n");
+    assert_eq!(expect_success(run(&["files", "ls"], b"")), "files/d/deep.txt\nfiles/notes.txt\nfiles/raw.bin\n");
+    assert_eq!(expect_success(run(&["files", "ls", "files/d"], b"")), "files/d/deep.txt\n");
+    assert_eq!(expect_success(run(&["files", "ls", "--json", "files/d"], b"")), "[\"files/d/deep.txt\"]\n");
+    assert_eq!(expect_success(run(&["files", "ls", "skills"], b"")), "");
+    assert_eq!(expect_success(run(&["files", "cat", "files/notes.txt"], b"")), "one\ntwo\nthree\n");
     assert_eq!(
-        good(run(&["files", "edit", "files/notes.txt", "two", "2"], b"")),
+        expect_success(run(&["files", "cat", "files/notes.txt", "--offset", "2", "--limit", "1"], b"")),
+        "two\n"
+    );
+    assert_eq!(
+        expect_success(run(&["files", "edit", "files/notes.txt", "two", "2"], b"")),
         "Successfully edited file: files/notes.txt\n"
     );
-    assert_eq!(good(run(&["files", "cat", "files/notes.txt"], b"")), "one\n2\nthree\n");
+    assert_eq!(expect_success(run(&["files", "cat", "files/notes.txt"], b"")), "one\n2\nthree\n");
     let target = scratch.join("back.bin");
     let target = target.to_str().unwrap();
-    assert_eq!(good(run(&["files", "get", "files/raw.bin", target], b"")), format!("files/raw.bin -> {target}\n"));
+    assert_eq!(
+        expect_success(run(&["files", "get", "files/raw.bin", target], b"")),
+        format!("files/raw.bin -> {target}\n")
+    );
     assert_eq!(fs::read(target).unwrap(), bytes);
     let folder = scratch.join("folder");
-    let told = good(run(&["files", "get", "--json", "files", folder.to_str().unwrap()], b""));
-    assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["files"], 3);
+    let text = expect_success(run(&["files", "get", "--json", "files", folder.to_str().unwrap()], b""));
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["files"], 3);
     assert_eq!(fs::read(folder.join("d/deep.txt")).unwrap(), b"deep\n");
     assert_eq!(fs::read(folder.join("raw.bin")).unwrap(), bytes);
     let again = run(&["files", "get", "files", folder.to_str().unwrap()], b"");
     assert!(again.0 == Some(2) && again.2.contains("already exists") && again.2.contains("hint"), "{again:?}");
-    assert_eq!(good(run(&["files", "get", "files/notes.txt", "-"], b"")), "one\n2\nthree\n");
-    assert_eq!(good(run(&["files", "rm", "files/d"], b"")), "Successfully deleted path: files/d\n");
+    assert_eq!(expect_success(run(&["files", "get", "files/notes.txt", "-"], b"")), "one\n2\nthree\n");
+    assert_eq!(expect_success(run(&["files", "rm", "files/d"], b"")), "Successfully deleted path: files/d\n");
     assert_eq!(workspace.listed("files"), ["files/notes.txt", "files/raw.bin"]);
     // The owner's token is found automatically, and `--user` selects the workspace.
-    let words = ["files", "ls", "--agent", &agent, "--user", &user];
-    assert_eq!(good(say(&server, &url, &words, b"")), "files/notes.txt\nfiles/raw.bin\n");
-    assert_eq!(good(say(&server, &url, &["files", "ls", "--agent", &agent], b"")), "");
+    let arguments = ["files", "ls", "--agent", &agent, "--user", &user];
+    assert_eq!(expect_success(run_cli(&server, &url, &arguments, b"")), "files/notes.txt\nfiles/raw.bin\n");
+    assert_eq!(expect_success(run_cli(&server, &url, &["files", "ls", "--agent", &agent], b"")), "");
     // Control characters in a name are escaped.
     workspace.put("files/\u{1b}[2Jx", "");
-    assert!(good(run(&["files", "ls"], b"")).contains("files/\\u{1b}[2Jx"));
-    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 3, "something is left on its way");
+    assert!(expect_success(run(&["files", "ls"], b"")).contains("files/\\u{1b}[2Jx"));
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 3, "a temporary file was left");
 }
 
-pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
-    let server = site.server();
+pub(crate) fn skills_are_pushed_and_pulled(fixture: &Fixture) {
+    let server = fixture.server();
     let url = format!("http://{}", server.address);
-    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let scratch = Scratch::new(fixture.mode().identity()).unwrap();
     let (user, agent) = (new_name("user"), new_name("agent"));
-    let run = |words: &[&str]| {
-        let words = [&words[..2], &["--agent", &agent, "--user", &user], &words[2..]].concat();
-        say(&server, &url, &words, b"")
+    let run = |arguments: &[&str]| {
+        let arguments = [&arguments[..2], &["--agent", &agent, "--user", &user], &arguments[2..]].concat();
+        run_cli(&server, &url, &arguments, b"")
     };
     let folder = scratch.directory("weather").unwrap();
     let head = "---\nname: weather\ndescription: Tells the weather.\n---\n";
@@ -127,63 +133,63 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     // More than all buffers on the path hold.
     let noise: Vec<u8> = (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     scratch.file("weather/lib/noise", &noise, 0o644).unwrap();
-    let told = good(run(&["skills", "push", folder.to_str().unwrap()]));
+    let text = expect_success(run(&["skills", "push", folder.to_str().unwrap()]));
     let line = "- Skill [weather] uploaded to [skills/weather], Status: [Success]\n";
-    assert_eq!(told, format!("Upload successful. Details:\n{line}"));
+    assert_eq!(text, format!("Upload successful. Details:\n{line}"));
     let archive = scratch.file("two.zip", &zips::skill("two", "1"), 0o644).unwrap();
-    good(run(&["skills", "push", archive.to_str().unwrap()]));
-    let listed = good(run(&["skills", "ls"]));
+    expect_success(run(&["skills", "push", archive.to_str().unwrap()]));
+    let listed = expect_success(run(&["skills", "ls"]));
     assert_eq!(listed, "NAME     DESCRIPTION\ntwo      about two\nweather  Tells the weather.\n");
-    let listed: Value = serde_json::from_str(&good(run(&["skills", "ls", "--json"]))).unwrap();
+    let listed: Value = serde_json::from_str(&expect_success(run(&["skills", "ls", "--json"]))).unwrap();
     assert_eq!(listed[1], json!({ "name": "weather", "description": "Tells the weather." }));
     let workspace = workspace_of(&server, &user, &agent);
-    let ran = workspace.run("bash -c 'test -x skills/weather/lib/run.sh && sh skills/weather/lib/run.sh'");
-    assert_eq!(ran.stdout, "sunny\n");
+    let result = workspace.run("bash -c 'test -x skills/weather/lib/run.sh && sh skills/weather/lib/run.sh'");
+    assert_eq!(result.stdout, "sunny\n");
     let target = scratch.join("pulled");
     assert_eq!(
-        good(run(&["skills", "pull", "weather", target.to_str().unwrap()])),
+        expect_success(run(&["skills", "pull", "weather", target.to_str().unwrap()])),
         format!("skills/weather -> {}\n", target.display())
     );
     assert_eq!(fs::read(target.join("lib/noise")).unwrap(), noise);
     assert_eq!(fs::read(target.join("SKILL.md")).unwrap(), head.as_bytes());
     assert_eq!(fs::read(target.join("weather/main.py")).unwrap(), b"inner");
     assert_eq!(fs::read(target.join("main.py")).unwrap(), b"outer");
-    assert!(target.join("none yet").is_dir(), "directories come along when they are empty");
+    assert!(target.join("none yet").is_dir(), "empty directories are included");
     let target = scratch.join("fetched");
-    good(run(&["files", "get", "skills/weather/lib", target.to_str().unwrap()]));
+    expect_success(run(&["files", "get", "skills/weather/lib", target.to_str().unwrap()]));
     assert_eq!(fs::read(target.join("lib")).unwrap(), b"of the same name");
-    assert_eq!(good(run(&["skills", "rm", "two"])), "Successfully deleted skill: two\n");
+    assert_eq!(expect_success(run(&["skills", "rm", "two"])), "Successfully deleted skill: two\n");
     assert_eq!(workspace.skill_names(), ["weather"]);
-    let told = good(run(&["skills", "push", "--baseline", archive.to_str().unwrap()]));
-    assert_eq!(told, format!("Upload successful: skill 'two' to 'skill/baseline/{agent}/two'\n"));
+    let text = expect_success(run(&["skills", "push", "--baseline", archive.to_str().unwrap()]));
+    assert_eq!(text, format!("Upload successful: skill 'two' to 'skill/baseline/{agent}/two'\n"));
     let other = workspace_of(&server, &new_name("other"), &agent);
     assert_eq!(other.skill_names(), ["two"]);
     // A file that cannot be uploaded is named in the error, and nothing changes.
     std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
-    let refused = run(&["skills", "push", folder.to_str().unwrap()]);
-    assert!(refused.0 == Some(2) && refused.2.contains("link") && refused.2.contains("symbolic"), "{refused:?}");
+    let rejected = run(&["skills", "push", folder.to_str().unwrap()]);
+    assert!(rejected.0 == Some(2) && rejected.2.contains("link") && rejected.2.contains("symbolic"), "{rejected:?}");
     let nothing = scratch.directory("empty").unwrap();
-    let refused = run(&["skills", "push", nothing.to_str().unwrap()]);
-    let told = "ringwall: Validation Error: Skill [empty] is missing required 'SKILL.md' at its root.\n";
+    let rejected = run(&["skills", "push", nothing.to_str().unwrap()]);
+    let text = "ringwall: Validation Error: Skill [empty] is missing required 'SKILL.md' at its root.\n";
     let none = "ringwall: Validation Error: No valid skill directory found in ZIP.\n";
-    assert!(refused.0 == Some(2) && [told, none].contains(&refused.2.as_str()), "{refused:?}");
+    assert!(rejected.0 == Some(2) && [text, none].contains(&rejected.2.as_str()), "{rejected:?}");
     assert_eq!(workspace.skill_names(), ["two", "weather"]);
 }
 
 /// On a terminal every transfer shows a progress bar, which is removed at the end.
-pub(crate) fn transfers_show_progress_bar(site: &Site) {
+pub(crate) fn transfers_show_progress_bar(fixture: &Fixture) {
     const ON_A_TERMINAL: &str = "import os, pty, sys\nsys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
-    let server = site.server();
-    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let server = fixture.server();
+    let scratch = Scratch::new(fixture.mode().identity()).unwrap();
     let agent = new_name("agent");
-    let say = |words: &[&str]| {
+    let run_cli = |arguments: &[&str]| {
         let command = server.command();
         let mut terminal = Command::new("/usr/bin/python3");
         terminal.env_clear().args(["-c", ON_A_TERMINAL]).arg(command.get_program()).args(command.get_args());
         terminal.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
-        terminal.args(&words[..2]).args(["--url", &format!("http://{}", server.address), "--agent", &agent]);
-        let output = terminal.args(&words[2..]).stdin(Stdio::null()).env("TERM", "xterm").output().unwrap();
-        assert!(output.status.success(), "{words:?}: {output:?}");
+        terminal.args(&arguments[..2]).args(["--url", &format!("http://{}", server.address), "--agent", &agent]);
+        let output = terminal.args(&arguments[2..]).stdin(Stdio::null()).env("TERM", "xterm").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let bytes = vec![7; 3_000_000];
@@ -194,7 +200,7 @@ pub(crate) fn transfers_show_progress_bar(site: &Site) {
     let (folder, back) = (scratch.join("s"), scratch.join("back"));
     let pulled = scratch.join("pulled");
     let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
-    for (words, total) in [
+    for (arguments, total) in [
         (vec!["files", "put", &path(&local)], Some("3.00 MB")),
         (vec!["files", "put", &path(&text), "files/d/text"], Some("3.00 MB")),
         (vec!["files", "get", "files/data", &path(&back)], Some("3.00 MB")),
@@ -202,21 +208,21 @@ pub(crate) fn transfers_show_progress_bar(site: &Site) {
         // The length of an archive that is created while it is sent is unknown.
         (vec!["skills", "pull", "s", &path(&pulled)], None),
     ] {
-        let shown = say(&words);
-        let doing = if ["get", "pull"].contains(&words[1]) { "receiving" } else { "sending" };
-        assert!(shown.contains(doing), "{words:?}: {shown:?}");
-        assert!(total.is_none_or(|total| shown.contains(&format!("% of {total}"))), "{words:?}: {shown:?}");
+        let shown = run_cli(&arguments);
+        let doing = if ["get", "pull"].contains(&arguments[1]) { "receiving" } else { "sending" };
+        assert!(shown.contains(doing), "{arguments:?}: {shown:?}");
+        assert!(total.is_none_or(|total| shown.contains(&format!("% of {total}"))), "{arguments:?}: {shown:?}");
         // The line is cleared before the final message.
         let last = shown.rsplit("\u{1b}[2K").next().unwrap();
-        assert!(!last.contains(doing), "{words:?}: {shown:?}");
+        assert!(!last.contains(doing), "{arguments:?}: {shown:?}");
     }
     assert_eq!(fs::read(pulled.join("data")).unwrap(), bytes);
 }
 
 /// A malicious server sends archives that would write elsewhere.
-pub(crate) fn malicious_archive_is_not_unpacked(site: &Site) {
-    let server = site.server();
-    let scratch = Scratch::new(site.mode().identity()).unwrap();
+pub(crate) fn malicious_archive_is_not_unpacked(fixture: &Fixture) {
+    let server = fixture.server();
+    let scratch = Scratch::new(fixture.mode().identity()).unwrap();
     let home = scratch.directory("home").unwrap();
     for entry in [
         Entry::file("../planted", b"x"),
@@ -229,7 +235,7 @@ pub(crate) fn malicious_archive_is_not_unpacked(site: &Site) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let target = home.join("s");
-        let spoken = std::thread::scope(|scope| {
+        let output = std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut buffer = [0; 4096];
@@ -238,21 +244,23 @@ pub(crate) fn malicious_archive_is_not_unpacked(site: &Site) {
                 stream.write_all(format!("{head} {}\r\n\r\n", archive.len()).as_bytes()).unwrap();
                 stream.write_all(&archive).unwrap();
             });
-            say(&server, &url, &["skills", "pull", "s", target.to_str().unwrap()], b"")
+            run_cli(&server, &url, &["skills", "pull", "s", target.to_str().unwrap()], b"")
         });
-        assert!(spoken.0 == Some(2) && spoken.2.contains("could not unpack"), "{entry:?}: {spoken:?}");
+        assert!(output.0 == Some(2) && output.2.contains("could not unpack"), "{entry:?}: {output:?}");
         assert_eq!(fs::read_dir(&home).unwrap().count(), 0, "{entry:?} left something");
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "{entry:?} left something");
     }
 }
 
-pub(crate) fn errors_have_hints(site: &Site) {
-    let server = site.server();
+pub(crate) fn errors_have_hints(fixture: &Fixture) {
+    let server = fixture.server();
     let url = format!("http://{}", server.address);
-    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let scratch = Scratch::new(fixture.mode().identity()).unwrap();
     let agent = new_name("agent");
-    let run = |words: &[&str]| say(&server, &url, &[&words[..2], &["--agent", &agent], &words[2..]].concat(), b"");
-    for (words, told) in [
+    let run = |arguments: &[&str]| {
+        run_cli(&server, &url, &[&arguments[..2], &["--agent", &agent], &arguments[2..]].concat(), b"")
+    };
+    for (arguments, text) in [
         (&["files", "cat", "files/none"][..], "ringwall: Path not found: files/none\n"),
         (&["files", "get", "files/none", "-"], "ringwall: Path not found: files/none\n"),
         (&["files", "rm", "files/none"], "ringwall: Path not found: files/none\n"),
@@ -271,28 +279,28 @@ pub(crate) fn errors_have_hints(site: &Site) {
              hint: create the directory first, or choose another one\n",
         ),
     ] {
-        let spoken = run(words);
-        assert_eq!((spoken.0, spoken.1.as_str(), spoken.2.as_str()), (Some(2), "", told), "{words:?}");
+        let output = run(arguments);
+        assert_eq!((output.0, output.1.as_str(), output.2.as_str()), (Some(2), "", text), "{arguments:?}");
     }
-    let spoken = run(&["files", "cat", "--json", "files/none"]);
-    let error: Value = serde_json::from_str(&spoken.1).unwrap();
-    assert_eq!((spoken.0, &error["error"]["message"]), (Some(2), &json!("Path not found: files/none")));
-    assert_eq!(error["error"]["code"], "NOT_FOUND", "what the server says, and not that the words were wrong");
+    let output = run(&["files", "cat", "--json", "files/none"]);
+    let error: Value = serde_json::from_str(&output.1).unwrap();
+    assert_eq!((output.0, &error["error"]["message"]), (Some(2), &json!("Path not found: files/none")));
+    assert_eq!(error["error"]["code"], "NOT_FOUND", "the server's code, not a usage error");
     let wrong = run(&["skills", "ls", "--token", "wrong"]);
     assert!(wrong.0 == Some(2) && wrong.2.contains("hint: give a token"), "{wrong:?}");
     let zip = scratch.file("x.zip", &zips::skill("s", "1"), 0o644).unwrap();
     let wrong = run(&["skills", "push", "--token", "wrong", zip.to_str().unwrap()]);
     assert!(wrong.0 == Some(2) && wrong.2.contains("hint: give a token"), "{wrong:?}");
-    let nobody = say(&server, "http://127.0.0.1:1", &["files", "ls"], b"");
-    assert!(nobody.0 == Some(125) && nobody.2.contains("ringwall serve"), "{nobody:?}");
-    let nobody = say(&server, "http://127.0.0.1:1", &["files", "ls", "--json"], b"");
-    let error: Value = serde_json::from_str(&nobody.1).unwrap();
-    assert_eq!((nobody.0, &error["error"]["code"]), (Some(125), &json!("UNREACHABLE")), "{error}");
+    let unreachable = run_cli(&server, "http://127.0.0.1:1", &["files", "ls"], b"");
+    assert!(unreachable.0 == Some(125) && unreachable.2.contains("ringwall serve"), "{unreachable:?}");
+    let unreachable = run_cli(&server, "http://127.0.0.1:1", &["files", "ls", "--json"], b"");
+    let error: Value = serde_json::from_str(&unreachable.1).unwrap();
+    assert_eq!((unreachable.0, &error["error"]["code"]), (Some(125), &json!("UNREACHABLE")), "{error}");
     let small = scratch.file("small", b"x", 0o644).unwrap();
     assert_eq!(run(&["files", "put", small.to_str().unwrap()]).0, Some(0));
     let nowhere = run(&["files", "get", "files/small", "/nonexistent/x"]);
-    let told = "ringwall: /nonexistent: No such file or directory (os error 2)\n";
-    assert!(nowhere.0 == Some(2) && nowhere.2.starts_with(told), "no temporary name is shown: {nowhere:?}");
+    let text = "ringwall: /nonexistent: No such file or directory (os error 2)\n";
+    assert!(nowhere.0 == Some(2) && nowhere.2.starts_with(text), "no temporary name is shown: {nowhere:?}");
     let none = run(&["files", "put", "/nonexistent"]);
     assert!(none.0 == Some(2) && none.2.contains("/nonexistent"), "{none:?}");
     let none = run(&["files", "put", "--json", "/nonexistent"]);
@@ -301,28 +309,28 @@ pub(crate) fn errors_have_hints(site: &Site) {
     // cases.
     let large = scratch.join("large");
     fs::File::create(&large).unwrap().set_len(60 << 20).unwrap();
-    give(&large, site.mode().identity()).unwrap();
-    let spoken = run(&["files", "put", large.to_str().unwrap()]);
-    assert!(spoken.0 == Some(2) && !spoken.2.contains("could not reach"), "{spoken:?}");
+    give(&large, fixture.mode().identity()).unwrap();
+    let output = run(&["files", "put", large.to_str().unwrap()]);
+    assert!(output.0 == Some(2) && !output.2.contains("could not reach"), "{output:?}");
 }
 
-pub(crate) fn help_lists_commands_and_options(site: &Site) {
-    let server = site.server();
-    let help = |words: &[&str]| {
-        let output = server.command().args(words).arg("--help").output().unwrap();
+pub(crate) fn help_lists_commands_and_options(fixture: &Fixture) {
+    let server = fixture.server();
+    let help = |arguments: &[&str]| {
+        let output = server.command().args(arguments).arg("--help").output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    for (words, expected) in [
+    for (arguments, expected) in [
         (&["files"][..], &["ls", "cat", "put", "get", "edit", "rm"][..]),
         (&["skills"], &["push", "ls", "rm", "pull"]),
         (&["files", "put"], &["--agent", "--user", "--json", "--url", "--token", "standard input"]),
         (&["skills", "push"], &["--agent", "--user", "--json", "--baseline", "SKILL.md"]),
         (&[], &["files", "skills"]),
     ] {
-        let text = help(words);
+        let text = help(arguments);
         for word in expected {
-            assert!(text.contains(word), "{words:?} does not say {word}:\n{text}");
+            assert!(text.contains(word), "{arguments:?} does not contain {word}:\n{text}");
         }
     }
 }
