@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let is_soak = fixture::is_soak();
     if !is_soak {
-        println!("left for RINGWALL_SOAK=1: the time limit of five minutes");
+        println!("only with RINGWALL_SOAK=1: the timeout of five minutes");
     }
     let home = Scratch::new(Identity::Tester).unwrap();
     let binary = if arguments.list { Ok("".into()) } else { boxed::place(&home) };
@@ -130,7 +130,7 @@ fn main() -> ExitCode {
     let mut cases = Vec::new();
     for mode in Mode::ALL {
         if let Err(skip) = mode.available() {
-            println!("skipped: all trials as {}, because {}", mode.name(), skip.reason());
+            println!("skipped: all tests as {}, because {}", mode.name(), skip.reason());
             continue;
         }
         let fixture = Arc::new(Fixture::new(mode, binary.clone()));

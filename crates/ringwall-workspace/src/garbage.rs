@@ -156,10 +156,10 @@ pub(crate) fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) 
 }
 
 pub(crate) fn last_used(session: &OwnedFd) -> rustix::io::Result<i64> {
-    let made = rustix::fs::fstat(session)?.st_mtime;
+    let created = rustix::fs::fstat(session)?.st_mtime;
     match rustix::fs::statat(session, USED_FILE, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(status) => Ok(made.max(status.st_mtime)),
-        Err(Errno::NOENT) => Ok(made),
+        Ok(status) => Ok(created.max(status.st_mtime)),
+        Err(Errno::NOENT) => Ok(created),
         Err(errno) => Err(errno),
     }
 }

@@ -59,15 +59,15 @@ struct Inner {
 
 impl Project {
     pub(crate) fn open(workspace: &Workspace, id: &ProjectId, directory: &OwnedFd) -> Result<Self, Error> {
-        let fail = |name: &str| {
+        let to_error = |name: &str| {
             let path = format!("{PROJECTS}/{id}/{name}");
             move |errno: Errno| Error::OpenDirectory { path, source: errno.into() }
         };
         let path = workspace.path().join(PROJECTS).join(id.as_str());
-        let inputs = beneath::ensure_directory(directory, INPUTS, READABLE_DIRECTORY).map_err(fail(INPUTS))?;
+        let inputs = beneath::ensure_directory(directory, INPUTS, READABLE_DIRECTORY).map_err(to_error(INPUTS))?;
         let artifacts =
-            beneath::ensure_directory(directory, ARTIFACTS, SEARCHABLE_DIRECTORY).map_err(fail(ARTIFACTS))?;
-        let work = open_owned(directory, WORK, workspace.owner()).map_err(fail(WORK))?;
+            beneath::ensure_directory(directory, ARTIFACTS, SEARCHABLE_DIRECTORY).map_err(to_error(ARTIFACTS))?;
+        let work = open_owned(directory, WORK, workspace.owner()).map_err(to_error(WORK))?;
         let inner = Inner {
             workspace: workspace.clone(),
             id: id.clone(),

@@ -77,19 +77,19 @@ impl Workspaces {
     ///
     /// Open each root only once: this value tracks which execs overlap in a workspace.
     pub fn open(root: &Path) -> Result<Self, Error> {
-        let fail = |source| Error::OpenRoot { path: root.to_owned(), source };
-        DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(fail)?;
-        let fail = |errno: Errno| fail(errno.into());
+        let to_error = |source| Error::OpenRoot { path: root.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(to_error)?;
+        let to_error = |errno: Errno| to_error(errno.into());
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let handle = rustix::fs::open(root, flags, Mode::empty()).map_err(fail)?;
-        let status = rustix::fs::fstat(&handle).map_err(fail)?;
+        let handle = rustix::fs::open(root, flags, Mode::empty()).map_err(to_error)?;
+        let status = rustix::fs::fstat(&handle).map_err(to_error)?;
         if status.st_uid != Owner::server().uid {
             return Err(Error::RootForeign { path: root.to_owned(), owner: status.st_uid });
         }
         if Mode::from_raw_mode(status.st_mode) != PRIVATE_DIRECTORY {
-            rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(fail)?;
+            rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(to_error)?;
         }
-        let path = OsString::from_vec(beneath::real_path(&handle).map_err(fail)?).into();
+        let path = OsString::from_vec(beneath::real_path(&handle).map_err(to_error)?).into();
         Ok(Self {
             root: handle,
             path,
@@ -102,16 +102,16 @@ impl Workspaces {
 
     /// Opens a workspace and creates it if missing.
     pub fn workspace(&self, user: &UserId, agent: &AgentId, owner: Owner) -> Result<Workspace, Error> {
-        let fail = |path: String| move |errno: Errno| Error::OpenDirectory { path, source: errno.into() };
+        let to_error = |path: String| move |errno: Errno| Error::OpenDirectory { path, source: errno.into() };
         let user_dir = beneath::ensure_directory(&self.root, user.as_str(), SEARCHABLE_DIRECTORY)
-            .map_err(fail(user.to_string()))?;
+            .map_err(to_error(user.to_string()))?;
         let relative_path = || format!("{user}/{agent}");
         let directory = beneath::ensure_directory(&user_dir, agent.as_str(), SEARCHABLE_DIRECTORY)
-            .map_err(fail(relative_path()))?;
+            .map_err(to_error(relative_path()))?;
         let projects =
-            beneath::ensure_directory(&directory, PROJECTS, SEARCHABLE_DIRECTORY).map_err(fail(PROJECTS.into()))?;
+            beneath::ensure_directory(&directory, PROJECTS, SEARCHABLE_DIRECTORY).map_err(to_error(PROJECTS.into()))?;
         let staging =
-            beneath::ensure_directory(&directory, STAGING, SEARCHABLE_DIRECTORY).map_err(fail(STAGING.into()))?;
+            beneath::ensure_directory(&directory, STAGING, SEARCHABLE_DIRECTORY).map_err(to_error(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
         let (overlaps, line_indexes) = (self.overlaps.clone(), self.line_indexes.clone());
         let (text_memory, names_cache) = (self.text_memory.clone(), self.names_cache.clone());
@@ -124,8 +124,9 @@ impl Workspaces {
 impl Workspace {
     /// Opens a project and creates it if missing. Safe to call concurrently.
     pub fn project(&self, id: &ProjectId) -> Result<Project, Error> {
-        let fail = |errno: Errno| Error::OpenDirectory { path: format!("{PROJECTS}/{id}"), source: errno.into() };
-        let directory = beneath::ensure_directory(self.projects(), id.as_str(), SEARCHABLE_DIRECTORY).map_err(fail)?;
+        let to_error = |errno: Errno| Error::OpenDirectory { path: format!("{PROJECTS}/{id}"), source: errno.into() };
+        let directory =
+            beneath::ensure_directory(self.projects(), id.as_str(), SEARCHABLE_DIRECTORY).map_err(to_error)?;
         Project::open(self, id, &directory)
     }
 

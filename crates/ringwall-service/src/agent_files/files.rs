@@ -157,7 +157,7 @@ impl Service {
 pub(crate) fn make(change: Change<'_>, disks: &[&Disk]) -> Result<(), Error> {
     let growth = change.growth();
     let rooms = disks.iter().map(|disk| disk.reserve(growth)).collect::<Result<Vec<Room>, _>>()?;
-    change.make()?;
+    change.apply()?;
     rooms.into_iter().for_each(|room| room.settle(growth));
     Ok(())
 }

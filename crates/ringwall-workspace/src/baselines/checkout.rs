@@ -107,11 +107,11 @@ pub(crate) fn ensure_parents(top: &OwnedFd, path: &str, owner: Owner) -> rustix:
         let parent = handle.as_ref().unwrap_or(top);
         handle = Some(match beneath::open_directory(parent, name) {
             Err(Errno::NOENT) => {
-                let made = beneath::ensure_directory(parent, name, READABLE_DIRECTORY)?;
+                let created = beneath::ensure_directory(parent, name, READABLE_DIRECTORY)?;
                 if owner != Owner::server() {
-                    beneath::set_owner(&made, owner.uid, owner.gid)?;
+                    beneath::set_owner(&created, owner.uid, owner.gid)?;
                 }
-                made
+                created
             }
             outcome => outcome?,
         });

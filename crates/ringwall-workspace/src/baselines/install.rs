@@ -22,13 +22,13 @@ impl Baselines {
         let workspace = upload.tree().workspace();
         let covered: Vec<(&SkillName, &Version)> =
             upload.names().filter_map(|skill| Some((skill, snapshot.skills.get(skill)?.as_ref()))).collect();
-        let fail = |source| Error::Baseline { operation: "add the files of baselines to an upload", source };
+        let to_error = |source| Error::Baseline { operation: "add the files of baselines to an upload", source };
         let mut batch = Batch::default();
         for (skill, version) in &covered {
             let into = beneath::open_directory(&upload.staged.new, skill.as_str()).map_err(std::io::Error::from);
-            into.and_then(|into| add_missing_files(version, &into, workspace.owner(), &mut batch)).map_err(fail)?;
+            into.and_then(|into| add_missing_files(version, &into, workspace.owner(), &mut batch)).map_err(to_error)?;
         }
-        batch.sync(&upload.staged.new).map_err(fail)?;
+        batch.sync(&upload.staged.new).map_err(to_error)?;
         upload.install()?;
         if covered.is_empty() {
             return Ok(());

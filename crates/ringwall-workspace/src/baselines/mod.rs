@@ -25,13 +25,13 @@ mod store;
 mod index;
 mod rule;
 
-mod beside;
 mod checkout;
 #[cfg(test)]
 mod fixture;
 mod growth;
 mod install;
 mod layers;
+mod new_skills;
 mod sync;
 
 pub use layers::{Layer, LayeredSkill, Update};

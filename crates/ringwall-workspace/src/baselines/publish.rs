@@ -23,21 +23,21 @@ use crate::skills::{SkillName, StagingDir};
 
 impl Baselines {
     pub(crate) fn publish(&self, agent: &AgentId, staged: &StagingDir) -> Result<(), Error> {
-        let fail = |source| Error::Baseline { operation: "store an upload as baselines", source };
+        let to_error = |source| Error::Baseline { operation: "store an upload as baselines", source };
         let described = staged.skills.iter().map(|skill| Ok((skill, describe(&staged.new, skill)?)));
-        let described = described.collect::<std::io::Result<Vec<_>>>().map_err(fail)?;
+        let described = described.collect::<std::io::Result<Vec<_>>>().map_err(to_error)?;
         let shared = self.shared(agent)?;
         let publishing = shared.publishing.lock();
         let before = self.snapshot(agent)?;
         let mut after = Snapshot { generation: before.generation + 1, skills: before.skills.clone() };
         for (skill, files) in described {
             let number = before.skills.get(skill).map_or(1, |version| version.number + 1);
-            let version = self.move_to_version(agent, skill, number, files, &staged.new).map_err(fail)?;
+            let version = self.move_to_version(agent, skill, number, files, &staged.new).map_err(to_error)?;
             after.skills.insert(skill.clone(), Arc::new(version));
         }
         let skills = after.skills.iter().map(|(skill, version)| (skill.clone(), version.number)).collect();
         let current = Current { generation: after.generation, skills };
-        write_document(&self.staging, &self.current, &format!("{agent}.json"), &current).map_err(fail)?;
+        write_document(&self.staging, &self.current, &format!("{agent}.json"), &current).map_err(to_error)?;
         *shared.snapshot.lock() = Arc::new(after);
         drop(publishing);
         for skill in &staged.skills {

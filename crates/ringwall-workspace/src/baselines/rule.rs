@@ -44,8 +44,8 @@ pub(crate) enum Action {
     Forget,
 }
 
-pub(crate) fn decide(known: IndexEntry, here: LocalFile, target: NewVersion) -> Action {
-    match (target, here, known) {
+pub(crate) fn decide(recorded: IndexEntry, local: LocalFile, new: NewVersion) -> Action {
+    match (new, local, recorded) {
         (NewVersion::File, LocalFile::Absent, IndexEntry::Unknown | IndexEntry::Unsettled) => Action::Add,
         (NewVersion::File, LocalFile::Copy, _) => Action::Replace,
         // Deleted by the user, up to date, or the user's own. It is recorded, so that the

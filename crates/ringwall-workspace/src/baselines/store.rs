@@ -56,14 +56,14 @@ pub(crate) struct Shared {
 impl Baselines {
     /// Opens the directory, creates it if missing, and removes leftovers of a crash.
     pub fn open(root: &Path) -> Result<Self, Error> {
-        let fail = |source| Error::Baseline { operation: "open the directory of the baselines", source };
-        DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(fail)?;
-        let fail = |errno: Errno| fail(errno.into());
+        let to_error = |source| Error::Baseline { operation: "open the directory of the baselines", source };
+        DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(to_error)?;
+        let to_error = |errno: Errno| to_error(errno.into());
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let handle = rustix::fs::open(root, flags, Mode::empty()).map_err(fail)?;
-        rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(fail)?;
-        let staging = beneath::ensure_directory(&handle, STAGING, PRIVATE_DIRECTORY).map_err(fail)?;
-        let current = beneath::ensure_directory(&handle, CURRENT, PRIVATE_DIRECTORY).map_err(fail)?;
+        let handle = rustix::fs::open(root, flags, Mode::empty()).map_err(to_error)?;
+        rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(to_error)?;
+        let staging = beneath::ensure_directory(&handle, STAGING, PRIVATE_DIRECTORY).map_err(to_error)?;
+        let current = beneath::ensure_directory(&handle, CURRENT, PRIVATE_DIRECTORY).map_err(to_error)?;
         let mut baselines = Self {
             root: handle,
             staging,

@@ -7,7 +7,7 @@
 //! intended.
 //!
 //! A box that runs during a sync sees some files old and some new. Callers that can wait use
-//! [`beside`](super::beside) while boxes run.
+//! [`new_skills`](super::new_skills) while boxes run.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -82,17 +82,17 @@ impl Baselines {
 }
 
 fn update_workspace(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), Error> {
-    let fail = |source| Error::Baseline { operation: "update a workspace to its baselines", source };
-    let mut steps = plan(tree, snapshot, index).map_err(fail)?;
+    let to_error = |source| Error::Baseline { operation: "update a workspace to its baselines", source };
+    let mut steps = plan(tree, snapshot, index).map_err(to_error)?;
     steps.sort_by_key(|step| step.action != Action::Add);
     record_intent(&steps, snapshot, index);
     index.save(tree.workspace())?;
     let mut applier = Applier { tree, checkout_dir: CheckoutDir::new(tree.workspace())? };
-    let copies = applier.copy(&steps, snapshot).map_err(fail)?;
+    let copies = applier.copy(&steps, snapshot).map_err(to_error)?;
     for (step, copy) in steps.iter().zip(&copies) {
         let Some(indexed) = index.skills.get(&step.skill) else { continue };
         let known = indexed.files.get(&step.path).map(|file| file.known.as_slice()).unwrap_or_default();
-        applier.apply(step, copy.as_deref(), known).map_err(fail)?;
+        applier.apply(step, copy.as_deref(), known).map_err(to_error)?;
     }
     record_result(&steps, snapshot, index);
     for (skill, version) in &snapshot.skills {

@@ -62,11 +62,11 @@ impl Project {
     /// sweep finds the exec by this directory in `.staging` and removes its other files too.
     pub fn begin(&self, exec: &ExecId) -> Result<ExecFiles, Error> {
         let name = exec.as_str();
-        let fail = |errno: Errno| Error::Begin { exec: exec.clone(), source: errno.into() };
+        let to_error = |errno: Errno| Error::Begin { exec: exec.clone(), source: errno.into() };
         // Otherwise a retry with the same id would find leftovers and report that the exec exists.
         let undo_staged = |errno| {
             let _ = erase(self.staging(), name);
-            fail(errno)
+            to_error(errno)
         };
         let staged = match recycle::create(self.staging(), name, self.workspace().owner()) {
             Err(Errno::EXIST) => return Err(Error::ExecExists(exec.clone())),
@@ -98,15 +98,15 @@ impl Project {
     /// [`Collected::finish`]: crate::Collected::finish
     pub fn begin_output(&self, exec: &ExecId) -> Result<ExecFiles, Error> {
         let name = output_name(exec);
-        let fail = |errno: Errno| Error::Begin { exec: exec.clone(), source: errno.into() };
+        let to_error = |errno: Errno| Error::Begin { exec: exec.clone(), source: errno.into() };
         match rustix::fs::statat(self.artifacts_root(), exec.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => return Err(Error::ExecExists(exec.clone())),
             Err(Errno::NOENT) => {}
-            Err(errno) => return Err(fail(errno)),
+            Err(errno) => return Err(to_error(errno)),
         }
         match rustix::fs::mkdirat(self.staging(), name.as_str(), PRIVATE_DIRECTORY) {
             Err(Errno::EXIST) => return Err(Error::ExecExists(exec.clone())),
-            outcome => outcome.map_err(fail)?,
+            outcome => outcome.map_err(to_error)?,
         }
         let exec_dir = beneath::open_directory(self.staging(), name.as_str());
         let fill = |exec_dir| {
@@ -118,7 +118,7 @@ impl Project {
         };
         exec_dir.and_then(fill).map_err(|errno| {
             let _ = erase(self.staging(), &name);
-            fail(errno)
+            to_error(errno)
         })
     }
 

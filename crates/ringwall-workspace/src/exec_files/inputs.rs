@@ -79,12 +79,12 @@ impl Project {
 
     fn rename_into_inputs(&self, path: &RelativePath, staged: &str) -> Result<(), Error> {
         let (parent, name) = path.split();
-        let made;
+        let created;
         let parent = match parent {
             None => &self.inputs().handle,
             Some(parent) => {
-                made = self.ensure_parent(parent).map_err(|errno| self.explain(path, errno))?;
-                &made
+                created = self.ensure_parent(parent).map_err(|errno| self.explain(path, errno))?;
+                &created
             }
         };
         rustix::fs::renameat(self.staging(), staged, parent, name).map_err(|errno| self.explain(path, errno))

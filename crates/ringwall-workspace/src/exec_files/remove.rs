@@ -20,7 +20,7 @@ pub(crate) const REMOVED_PREFIX: &str = "removed-";
 impl Project {
     /// Removes the files of an ended exec. Succeeds if there are none.
     pub fn remove_artifacts(&self, exec: &ExecId) -> Result<(), Error> {
-        let fail = |errno: Errno| Error::Remove { subject: format!("the files of {exec}"), source: errno.into() };
+        let to_error = |errno: Errno| Error::Remove { subject: format!("the files of {exec}"), source: errno.into() };
         let staging_name = format!("{REMOVED_PREFIX}{}", random_digits()?);
         let moved = rustix::fs::renameat_with(
             self.artifacts_root(),
@@ -30,13 +30,13 @@ impl Project {
             RenameFlags::NOREPLACE,
         );
         match moved {
-            Ok(()) => erase(self.staging(), &staging_name).map_err(fail)?,
+            Ok(()) => erase(self.staging(), &staging_name).map_err(to_error)?,
             Err(Errno::NOENT) => {}
-            Err(errno) => return Err(fail(errno)),
+            Err(errno) => return Err(to_error(errno)),
         }
         // Files of an exec that was never collected or never recorded.
-        erase(self.staging(), exec.as_str()).map_err(fail)?;
-        erase(self.staging(), &begin::output_name(exec)).map_err(fail)
+        erase(self.staging(), exec.as_str()).map_err(to_error)?;
+        erase(self.staging(), &begin::output_name(exec)).map_err(to_error)
     }
 }
 
@@ -44,7 +44,7 @@ impl Workspace {
     /// Removes a project. None of its execs may be running. Handles of the project lead nowhere
     /// afterwards.
     pub fn remove_project(&self, id: &ProjectId) -> Result<(), Error> {
-        let fail = |errno: Errno| Error::Remove { subject: format!("the project {id}"), source: errno.into() };
+        let to_error = |errno: Errno| Error::Remove { subject: format!("the project {id}"), source: errno.into() };
         let staging_name = format!("{REMOVED_PREFIX}{}", random_digits()?);
         let moved = rustix::fs::renameat_with(
             self.projects(),
@@ -54,9 +54,9 @@ impl Workspace {
             RenameFlags::NOREPLACE,
         );
         match moved {
-            Ok(()) => erase(self.staging(), &staging_name).map_err(fail),
+            Ok(()) => erase(self.staging(), &staging_name).map_err(to_error),
             Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(fail(errno)),
+            Err(errno) => Err(to_error(errno)),
         }
     }
 }

@@ -73,10 +73,10 @@ pub(crate) fn ensure_directory(parent: impl AsFd, name: &str, mode: Mode) -> Res
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
     }
-    let made = open_directory(&parent, name)?;
+    let created = open_directory(&parent, name)?;
     // The umask may have removed bits. Concurrent callers set the same mode.
-    rustix::fs::fchmod(&made, mode)?;
-    Ok(made)
+    rustix::fs::fchmod(&created, mode)?;
+    Ok(created)
 }
 
 /// Creates a file and opens it for reading and writing. EEXIST if the name exists, also as a

@@ -33,17 +33,18 @@ pub struct Session {
 impl Workspace {
     /// Opens a session, creates it if missing, and records its use. Safe to call concurrently.
     pub fn session(&self, id: &SessionId) -> Result<Session, Error> {
-        let sessions = beneath::ensure_directory(self.directory(), SESSIONS, SEARCHABLE_DIRECTORY).map_err(fail(id))?;
-        let session = beneath::ensure_directory(&sessions, id.as_str(), SEARCHABLE_DIRECTORY).map_err(fail(id))?;
-        self.use_session(id, session).map_err(fail(id))
+        let sessions =
+            beneath::ensure_directory(self.directory(), SESSIONS, SEARCHABLE_DIRECTORY).map_err(to_error(id))?;
+        let session = beneath::ensure_directory(&sessions, id.as_str(), SEARCHABLE_DIRECTORY).map_err(to_error(id))?;
+        self.use_session(id, session).map_err(to_error(id))
     }
 
     /// Opens an existing session and records its use.
     pub fn find_session(&self, id: &SessionId) -> Result<Option<Session>, Error> {
         match beneath::open_directory(self.directory(), format!("{SESSIONS}/{id}").as_str()) {
-            Ok(session) => self.use_session(id, session).map(Some).map_err(fail(id)),
+            Ok(session) => self.use_session(id, session).map(Some).map_err(to_error(id)),
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(fail(id)(errno)),
+            Err(errno) => Err(to_error(id)(errno)),
         }
     }
 
@@ -58,16 +59,16 @@ impl Workspace {
 
     /// Removes a session with all its files. Returns false if it does not exist.
     pub fn remove_session(&self, id: &SessionId) -> Result<bool, Error> {
-        let fail = |errno: Errno| Error::Remove { subject: format!("the session {id}"), source: errno.into() };
+        let to_error = |errno: Errno| Error::Remove { subject: format!("the session {id}"), source: errno.into() };
         let sessions = match beneath::open_directory(self.directory(), SESSIONS) {
             Err(Errno::NOENT) => return Ok(false),
-            sessions => sessions.map_err(fail)?,
+            sessions => sessions.map_err(to_error)?,
         };
         match beneath::open_directory(&sessions, id.as_str()) {
             Err(Errno::NOENT) => return Ok(false),
-            session => drop(session.map_err(fail)?),
+            session => drop(session.map_err(to_error)?),
         }
-        remove_session(self.directory(), &sessions, id.as_str()).map_err(fail)?;
+        remove_session(self.directory(), &sessions, id.as_str()).map_err(to_error)?;
         Ok(true)
     }
 
@@ -132,7 +133,7 @@ impl Session {
     }
 }
 
-fn fail(id: &SessionId) -> impl Fn(Errno) -> Error {
+fn to_error(id: &SessionId) -> impl Fn(Errno) -> Error {
     let path = format!("{SESSIONS}/{id}");
     move |errno| Error::OpenDirectory { path: path.clone(), source: errno.into() }
 }

@@ -20,7 +20,7 @@ use super::range_edit::Splice;
 
 /// A change that was checked and can be made.
 #[derive(Debug)]
-#[must_use = "nothing is changed before it is made"]
+#[must_use = "nothing changes before `apply`"]
 pub struct Change<'a> {
     pub(super) tree: &'a Tree,
     pub(super) path: &'a AgentPath,
@@ -41,7 +41,7 @@ impl Change<'_> {
         self.growth
     }
 
-    pub fn make(self) -> Result<(), Error> {
+    pub fn apply(self) -> Result<(), Error> {
         match self.content {
             Content::Whole(bytes) => self.tree.write(self.path, &bytes),
             Content::Spliced(splice) => self.tree.persist(splice.write(self.tree)?, self.path),

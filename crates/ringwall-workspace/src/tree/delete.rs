@@ -62,7 +62,7 @@ impl Tree {
 impl Removed {
     /// Frees the disk space. After an error the next start of the server does.
     pub fn erase(self) -> Result<(), Error> {
-        let fail = |errno: Errno| Error::Remove { subject: quote(&self.given), source: errno.into() };
-        erase(self.workspace.staging(), &self.name).map_err(fail)
+        let to_error = |errno: Errno| Error::Remove { subject: quote(&self.given), source: errno.into() };
+        erase(self.workspace.staging(), &self.name).map_err(to_error)
     }
 }

@@ -46,8 +46,8 @@ impl Workspace {
     pub fn tree(&self) -> Result<Tree, Error> {
         let open = |section: Section| {
             let path = section.name();
-            let fail = |errno: Errno| Error::OpenDirectory { path: path.to_owned(), source: errno.into() };
-            let handle = open_owned(self.directory(), path, self.owner()).map_err(fail)?;
+            let to_error = |errno: Errno| Error::OpenDirectory { path: path.to_owned(), source: errno.into() };
+            let handle = open_owned(self.directory(), path, self.owner()).map_err(to_error)?;
             Ok::<_, Error>(Directory { path: self.path().join(path), handle })
         };
         let sections = Sections::Agent { files: open(Section::Files)?, skills: open(Section::Skills)? };

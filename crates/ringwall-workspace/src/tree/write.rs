@@ -109,12 +109,12 @@ impl Tree {
         let owner = self.workspace().owner();
         let (parent, name) = path.split();
         let top = &self.section(section).handle;
-        let made;
+        let created;
         let parent = match parent {
             None => top,
             Some(parent) => {
-                made = ensure_parent(top, parent, owner)?;
-                &made
+                created = ensure_parent(top, parent, owner)?;
+                &created
             }
         };
         let mode = match beneath::locate(parent, name) {
@@ -168,11 +168,11 @@ pub(crate) fn ensure_directory(parent: &OwnedFd, name: &str, owner: Owner) -> ru
         Err(Errno::EXIST) => return locate(),
         Err(errno) => return Err(errno),
     }
-    let made = locate()?;
+    let created = locate()?;
     // If a box replaced the directory meanwhile, this changes another directory of the box's own.
-    beneath::set_mode(&made, NEW_DIRECTORY)?;
+    beneath::set_mode(&created, NEW_DIRECTORY)?;
     if owner != Owner::server() {
-        beneath::set_owner(&made, owner.uid, owner.gid)?;
+        beneath::set_owner(&created, owner.uid, owner.gid)?;
     }
-    Ok(made)
+    Ok(created)
 }

@@ -73,7 +73,7 @@ fn written_files_are_read_listed_and_deleted() {
     assert_eq!(files_error(tree.write(&at("files/new/"), b"")), FilesError::IsDirectory("files/new/".to_owned()));
     assert_eq!(files_error(tree.write(&at("skills/x/y/SKILL.md"), b"")), FilesError::Reserved);
     assert_eq!(
-        files_error(tree.edit(&at("skills/x/skill.md"), "s", "t", 1).and_then(Change::make)),
+        files_error(tree.edit(&at("skills/x/skill.md"), "s", "t", 1).and_then(Change::apply)),
         FilesError::Reserved
     );
     assert!(fixture.staged().is_empty(), "{:?}", fixture.staged());
@@ -86,8 +86,8 @@ fn replaced_file_keeps_its_permissions() {
     tree.write(&at("files/run.sh"), b"one").unwrap();
     fs::set_permissions(fixture.host_path("files/run.sh"), fs::Permissions::from_mode(0o4755)).unwrap();
     tree.write(&at("files/run.sh"), b"two").unwrap();
-    tree.edit(&at("files/run.sh"), "two", "three", 1).and_then(Change::make).unwrap();
-    tree.replace_lines(&at("files/run.sh"), Some(Lines::ALL), b"four").and_then(Change::make).unwrap();
+    tree.edit(&at("files/run.sh"), "two", "three", 1).and_then(Change::apply).unwrap();
+    tree.replace_lines(&at("files/run.sh"), Some(Lines::ALL), b"four").and_then(Change::apply).unwrap();
     assert_eq!(fs::metadata(fixture.host_path("files/run.sh")).unwrap().mode() & 0o7777, 0o755);
     assert_eq!(read(&tree, "files/run.sh").unwrap(), "four");
 }
@@ -153,9 +153,13 @@ fn symlinks_are_followed_for_reads_within_the_tree_only() {
     assert_eq!(list(&tree, "files"), ["files/d/real"], "symlinks are not listed");
     // Edits follow no symlink, also not within the tree, and nothing is written below one.
     for path in ["files/final", "files/middle/real", "files/out", "files/out_directory/canary"] {
-        assert_eq!(files_error(tree.edit(&at(path), "i", "I", 1).and_then(Change::make)), out_of_scope(path), "{path}");
         assert_eq!(
-            files_error(tree.replace_lines(&at(path), Some(Lines::ALL), b"").and_then(Change::make)),
+            files_error(tree.edit(&at(path), "i", "I", 1).and_then(Change::apply)),
+            out_of_scope(path),
+            "{path}"
+        );
+        assert_eq!(
+            files_error(tree.replace_lines(&at(path), Some(Lines::ALL), b"").and_then(Change::apply)),
             out_of_scope(path),
             "{path}"
         );
@@ -186,7 +190,7 @@ fn file_with_hard_link_outside_is_out_of_scope() {
     set_owner(&fixture.host_path("files/alias"));
     assert_eq!(files_error(read(&tree, "files/alias")), out_of_scope("files/alias"));
     assert_eq!(
-        files_error(tree.edit(&at("files/alias"), CANARY, "", 1).and_then(Change::make)),
+        files_error(tree.edit(&at("files/alias"), CANARY, "", 1).and_then(Change::apply)),
         out_of_scope("files/alias")
     );
     assert_eq!(files_error(tree.download(&at("files/alias"))), out_of_scope("files/alias"));
@@ -217,7 +221,7 @@ fn fifos_sockets_and_devices_are_not_opened() {
     for path in all {
         assert_eq!(files_error(read(&tree, path)), FilesError::Irregular(path.to_owned()));
         assert_eq!(
-            files_error(tree.edit(&at(path), "a", "b", 1).and_then(Change::make)),
+            files_error(tree.edit(&at(path), "a", "b", 1).and_then(Change::apply)),
             FilesError::Irregular(path.to_owned())
         );
         assert_eq!(files_error(tree.download(&at(path))), FilesError::Irregular(path.to_owned()));
@@ -248,7 +252,7 @@ fn closed_directories_do_not_block_api() {
     close("files");
     tree.write(&at("files/a/b/new"), b"y").unwrap();
     close("files/a/b");
-    tree.edit(&at("files/a/b/new"), "y", "z", 1).and_then(Change::make).unwrap();
+    tree.edit(&at("files/a/b/new"), "y", "z", 1).and_then(Change::apply).unwrap();
     close("files/a/b");
     close("files/a");
     delete(&tree, "files/a/b/new").unwrap();

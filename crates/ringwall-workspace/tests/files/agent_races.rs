@@ -48,7 +48,7 @@ fn writes_and_edits_never_leave_the_tree() {
             written += u64::from(tree.write(&at("files/d/canary"), b"written").is_ok());
             written += u64::from(tree.write(&at("files/d/new/deeper"), b"written").is_ok());
             written +=
-                u64::from(tree.edit(&at("files/d/canary"), "written", "edited", 1).and_then(Change::make).is_ok());
+                u64::from(tree.edit(&at("files/d/canary"), "written", "edited", 1).and_then(Change::apply).is_ok());
         }
     });
     println!("15000 changes, {swaps} swaps, {written} inside, 0 canaries");

@@ -273,10 +273,10 @@ fn skills_are_listed_with_metadata_and_warnings() {
     fs::set_permissions(skills.join("b-bare"), Permissions::from_mode(0o000)).unwrap();
     let summary = |name: &str, description: &str| (name.to_owned(), description.to_owned());
     let listed = tree.list_skills().unwrap();
-    let said: Vec<_> = listed.iter().map(|skill| (skill.name.clone(), skill.description.clone())).collect();
+    let summaries: Vec<_> = listed.iter().map(|skill| (skill.name.clone(), skill.description.clone())).collect();
     let none = "No description available.";
     assert_eq!(
-        said,
+        summaries,
         [
             summary("a-good", "Does it."),
             summary("b-bare", none),

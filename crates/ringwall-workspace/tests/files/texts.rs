@@ -82,7 +82,7 @@ proptest! {
         let tree = fixture.workspace.tree().unwrap();
         tree.write(&at("files/a"), text.as_bytes()).unwrap();
         let found = text.matches(old.as_str()).count() as u64;
-        let outcome = tree.edit(&at("files/a"), &old, &new, expected).and_then(Change::make);
+        let outcome = tree.edit(&at("files/a"), &old, &new, expected).and_then(Change::apply);
         if found == expected {
             prop_assert!(outcome.is_ok());
             prop_assert_eq!(whole(&tree, "files/a"), text.replace(old.as_str(), &new));
@@ -110,7 +110,7 @@ proptest! {
             Ok(lines) => {
                 let index = |line: u64| usize::try_from(line).unwrap();
                 let expected = replaced(&text, index(start.unwrap_or(1)) - 1, end.map_or(usize::MAX, index), &body);
-                let outcome = tree.replace_lines(&at("files/a"), Some(lines), body.as_bytes()).and_then(Change::make);
+                let outcome = tree.replace_lines(&at("files/a"), Some(lines), body.as_bytes()).and_then(Change::apply);
                 match &expected {
                     Some(_) => prop_assert!(outcome.is_ok(), "{outcome:?}"),
                     None => prop_assert_eq!(files_error(outcome), FilesError::PastEnd { line: start.unwrap() }),
@@ -151,7 +151,7 @@ fn pages_of_long_file_match_model() {
     }
     // Replacing lines in the middle leaves the others unchanged.
     let lines = Lines::range(Some(20_001), Some(20_003)).unwrap();
-    tree.replace_lines(&at("files/long"), Some(lines), b"new").and_then(Change::make).unwrap();
+    tree.replace_lines(&at("files/long"), Some(lines), b"new").and_then(Change::apply).unwrap();
     assert_eq!(whole(&tree, "files/long"), replaced(&text, 20_000, 20_003, "new").unwrap());
 }
 
@@ -184,7 +184,7 @@ fn binary_or_too_large_text_is_rejected() {
         assert!(matches!(files_error(tree.read(&at("files/huge"), lines)), FilesError::TooLarge { .. }));
     }
     assert!(matches!(
-        files_error(tree.edit(&at("files/huge"), "a", "b", 1).and_then(Change::make)),
+        files_error(tree.edit(&at("files/huge"), "a", "b", 1).and_then(Change::apply)),
         FilesError::TooLarge { .. }
     ));
     sparse.set_len(1 << 40).unwrap();
@@ -192,7 +192,7 @@ fn binary_or_too_large_text_is_rejected() {
     assert!(matches!(files_error(tree.read(&at("files/huge"), far)), FilesError::TooLarge { .. }));
     // An edit whose result is too large changes nothing.
     tree.write(&at("files/short"), &[b'a'; 4096]).unwrap();
-    let outcome = tree.edit(&at("files/short"), "a", &"b".repeat(1 << 20), 4096).and_then(Change::make);
+    let outcome = tree.edit(&at("files/short"), "a", &"b".repeat(1 << 20), 4096).and_then(Change::apply);
     assert!(matches!(files_error(outcome), FilesError::TooLarge { .. }));
     assert_eq!(whole(&tree, "files/short"), "a".repeat(4096));
 }
@@ -202,18 +202,18 @@ fn errors_of_edits_have_contract_text() {
     let fixture = Fixture::new();
     let tree = fixture.workspace.tree().unwrap();
     tree.write(&at("files/a"), b"one two one").unwrap();
-    let said = |outcome| files_error(outcome).to_string();
+    let message = |outcome| files_error(outcome).to_string();
     assert_eq!(
-        said(tree.edit(&at("files/a"), "one", "1", 1).and_then(Change::make)),
+        message(tree.edit(&at("files/a"), "one", "1", 1).and_then(Change::apply)),
         "Edit Mismatch: 'one' found 2 times, but expected 1 times. Please refine your search string."
     );
     assert_eq!(
-        said(tree.edit(&at("files/a"), "", "1", 1).and_then(Change::make)),
+        message(tree.edit(&at("files/a"), "", "1", 1).and_then(Change::apply)),
         "Security Error: 'old_string' cannot be empty for replacement operation."
     );
-    assert_eq!(said(tree.edit(&at("files/b"), "x", "1", 1).and_then(Change::make)), "Path not found: files/b");
+    assert_eq!(message(tree.edit(&at("files/b"), "x", "1", 1).and_then(Change::apply)), "Path not found: files/b");
     assert_eq!(
-        said(tree.replace_lines(&at("files/b"), Some(Lines::ALL), b"x").and_then(Change::make)),
+        message(tree.replace_lines(&at("files/b"), Some(Lines::ALL), b"x").and_then(Change::apply)),
         "Path not found: files/b"
     );
     for (offset, limit) in [(Some(0), None), (None, Some(0))] {

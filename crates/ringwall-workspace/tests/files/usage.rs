@@ -170,11 +170,11 @@ fn predicted_growth_covers_measured_growth() {
     let mut grown = Vec::new();
     let mut make = |change: Result<Change<'_>, ringwall_workspace::Error>| {
         let (before, change) = (measured(&fixture), change.unwrap());
-        let said = change.growth();
-        change.make().unwrap();
+        let predicted = change.growth();
+        change.apply().unwrap();
         let after = measured(&fixture);
-        assert!(after.minus(before).fits(said), "{before:?} {after:?} {said:?}");
-        grown.push((said.bytes, said.files));
+        assert!(after.minus(before).fits(predicted), "{before:?} {after:?} {predicted:?}");
+        grown.push((predicted.bytes, predicted.files));
     };
     let deep = at("files/new/deep/file");
     make(tree.replace_lines(&deep, None, &body));

@@ -64,14 +64,14 @@ impl Part {
     fn local(&self) -> Vec<u8> {
         let name = self.local_name.as_ref().unwrap_or(&self.name);
         let late = self.flags & DESCRIPTOR != 0;
-        let said = |value: u32| if late { 0 } else { value };
+        let declared = |value: u32| if late { 0 } else { value };
         let mut bytes = b"PK\x03\x04\x14\x00".to_vec();
         bytes.extend(self.flags.to_le_bytes());
         bytes.extend(self.method.to_le_bytes());
         bytes.extend([0, 0, 0x21, 0]);
-        bytes.extend(said(self.crc).to_le_bytes());
-        bytes.extend(said(u32::try_from(self.data.len()).unwrap()).to_le_bytes());
-        bytes.extend(said(self.size).to_le_bytes());
+        bytes.extend(declared(self.crc).to_le_bytes());
+        bytes.extend(declared(u32::try_from(self.data.len()).unwrap()).to_le_bytes());
+        bytes.extend(declared(self.size).to_le_bytes());
         bytes.extend(u16::try_from(name.len()).unwrap().to_le_bytes());
         bytes.extend([0, 0]);
         bytes.extend(name);

@@ -42,7 +42,7 @@ impl Baselines {
 }
 
 fn add_new_skills(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), Error> {
-    let fail = |source| Error::Baseline { operation: "add new baseline skills to a workspace", source };
+    let to_error = |source| Error::Baseline { operation: "add new baseline skills to a workspace", source };
     let skills = tree.section(Section::Skills);
     let is_new = |skill: &SkillName, index: &Index| {
         !index.skills.contains_key(skill) && matches!(beneath::locate(skills, skill.as_str()), Err(Errno::NOENT))
@@ -59,20 +59,20 @@ fn add_new_skills(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result
     record_intent(&new.iter().flat_map(|(skill, version)| steps(skill, version)).collect::<Vec<_>>(), snapshot, index);
     index.save(tree.workspace())?;
     let mut checkout_dir = CheckoutDir::new(tree.workspace())?;
-    let mut made = Vec::new();
+    let mut copies = Vec::new();
     for (skill, version) in new {
-        made.push((skill, version, checkout_dir.copy_skill(version).map_err(fail)?));
+        copies.push((skill, version, checkout_dir.copy_skill(version).map_err(to_error)?));
     }
-    checkout_dir.sync().map_err(fail)?;
-    for (skill, version, made) in made {
-        match rustix::fs::renameat_with(&checkout_dir.handle, made, skills, skill.as_str(), RenameFlags::NOREPLACE) {
+    checkout_dir.sync().map_err(to_error)?;
+    for (skill, version, copy) in copies {
+        match rustix::fs::renameat_with(&checkout_dir.handle, copy, skills, skill.as_str(), RenameFlags::NOREPLACE) {
             Ok(()) => {
                 record_result(&steps(skill, version), snapshot, index);
                 index.skills.entry(skill.clone()).or_default().version = version.number;
             }
             // A box created an entry of that name. The skill is merged with it by a full sync.
             Err(Errno::EXIST) => {}
-            Err(errno) => return Err(fail(errno.into())),
+            Err(errno) => return Err(to_error(errno.into())),
         }
     }
     index.save(tree.workspace())
