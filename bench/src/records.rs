@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ringwall_record::{
-    Database, EndedAs, Ending, ExecId, Filter, HeadKey, Kept, Limit, NewExec, Scope, Start, Status, Store, Timestamp,
+    Database, ExecId, ExecListFilter, ExecOutcome, FinalStatus, HeadKey, Limit, NewExec, Scope, Start, Status, Store,
+    StoredOutput, Timestamp,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -74,15 +75,15 @@ async fn write(store: &Store, number: usize) -> Result<(), ringwall_record::Erro
     store.intend(&exec).await?;
     // One in a thousand failed, and is looked for.
     let failed = number.is_multiple_of(1000);
-    let ending = Ending {
-        status: if failed { EndedAs::Failed } else { EndedAs::Succeeded },
+    let ending = ExecOutcome {
+        status: if failed { FinalStatus::Failed } else { FinalStatus::Succeeded },
         exit_code: Some(i32::from(failed)),
         error_reason: None,
         ended_at: at,
         duration_ms: Some(5),
         protections: None,
-        stdout: Kept::Whole,
-        stderr: Kept::Whole,
+        stdout: StoredOutput::Complete,
+        stderr: StoredOutput::Complete,
         cpu_ms: Some(1),
         max_rss_bytes: Some(1 << 20),
     };
@@ -90,7 +91,7 @@ async fn write(store: &Store, number: usize) -> Result<(), ringwall_record::Erro
 }
 
 async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>, Error> {
-    let (page, all) = (Limit::nearest(PAGE), Filter::everything(Scope::All));
+    let (page, all) = (Limit::nearest(PAGE), ExecListFilter::everything(Scope::All));
     let mut newest = Samples::default();
     let mut deep = Samples::default();
     let mut task = Samples::default();
@@ -107,11 +108,11 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
         let next = store.list(&all, page, cursor.or(first.next)).await?;
         deep.push(began.elapsed());
         cursor = next.next;
-        let filter = Filter { task_id: Some(format!("t{}", question * 7 % TASKS)), ..all.clone() };
+        let filter = ExecListFilter { task_id: Some(format!("t{}", question * 7 % TASKS)), ..all.clone() };
         let began = Instant::now();
         store.list(&filter, page, None).await?;
         task.push(began.elapsed());
-        let filter = Filter {
+        let filter = ExecListFilter {
             project_id: Some(format!("p{}", question % PROJECTS)),
             status: Some(Status::Failed),
             ..all.clone()
@@ -121,7 +122,7 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
         rare.push(began.elapsed());
         // However it ended: the newest of six lists.
         let scope = Scope::User(format!("u{}", question % 10).parse()?);
-        let filter = Filter { scope, project_id: filter.project_id, ..all.clone() };
+        let filter = ExecListFilter { scope, project_id: filter.project_id, ..all.clone() };
         let began = Instant::now();
         store.list(&filter, page, None).await?;
         merged.push(began.elapsed());

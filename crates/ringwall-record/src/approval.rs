@@ -83,7 +83,7 @@ text_enum! {
 
 /// The final statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SettledAs {
+pub enum SettledStatus {
     Approved,
     Remembered,
     Denied,
@@ -91,14 +91,14 @@ pub enum SettledAs {
     Cancelled,
 }
 
-impl From<SettledAs> for ApprovalStatus {
-    fn from(settled: SettledAs) -> Self {
+impl From<SettledStatus> for ApprovalStatus {
+    fn from(settled: SettledStatus) -> Self {
         match settled {
-            SettledAs::Approved => Self::Approved,
-            SettledAs::Remembered => Self::Remembered,
-            SettledAs::Denied => Self::Denied,
-            SettledAs::Expired => Self::Expired,
-            SettledAs::Cancelled => Self::Cancelled,
+            SettledStatus::Approved => Self::Approved,
+            SettledStatus::Remembered => Self::Remembered,
+            SettledStatus::Denied => Self::Denied,
+            SettledStatus::Expired => Self::Expired,
+            SettledStatus::Cancelled => Self::Cancelled,
         }
     }
 }
@@ -227,7 +227,7 @@ pub struct Approval {
 /// An answer, an expiry or a cancellation of an approval.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    pub as_what: SettledAs,
+    pub status: SettledStatus,
     pub at: Timestamp,
     pub author: Author,
     pub reason: Option<String>,
@@ -252,7 +252,7 @@ pub enum Remembering {
 pub enum Settled {
     Recorded(Box<Approval>),
     /// The approval has another answer already, which stays.
-    Before(Box<Approval>),
+    AlreadySettled(Box<Approval>),
     Unknown,
 }
 

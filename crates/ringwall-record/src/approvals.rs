@@ -5,7 +5,9 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::approval::{Answer, Approval, ApprovalFilter, ApprovalStatus, NewApproval, Remembering, Settled, SettledAs};
+use crate::approval::{
+    Answer, Approval, ApprovalFilter, ApprovalStatus, NewApproval, Remembering, Settled, SettledStatus,
+};
 use crate::audit::entry::{Author, Draft, Event, read_digest};
 use crate::audit::rows::{APPROVAL_QUESTIONS, APPROVALS};
 use crate::db::driver::{BadColumn, Row};
@@ -64,7 +66,7 @@ impl Store {
         let mut expired = 0;
         loop {
             let answer = Answer {
-                as_what: SettledAs::Expired,
+                status: SettledStatus::Expired,
                 at,
                 author: Author::new(by),
                 reason: Some(reason.to_owned()),
@@ -117,7 +119,7 @@ fn query(filter: &ApprovalFilter, limit: Limit, cursor: Option<Cursor>) -> State
             _ => format!("seq < {}", query.placeholder(seq)),
         });
     }
-    let at_most = query.placeholder(limit.and_one());
+    let at_most = query.placeholder(limit.plus_one());
     let wanted = where_all(&conditions);
     query.text = format!("SELECT {COLUMNS} FROM approvals{wanted} ORDER BY {order} LIMIT {at_most}").into();
     query
@@ -193,7 +195,7 @@ impl Operation for Settle {
         let text = format!("SELECT {COLUMNS} FROM approvals WHERE id = $1");
         let row = ledger.row(Statement::new("read an approval", text).bind(self.id.as_str())).await?;
         let found = row.map(|row| read(&row)).transpose()?;
-        Ok(found.map_or(Settled::Unknown, |(_, approval)| Settled::Before(Box::new(approval))))
+        Ok(found.map_or(Settled::Unknown, |(_, approval)| Settled::AlreadySettled(Box::new(approval))))
     }
 }
 
@@ -235,7 +237,7 @@ impl Operation for ExpireSome {
 
 /// `None` if the approval is not pending or does not exist.
 async fn settle(ledger: &mut Ledger<'_>, id: &ApprovalId, answer: &Answer) -> Result<Option<Approval>, Error> {
-    let status = ApprovalStatus::from(answer.as_what);
+    let status = ApprovalStatus::from(answer.status);
     let text = format!(
         "UPDATE approvals SET status = $1, answered_at = $2, answered_by = $3, reason = $4 \
          WHERE id = $5 AND status = 'pending' RETURNING {COLUMNS}"

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::exec::{columns, columns::name};
 use crate::id::ExecId;
 use crate::page::Limit;
-use crate::sessions::SessionName;
+use crate::sessions::SessionKey;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
@@ -33,7 +33,7 @@ const LOST: &str = "the server ended before this action; it is unknown whether i
 pub struct NewBrowserAction {
     /// An exec id, because approvals refer to exec ids.
     pub id: ExecId,
-    pub session: SessionName,
+    pub session: SessionKey,
     /// `external` or `sandbox`.
     pub kind: String,
     pub action: String,
@@ -86,7 +86,7 @@ impl FromStr for BrowserStatus {
 
 /// The outcome of a browser action.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BrowserEnding {
+pub struct BrowserOutcome {
     pub status: BrowserStatus,
     pub error: Option<String>,
     pub url: Option<String>,
@@ -118,16 +118,16 @@ impl Store {
     }
 
     /// Records the outcome of an action. Returns `false` if it has one already or does not exist.
-    pub async fn finish_browser_action(&self, id: &ExecId, ending: BrowserEnding) -> Result<bool, Error> {
-        check_text("connections", &ending.connections.to_string())?;
-        for (field, text) in [("error", &ending.error), ("url", &ending.url)] {
+    pub async fn finish_browser_action(&self, id: &ExecId, outcome: BrowserOutcome) -> Result<bool, Error> {
+        check_text("connections", &outcome.connections.to_string())?;
+        for (field, text) in [("error", &outcome.error), ("url", &outcome.url)] {
             text.as_ref().map_or(Ok(()), |text| check_text(field, text))?;
         }
-        self.submit(Finish { id: id.clone(), ending }).await
+        self.submit(RecordOutcome { id: id.clone(), outcome }).await
     }
 
     /// Marks all unfinished actions as lost and returns their number. For the start of a server.
-    pub async fn lose_browser_actions(&self, at: Timestamp) -> Result<usize, Error> {
+    pub async fn mark_browser_actions_lost(&self, at: Timestamp) -> Result<usize, Error> {
         let mut lost = 0;
         loop {
             match self.submit(MarkLost(at)).await? {
@@ -140,7 +140,7 @@ impl Store {
     /// Appends an entry about the end of a browser, with its connections since the last action.
     pub async fn record_browser_end(
         &self,
-        session: SessionName,
+        session: SessionKey,
         kind: &str,
         why: &str,
         connections: Json,
@@ -151,7 +151,7 @@ impl Store {
     }
 
     /// The actions of one session, newest first.
-    pub async fn browser_actions(&self, session: &SessionName, limit: Limit) -> Result<Vec<BrowserAction>, Error> {
+    pub async fn browser_actions(&self, session: &SessionKey, limit: Limit) -> Result<Vec<BrowserAction>, Error> {
         let text = format!(
             "SELECT {COLUMNS} FROM browser_actions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3 \
              ORDER BY -seq LIMIT $4"
@@ -160,7 +160,7 @@ impl Store {
             .bind(session.user_id.as_str())
             .bind(session.agent_id.as_str())
             .bind(session.session_id.as_str())
-            .bind(limit.and_one() - 1);
+            .bind(limit.plus_one() - 1);
         self.readers().rows(query).await?.iter().map(read).collect()
     }
 
@@ -215,16 +215,16 @@ impl Operation for Intend {
     }
 }
 
-struct Finish {
+struct RecordOutcome {
     id: ExecId,
-    ending: BrowserEnding,
+    outcome: BrowserOutcome,
 }
 
-impl Operation for Finish {
+impl Operation for RecordOutcome {
     type Answer = bool;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {
-        finish(ledger, &self.id, &self.ending).await
+        finish(ledger, &self.id, &self.outcome).await
     }
 }
 
@@ -236,7 +236,7 @@ impl Operation for MarkLost {
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<usize, Error> {
         let text = "SELECT id FROM browser_actions WHERE ended_at IS NULL ORDER BY seq LIMIT $1";
         let rows = ledger.rows(Statement::new("look for unfinished browser actions", text).bind(MAX_ACTIONS)).await?;
-        let ending = BrowserEnding {
+        let outcome = BrowserOutcome {
             status: BrowserStatus::Lost,
             error: Some(LOST.to_owned()),
             url: None,
@@ -245,39 +245,39 @@ impl Operation for MarkLost {
         };
         for row in &rows {
             let id = row.read("browser_actions", "id", |row| name(row, "id"))?;
-            finish(ledger, &id, &ending).await?;
+            finish(ledger, &id, &outcome).await?;
         }
         Ok(rows.len())
     }
 }
 
-async fn finish(ledger: &mut Ledger<'_>, id: &ExecId, ending: &BrowserEnding) -> Result<bool, Error> {
+async fn finish(ledger: &mut Ledger<'_>, id: &ExecId, outcome: &BrowserOutcome) -> Result<bool, Error> {
     let text = format!(
         "UPDATE browser_actions SET status = $1, error = $2, url = $3, connections = $4, ended_at = $5 \
          WHERE id = $6 AND ended_at IS NULL RETURNING {COLUMNS}"
     );
-    let connections = ending.connections.to_string();
+    let connections = outcome.connections.to_string();
     let update = Statement::new("record the outcome of a browser action", text)
-        .bind(ending.status.as_str())
-        .bind(ending.error.as_deref())
-        .bind(ending.url.as_deref())
+        .bind(outcome.status.as_str())
+        .bind(outcome.error.as_deref())
+        .bind(outcome.url.as_deref())
         .bind(connections.as_str())
-        .bind(ending.at)
+        .bind(outcome.at)
         .bind(id.as_str());
     let Some(row) = ledger.row(update).await? else { return Ok(false) };
     let asked = read(&row)?.asked;
     let detail = json!({
-        "session_id": asked.session.session_id, "action": asked.action, "status": ending.status,
-        "connections": ending.connections.as_array().map_or(0, Vec::len),
+        "session_id": asked.session.session_id, "action": asked.action, "status": outcome.status,
+        "connections": outcome.connections.as_array().map_or(0, Vec::len),
         "connections_sha256": Digest::of(connections.as_bytes()).to_string(),
-        "url_sha256": ending.url.as_ref().map(|url| Digest::of(url.as_bytes()).to_string()),
+        "url_sha256": outcome.url.as_ref().map(|url| Digest::of(url.as_bytes()).to_string()),
     });
-    append(ledger, "outcome", id.as_str(), &asked.session, (ending.at, &asked.actor), detail, None);
+    append(ledger, "outcome", id.as_str(), &asked.session, (outcome.at, &asked.actor), detail, None);
     Ok(true)
 }
 
 struct RecordBrowserEnd {
-    session: SessionName,
+    session: SessionKey,
     kind: String,
     why: String,
     connections: Json,
@@ -330,7 +330,7 @@ fn append(
     ledger: &mut Ledger<'_>,
     verb: &str,
     subject: &str,
-    session: &SessionName,
+    session: &SessionKey,
     (at, actor): (Timestamp, &str),
     detail: Json,
     digest: Option<Digest>,
@@ -352,7 +352,7 @@ fn read(row: &Row) -> Result<BrowserAction, Error> {
         let connections: Option<String> = row.get("connections")?;
         let asked = NewBrowserAction {
             id: name(row, "id")?,
-            session: SessionName {
+            session: SessionKey {
                 user_id: name(row, "user_id")?,
                 agent_id: name(row, "agent_id")?,
                 session_id: row.get("session_id")?,

@@ -24,9 +24,9 @@ pub enum Error {
     #[error("{} exists already", .0.display())]
     BackupExists(PathBuf),
     #[error("the path {} is not UTF-8", .0.display())]
-    PathNotText(PathBuf),
+    PathNotUtf8(PathBuf),
     #[error("`ringwall backup` cannot back up a PostgreSQL database")]
-    BackupElsewhere,
+    BackupUnsupported,
     #[error("the database's URL is malformed")]
     Url(#[source] Source),
     /// The message omits the parameter's name: after an unescaped `?` in a password, the rest of
@@ -105,13 +105,13 @@ pub enum Error {
 impl Error {
     /// True if the same call may succeed later without any change. HTTP answers such an error with
     /// 503.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, Error::Busy | Error::DiskFull(_) | Error::Unreachable(_) | Error::Unconfirmed(_))
     }
 
     /// True if the error is caused by the values to record, so that the same call can never
     /// succeed.
-    pub fn is_about_content(&self) -> bool {
+    pub fn is_invalid_input(&self) -> bool {
         matches!(
             self,
             Error::NameMalformed { .. }
@@ -129,7 +129,7 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Error::BackupExists(_) => "name a file that does not exist yet, or move this one away",
-            Error::BackupElsewhere => "use pg_dump",
+            Error::BackupUnsupported => "use pg_dump",
             Error::UrlParameter => {
                 "known are sslmode, sslrootcert, sslcert, sslkey, host, hostaddr, port, dbname, user, password, \
                  application_name and options; write a `?` in a password as %3F"

@@ -20,7 +20,7 @@ use crate::writer::writer::Operation;
 impl Store {
     /// The host user id of an agent. The first call assigns a free id of the range; later calls
     /// return the same id, even outside of their range.
-    pub async fn identity(
+    pub async fn host_uid(
         &self,
         user_id: &UserId,
         agent_id: &AgentId,

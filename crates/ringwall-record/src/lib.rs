@@ -43,26 +43,29 @@ mod usage;
 
 pub use approval::{
     Answer, Approval, ApprovalFiles, ApprovalFilter, ApprovalKind, ApprovalStatus, CoveredFile, NewApproval,
-    Remembering, RiskLevel, ScriptText, Settled, SettledAs, Uncovered, UncoveredFile,
+    Remembering, RiskLevel, ScriptText, Settled, SettledStatus, Uncovered, UncoveredFile,
 };
 pub use audit::entries::AuditFilter;
 pub use audit::entry::{Author, Entry, Event, Link};
 pub use audit::finding::{Finding, Note, Signature};
 pub use audit::head::HeadKey;
 pub use audit::verify::{Progress, Verification};
-pub use browser::{BrowserAction, BrowserEnding, BrowserStatus, NewBrowserAction};
+pub use browser::{BrowserAction, BrowserOutcome, BrowserStatus, NewBrowserAction};
 pub use db::database::Database;
 pub use digest::Digest;
 pub use error::Error;
-pub use exec::exec::{Command, Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
-pub use exec::finish::Whose;
-pub use exec::status::{EndedAs, Status};
+pub use exec::exec::{
+    Exec, ExecCommand, ExecOutcome, ExecSummary, FinishResult, Idempotency, IntentResult, NewExec, Reason, Start,
+    StoredOutput,
+};
+pub use exec::finish::ExecOwner;
+pub use exec::status::{FinalStatus, Status};
 pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use networks::{ExecNetwork, NetHostEntry};
-pub use page::{Cursor, Filter, Limit, Page, Scope};
+pub use page::{Cursor, ExecListFilter, Limit, Page, Scope};
 pub use paths::{Added, NewPath, PathChange, PathEntry, PathScope, RememberedPath, Switch};
 pub use prune::Keep;
-pub use sessions::{Confirmation, RuledSession, SessionName, SessionRules, SessionWord, UserWord, WordAuthor};
+pub use sessions::{AuthorRules, Confirmation, RulesAuthor, SessionKey, SessionRules, SessionWithRules, UserRules};
 pub use settings::{Saved, Settings};
 pub use store::Store;
 pub use timestamp::Timestamp;

@@ -43,7 +43,7 @@ pub struct NetHostEntry {
 const SELECT: &str = "SELECT id, user_id, entry, created_at, created_by FROM net_hosts";
 
 impl Store {
-    /// Adds connections to those recorded for the exec. An addition beyond [`ExecNetwork::KEPT`] is
+    /// Adds connections to those recorded for the exec. An addition beyond [`ExecNetwork::MAX_CONNECTIONS`] is
     /// only counted.
     pub async fn record_network(
         &self,
@@ -130,13 +130,13 @@ impl Operation for RecordConnections {
 
 impl ExecNetwork {
     /// Maximum number of stored connections per exec.
-    pub const KEPT: usize = 500;
+    pub const MAX_CONNECTIONS: usize = 500;
 
-    /// Appends later connections up to [`Self::KEPT`] and counts the others.
+    /// Appends later connections up to [`Self::MAX_CONNECTIONS`] and counts the others.
     fn and(self, later: &Self) -> Self {
         let Json::Array(mut all) = self.connections else { return self };
         let more = later.connections.as_array().map_or(&[][..], Vec::as_slice);
-        let room = Self::KEPT.saturating_sub(all.len()).min(more.len());
+        let room = Self::MAX_CONNECTIONS.saturating_sub(all.len()).min(more.len());
         all.extend_from_slice(&more[..room]);
         let left_out = self.left_out.saturating_add(later.left_out).saturating_add((more.len() - room) as u64);
         Self { connections: Json::Array(all), left_out }

@@ -35,14 +35,14 @@ impl Scope {
 
 /// Selects the execs of a list. An absent field does not restrict it.
 #[derive(Debug, Clone)]
-pub struct Filter {
+pub struct ExecListFilter {
     pub scope: Scope,
     pub task_id: Option<String>,
     pub project_id: Option<String>,
     pub status: Option<Status>,
 }
 
-impl Filter {
+impl ExecListFilter {
     pub fn everything(scope: Scope) -> Self {
         Self { scope, task_id: None, project_id: None, status: None }
     }
@@ -61,7 +61,7 @@ impl Limit {
     }
 
     /// The number of rows to read: the additional row shows that there is a next page.
-    pub(crate) fn and_one(self) -> i64 {
+    pub(crate) fn plus_one(self) -> i64 {
         i64::from(self.0) + 1
     }
 
@@ -98,7 +98,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// Cuts off the additional row ([`Limit::and_one`]); if there is one, the page gets a cursor.
+    /// Cuts off the additional row ([`Limit::plus_one`]); if there is one, the page gets a cursor.
     pub(crate) fn cut(mut rows: Vec<(i64, T)>, limit: Limit) -> Self {
         let has_more = rows.len() > limit.get();
         rows.truncate(limit.get());

@@ -22,7 +22,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::db::database::Database;
 use crate::digest::Digest;
 use crate::lock::Lock;
-use crate::sessions::{SessionName, SessionRules};
+use crate::sessions::{SessionKey, SessionRules};
 use crate::tokens::Token;
 
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ struct CachedValues {
     stamp: Option<Stamp>,
     tokens: TimedMap<Digest, Token>,
     /// `None` for a session without rules.
-    rules: TimedMap<SessionName, Option<SessionRules>>,
+    rules: TimedMap<SessionKey, Option<SessionRules>>,
 }
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl ReadCache {
         self.values_for(stamp?).tokens.get(hash)
     }
 
-    pub(crate) fn get_rules(&self, session: &SessionName, stamp: Option<Stamp>) -> Option<Option<SessionRules>> {
+    pub(crate) fn get_rules(&self, session: &SessionKey, stamp: Option<Stamp>) -> Option<Option<SessionRules>> {
         self.values_for(stamp?).rules.get(session)
     }
 
@@ -99,7 +99,7 @@ impl ReadCache {
         self.insert(stamp, |values| values.tokens.insert(hash, token));
     }
 
-    pub(crate) fn insert_rules(&self, session: SessionName, rules: Option<SessionRules>, stamp: Option<Stamp>) {
+    pub(crate) fn insert_rules(&self, session: SessionKey, rules: Option<SessionRules>, stamp: Option<Stamp>) {
         self.insert(stamp, |values| values.rules.insert(session, rules));
     }
 

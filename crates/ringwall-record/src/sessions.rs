@@ -78,7 +78,7 @@ impl std::str::FromStr for Confirmation {
 
 /// Identifies a session: session ids are unique only within one user and agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct SessionName {
+pub struct SessionKey {
     pub user_id: UserId,
     pub agent_id: AgentId,
     pub session_id: String,
@@ -86,7 +86,7 @@ pub struct SessionName {
 
 /// One author's rules for a session. The settings apply to absent fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SessionWord {
+pub struct AuthorRules {
     pub confirmation: Option<Confirmation>,
     /// Stored for an operator only.
     pub callback_url: Option<String>,
@@ -97,15 +97,15 @@ pub struct SessionWord {
 /// The rules of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionRules {
-    pub operator: SessionWord,
-    pub user: SessionWord,
+    pub operator: AuthorRules,
+    pub user: AuthorRules,
     /// The session was deleted after the operator's rules were written.
     pub has_ended: bool,
 }
 
 /// Who writes the rules, which decides what is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WordAuthor {
+pub enum RulesAuthor {
     /// An owner or operator. Both sets are written, because an operator may replace the user's
     /// rules, and `ended` is cleared.
     Operator,
@@ -115,8 +115,8 @@ pub enum WordAuthor {
 
 /// A session with rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RuledSession {
-    pub name: SessionName,
+pub struct SessionWithRules {
+    pub name: SessionKey,
     pub has_ended: bool,
 }
 
@@ -124,7 +124,7 @@ const COLUMNS: &str = "confirmation, callback_url, security_mode, user_confirmat
 
 impl Store {
     /// `None` for a session without rules.
-    pub async fn session_rules(&self, session: &SessionName) -> Result<Option<SessionRules>, Error> {
+    pub async fn session_rules(&self, session: &SessionKey) -> Result<Option<SessionRules>, Error> {
         let stamp = self.read_cache().stamp();
         if let Some(rules) = self.read_cache().get_rules(session, stamp) {
             return Ok(rules);
@@ -138,16 +138,13 @@ impl Store {
     }
 
     /// The rules of many sessions in one query. Sessions without rules are missing.
-    pub async fn rules_of_sessions(
-        &self,
-        sessions: &[SessionName],
-    ) -> Result<HashMap<SessionName, SessionRules>, Error> {
+    pub async fn rules_of_sessions(&self, sessions: &[SessionKey]) -> Result<HashMap<SessionKey, SessionRules>, Error> {
         if sessions.is_empty() {
             return Ok(HashMap::new());
         }
         let mut query = Statement::new("read the rules of sessions", "");
         let mut placeholders = Vec::with_capacity(sessions.len());
-        for SessionName { user_id, agent_id, session_id } in sessions {
+        for SessionKey { user_id, agent_id, session_id } in sessions {
             let key = [user_id.as_str(), agent_id.as_str(), session_id.as_str()];
             placeholders.push(format!("({})", key.map(|part| query.placeholder(part)).join(", ")));
         }
@@ -157,22 +154,22 @@ impl Store {
         )
         .into();
         let rows = self.readers().rows(query).await?;
-        rows.iter().map(|row| row.read("sessions", "session_id", |row| Ok((whose(row)?, read(row)?)))).collect()
+        rows.iter().map(|row| row.read("sessions", "session_id", |row| Ok((owner(row)?, read(row)?)))).collect()
     }
 
     /// Every session with rules, deleted ones included.
-    pub async fn ruled_sessions(&self) -> Result<Vec<RuledSession>, Error> {
+    pub async fn sessions_with_rules(&self) -> Result<Vec<SessionWithRules>, Error> {
         let text = "SELECT user_id, agent_id, session_id, ended FROM sessions";
         let rows = self.readers().rows(Statement::new("list sessions with rules", text)).await?;
-        let read = |row: &Row| Ok(RuledSession { name: whose(row)?, has_ended: has_ended(row)? });
+        let read = |row: &Row| Ok(SessionWithRules { name: owner(row)?, has_ended: has_ended(row)? });
         rows.iter().map(|row| row.read("sessions", "session_id", read)).collect()
     }
 
-    /// Replaces the author's rules for a session; see [`WordAuthor`] for what is written.
-    pub async fn rule_session(
+    /// Replaces the author's rules for a session; see [`RulesAuthor`] for what is written.
+    pub async fn set_session_rules(
         &self,
-        session: SessionName,
-        author: WordAuthor,
+        session: SessionKey,
+        author: RulesAuthor,
         rules: SessionRules,
         at: Timestamp,
         by: &str,
@@ -187,8 +184,8 @@ impl Store {
     /// user's stay. A row without a rule that tightens is removed.
     pub async fn end_session(
         &self,
-        session: SessionName,
-        user_word: UserWord,
+        session: SessionKey,
+        user_word: UserRules,
         at: Timestamp,
         by: &str,
     ) -> Result<(), Error> {
@@ -197,7 +194,7 @@ impl Store {
     }
 }
 
-impl SessionName {
+impl SessionKey {
     fn bind(&self, statement: Statement) -> Statement {
         let statement = statement.bind(self.user_id.as_str()).bind(self.agent_id.as_str());
         statement.bind(self.session_id.as_str())
@@ -221,8 +218,8 @@ impl SessionName {
     }
 }
 
-fn whose(row: &Row) -> Result<SessionName, BadColumn> {
-    Ok(SessionName {
+fn owner(row: &Row) -> Result<SessionKey, BadColumn> {
+    Ok(SessionKey {
         user_id: name(row, "user_id")?,
         agent_id: name(row, "agent_id")?,
         session_id: row.get("session_id")?,
@@ -239,12 +236,12 @@ fn read(row: &Row) -> Result<SessionRules, BadColumn> {
         text.map(|text| text.parse()).transpose().map_err(|error: Error| BadColumn::new(column, error))
     };
     Ok(SessionRules {
-        operator: SessionWord {
+        operator: AuthorRules {
             confirmation: confirmation("confirmation")?,
             callback_url: row.get("callback_url")?,
             security_mode: row.get("security_mode")?,
         },
-        user: SessionWord {
+        user: AuthorRules {
             confirmation: confirmation("user_confirmation")?,
             callback_url: None,
             security_mode: row.get("user_security_mode")?,
@@ -254,8 +251,8 @@ fn read(row: &Row) -> Result<SessionRules, BadColumn> {
 }
 
 struct SetRules {
-    session: SessionName,
-    author: WordAuthor,
+    session: SessionKey,
+    author: RulesAuthor,
     rules: SessionRules,
     at: Timestamp,
     by: String,
@@ -267,7 +264,7 @@ impl Operation for SetRules {
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
         let SessionRules { operator, user, .. } = &self.rules;
         let statement = match self.author {
-            WordAuthor::Operator => {
+            RulesAuthor::Operator => {
                 let text = "INSERT INTO sessions (user_id, agent_id, session_id, user_confirmation, \
                             user_security_mode, changed_at, changed_by, confirmation, callback_url, security_mode) \
                             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
@@ -281,7 +278,7 @@ impl Operation for SetRules {
                     .bind(operator.callback_url.as_deref())
                     .bind(operator.security_mode.as_deref())
             }
-            WordAuthor::User => self.bind_user_word(
+            RulesAuthor::User => self.bind_user_word(
                 "INSERT INTO sessions (user_id, agent_id, session_id, user_confirmation, user_security_mode, \
                  changed_at, changed_by) VALUES ($1, $2, $3, $4, $5, $6, $7) \
                  ON CONFLICT (user_id, agent_id, session_id) DO UPDATE SET \
@@ -292,10 +289,10 @@ impl Operation for SetRules {
         };
         ledger.execute(statement).await?;
         let (author, word) = match self.author {
-            WordAuthor::Operator => ("operator", operator),
-            WordAuthor::User => ("user", user),
+            RulesAuthor::Operator => ("operator", operator),
+            RulesAuthor::User => ("user", user),
         };
-        let SessionWord { confirmation, callback_url, security_mode } = word;
+        let AuthorRules { confirmation, callback_url, security_mode } = word;
         let detail = json!({ "author": author, "confirmation": confirmation, "callback_url": callback_url,
             "security_mode": security_mode });
         let mut draft = self.session.event("changed", self.at, &self.by, detail);
@@ -320,7 +317,7 @@ impl SetRules {
 
 /// Decides if the user's rules survive the deletion of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UserWord {
+pub enum UserRules {
     /// The user or an operator deletes the session.
     Dropped,
     /// An agent or retention deletes the session: neither may lift a user's rules.
@@ -328,8 +325,8 @@ pub enum UserWord {
 }
 
 struct EndSession {
-    session: SessionName,
-    user_word: UserWord,
+    session: SessionKey,
+    user_word: UserRules,
     at: Timestamp,
     by: String,
 }
@@ -339,11 +336,11 @@ impl Operation for EndSession {
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
         let text = match self.user_word {
-            UserWord::Dropped => {
+            UserRules::Dropped => {
                 "UPDATE sessions SET ended = 1, user_confirmation = NULL, user_security_mode = NULL \
                  WHERE user_id = $1 AND agent_id = $2 AND session_id = $3"
             }
-            UserWord::Kept => "UPDATE sessions SET ended = 1 WHERE user_id = $1 AND agent_id = $2 AND session_id = $3",
+            UserRules::Kept => "UPDATE sessions SET ended = 1 WHERE user_id = $1 AND agent_id = $2 AND session_id = $3",
         };
         ledger.execute(self.session.bind(Statement::new("record the deletion of a session", text))).await?;
         // After the deletion only rules that tighten apply, so a row without any is removed.

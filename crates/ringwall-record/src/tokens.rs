@@ -84,7 +84,7 @@ impl Token {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revocation {
     Recorded,
-    RevokedBefore(Timestamp),
+    AlreadyRevoked(Timestamp),
     /// The only valid owner token, which was not revoked.
     LastOwner,
     Unknown,
@@ -129,7 +129,7 @@ impl Store {
     pub async fn tokens(&self, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Token>, Error> {
         let text = format!("{SELECT} WHERE seq < $1 ORDER BY seq DESC LIMIT $2");
         let before = cursor.map_or(i64::MAX, |Cursor(seq)| seq);
-        let rows = self.readers().rows(Statement::new("list tokens", text).bind(before).bind(limit.and_one())).await?;
+        let rows = self.readers().rows(Statement::new("list tokens", text).bind(before).bind(limit.plus_one())).await?;
         Ok(Page::cut(rows.iter().map(read).collect::<Result<_, Error>>()?, limit))
     }
 
@@ -200,7 +200,7 @@ impl Operation for Revoke {
         let Some(row) = ledger.row(query).await? else { return Ok(Revocation::Unknown) };
         let (_, token) = read(&row)?;
         if let Some(before) = token.revoked_at {
-            return Ok(Revocation::RevokedBefore(before));
+            return Ok(Revocation::AlreadyRevoked(before));
         }
         if token.holder == Holder::Owner && token.is_valid(self.at) && !self.leaves_an_owner(ledger).await? {
             return Ok(Revocation::LastOwner);

@@ -1,7 +1,7 @@
 //! The bytes of large commands, code and approval files that a workspace has on record.
 //!
 //! Triggers count them in the transaction that adds or removes the row. Texts of at most
-//! [`Store::UNCOUNTED`] bytes do not count.
+//! [`Store::MAX_UNCOUNTED_BYTES`] bytes do not count.
 
 use crate::db::driver::Row;
 use crate::db::statement::Statement;
@@ -12,7 +12,7 @@ use crate::store::Store;
 
 impl Store {
     /// The same number as in the triggers of migrations 14 and 15.
-    pub const UNCOUNTED: usize = 4096;
+    pub const MAX_UNCOUNTED_BYTES: usize = 4096;
 
     pub async fn recorded_bytes(&self, user: &UserId, agent: &AgentId) -> Result<u64, Error> {
         let text = "SELECT bytes FROM record_usage WHERE user_id = $1 AND agent_id = $2";

@@ -193,9 +193,9 @@ impl From<ringwall_record::Error> for Error {
             | Of::TextTooLong { .. }
             | Of::NumberTooLarge { .. } => Error::invalid(error.to_string()),
             Of::UnknownExec(exec_id) => Error::NotFound { what: format!("exec {exec_id}") },
-            passing if passing.is_passing() => {
-                tracing::warn!(error = %causes(&passing), "the record is not to be had");
-                Error::Busy(Box::new(passing))
+            transient if transient.is_transient() => {
+                tracing::warn!(error = %causes(&transient), "the record is not to be had");
+                Error::Busy(Box::new(transient))
             }
             other => Error::runtime("use the record", &other),
         }

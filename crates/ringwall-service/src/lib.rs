@@ -67,8 +67,8 @@ pub use ringwall_executor::WindowSize;
 pub use ringwall_executor::pool::{Figures as PoolFigures, OnBusy};
 pub use ringwall_record::{
     AgentId, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry,
-    ExecId, Finding, Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch,
-    Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
+    ExecId, ExecSummary, Finding, Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Switch, Timestamp,
+    Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use ringwall_workspace::{
     AgentPath, Archive, ArtifactFile, Download, GcMode, LayeredSkill, Lines, Listing, SessionCursor, SkillName,

@@ -82,11 +82,11 @@ impl Service {
         store.sign_head(now()).await?;
         let signed = data.clone();
         Self::blocking(move || mark_signed(&signed)).await?;
-        let lost = store.lose_unfinished(now()).await?;
+        let lost = store.mark_unfinished_lost(now()).await?;
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
         }
-        let lost = store.lose_browser_actions(now()).await?;
+        let lost = store.mark_browser_actions_lost(now()).await?;
         if lost > 0 {
             tracing::warn!(actions = lost, "what browsers of a server did that did not stop is lost");
         }

@@ -115,7 +115,7 @@ impl Service {
         let uid = match known {
             Some(uid) => uid,
             None => {
-                let uid = self.inner.store.identity(user, agent, WORKSPACE_UIDS, now()).await?;
+                let uid = self.inner.store.host_uid(user, agent, WORKSPACE_UIDS, now()).await?;
                 self.inner.uids.lock().unwrap_or_else(PoisonError::into_inner).insert(key, uid);
                 uid
             }

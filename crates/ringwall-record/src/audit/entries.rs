@@ -107,7 +107,7 @@ fn query(filter: &AuditFilter, limit: Limit, cursor: Option<Cursor>) -> Result<S
     let is_all = conditions.is_empty();
     conditions.extend(cursor.map(|Cursor(seq)| format!("seq < {}", query.placeholder(seq))));
     conditions.extend((!is_all).then(|| FILED_CONDITION.to_owned()));
-    let at_most = query.placeholder(limit.and_one());
+    let at_most = query.placeholder(limit.plus_one());
     let list = format!("SELECT {COLUMNS} FROM audit{} ORDER BY seq DESC LIMIT {at_most}", where_all(&conditions));
     query.text = if is_all {
         list.into()

@@ -28,7 +28,7 @@ pub enum Finding {
     /// No entry records the intent of this exec.
     ExecUnrecorded { exec_id: String },
     /// The exec has ended, but no entry records its outcome.
-    EndingUnrecorded { exec_id: String },
+    OutcomeUnrecorded { exec_id: String },
     /// The approval's row differs from what this entry recorded.
     ApprovalAltered { seq: i64, id: String },
     /// No entry records the opening or the answer of this approval.
@@ -74,7 +74,7 @@ impl fmt::Display for Finding {
             }
             Finding::Planted { seq } => write!(formatter, "entry {seq} was planted before the chain's start"),
             Finding::ExecUnrecorded { exec_id } => write!(formatter, "exec {exec_id} has no intent in the chain"),
-            Finding::EndingUnrecorded { exec_id } => write!(formatter, "exec {exec_id} has no outcome in the chain"),
+            Finding::OutcomeUnrecorded { exec_id } => write!(formatter, "exec {exec_id} has no outcome in the chain"),
             Finding::ApprovalAltered { seq, id } => {
                 write!(formatter, "approval {id} was altered after entry {seq} recorded it")
             }

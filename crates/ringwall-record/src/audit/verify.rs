@@ -109,7 +109,7 @@ impl Store {
             filed_through: filed.transpose()?.unwrap_or_default(),
             kept,
             expected: Expected::default(),
-            endings: 0,
+            outcomes: 0,
             pruned_through: 0,
             has_signed: false,
             path_control: None,
@@ -192,7 +192,7 @@ struct Walk {
     kept: Option<Link>,
     expected: Expected,
     /// Execs after the chain's start whose outcome matches its entry.
-    endings: i64,
+    outcomes: i64,
     /// The last entry that retention announced to remove.
     pruned_through: i64,
     /// An `audit.signed` entry was seen.
@@ -265,7 +265,7 @@ impl Walk {
         } else if entry.action != columns::INTENT_ACTION
             && row.get::<i64>("exec_seq").is_ok_and(|seq| seq > self.verification.start.seq)
         {
-            self.endings += 1;
+            self.outcomes += 1;
         }
     }
 
@@ -323,7 +323,7 @@ impl Walk {
     /// no digests of rows.
     async fn compare_rows(&mut self, snapshot: &mut Snapshot) -> Result<(), Error> {
         let start = self.verification.start.seq;
-        verify_rows::find_unrecorded_endings(snapshot, start, self.endings, &mut self.verification).await?;
+        verify_rows::find_unrecorded_outcomes(snapshot, start, self.outcomes, &mut self.verification).await?;
         verify_rows::find_unrecorded_approvals(snapshot, start, &mut self.verification).await?;
         if self.verification.signature == Signature::Missing {
             return Ok(());

@@ -105,16 +105,16 @@ pub(crate) async fn find_unrecorded_approvals(
     Ok(())
 }
 
-/// Finds execs after the chain's start that ended without an entry. `endings` is the number of
+/// Finds execs after the chain's start that ended without an entry. `outcomes` is the number of
 /// outcomes with a matching entry; if as many execs have ended, the slow query is skipped.
-pub(crate) async fn find_unrecorded_endings(
+pub(crate) async fn find_unrecorded_outcomes(
     snapshot: &mut Snapshot,
     start: i64,
-    endings: i64,
+    outcomes: i64,
     verification: &mut Verification,
 ) -> Result<(), Error> {
     let text = "SELECT count(*) AS count FROM sandbox_execs WHERE seq > $1 AND ended_at IS NOT NULL";
-    if count(snapshot, Statement::new("count ended execs", text).bind(start)).await? == endings {
+    if count(snapshot, Statement::new("count ended execs", text).bind(start)).await? == outcomes {
         return Ok(());
     }
     let ended = recorded("exec.exec_id", "IN ('exec.outcome', 'exec.lost', 'exec.denied')");
@@ -125,7 +125,7 @@ pub(crate) async fn find_unrecorded_endings(
     let query = Statement::new("look for execs without an outcome", text).bind(start).bind(MAX_FINDINGS);
     for row in snapshot.rows(query).await? {
         let exec_id = row.read("sandbox_execs", "exec_id", |row| row.get("exec_id"))?;
-        verification.find(Finding::EndingUnrecorded { exec_id });
+        verification.find(Finding::OutcomeUnrecorded { exec_id });
     }
     Ok(())
 }

@@ -18,10 +18,10 @@ use crate::store::Store;
 impl Store {
     pub async fn backup(&self, path: &Path) -> Result<(), Error> {
         match self.database() {
-            Database::Postgres(_) => Err(Error::BackupElsewhere),
+            Database::Postgres(_) => Err(Error::BackupUnsupported),
             Database::Sqlite(_) => {
                 let partial = Partial::create(path)?;
-                let name = partial.path.to_str().ok_or_else(|| Error::PathNotText(path.to_owned()))?;
+                let name = partial.path.to_str().ok_or_else(|| Error::PathNotUtf8(path.to_owned()))?;
                 // `VACUUM INTO` accepts the empty file, which keeps its mode 0600.
                 self.readers().rows(Statement::new("write the backup", "VACUUM INTO $1").bind(name)).await?;
                 partial.complete(path)

@@ -80,11 +80,11 @@ pub(crate) fn open<'p>(
 ///
 /// Holds SQLite's write lock, so that no connection appends to the WAL meanwhile.
 pub(crate) fn extend_wal(connection: &mut Connection, wal: &Path) -> Result<(), ExtendWalError> {
-    let turn = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut wal = OpenOptions::new().write(true).open(wal)?;
     let end = wal.seek(SeekFrom::End(0))?;
     io::copy(&mut io::repeat(0).take(WAL_LENGTH.saturating_sub(end)), &mut wal)?;
-    Ok(turn.rollback()?)
+    Ok(transaction.rollback()?)
 }
 
 /// Runs one statement and collects all its rows.

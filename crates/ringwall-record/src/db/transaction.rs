@@ -26,14 +26,17 @@ pub(crate) enum Uncommitted {
 }
 
 impl<'c> Transaction<'c> {
-    /// Begins and reads one row with the query `turn`. Write transactions of several processes run
+    /// Begins and reads one row with the query `head_query`. Write transactions of several processes run
     /// one after the other: SQLite takes its only write lock at once, because a transaction that
     /// starts with a read can fail with `SQLITE_BUSY` at its first write; PostgreSQL locks the row.
-    pub(crate) async fn begin(connection: &'c mut Connection, turn: Statement) -> Result<(Self, Option<Row>), Error> {
+    pub(crate) async fn begin(
+        connection: &'c mut Connection,
+        head_query: Statement,
+    ) -> Result<(Self, Option<Row>), Error> {
         match connection {
             Connection::Sqlite(connection) => {
                 run(connection, &Statement::new(BEGIN, "BEGIN IMMEDIATE"))?;
-                let answer = run(connection, &turn)?;
+                let answer = run(connection, &head_query)?;
                 Ok((Transaction::Sqlite(connection), answer.rows.into_iter().next().map(Row::Rusqlite)))
             }
             Connection::Postgres(connection) => {
@@ -41,8 +44,8 @@ impl<'c> Transaction<'c> {
                     .await
                     .map_err(|error| Error::from_database(BEGIN, error))?;
                 let mut transaction = Transaction::Postgres(begun);
-                let text = format!("{} FOR UPDATE", turn.text);
-                let row = transaction.row(Statement { text: text.into(), ..turn }).await?;
+                let text = format!("{} FOR UPDATE", head_query.text);
+                let row = transaction.row(Statement { text: text.into(), ..head_query }).await?;
                 Ok((transaction, row))
             }
         }

@@ -12,7 +12,7 @@ use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Value, check_indexed, check_number, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::exec::exec::{Ending, Exec, Idempotency, Kept, NewExec, Reason, Start, Summary};
+use crate::exec::exec::{Exec, ExecOutcome, ExecSummary, Idempotency, NewExec, Reason, Start, StoredOutput};
 use crate::exec::status::Status;
 use crate::timestamp::Timestamp;
 
@@ -62,7 +62,7 @@ const INTENT: [(&str, Kind); 19] = [
     ("artifacts_path", Kind::Text),
 ];
 
-const ENDING: [(&str, Kind); 10] = [
+const OUTCOME: [(&str, Kind); 10] = [
     ("status", Kind::Text),
     ("exit_code", Kind::Integer),
     ("error_reason", Kind::Text),
@@ -84,30 +84,30 @@ pub(crate) static SELECT_SUMMARY: LazyLock<String> =
 /// `applied_policy` is the policy that the exec ran under, NULL if it is that of its intent.
 pub(crate) static SELECT_EXEC: LazyLock<String> = LazyLock::new(|| {
     let applied = "(SELECT snapshot FROM exec_policies WHERE exec_policies.exec_id = sandbox_execs.exec_id)";
-    let (intent, ending) = (names(&INTENT).join(", "), names(&ENDING).join(", "));
-    format!("SELECT seq, started_at, {intent}, {ending}, {applied} AS applied_policy FROM sandbox_execs")
+    let (intent, outcome) = (names(&INTENT).join(", "), names(&OUTCOME).join(", "));
+    format!("SELECT seq, started_at, {intent}, {outcome}, {applied} AS applied_policy FROM sandbox_execs")
 });
 
 /// All columns of both groups, prefixed with `exec_`, for a join with the audit chain.
 pub(crate) static JOINED: LazyLock<String> = LazyLock::new(|| {
-    let renamed = INTENT.iter().chain(&ENDING).map(|(name, _)| format!("exec.{name} AS exec_{name}"));
+    let renamed = INTENT.iter().chain(&OUTCOME).map(|(name, _)| format!("exec.{name} AS exec_{name}"));
     renamed.collect::<Vec<_>>().join(", ")
 });
 
 /// `ON CONFLICT` has no target: the idempotency key may be used already, or the id.
 pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
-    let columns = [&["seq", "started_at"], names(&INTENT).as_slice(), names(&ENDING).as_slice()].concat();
+    let columns = [&["seq", "started_at"], names(&INTENT).as_slice(), names(&OUTCOME).as_slice()].concat();
     let placeholders: Vec<String> = (1..=columns.len()).map(|number| format!("${number}")).collect();
     let (columns, placeholders) = (columns.join(", "), placeholders.join(", "));
     format!("INSERT INTO sandbox_execs ({columns}, filed) VALUES ({placeholders}, 0) ON CONFLICT DO NOTHING")
 });
 
 /// Parameters: the values of the outcome, then exec id, user id and agent id.
-pub(crate) static END: LazyLock<String> = LazyLock::new(|| {
-    let columns: Vec<String> = (1..).zip(names(&ENDING)).map(|(number, name)| format!("{name} = ${number}")).collect();
+pub(crate) static UPDATE_OUTCOME: LazyLock<String> = LazyLock::new(|| {
+    let columns: Vec<String> = (1..).zip(names(&OUTCOME)).map(|(number, name)| format!("{name} = ${number}")).collect();
     let [id, user, agent] = [1, 2, 3].map(|number| columns.len() + number);
-    let whose = format!("exec_id = ${id} AND user_id = ${user} AND agent_id = ${agent}");
-    format!("UPDATE sandbox_execs SET {} WHERE {whose} AND ended_at IS NULL", columns.join(", "))
+    let owner = format!("exec_id = ${id} AND user_id = ${user} AND agent_id = ${agent}");
+    format!("UPDATE sandbox_execs SET {} WHERE {owner} AND ended_at IS NULL", columns.join(", "))
 });
 
 fn names(columns: &[(&'static str, Kind)]) -> Vec<&'static str> {
@@ -157,19 +157,19 @@ pub(crate) fn intent_values(exec: &NewExec) -> Result<Vec<Value>, Error> {
 }
 
 /// The values of the outcome's columns, in their order.
-pub(crate) fn ending_values(ending: &Ending) -> Result<Vec<Value>, Error> {
+pub(crate) fn outcome_values(outcome: &ExecOutcome) -> Result<Vec<Value>, Error> {
     let number = |column, number: Option<u64>| number.map(|number| check_number(column, number)).transpose();
     Ok(vec![
-        Status::from(ending.status).as_str().into(),
-        ending.exit_code.map(i64::from).into(),
-        ending.error_reason.as_ref().map(reason_text).into(),
-        ending.ended_at.into(),
-        number("duration_ms", ending.duration_ms)?.into(),
-        ending.protections.as_ref().map(Json::to_string).into(),
-        i64::from(ending.stdout == Kept::Truncated).into(),
-        i64::from(ending.stderr == Kept::Truncated).into(),
-        number("cpu_ms", ending.cpu_ms)?.into(),
-        number("max_rss_bytes", ending.max_rss_bytes)?.into(),
+        Status::from(outcome.status).as_str().into(),
+        outcome.exit_code.map(i64::from).into(),
+        outcome.error_reason.as_ref().map(reason_text).into(),
+        outcome.ended_at.into(),
+        number("duration_ms", outcome.duration_ms)?.into(),
+        outcome.protections.as_ref().map(Json::to_string).into(),
+        i64::from(outcome.stdout == StoredOutput::Truncated).into(),
+        i64::from(outcome.stderr == StoredOutput::Truncated).into(),
+        number("cpu_ms", outcome.cpu_ms)?.into(),
+        number("max_rss_bytes", outcome.max_rss_bytes)?.into(),
     ])
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn intent_digest<'v>(values: impl IntoIterator<Item = &'v Value>) -> 
     Digest::of_fields("ringwall exec intent 1", values)
 }
 
-pub(crate) fn ending_digest<'v>(values: impl IntoIterator<Item = &'v Value>) -> Digest {
+pub(crate) fn outcome_digest<'v>(values: impl IntoIterator<Item = &'v Value>) -> Digest {
     Digest::of_fields("ringwall exec ending 1", values)
 }
 
@@ -213,21 +213,21 @@ pub(crate) fn stored_digest(action: &str, row: &Row) -> Result<Option<Digest>, B
         return Ok(None);
     }
     let stored = |(name, kind): (&'static String, Kind)| kind.read(row, name);
-    let kinds = INTENT.iter().chain(&ENDING).map(|(_, kind)| *kind);
+    let kinds = INTENT.iter().chain(&OUTCOME).map(|(_, kind)| *kind);
     let values = JOINED_NAMES.iter().zip(kinds).map(stored).collect::<Result<Vec<_>, BadColumn>>()?;
-    let (intent, ending) = values.split_at(INTENT.len());
+    let (intent, outcome) = values.split_at(INTENT.len());
     Ok(match action {
         INTENT_ACTION => Some(intent_digest(intent)),
         DENIED_ACTION => Some(intent_digest(&values)),
-        OUTCOME_ACTION | LOST_ACTION => Some(ending_digest(ending)),
+        OUTCOME_ACTION | LOST_ACTION => Some(outcome_digest(outcome)),
         _ => None,
     })
 }
 
 static JOINED_NAMES: LazyLock<Vec<String>> =
-    LazyLock::new(|| INTENT.iter().chain(&ENDING).map(|(name, _)| format!("exec_{name}")).collect());
+    LazyLock::new(|| INTENT.iter().chain(&OUTCOME).map(|(name, _)| format!("exec_{name}")).collect());
 
-pub(crate) fn read_summary(row: &Row) -> Result<(i64, Summary), Error> {
+pub(crate) fn read_summary(row: &Row) -> Result<(i64, ExecSummary), Error> {
     row.read("sandbox_execs", "exec_id", |row| Ok((row.get("seq")?, summary(row)?)))
 }
 
@@ -259,11 +259,11 @@ pub(crate) fn read_exec(row: &Row) -> Result<Exec, Error> {
     })
 }
 
-fn summary(row: &Row) -> Result<Summary, BadColumn> {
+fn summary(row: &Row) -> Result<ExecSummary, BadColumn> {
     let at = |column| Ok(row.get::<Option<i64>>(column)?.map(Timestamp::from_milliseconds));
     let exit_code: Option<i64> = row.get("exit_code")?;
     let exit_code = exit_code.map(i32::try_from).transpose().map_err(|error| BadColumn::new("exit_code", error))?;
-    Ok(Summary {
+    Ok(ExecSummary {
         exec_id: name(row, "exec_id")?,
         user_id: name(row, "user_id")?,
         agent_id: name(row, "agent_id")?,
@@ -301,6 +301,6 @@ fn count(row: &Row, column: &'static str) -> Result<Option<u64>, BadColumn> {
     number.map(u64::try_from).transpose().map_err(|error| BadColumn::new(column, error))
 }
 
-fn kept(row: &Row, column: &'static str) -> Result<Kept, BadColumn> {
-    Ok(if row.get::<i64>(column)? == 0 { Kept::Whole } else { Kept::Truncated })
+fn kept(row: &Row, column: &'static str) -> Result<StoredOutput, BadColumn> {
+    Ok(if row.get::<i64>(column)? == 0 { StoredOutput::Complete } else { StoredOutput::Truncated })
 }

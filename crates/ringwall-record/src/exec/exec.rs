@@ -5,7 +5,7 @@
 use serde_json::Value as Json;
 
 use crate::digest::Digest;
-use crate::exec::status::{EndedAs, Status};
+use crate::exec::status::{FinalStatus, Status};
 use crate::id::{AgentId, ExecId, UserId};
 use crate::timestamp::Timestamp;
 
@@ -77,15 +77,15 @@ pub struct Reason {
 
 /// How much of an output stream is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    Whole,
+pub enum StoredOutput {
+    Complete,
     Truncated,
 }
 
 /// The outcome of an exec.
 #[derive(Debug, Clone)]
-pub struct Ending {
-    pub status: EndedAs,
+pub struct ExecOutcome {
+    pub status: FinalStatus,
     pub exit_code: Option<i32>,
     pub error_reason: Option<Reason>,
     pub ended_at: Timestamp,
@@ -93,15 +93,15 @@ pub struct Ending {
     pub duration_ms: Option<u64>,
     /// The protections of the box, as JSON.
     pub protections: Option<Json>,
-    pub stdout: Kept,
-    pub stderr: Kept,
+    pub stdout: StoredOutput,
+    pub stderr: StoredOutput,
     pub cpu_ms: Option<u64>,
     pub max_rss_bytes: Option<u64>,
 }
 
 /// The answer to [`crate::Store::intend`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Intent {
+pub enum IntentResult {
     /// The intent is on disk; the exec may run.
     Recorded,
     /// The caller has used this idempotency key before. Nothing was recorded, and nothing may run.
@@ -110,16 +110,15 @@ pub enum Intent {
 
 /// The answer to [`crate::Store::finish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finish {
+pub enum FinishResult {
     Recorded,
     /// The exec has an outcome already, which stays.
-    EndedBefore(Status),
+    AlreadyEnded(Status),
 }
 
 /// An exec in a list, without its arguments, policy and other long columns
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
-#[schema(as = ExecSummary)]
-pub struct Summary {
+pub struct ExecSummary {
     pub exec_id: ExecId,
     pub user_id: UserId,
     pub agent_id: AgentId,
@@ -139,7 +138,7 @@ pub struct Summary {
 
 /// The command of an exec.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct ExecCommand {
     pub user_id: UserId,
     pub args: Vec<String>,
     pub cwd: String,
@@ -150,7 +149,7 @@ pub struct Command {
 /// One exec with all its columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exec {
-    pub summary: Summary,
+    pub summary: ExecSummary,
     /// The number of its intent's entry in the audit chain.
     pub seq: i64,
     pub caller: String,
@@ -163,8 +162,8 @@ pub struct Exec {
     pub policy_snapshot: Json,
     pub protections: Option<Json>,
     pub error_reason: Option<Reason>,
-    pub stdout: Kept,
-    pub stderr: Kept,
+    pub stdout: StoredOutput,
+    pub stderr: StoredOutput,
     pub cpu_ms: Option<u64>,
     pub max_rss_bytes: Option<u64>,
 }

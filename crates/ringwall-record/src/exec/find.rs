@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
 use crate::exec::columns;
-use crate::exec::exec::{Command, Exec, Summary};
+use crate::exec::exec::{Exec, ExecCommand, ExecSummary};
 use crate::exec::status::Status;
 use crate::id::ExecId;
-use crate::page::{Cursor, Filter, Limit, Page, Scope, where_all};
+use crate::page::{Cursor, ExecListFilter, Limit, Page, Scope, where_all};
 use crate::store::Store;
 
 /// Maximum number of ids per statement.
@@ -28,15 +28,20 @@ impl Store {
     }
 
     /// Newest first.
-    pub async fn list(&self, filter: &Filter, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Summary>, Error> {
+    pub async fn list(
+        &self,
+        filter: &ExecListFilter,
+        limit: Limit,
+        cursor: Option<Cursor>,
+    ) -> Result<Page<ExecSummary>, Error> {
         let query = query(filter, limit, cursor)?;
         let rows = self.readers().rows(query).await?;
         let rows = rows.iter().map(columns::read_summary).collect::<Result<_, Error>>()?;
         Ok(Page::cut(rows, limit))
     }
 
-    /// The commands of these execs: long columns that [`Summary`] omits. Not limited to a scope.
-    pub async fn commands(&self, execs: &[ExecId]) -> Result<Vec<Command>, Error> {
+    /// The commands of these execs: long columns that [`ExecSummary`] omits. Not limited to a scope.
+    pub async fn commands(&self, execs: &[ExecId]) -> Result<Vec<ExecCommand>, Error> {
         let mut found = Vec::new();
         for some in execs.chunks(MAX_IDS) {
             let mut query = Statement::new("read commands", "");
@@ -45,7 +50,7 @@ impl Store {
             query.text = format!("{text} ({}) ORDER BY seq DESC", placeholders.join(", ")).into();
             for row in self.readers().rows(query).await? {
                 found.push(row.read("sandbox_execs", "exec_id", |row| {
-                    Ok(Command {
+                    Ok(ExecCommand {
                         user_id: columns::name(row, "user_id")?,
                         args: columns::json(row, "args")?,
                         cwd: row.get("cwd")?,
@@ -58,10 +63,10 @@ impl Store {
     }
 
     /// The execs of all users, oldest first, for retention.
-    pub async fn oldest(&self, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Summary>, Error> {
+    pub async fn oldest_execs(&self, limit: Limit, cursor: Option<Cursor>) -> Result<Page<ExecSummary>, Error> {
         let text = format!("{} WHERE seq > $1 ORDER BY seq LIMIT $2", *columns::SELECT_SUMMARY);
         let after = cursor.map_or(0, |Cursor(seq)| seq);
-        let query = Statement::new("list the oldest execs", text).bind(after).bind(limit.and_one());
+        let query = Statement::new("list the oldest execs", text).bind(after).bind(limit.plus_one());
         let rows = self.readers().rows(query).await?;
         let rows = rows.iter().map(columns::read_summary).collect::<Result<_, Error>>()?;
         Ok(Page::cut(rows, limit))
@@ -69,7 +74,7 @@ impl Store {
 }
 
 /// A query that both databases answer with at most a page of rows from each range.
-fn query(filter: &Filter, limit: Limit, cursor: Option<Cursor>) -> Result<Statement, Error> {
+fn query(filter: &ExecListFilter, limit: Limit, cursor: Option<Cursor>) -> Result<Statement, Error> {
     let mut query = Statement::new("list execs", "");
     let ranges = ranges(filter, limit, cursor, &mut query)?;
     let merged = if ranges.is_empty() {
@@ -80,13 +85,18 @@ fn query(filter: &Filter, limit: Limit, cursor: Option<Cursor>) -> Result<Statem
         let parts = ranges.iter().map(|range| format!("SELECT * FROM ({range}) AS part"));
         parts.collect::<Vec<_>>().join(" UNION ALL ")
     };
-    let at_most = query.placeholder(limit.and_one());
+    let at_most = query.placeholder(limit.plus_one());
     query.text = format!("{merged} ORDER BY seq DESC LIMIT {at_most}").into();
     Ok(query)
 }
 
 /// The queries whose union is the list, each limited to a page. Empty for the list of all execs.
-fn ranges(filter: &Filter, limit: Limit, cursor: Option<Cursor>, query: &mut Statement) -> Result<Vec<String>, Error> {
+fn ranges(
+    filter: &ExecListFilter,
+    limit: Limit,
+    cursor: Option<Cursor>,
+    query: &mut Statement,
+) -> Result<Vec<String>, Error> {
     let mut conditions = Vec::new();
     filter.scope.restrict(&mut conditions, query);
     for (column, wanted) in [("task_id", &filter.task_id), ("project_id", &filter.project_id)] {
@@ -103,7 +113,7 @@ fn ranges(filter: &Filter, limit: Limit, cursor: Option<Cursor>, query: &mut Sta
         Some(status) if status.is_ended() => vec![ExecRange::Indexed(status), ExecRange::NotIndexed(Some(status))],
         Some(status) => vec![ExecRange::Unfinished(Some(status))],
     };
-    let at_most = query.placeholder(limit.and_one());
+    let at_most = query.placeholder(limit.plus_one());
     Ok(ranges.into_iter().map(|range| range.query(&conditions, cursor, &at_most, query)).collect())
 }
 
@@ -144,7 +154,7 @@ mod tests {
     use crate::db::database::{Connector, Database};
     use crate::db::driver::Pool;
 
-    fn filters() -> impl Iterator<Item = Filter> {
+    fn filters() -> impl Iterator<Item = ExecListFilter> {
         let user = || "u".parse().unwrap();
         let scopes = [Scope::All, Scope::User(user()), Scope::Agent(user(), "a".parse().unwrap())];
         let either = [None, Some("x".to_owned())];
@@ -155,7 +165,7 @@ mod tests {
                 let scope = scope.clone();
                 either.clone().into_iter().flat_map(move |project_id| {
                     let (scope, task_id) = (scope.clone(), task_id.clone());
-                    statuses().map(move |status| Filter {
+                    statuses().map(move |status| ExecListFilter {
                         scope: scope.clone(),
                         task_id: task_id.clone(),
                         project_id: project_id.clone(),

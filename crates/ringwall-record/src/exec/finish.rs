@@ -10,9 +10,9 @@ use crate::audit::entry::{Draft, Event};
 use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, Value};
 use crate::error::Error;
-use crate::exec::exec::{Ending, Finish, Kept, NewExec, Reason};
+use crate::exec::exec::{ExecOutcome, FinishResult, NewExec, Reason, StoredOutput};
 use crate::exec::intend::status_of;
-use crate::exec::status::{EndedAs, Status};
+use crate::exec::status::{FinalStatus, Status};
 use crate::exec::{columns, columns::name};
 use crate::id::{AgentId, ExecId, UserId};
 use crate::store::Store;
@@ -28,23 +28,23 @@ impl Store {
     /// is polled. The answer comes after the commit and can precede the sync to disk
     /// ([`Durability::Soon`]): after a power cut the outcome may be missing, and the exec becomes
     /// LOST.
-    pub fn finish<W: Into<Whose>>(
+    pub fn finish<W: Into<ExecOwner>>(
         &self,
         exec: W,
-        ending: &Ending,
-    ) -> impl Future<Output = Result<Finish, Error>> + Send + use<W> {
-        let whose = exec.into();
-        let exec_id = whose.exec_id.clone();
-        let ending = columns::ending_values(ending).map(|values| {
-            let draft = draft(&whose, ending, &values, columns::OUTCOME_ACTION);
-            self.submit(RecordOutcome { whose, values, draft })
+        outcome: &ExecOutcome,
+    ) -> impl Future<Output = Result<FinishResult, Error>> + Send + use<W> {
+        let owner = exec.into();
+        let exec_id = owner.exec_id.clone();
+        let outcome = columns::outcome_values(outcome).map(|values| {
+            let draft = draft(&owner, outcome, &values, columns::OUTCOME_ACTION);
+            self.submit(RecordOutcome { owner, values, draft })
         });
-        async move { ending?.await?.ok_or(Error::UnknownExec(exec_id)) }
+        async move { outcome?.await?.ok_or(Error::UnknownExec(exec_id)) }
     }
 
     /// Marks all execs that were recorded before this call and have no outcome as LOST, and returns
     /// them. For the start of a server. Never call it while another server uses the same database.
-    pub async fn lose_unfinished(&self, at: Timestamp) -> Result<Vec<ExecId>, Error> {
+    pub async fn mark_unfinished_lost(&self, at: Timestamp) -> Result<Vec<ExecId>, Error> {
         let mut lost = Vec::new();
         let mut through = None;
         loop {
@@ -60,35 +60,35 @@ impl Store {
 
 /// An exec and its owner.
 #[derive(Debug, Clone)]
-pub struct Whose {
+pub struct ExecOwner {
     exec_id: ExecId,
     user_id: UserId,
     agent_id: AgentId,
 }
 
-impl From<&NewExec> for Whose {
+impl From<&NewExec> for ExecOwner {
     fn from(exec: &NewExec) -> Self {
         Self { exec_id: exec.exec_id.clone(), user_id: exec.user_id.clone(), agent_id: exec.agent_id.clone() }
     }
 }
 
 struct RecordOutcome {
-    whose: Whose,
+    owner: ExecOwner,
     values: Vec<Value>,
     draft: Draft,
 }
 
 impl Operation for RecordOutcome {
     /// `None` if this user and agent have no such exec.
-    type Answer = Option<Finish>;
+    type Answer = Option<FinishResult>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
-        if end(ledger, &self.whose, &self.values, || self.draft.clone()).await? == Update::Done {
-            return Ok(Some(Finish::Recorded));
+        if end(ledger, &self.owner, &self.values, || self.draft.clone()).await? == Update::Done {
+            return Ok(Some(FinishResult::Recorded));
         }
         // An exec without an outcome was not matched because it belongs to another user or agent.
-        let status = status_of(ledger, &self.whose.exec_id).await?;
-        Ok(status.filter(|status| status.is_ended()).map(Finish::EndedBefore))
+        let status = status_of(ledger, &self.owner.exec_id).await?;
+        Ok(status.filter(|status| status.is_ended()).map(FinishResult::AlreadyEnded))
     }
 
     fn durability(&self) -> Durability {
@@ -116,32 +116,32 @@ impl Operation for MarkLost {
                     WHERE filed = 0 AND ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
         let query = Statement::new("list unfinished execs", text);
         let rows = ledger.rows(query.bind(through).bind(MAX_EXECS)).await?;
-        let read = |row: &Row| -> Result<Whose, BadColumn> {
+        let read = |row: &Row| -> Result<ExecOwner, BadColumn> {
             let (user_id, agent_id) = (name(row, "user_id")?, name(row, "agent_id")?);
-            Ok(Whose { exec_id: name(row, "exec_id")?, user_id, agent_id })
+            Ok(ExecOwner { exec_id: name(row, "exec_id")?, user_id, agent_id })
         };
         let unfinished = rows.iter().map(|row| row.read("sandbox_execs", "exec_id", read));
-        let unfinished: Vec<Whose> = unfinished.collect::<Result<_, Error>>()?;
-        let ending = lost(self.at);
-        let values = columns::ending_values(&ending)?;
-        for whose in &unfinished {
-            end(ledger, whose, &values, || draft(whose, &ending, &values, columns::LOST_ACTION)).await?;
+        let unfinished: Vec<ExecOwner> = unfinished.collect::<Result<_, Error>>()?;
+        let outcome = lost(self.at);
+        let values = columns::outcome_values(&outcome)?;
+        for owner in &unfinished {
+            end(ledger, owner, &values, || draft(owner, &outcome, &values, columns::LOST_ACTION)).await?;
         }
-        Ok(LostExecs { lost: unfinished.into_iter().map(|whose| whose.exec_id).collect(), through })
+        Ok(LostExecs { lost: unfinished.into_iter().map(|owner| owner.exec_id).collect(), through })
     }
 }
 
-fn lost(at: Timestamp) -> Ending {
+fn lost(at: Timestamp) -> ExecOutcome {
     let message = "the server ended before this exec did; whether it had finished is not known";
-    Ending {
-        status: EndedAs::Lost,
+    ExecOutcome {
+        status: FinalStatus::Lost,
         exit_code: None,
         error_reason: Some(Reason { code: Status::Lost.to_string(), message: message.to_owned() }),
         ended_at: at,
         duration_ms: None,
         protections: None,
-        stdout: Kept::Whole,
-        stderr: Kept::Whole,
+        stdout: StoredOutput::Complete,
+        stderr: StoredOutput::Complete,
         cpu_ms: None,
         max_rss_bytes: None,
     }
@@ -156,12 +156,12 @@ enum Update {
 
 async fn end(
     ledger: &mut Ledger<'_>,
-    whose: &Whose,
+    owner: &ExecOwner,
     values: &[Value],
     draft: impl FnOnce() -> Draft,
 ) -> Result<Update, Error> {
-    let update = Statement::new("record an outcome", columns::END.as_str());
-    let Whose { exec_id, user_id, agent_id } = whose;
+    let update = Statement::new("record an outcome", columns::UPDATE_OUTCOME.as_str());
+    let ExecOwner { exec_id, user_id, agent_id } = owner;
     let update = update.bind_all(values.iter().cloned());
     let update = update.bind(exec_id.as_str()).bind(user_id.as_str()).bind(agent_id.as_str());
     if ledger.execute(update).await? == 0 {
@@ -171,20 +171,20 @@ async fn end(
     Ok(Update::Done)
 }
 
-fn draft(whose: &Whose, ending: &Ending, values: &[Value], action: &str) -> Draft {
+fn draft(owner: &ExecOwner, outcome: &ExecOutcome, values: &[Value], action: &str) -> Draft {
     let event = Event {
-        at: ending.ended_at,
+        at: outcome.ended_at,
         actor: "ringwall".to_owned(),
         action: action.to_owned(),
-        subject: whose.exec_id.to_string(),
-        user_id: Some(whose.user_id.clone()),
-        agent_id: Some(whose.agent_id.clone()),
+        subject: owner.exec_id.to_string(),
+        user_id: Some(owner.user_id.clone()),
+        agent_id: Some(owner.agent_id.clone()),
         detail: json!({
-            "status": Status::from(ending.status),
-            "exit_code": ending.exit_code,
-            "duration_ms": ending.duration_ms,
-            "error_reason": ending.error_reason,
+            "status": Status::from(outcome.status),
+            "exit_code": outcome.exit_code,
+            "duration_ms": outcome.duration_ms,
+            "error_reason": outcome.error_reason,
         }),
     };
-    Draft { event, digest: Some(columns::ending_digest(values)) }
+    Draft { event, digest: Some(columns::outcome_digest(values)) }
 }

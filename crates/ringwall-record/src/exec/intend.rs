@@ -9,7 +9,7 @@ use crate::db::driver::Row;
 use crate::db::statement::{Statement, Value, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::exec::exec::{Intent, NewExec, Start};
+use crate::exec::exec::{IntentResult, NewExec, Start};
 use crate::exec::status::Status;
 use crate::exec::{columns, columns::name};
 use crate::id::ExecId;
@@ -22,14 +22,14 @@ impl Store {
     /// Records an exec that is about to run, or a denied one with its outcome. Of several intents
     /// of one caller with the same idempotency key, also concurrent ones, one is recorded; the
     /// others get its id. The operation is queued when this returns, before the future is polled.
-    pub fn intend(&self, exec: &NewExec) -> impl Future<Output = Result<Intent, Error>> + Send + use<> {
+    pub fn intend(&self, exec: &NewExec) -> impl Future<Output = Result<IntentResult, Error>> + Send + use<> {
         let exec_id = exec.exec_id.clone();
         let intending = Intend::new(exec).map(|intend| self.submit(intend));
         async move { intending?.await?.ok_or(Error::ExecIdTaken(exec_id)) }
     }
 
     /// The exec for which the caller has used this idempotency key, and the digest of its request.
-    pub async fn known(&self, caller: &str, key: &str) -> Result<Option<(ExecId, Digest)>, Error> {
+    pub async fn find_by_key(&self, caller: &str, key: &str) -> Result<Option<(ExecId, Digest)>, Error> {
         check_text("idempotency_key", key)?;
         self.readers().row(look_for_key(caller, key)).await?.as_ref().map(read_known).transpose()
     }
@@ -45,7 +45,7 @@ impl Store {
 
     /// Puts a running exec back to AWAITING_APPROVAL, when the decision right before the creation
     /// of its box finds that it needs an approval. Fails if the exec is not running.
-    pub async fn wait_again(&self, exec_id: &ExecId) -> Result<(), Error> {
+    pub async fn return_to_approval(&self, exec_id: &ExecId) -> Result<(), Error> {
         match self.submit(WaitAgain(exec_id.clone())).await? {
             true => Ok(()),
             false => Err(Error::UnknownExec(exec_id.clone())),
@@ -64,14 +64,14 @@ struct Intend {
 
 impl Operation for Intend {
     /// `None` if the exec id is taken.
-    type Answer = Option<Intent>;
+    type Answer = Option<IntentResult>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
         if ledger.execute(self.insertion(ledger.next())).await? == 0 {
             return self.find_known(ledger).await;
         }
         ledger.append(self.draft.clone());
-        Ok(Some(Intent::Recorded))
+        Ok(Some(IntentResult::Recorded))
     }
 }
 
@@ -94,11 +94,11 @@ impl Intend {
             .bind_all(self.first.iter().cloned())
     }
 
-    async fn find_known(&self, ledger: &mut Ledger<'_>) -> Result<Option<Intent>, Error> {
+    async fn find_known(&self, ledger: &mut Ledger<'_>) -> Result<Option<IntentResult>, Error> {
         let Some((caller, key)) = &self.key else { return Ok(None) };
         let row = ledger.row(look_for_key(caller, key)).await?;
         let known = row.as_ref().map(read_known).transpose()?;
-        Ok(known.map(|(exec_id, body_digest)| Intent::Known { exec_id, body_digest }))
+        Ok(known.map(|(exec_id, body_digest)| IntentResult::Known { exec_id, body_digest }))
     }
 }
 

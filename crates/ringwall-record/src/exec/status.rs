@@ -86,7 +86,7 @@ impl serde::Serialize for Status {
 
 /// The final statuses, so that an outcome cannot have status RUNNING.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EndedAs {
+pub enum FinalStatus {
     Succeeded,
     Failed,
     Timeout,
@@ -95,15 +95,15 @@ pub enum EndedAs {
     Lost,
 }
 
-impl From<EndedAs> for Status {
-    fn from(ended: EndedAs) -> Self {
+impl From<FinalStatus> for Status {
+    fn from(ended: FinalStatus) -> Self {
         match ended {
-            EndedAs::Succeeded => Status::Succeeded,
-            EndedAs::Failed => Status::Failed,
-            EndedAs::Timeout => Status::Timeout,
-            EndedAs::Cancelled => Status::Cancelled,
-            EndedAs::PolicyDenied => Status::PolicyDenied,
-            EndedAs::Lost => Status::Lost,
+            FinalStatus::Succeeded => Status::Succeeded,
+            FinalStatus::Failed => Status::Failed,
+            FinalStatus::Timeout => Status::Timeout,
+            FinalStatus::Cancelled => Status::Cancelled,
+            FinalStatus::PolicyDenied => Status::PolicyDenied,
+            FinalStatus::Lost => Status::Lost,
         }
     }
 }
@@ -124,10 +124,10 @@ mod tests {
 
     #[test]
     fn final_statuses_are_exactly_the_ended_ones() {
-        use EndedAs::*;
-        let endings = [Succeeded, Failed, Timeout, Cancelled, PolicyDenied, Lost].map(Status::from);
+        use FinalStatus::*;
+        let outcomes = [Succeeded, Failed, Timeout, Cancelled, PolicyDenied, Lost].map(Status::from);
         for status in Status::ALL {
-            assert_eq!(endings.contains(&status), status.is_ended(), "{status}");
+            assert_eq!(outcomes.contains(&status), status.is_ended(), "{status}");
         }
     }
 }

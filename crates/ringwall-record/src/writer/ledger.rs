@@ -43,9 +43,9 @@ pub(crate) struct Committed {
 /// Why a transaction was rolled back.
 pub(crate) enum Failure {
     /// The transaction itself failed. Retrying its operations one by one would fail each time.
-    Whole(Error),
+    Transaction(Error),
     /// One of its operations failed.
-    One(Error),
+    Operation(Error),
 }
 
 impl<'c> Ledger<'c> {
@@ -104,13 +104,13 @@ impl<'c> Ledger<'c> {
 
     /// Stores the remaining entries and the signed head, and commits.
     pub(crate) async fn commit(mut self) -> Result<Committed, Failure> {
-        self.account_for_found_head().await.map_err(Failure::Whole)?;
+        self.account_for_found_head().await.map_err(Failure::Transaction)?;
         let mut last = Vec::new();
         while let Some(insertion) = self.next_insertion() {
             if self.waiting.is_empty() {
                 last.push(insertion);
             } else {
-                self.transaction.execute(insertion).await.map_err(Failure::One)?;
+                self.transaction.execute(insertion).await.map_err(Failure::Operation)?;
             }
         }
         let entries = last.len();
@@ -125,8 +125,8 @@ impl<'c> Ledger<'c> {
         }
         self.transaction.commit(last).await.map(|()| Committed { appended, head }).map_err(|uncommitted| {
             match uncommitted {
-                Uncommitted::Statement(number, error) if number < entries => Failure::One(error),
-                Uncommitted::Statement(_, error) | Uncommitted::Commit(error) => Failure::Whole(error),
+                Uncommitted::Statement(number, error) if number < entries => Failure::Operation(error),
+                Uncommitted::Statement(_, error) | Uncommitted::Commit(error) => Failure::Transaction(error),
             }
         })
     }

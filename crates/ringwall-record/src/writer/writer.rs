@@ -299,9 +299,9 @@ impl Writer {
     async fn write_and_answer(&mut self, mut jobs: Vec<Box<dyn Job>>) -> Result<(), (Vec<Box<dyn Job>>, Error)> {
         match self.write(&mut jobs).await {
             Ok(()) => answer_all(jobs, &Ok(())),
-            Err(Failure::One(error)) if jobs.len() == 1 => answer_all(jobs, &Err(error)),
-            Err(Failure::One(_)) => return self.write_one_by_one(jobs).await,
-            Err(Failure::Whole(error)) => return Err((jobs, error)),
+            Err(Failure::Operation(error)) if jobs.len() == 1 => answer_all(jobs, &Err(error)),
+            Err(Failure::Operation(_)) => return self.write_one_by_one(jobs).await,
+            Err(Failure::Transaction(error)) => return Err((jobs, error)),
         }
         Ok(())
     }
@@ -312,8 +312,8 @@ impl Writer {
             let mut alone = vec![job];
             match self.write(&mut alone).await {
                 Ok(()) => answer_all(alone, &Ok(())),
-                Err(Failure::One(error)) => answer_all(alone, &Err(error)),
-                Err(Failure::Whole(error)) => return Err((alone.into_iter().chain(jobs).collect(), error)),
+                Err(Failure::Operation(error)) => answer_all(alone, &Err(error)),
+                Err(Failure::Transaction(error)) => return Err((alone.into_iter().chain(jobs).collect(), error)),
             }
         }
         Ok(())
@@ -326,18 +326,18 @@ impl Writer {
             return Ok(());
         }
         if let Some(error) = &self.failed {
-            return Err(Failure::Whole(error.clone()));
+            return Err(Failure::Transaction(error.clone()));
         }
         if self.signer.is_none() {
-            return Err(Failure::Whole(Error::NoKey));
+            return Err(Failure::Transaction(Error::NoKey));
         }
         if let Some(connection) = self.connection.take() {
             match self.write_on(connection, jobs).await {
-                Err(Failure::Whole(Error::Unreachable(_)) | Failure::One(Error::Unreachable(_))) => {}
+                Err(Failure::Transaction(Error::Unreachable(_)) | Failure::Operation(Error::Unreachable(_))) => {}
                 outcome => return outcome,
             }
         }
-        let connection = self.connector.connect().await.map_err(Failure::Whole)?;
+        let connection = self.connector.connect().await.map_err(Failure::Transaction)?;
         // A WAL that does not exist yet is opened at the first sync: no write to it can have
         // failed.
         self.wal = self.connector.wal_path().and_then(|path| File::open(path).ok());
@@ -352,7 +352,7 @@ impl Writer {
             Connection::Postgres(_) => 0,
         };
         let before = changes(&connection);
-        let Some(signer) = &mut self.signer else { return Err(Failure::Whole(Error::NoKey)) };
+        let Some(signer) = &mut self.signer else { return Err(Failure::Transaction(Error::NoKey)) };
         match write_in_one_transaction(&mut connection, jobs, signer).await {
             Ok(Committed { appended, head }) => {
                 head.into_iter().for_each(|head| signer.committed(head));
@@ -363,7 +363,7 @@ impl Writer {
                 self.unindexed = self.unindexed.saturating_add(appended);
                 self.written = self.written.saturating_add(1);
                 match jobs.iter().any(|job| job.durability() == Durability::Now) {
-                    true => self.sync().map_err(Failure::Whole),
+                    true => self.sync().map_err(Failure::Transaction),
                     false => Ok(()),
                 }
             }
@@ -382,12 +382,12 @@ async fn write_in_one_transaction(
     jobs: &mut [Box<dyn Job>],
     signer: &Signer,
 ) -> Result<Committed, Failure> {
-    let mut ledger = Ledger::begin(connection, signer).await.map_err(Failure::Whole)?;
+    let mut ledger = Ledger::begin(connection, signer).await.map_err(Failure::Transaction)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {
             // If this fails too, closing the connection rolls back.
             let _ = ledger.rollback().await;
-            return Err(Failure::One(error));
+            return Err(Failure::Operation(error));
         }
     }
     ledger.commit().await
@@ -402,13 +402,13 @@ fn sync_wal(wal: &mut Option<File>, path: &Path) -> io::Result<()> {
 }
 
 async fn index_new_rows(connection: &mut Connection, signer: &Signer) -> Result<(), Failure> {
-    let mut ledger = Ledger::begin(connection, signer).await.map_err(Failure::Whole)?;
+    let mut ledger = Ledger::begin(connection, signer).await.map_err(Failure::Transaction)?;
     for text in [
         "UPDATE sandbox_execs SET filed = 1 WHERE filed = 0 AND ended_at IS NOT NULL",
         "UPDATE audit SET filed = 1 WHERE seq > (SELECT filed_through FROM audit_head)",
         "UPDATE audit_head SET filed_through = seq",
     ] {
-        ledger.execute(Statement::new("add new rows to the list indexes", text)).await.map_err(Failure::Whole)?;
+        ledger.execute(Statement::new("add new rows to the list indexes", text)).await.map_err(Failure::Transaction)?;
     }
     ledger.commit().await.map(drop)
 }

@@ -120,7 +120,7 @@ async fn full_disk_keeps_acknowledged_entries() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(refused, Error::DiskFull(_)) && refused.is_passing(), "{refused:?}");
+    assert!(matches!(refused, Error::DiskFull(_)) && refused.is_transient(), "{refused:?}");
     assert_intact(&store, u64::try_from(acknowledged).unwrap()).await;
     // The limit belonged to the connection, which was replaced after the failure.
     store.append(event(acknowledged)).await.unwrap();
@@ -257,7 +257,7 @@ async fn failed_wal_sync_stops_the_writer() {
         let (end, _other) = std::io::pipe().unwrap();
         writer.wal = Some(File::from(std::os::fd::OwnedFd::from(end)));
         match (writer.write(&mut [one(durability)]).await, durability) {
-            (Err(Failure::Whole(Error::LogFailed(_))), Durability::Now) => {}
+            (Err(Failure::Transaction(Error::LogFailed(_))), Durability::Now) => {}
             (Ok(()), Durability::Soon) => assert!(matches!(writer.sync(), Err(Error::LogFailed(_)))),
             _ => panic!("{durability:?}"),
         }
@@ -266,7 +266,7 @@ async fn failed_wal_sync_stops_the_writer() {
         let before = length();
         for durability in [Durability::Now, Durability::Soon] {
             let refused = writer.write(&mut [one(durability)]).await;
-            assert!(matches!(refused, Err(Failure::Whole(Error::LogFailed(_)))));
+            assert!(matches!(refused, Err(Failure::Transaction(Error::LogFailed(_)))));
         }
         writer.unindexed = INDEX_BATCH;
         writer.update_list_indexes().await;

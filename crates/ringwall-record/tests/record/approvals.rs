@@ -3,12 +3,13 @@
 use futures::future::join_all;
 use ringwall_record::{
     Added, Answer, Approval, ApprovalFiles, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter,
-    Author, CoveredFile, Database, Digest, EndedAs, Limit, NewApproval, NewPath, PathChange, PathScope, RememberedPath,
-    Remembering, RiskLevel, Scope, ScriptText, Settled, SettledAs, Store, Switch, Uncovered, UncoveredFile,
+    Author, CoveredFile, Database, Digest, FinalStatus, Limit, NewApproval, NewPath, PathChange, PathScope,
+    RememberedPath, Remembering, RiskLevel, Scope, ScriptText, Settled, SettledStatus, Store, Switch, Uncovered,
+    UncoveredFile,
 };
 use serde_json::{Value, json};
 
-use crate::place::{Place, assert_intact};
+use crate::database::{TestDatabase, assert_intact};
 use crate::samples::{at, ended, exec_id, running};
 
 pub(crate) fn approval_id(number: u64) -> ApprovalId {
@@ -37,9 +38,9 @@ pub(crate) fn question(number: u64) -> NewApproval {
     }
 }
 
-pub(crate) fn answer(as_what: SettledAs, by: &str) -> Answer {
+pub(crate) fn answer(status: SettledStatus, by: &str) -> Answer {
     let author = Author { by: by.to_owned(), from: from() };
-    Answer { as_what, at: at(50), author, reason: Some("because".to_owned()), remembered: Remembering::Nothing }
+    Answer { status, at: at(50), author, reason: Some("because".to_owned()), remembered: Remembering::Nothing }
 }
 
 fn from() -> Value {
@@ -50,21 +51,22 @@ async fn find(store: &Store, number: u64) -> Approval {
     store.approval(&approval_id(number), &Scope::All).await.unwrap().unwrap()
 }
 
-pub async fn first_answer_stays(place: Place) {
-    let store = place.open().await;
+pub async fn first_answer_stays(db: TestDatabase) {
+    let store = db.open().await;
     store.open_approval(question(1), from()).await.unwrap();
     let answers = join_all((0..16).map(|number| {
-        let as_what = if number % 2 == 0 { SettledAs::Approved } else { SettledAs::Denied };
+        let status = if number % 2 == 0 { SettledStatus::Approved } else { SettledStatus::Denied };
         let (store, by) = (store.clone(), format!("person {number}"));
-        async move { store.settle_approval(&approval_id(1), answer(as_what, &by)).await.unwrap() }
+        async move { store.settle_approval(&approval_id(1), answer(status, &by)).await.unwrap() }
     }))
     .await;
     let stands = find(&store, 1).await;
-    let recorded: Vec<&Settled> = answers.iter().filter(|told| matches!(told, Settled::Recorded(_))).collect();
+    let recorded: Vec<&Settled> = answers.iter().filter(|result| matches!(result, Settled::Recorded(_))).collect();
     assert_eq!(recorded, [&Settled::Recorded(Box::new(stands.clone()))]);
-    let told_before = answers.iter().filter(|told| **told == Settled::Before(Box::new(stands.clone()))).count();
-    assert_eq!(told_before, 15);
-    let unknown = store.settle_approval(&approval_id(2), answer(SettledAs::Denied, "x")).await.unwrap();
+    let already_settled =
+        answers.iter().filter(|result| **result == Settled::AlreadySettled(Box::new(stands.clone()))).count();
+    assert_eq!(already_settled, 15);
+    let unknown = store.settle_approval(&approval_id(2), answer(SettledStatus::Denied, "x")).await.unwrap();
     assert_eq!(unknown, Settled::Unknown);
     let of = AuditFilter { subject: Some(approval_id(1).to_string()), ..AuditFilter::everything(Scope::All) };
     let entries = store.audit(&of, Limit::nearest(10), None).await.unwrap().items;
@@ -76,8 +78,8 @@ pub async fn first_answer_stays(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn approval_round_trips(place: Place) {
-    let store = place.open().await;
+pub async fn approval_round_trips(db: TestDatabase) {
+    let store = db.open().await;
     let (path, sha256) = ("/workspace/é.sh".to_owned(), "00".repeat(32));
     let script = Some(ScriptText { text: "echo 'é'".to_owned(), is_whole: false });
     let files = ApprovalFiles {
@@ -90,7 +92,7 @@ pub async fn approval_round_trips(place: Place) {
     let pending =
         Approval { asked, status: ApprovalStatus::Pending, answered_at: None, answered_by: None, reason: None };
     assert_eq!(find(&store, 1).await, pending);
-    store.settle_approval(&approval_id(1), answer(SettledAs::Remembered, "bob")).await.unwrap();
+    store.settle_approval(&approval_id(1), answer(SettledStatus::Remembered, "bob")).await.unwrap();
     let remembered = Approval {
         status: ApprovalStatus::Remembered,
         answered_at: Some(at(50)),
@@ -99,33 +101,33 @@ pub async fn approval_round_trips(place: Place) {
         ..pending
     };
     store.close().await;
-    assert_eq!(find(&place.open().await, 1).await, remembered);
+    assert_eq!(find(&db.open().await, 1).await, remembered);
 }
 
-pub async fn pending_approvals_expire(place: Place) {
-    let store = place.open().await;
+pub async fn pending_approvals_expire(db: TestDatabase) {
+    let store = db.open().await;
     for number in 0..300 {
         store.open_approval(question(number), from()).await.unwrap();
     }
-    store.settle_approval(&approval_id(7), answer(SettledAs::Approved, "bob")).await.unwrap();
+    store.settle_approval(&approval_id(7), answer(SettledStatus::Approved, "bob")).await.unwrap();
     assert_eq!(store.expire_pending_approvals(at(9), "ringwall", "stopped").await.unwrap(), 299);
     assert_eq!(store.expire_pending_approvals(at(9), "ringwall", "stopped").await.unwrap(), 0);
     assert_eq!(find(&store, 7).await.status, ApprovalStatus::Approved);
     let expired = find(&store, 8).await;
     assert_eq!((expired.status, expired.reason.as_deref()), (ApprovalStatus::Expired, Some("stopped")));
-    let late = store.settle_approval(&approval_id(8), answer(SettledAs::Approved, "bob")).await.unwrap();
-    assert_eq!(late, Settled::Before(Box::new(expired)));
+    let late = store.settle_approval(&approval_id(8), answer(SettledStatus::Approved, "bob")).await.unwrap();
+    assert_eq!(late, Settled::AlreadySettled(Box::new(expired)));
     assert_intact(&store).await;
 }
 
-pub async fn approval_lists_are_filtered(place: Place) {
-    let store = place.open().await;
+pub async fn approval_lists_are_filtered(db: TestDatabase) {
+    let store = db.open().await;
     for number in 0..12 {
         let (user, agent) = (["ann", "bob"][usize::from(number % 2 == 1)], ["x", "y"][usize::from(number % 4 > 1)]);
         let new = NewApproval { user_id: user.parse().unwrap(), agent_id: agent.parse().unwrap(), ..question(number) };
         store.open_approval(new, from()).await.unwrap();
         if number % 3 == 0 {
-            store.settle_approval(&approval_id(number), answer(SettledAs::Denied, "z")).await.unwrap();
+            store.settle_approval(&approval_id(number), answer(SettledStatus::Denied, "z")).await.unwrap();
         }
     }
     let list_of = async |scope: Scope, status, exec: Option<u64>| {
@@ -169,14 +171,14 @@ pub async fn approval_lists_are_filtered(place: Place) {
     assert_eq!(store.audit(&by, Limit::nearest(10), None).await.unwrap().items.len(), 4);
 }
 
-pub async fn approvals_are_removed_with_exec(place: Place) {
-    let store = place.open().await;
+pub async fn approvals_are_removed_with_exec(db: TestDatabase) {
+    let store = db.open().await;
     for number in 1..=2 {
         store.intend(&running(number)).await.unwrap();
         store.open_approval(question(number), from()).await.unwrap();
-        store.settle_approval(&approval_id(number), answer(SettledAs::Denied, "bob")).await.unwrap();
+        store.settle_approval(&approval_id(number), answer(SettledStatus::Denied, "bob")).await.unwrap();
     }
-    store.finish(&running(1), &ended(EndedAs::Succeeded)).await.unwrap();
+    store.finish(&running(1), &ended(FinalStatus::Succeeded)).await.unwrap();
     let removed = store.prune_execs(vec![exec_id(1), exec_id(2)], at(9999), at(9999), "retention").await.unwrap();
     assert_eq!(removed, 1);
     assert_eq!(store.approval(&approval_id(1), &Scope::All).await.unwrap(), None);
@@ -184,11 +186,11 @@ pub async fn approvals_are_removed_with_exec(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn incomplete_answer_is_refused(place: Place) {
-    let store = place.open().await;
+pub async fn incomplete_answer_is_refused(db: TestDatabase) {
+    let store = db.open().await;
     store.open_approval(question(1), from()).await.unwrap();
     for change in ["status = 'approved'", "answered_at = 1", "status = 'allowed', answered_at = 1, answered_by = 'x'"] {
-        assert!(place.execute(&format!("UPDATE approvals SET {change}")).await.is_err(), "{change}");
+        assert!(db.execute(&format!("UPDATE approvals SET {change}")).await.is_err(), "{change}");
     }
     let taken = store.open_approval(question(1), from()).await;
     assert!(taken.is_err(), "an id is used once");
@@ -206,7 +208,7 @@ fn remembered(paths: &[(&str, &[i64])], by: &str) -> Answer {
         new: NewPath { path: (*path).to_owned(), description: String::new(), scope: PathScope::Global },
         known: known.to_vec(),
     });
-    Answer { remembered: Remembering::Paths(paths.collect()), ..answer(SettledAs::Remembered, by) }
+    Answer { remembered: Remembering::Paths(paths.collect()), ..answer(SettledStatus::Remembered, by) }
 }
 
 async fn listed(store: &Store) -> Vec<(String, Switch)> {
@@ -214,27 +216,27 @@ async fn listed(store: &Store) -> Vec<(String, Switch)> {
 }
 
 /// If adding a path fails, the answer is not recorded either.
-pub async fn answer_and_remembered_paths_are_one_transaction(place: Place) {
-    let store = place.open().await;
+pub async fn answer_and_remembered_paths_are_one_transaction(db: TestDatabase) {
+    let store = db.open().await;
     store.open_approval(question(1), from()).await.unwrap();
-    let refuse = match place.database {
+    let refuse = match db.database {
         Database::Sqlite(_) => {
             "CREATE TRIGGER full BEFORE INSERT ON sandbox_paths WHEN NEW.path = '/second' \
              BEGIN SELECT RAISE(ABORT, 'no room'); END"
         }
         Database::Postgres(_) => "ALTER TABLE sandbox_paths ADD CONSTRAINT fully CHECK (path <> '/second')",
     };
-    place.execute(refuse).await.unwrap();
+    db.execute(refuse).await.unwrap();
     let failed = store.settle_approval(&approval_id(1), remembered(&[("/first", &[]), ("/second", &[])], "bob")).await;
     assert!(failed.is_err(), "{failed:?}");
     assert_eq!((find(&store, 1).await.status, listed(&store).await), (ApprovalStatus::Pending, vec![]));
-    let told = store.settle_approval(&approval_id(1), remembered(&[("/first", &[]), ("/third", &[])], "bob")).await;
-    assert!(matches!(told.unwrap(), Settled::Recorded(_)));
+    let result = store.settle_approval(&approval_id(1), remembered(&[("/first", &[]), ("/third", &[])], "bob")).await;
+    assert!(matches!(result.unwrap(), Settled::Recorded(_)));
     let both = vec![("/first".to_owned(), Switch::On), ("/third".to_owned(), Switch::On)];
     assert_eq!(listed(&store).await, both);
     // A second answer adds no path.
     let second = store.settle_approval(&approval_id(1), remembered(&[("/fourth", &[])], "eve")).await.unwrap();
-    assert!(matches!(second, Settled::Before(_)));
+    assert!(matches!(second, Settled::AlreadySettled(_)));
     assert_eq!(listed(&store).await, both);
     let filter = AuditFilter { action: Some("sandbox.path.added".to_owned()), ..AuditFilter::everything(Scope::All) };
     let entries = store.audit(&filter, Limit::nearest(9), None).await.unwrap().items;
@@ -253,8 +255,8 @@ pub async fn answer_and_remembered_paths_are_one_transaction(place: Place) {
 
 /// A disabled row of the same path is enabled, also in another spelling. A row of another scope is
 /// not.
-pub async fn remembered_paths_are_enabled(place: Place) {
-    let store = place.open().await;
+pub async fn remembered_paths_are_enabled(db: TestDatabase) {
+    let store = db.open().await;
     let add = async |path: &str, scope| {
         let new = NewPath { path: path.to_owned(), description: String::new(), scope };
         let Added::Recorded { id } = store.add_path(new, at(1), Author::new("owner")).await.unwrap() else { panic!() };

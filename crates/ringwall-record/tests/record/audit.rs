@@ -2,10 +2,10 @@
 
 use futures::TryStreamExt;
 use futures::future::join_all;
-use ringwall_record::{AuditFilter, Digest, EndedAs, Limit, Scope, Store};
+use ringwall_record::{AuditFilter, Digest, FinalStatus, Limit, Scope, Store};
 use serde_json::Value as Json;
 
-use crate::place::{Place, assert_intact, verify};
+use crate::database::{TestDatabase, assert_intact, verify};
 use crate::samples::{at, denied, ended, event, exec_id, running};
 
 async fn actions(store: &Store) -> Vec<(String, String)> {
@@ -13,14 +13,14 @@ async fn actions(store: &Store) -> Vec<(String, String)> {
     page.items.into_iter().rev().map(|entry| (entry.action, entry.subject)).collect()
 }
 
-pub async fn each_change_of_an_exec_appends_one_entry(place: Place) {
-    let store = place.open().await;
+pub async fn each_change_of_an_exec_appends_one_entry(db: TestDatabase) {
+    let store = db.open().await;
     store.intend(&running(1)).await.unwrap();
     store.intend(&denied(2)).await.unwrap();
     store.intend(&running(3)).await.unwrap();
-    store.finish(&running(1), &ended(EndedAs::Succeeded)).await.unwrap();
-    store.finish(&running(1), &ended(EndedAs::Failed)).await.unwrap();
-    store.lose_unfinished(at(1)).await.unwrap();
+    store.finish(&running(1), &ended(FinalStatus::Succeeded)).await.unwrap();
+    store.finish(&running(1), &ended(FinalStatus::Failed)).await.unwrap();
+    store.mark_unfinished_lost(at(1)).await.unwrap();
     store.append(event(7)).await.unwrap();
     let expected = [
         ("exec.intent", exec_id(1).to_string()),
@@ -36,8 +36,8 @@ pub async fn each_change_of_an_exec_appends_one_entry(place: Place) {
     assert_eq!((verification.checked, verification.head), (6, store.audit_head().await.unwrap()));
 }
 
-pub async fn entries_are_listed_and_exported(place: Place) {
-    let store = place.open().await;
+pub async fn entries_are_listed_and_exported(db: TestDatabase) {
+    let store = db.open().await;
     join_all((1..=600).map(|number| store.append(event(number)))).await;
     store.intend(&running(1)).await.unwrap();
 
@@ -71,23 +71,23 @@ pub async fn entries_are_listed_and_exported(place: Place) {
     assert_eq!((page.items.len(), page.items[0].seq, page.next), (201, 201, None));
 }
 
-pub async fn entries_cannot_be_changed_or_removed(place: Place) {
-    let store = place.open().await;
+pub async fn entries_cannot_be_changed_or_removed(db: TestDatabase) {
+    let store = db.open().await;
     store.append(event(1)).await.unwrap();
     for text in ["UPDATE audit SET actor = 'eve'", "DELETE FROM audit", "DELETE FROM audit WHERE seq = 1"] {
-        let refused = place.execute(text).await.unwrap_err().to_string();
+        let refused = db.execute(text).await.unwrap_err().to_string();
         assert!(refused.contains("audit entries are"), "{text}: {refused}");
     }
-    if !place.is_sqlite() {
-        let refused = place.execute("TRUNCATE audit").await.unwrap_err().to_string();
+    if !db.is_sqlite() {
+        let refused = db.execute("TRUNCATE audit").await.unwrap_err().to_string();
         assert!(refused.contains("audit entries are"), "{refused}");
     }
     assert_intact(&store).await;
 }
 
 /// Two stores with a writer each stand in for two processes.
-pub async fn concurrent_writers_share_one_chain(place: Place) {
-    let (left, right) = (place.open().await, place.open().await);
+pub async fn concurrent_writers_share_one_chain(db: TestDatabase) {
+    let (left, right) = (db.open().await, db.open().await);
     let writes = (0..200).map(|number| if number % 2 == 0 { &left } else { &right }.append(event(number)));
     let mut numbers: Vec<i64> = join_all(writes).await.into_iter().map(Result::unwrap).collect();
     numbers.sort_unstable();

@@ -5,14 +5,14 @@ use ringwall_record::{Database, Error, Scope, Store};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Connection as _, SqlSafeStr};
 
-use crate::place::{Place, assert_intact, key};
+use crate::database::{TestDatabase, assert_intact, key};
 use crate::samples::{event, exec_id, running};
 
 /// Another connection holds the write lock for longer than the writer waits (5 s).
-pub async fn lock_held_too_long_is_busy(place: Place) {
-    let store = place.open().await;
+pub async fn lock_held_too_long_is_busy(db: TestDatabase) {
+    let store = db.open().await;
     store.append(event(1)).await.unwrap();
-    let outcomes = match &place.database {
+    let outcomes = match &db.database {
         Database::Sqlite(path) => {
             let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
             let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
@@ -31,47 +31,43 @@ pub async fn lock_held_too_long_is_busy(place: Place) {
     };
     for outcome in outcomes {
         let error = outcome.unwrap_err();
-        assert!(matches!(error, Error::Busy) && error.is_passing(), "{error:?}");
+        assert!(matches!(error, Error::Busy) && error.is_transient(), "{error:?}");
     }
     assert_eq!(store.append(event(2)).await.unwrap(), 2, "the failed operations wrote nothing");
     assert_intact(&store).await;
 }
 
-pub async fn newer_schema_is_refused(place: Place) {
-    let store = place.open().await;
+pub async fn newer_schema_is_refused(db: TestDatabase) {
+    let store = db.open().await;
     store.append(event(1)).await.unwrap();
     store.close().await;
-    place
-        .execute(
-            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+    db.execute(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
              SELECT 9999, description, success, checksum, execution_time FROM _sqlx_migrations WHERE version = 1",
-        )
-        .await
-        .unwrap();
-    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+    )
+    .await
+    .unwrap();
+    let refused = Store::open(db.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::SchemaNewer { version: 9999, known: 2..9999 }), "{refused:?}");
     assert!(refused.hint().is_some());
-    place.execute("DELETE FROM _sqlx_migrations WHERE version = 9999").await.unwrap();
-    assert_eq!(place.open().await.audit_head().await.unwrap().seq, 1, "nothing was changed");
+    db.execute("DELETE FROM _sqlx_migrations WHERE version = 9999").await.unwrap();
+    assert_eq!(db.open().await.audit_head().await.unwrap().seq, 1, "nothing was changed");
 }
 
-pub async fn altered_schema_is_refused(place: Place) {
-    place.open().await.close().await;
-    place
-        .execute(&format!("UPDATE _sqlx_migrations SET checksum = {} WHERE version = 2", place.bytes(1)))
-        .await
-        .unwrap();
-    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+pub async fn altered_schema_is_refused(db: TestDatabase) {
+    db.open().await.close().await;
+    db.execute(&format!("UPDATE _sqlx_migrations SET checksum = {} WHERE version = 2", db.bytes(1))).await.unwrap();
+    let refused = Store::open(db.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::SchemaForeign { version: 2 }), "{refused:?}");
 }
 
 /// A database with only the first migration applied.
-pub async fn old_schema_is_migrated(place: Place) {
+pub async fn old_schema_is_migrated(db: TestDatabase) {
     let first = |text: &'static str| {
         let migration = Migration::new(1, "first".into(), MigrationType::Simple, text.into_sql_str(), false);
         Migrator::with_migrations(vec![migration])
     };
-    match &place.database {
+    match &db.database {
         Database::Sqlite(path) => {
             let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
             let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
@@ -85,15 +81,15 @@ pub async fn old_schema_is_migrated(place: Place) {
             migrator.run_direct(None, &mut connection, false).await.unwrap();
         }
     }
-    assert!(place.execute("SELECT * FROM tokens").await.is_err(), "the old schema has no tokens");
-    let store = place.open().await;
+    assert!(db.execute("SELECT * FROM tokens").await.is_err(), "the old schema has no tokens");
+    let store = db.open().await;
     assert!(store.tokens(ringwall_record::Limit::nearest(1), None).await.unwrap().items.is_empty());
     store.append(event(1)).await.unwrap();
     assert_intact(&store).await;
 }
 
-pub async fn corrupt_row_is_named(place: Place) {
-    let store = place.open().await;
+pub async fn corrupt_row_is_named(db: TestDatabase) {
+    let store = db.open().await;
     for number in 1..=2 {
         store.intend(&running(number)).await.unwrap();
     }
@@ -103,18 +99,18 @@ pub async fn corrupt_row_is_named(place: Place) {
         ("policy_snapshot = '{'", "policy_snapshot"),
         ("max_rss_bytes = -1", "max_rss_bytes"),
     ] {
-        place.execute(&format!("UPDATE sandbox_execs SET {change} WHERE exec_id = '{id}'")).await.unwrap();
+        db.execute(&format!("UPDATE sandbox_execs SET {change} WHERE exec_id = '{id}'")).await.unwrap();
         let refused = store.exec(&exec_id(1), &Scope::All).await.unwrap_err();
         let named = matches!(&refused, Error::CorruptRow { table: "sandbox_execs", key, column: found, .. } if *key == id && *found == column);
         assert!(named, "{refused:?}");
         // Undo, so that the next column is the only bad one.
-        place.execute(&format!("UPDATE sandbox_execs SET args = '[]', policy_snapshot = '{{}}', max_rss_bytes = NULL WHERE exec_id = '{id}'")).await.unwrap();
+        db.execute(&format!("UPDATE sandbox_execs SET args = '[]', policy_snapshot = '{{}}', max_rss_bytes = NULL WHERE exec_id = '{id}'")).await.unwrap();
     }
     assert!(store.exec(&exec_id(2), &Scope::All).await.unwrap().is_some());
 }
 
-pub async fn concurrent_opens_migrate_new_database(place: Place) {
-    let stores = join_all((0..6).map(|_| Store::open(place.database.clone(), Some(key())))).await;
+pub async fn concurrent_opens_migrate_new_database(db: TestDatabase) {
+    let stores = join_all((0..6).map(|_| Store::open(db.database.clone(), Some(key())))).await;
     let stores: Vec<Store> = stores.into_iter().map(Result::unwrap).collect();
     for (number, store) in (1..).zip(&stores) {
         assert_eq!(store.append(event(number)).await.unwrap(), number);

@@ -1,12 +1,14 @@
 //! Pages, filters and scopes of exec lists, compared with a list in memory.
 
 use futures::future::join_all;
-use ringwall_record::{AgentId, EndedAs, Filter, Limit, NewExec, Scope, Status, Store, Summary, UserId};
+use ringwall_record::{
+    AgentId, ExecListFilter, ExecSummary, FinalStatus, Limit, NewExec, Scope, Status, Store, UserId,
+};
 
-use crate::place::Place;
+use crate::database::TestDatabase;
 use crate::samples::{denied, ended, exec_id, queued, running};
 
-async fn fill(store: &Store) -> Vec<Summary> {
+async fn fill(store: &Store) -> Vec<ExecSummary> {
     let mut unfinished = Vec::new();
     for number in 0..120_u64 {
         let base = match number % 4 {
@@ -24,7 +26,7 @@ async fn fill(store: &Store) -> Vec<Summary> {
         store.intend(&new).await.unwrap();
         unfinished.extend((number % 4 == 2).then_some(new));
     }
-    for outcome in join_all(unfinished.iter().map(|exec| store.finish(exec, &ended(EndedAs::Succeeded)))).await {
+    for outcome in join_all(unfinished.iter().map(|exec| store.finish(exec, &ended(FinalStatus::Succeeded)))).await {
         outcome.unwrap();
     }
     let mut all = Vec::new();
@@ -51,14 +53,14 @@ fn scopes() -> [Scope; 4] {
     ]
 }
 
-pub async fn pages_match_model(place: Place) {
-    let store = place.open().await;
+pub async fn pages_match_model(db: TestDatabase) {
+    let store = db.open().await;
     let all = fill(&store).await;
     for scope in scopes() {
         for project_id in [None, Some("project 3".to_owned())] {
             for task_id in [None, Some("task 4".to_owned())] {
                 for status in [None, Some(Status::Succeeded), Some(Status::Lost)] {
-                    let filter = Filter {
+                    let filter = ExecListFilter {
                         scope: scope.clone(),
                         project_id: project_id.clone(),
                         task_id: task_id.clone(),
@@ -70,7 +72,7 @@ pub async fn pages_match_model(place: Place) {
                             && (task_id.is_none() || task_id == one.task_id)
                             && status.is_none_or(|wanted| wanted == one.status)
                     });
-                    let expected: Vec<Summary> = expected.cloned().collect();
+                    let expected: Vec<ExecSummary> = expected.cloned().collect();
                     assert_eq!(all_pages(&store, &filter, 7).await, expected, "{filter:?}");
                 }
             }
@@ -78,7 +80,7 @@ pub async fn pages_match_model(place: Place) {
     }
 }
 
-async fn all_pages(store: &Store, filter: &Filter, limit: u64) -> Vec<Summary> {
+async fn all_pages(store: &Store, filter: &ExecListFilter, limit: u64) -> Vec<ExecSummary> {
     let mut items = Vec::new();
     let mut cursor = None;
     loop {
@@ -93,8 +95,8 @@ async fn all_pages(store: &Store, filter: &Filter, limit: u64) -> Vec<Summary> {
     }
 }
 
-pub async fn exec_outside_scope_is_missing(place: Place) {
-    let store = place.open().await;
+pub async fn exec_outside_scope_is_missing(db: TestDatabase) {
+    let store = db.open().await;
     let all = fill(&store).await;
     for scope in scopes() {
         for one in &all {

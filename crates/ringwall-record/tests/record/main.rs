@@ -15,7 +15,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::cluster::Cluster;
-use crate::place::Place;
+use crate::database::TestDatabase;
 
 mod approvals;
 mod audit;
@@ -23,14 +23,14 @@ mod audit;
 #[expect(clippy::disallowed_methods, reason = "the server that is tested against is a program")]
 mod cluster;
 mod crash;
-mod endings;
+mod database;
 mod faults;
 mod intents;
 mod laws;
 mod lists;
 mod networks;
+mod outcomes;
 mod paths;
-mod place;
 mod postgres_faults;
 mod rest;
 mod retention;
@@ -42,12 +42,12 @@ mod tampered_rows;
 mod tampering;
 mod usage;
 
-type Run = fn(Place) -> Pin<Box<dyn Future<Output = ()>>>;
+type Run = fn(TestDatabase) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// The name and the function of each test, with the future boxed.
 macro_rules! tests {
     ($($module:ident :: { $($name:ident),* $(,)? })*) => {
-        &[$($((concat!(stringify!($module), "::", stringify!($name)), |place| Box::pin($module::$name(place))),)*)*]
+        &[$($((concat!(stringify!($module), "::", stringify!($name)), |db| Box::pin($module::$name(db))),)*)*]
     };
 }
 
@@ -57,7 +57,7 @@ const ON_BOTH: &[(&str, Run)] = tests! {
         taken_exec_id_is_refused, only_waiting_exec_can_begin, unstorable_values_are_refused,
         applied_policy_replaces_policy_of_intent,
     }
-    endings::{ first_outcome_stays, outcome_round_trips, unfinished_execs_become_lost, outcome_of_unknown_exec_is_refused,
+    outcomes::{ first_outcome_stays, outcome_round_trips, unfinished_execs_become_lost, outcome_of_unknown_exec_is_refused,
         alternating_stores_share_one_chain, refused_operations_write_nothing }
     lists::{ pages_match_model, exec_outside_scope_is_missing }
     audit::{
@@ -127,22 +127,22 @@ const ON_POSTGRES: &[(&str, Run)] = tests! {
 };
 
 fn main() -> ExitCode {
-    if let Some(place) = crash::place_of_child() {
-        return crash::be_the_child(place);
+    if let Some(db) = crash::database_of_child() {
+        return crash::run_child(db);
     }
     if let Some(directory) = sqlite_faults::directory_of_child() {
-        return sqlite_faults::be_the_child(&directory);
+        return sqlite_faults::run_child(&directory);
     }
     let arguments = Arguments::from_args();
     let cluster = Arc::new(if arguments.list { Err("only listed".to_owned()) } else { Cluster::start() });
     let mut tests = Vec::new();
     for (name, run) in ON_BOTH.iter().chain(ON_SQLITE) {
-        tests.push(test(&format!("sqlite::{name}"), *run, || Ok(Place::sqlite())));
+        tests.push(test(&format!("sqlite::{name}"), *run, || Ok(TestDatabase::sqlite())));
     }
     for (name, run) in ON_BOTH.iter().chain(ON_POSTGRES) {
         let cluster = Arc::clone(&cluster);
         tests.push(test(&format!("postgres::{name}"), *run, move || match cluster.as_ref() {
-            Ok(cluster) => Ok(Place::postgres(cluster)),
+            Ok(cluster) => Ok(TestDatabase::postgres(cluster)),
             Err(reason) => Err(reason.clone()),
         }));
     }
@@ -152,11 +152,11 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-fn test(name: &str, run: Run, place: impl FnOnce() -> Result<Place, String> + Send + 'static) -> Trial {
+fn test(name: &str, run: Run, db: impl FnOnce() -> Result<TestDatabase, String> + Send + 'static) -> Trial {
     Trial::test(name, move || {
-        let place = place().map_err(Failed::from)?;
+        let db = db().map_err(Failed::from)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(run(place));
+        runtime.block_on(run(db));
         Ok(())
     })
 }

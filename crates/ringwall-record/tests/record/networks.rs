@@ -1,21 +1,21 @@
 //! Recorded connections of execs, and permanently allowed hosts.
 
 use ringwall_record::{
-    Answer, ApprovalKind, AuditFilter, EndedAs, ExecNetwork, Limit, NewApproval, Remembering, Scope, Settled,
-    SettledAs, UserId,
+    Answer, ApprovalKind, AuditFilter, ExecNetwork, FinalStatus, Limit, NewApproval, Remembering, Scope, Settled,
+    SettledStatus, UserId,
 };
 use serde_json::{Value, json};
 
 use crate::approvals::{answer, question};
-use crate::place::{Place, assert_intact};
+use crate::database::{TestDatabase, assert_intact};
 use crate::samples::{at, ended, exec_id, running};
 
 fn network(host: &str) -> ExecNetwork {
     ExecNetwork { connections: json!([{ "host": host, "port": 443 }]), left_out: 3 }
 }
 
-pub async fn later_connections_are_added_and_removed_with_exec(place: Place) {
-    let store = place.open().await;
+pub async fn later_connections_are_added_and_removed_with_exec(db: TestDatabase) {
+    let store = db.open().await;
     store.intend(&running(1)).await.unwrap();
     let owner = || ("ann".parse().unwrap(), "helper".parse().unwrap());
     assert_eq!(store.network(&exec_id(1)).await.unwrap(), None);
@@ -24,28 +24,28 @@ pub async fn later_connections_are_added_and_removed_with_exec(place: Place) {
     let both = json!([{ "host": "a.com", "port": 443 }, { "host": "b.com", "port": 443 }]);
     let both = ExecNetwork { connections: both, left_out: 6 };
     assert_eq!(store.network(&exec_id(1)).await.unwrap(), Some(both), "the first one was replaced");
-    let told = AuditFilter { action: Some("exec.network".to_owned()), ..AuditFilter::everything(Scope::All) };
-    let entries = store.audit(&told, Limit::nearest(10), None).await.unwrap().items;
+    let filter = AuditFilter { action: Some("exec.network".to_owned()), ..AuditFilter::everything(Scope::All) };
+    let entries = store.audit(&filter, Limit::nearest(10), None).await.unwrap().items;
     assert_eq!(entries.len(), 2);
     assert!(entries[0].detail.contains("\"left_out\":6"), "{}", entries[0].detail);
-    let most = ExecNetwork { connections: vec![json!({}); ExecNetwork::KEPT].into(), left_out: 0 };
+    let most = ExecNetwork { connections: vec![json!({}); ExecNetwork::MAX_CONNECTIONS].into(), left_out: 0 };
     store.record_network(&exec_id(1), owner(), most, at(7)).await.unwrap();
     let kept = store.network(&exec_id(1)).await.unwrap().unwrap();
-    assert_eq!((kept.connections.as_array().unwrap().len(), kept.left_out), (ExecNetwork::KEPT, 8));
-    store.finish(&running(1), &ended(EndedAs::Succeeded)).await.unwrap();
+    assert_eq!((kept.connections.as_array().unwrap().len(), kept.left_out), (ExecNetwork::MAX_CONNECTIONS, 8));
+    store.finish(&running(1), &ended(FinalStatus::Succeeded)).await.unwrap();
     assert_eq!(store.prune_execs(vec![exec_id(1)], at(9999), at(9999), "retention").await.unwrap(), 1);
     assert_eq!(store.network(&exec_id(1)).await.unwrap(), None);
     assert_intact(&store).await;
 }
 
-pub async fn hosts_are_allowed_once_and_removed(place: Place) {
-    let store = place.open().await;
+pub async fn hosts_are_allowed_once_and_removed(db: TestDatabase) {
+    let store = db.open().await;
     let [ann, bob] = ["ann", "bob"].map(|user| user.parse::<UserId>().unwrap());
     for (number, user, by) in [(1, &ann, "t_1"), (2, &ann, "t_2"), (3, &bob, "t_1")] {
         let asked = NewApproval { kind: ApprovalKind::Network, ..question(number) };
         store.open_approval(asked.clone(), Value::Null).await.unwrap();
         let remembered = Remembering::Hosts { user: user.clone(), entries: vec!["a.com:443".to_owned()] };
-        let answer = Answer { remembered, ..answer(SettledAs::Remembered, by) };
+        let answer = Answer { remembered, ..answer(SettledStatus::Remembered, by) };
         assert!(matches!(store.settle_approval(&asked.id, answer).await.unwrap(), Settled::Recorded(_)));
     }
     let of_ann = store.allowed_hosts(&Scope::User(ann)).await.unwrap();

@@ -6,7 +6,7 @@ use ringwall_record::{
 };
 use serde_json::json;
 
-use crate::place::{Place, assert_intact};
+use crate::database::{TestDatabase, assert_intact};
 use crate::samples::at;
 
 fn new(path: &str, scope: PathScope) -> NewPath {
@@ -25,19 +25,19 @@ async fn entries(store: &Store) -> Vec<PathEntry> {
     store.paths().await.unwrap()
 }
 
-pub async fn path_control_is_off_in_new_database(place: Place) {
-    let store = place.open().await;
+pub async fn path_control_is_off_in_new_database(db: TestDatabase) {
+    let store = db.open().await;
     assert_eq!((store.path_switch().await.unwrap(), entries(&store).await), (Switch::Off, Vec::new()));
     for switch in [Switch::On, Switch::On, Switch::Off, Switch::On] {
         store.switch_path_control(switch, at(1), by("owner")).await.unwrap();
         assert_eq!(store.path_switch().await.unwrap(), switch);
     }
     store.close().await;
-    assert_eq!(place.open().await.path_switch().await.unwrap(), Switch::On, "after reopening");
+    assert_eq!(db.open().await.path_switch().await.unwrap(), Switch::On, "after reopening");
 }
 
-pub async fn same_path_is_added_once(place: Place) {
-    let store = place.open().await;
+pub async fn same_path_is_added_once(db: TestDatabase) {
+    let store = db.open().await;
     let both = join_all((0..8).map(|_| store.add_path(new("/home/u", PathScope::Global), at(5), by("owner")))).await;
     let recorded = both.iter().filter(|answer| matches!(answer, Ok(Added::Recorded { .. }))).count();
     assert_eq!(recorded, 1, "{both:?}");
@@ -55,8 +55,8 @@ pub async fn same_path_is_added_once(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn paths_are_changed_and_removed(place: Place) {
-    let store = place.open().await;
+pub async fn paths_are_changed_and_removed(db: TestDatabase) {
+    let store = db.open().await;
     let Added::Recorded { id } = store.add_path(new("/a", PathScope::Global), at(1), by("owner")).await.unwrap() else {
         panic!("the path is known")
     };
@@ -80,13 +80,13 @@ pub async fn paths_are_changed_and_removed(place: Place) {
 }
 
 /// The documented INSERT, whose rows the next read returns.
-pub async fn paths_written_with_sql_are_read(place: Place) {
-    let store = place.open().await;
+pub async fn paths_written_with_sql_are_read(db: TestDatabase) {
+    let store = db.open().await;
     let by_hand = "INSERT INTO sandbox_paths (path, description, enabled) VALUES \
                    ('/home/user/projects', '项目目录', 1), ('/home/user/documents/', '文档目录', 0), \
                    ('/home/user/projects', 'again', 1)";
-    assert_eq!(place.execute(by_hand).await.unwrap(), 3);
-    place.execute("INSERT INTO sandbox_paths (path) VALUES ('/opt')").await.unwrap();
+    assert_eq!(db.execute(by_hand).await.unwrap(), 3);
+    db.execute("INSERT INTO sandbox_paths (path) VALUES ('/opt')").await.unwrap();
     let found = entries(&store).await;
     let seen: Vec<_> = found.iter().map(|one| (one.path.as_str(), one.description.as_str(), one.enabled)).collect();
     let expected = [
@@ -97,8 +97,8 @@ pub async fn paths_written_with_sql_are_read(place: Place) {
     ];
     assert_eq!(seen, expected);
     assert!(found.iter().all(|one| one.scope == PathScope::Global));
-    assert!(place.execute("INSERT INTO sandbox_paths (path, scope) VALUES ('/x', 'all')").await.is_err());
-    place.execute("INSERT INTO sandbox_configs (enabled) VALUES (1)").await.unwrap();
+    assert!(db.execute("INSERT INTO sandbox_paths (path, scope) VALUES ('/x', 'all')").await.is_err());
+    db.execute("INSERT INTO sandbox_configs (enabled) VALUES (1)").await.unwrap();
     assert_eq!(store.path_switch().await.unwrap(), Switch::On);
     store.switch_path_control(Switch::Off, at(1), by("owner")).await.unwrap();
     assert_eq!(store.path_switch().await.unwrap(), Switch::Off);
@@ -106,8 +106,8 @@ pub async fn paths_written_with_sql_are_read(place: Place) {
     assert_eq!(store.remove_paths(&ids, at(2), by("owner")).await.unwrap(), 4);
 }
 
-pub async fn every_path_change_appends_entry(place: Place) {
-    let store = place.open().await;
+pub async fn every_path_change_appends_entry(db: TestDatabase) {
+    let store = db.open().await;
     store.switch_path_control(Switch::On, at(1), by("owner")).await.unwrap();
     store.switch_path_control(Switch::On, at(2), by("owner")).await.unwrap();
     let Added::Recorded { id } = store.add_path(new("/a", of_ann()), at(3), by("t_1")).await.unwrap() else {

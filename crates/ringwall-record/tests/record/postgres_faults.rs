@@ -6,11 +6,11 @@ use ringwall_record::{Database, Error, Store};
 use tokio::task::block_in_place;
 
 use crate::cluster::Cluster;
-use crate::place::{Place, assert_intact, key};
+use crate::database::{TestDatabase, assert_intact, key};
 use crate::samples::event;
 
 /// Needs a cluster of its own, because other tests use the shared one.
-pub async fn server_restart_is_survived(_: Place) {
+pub async fn server_restart_is_survived(_: TestDatabase) {
     // On this thread, because the server ends with the thread that started it.
     let cluster = block_in_place(Cluster::start).unwrap();
     let url = block_in_place(|| cluster.create_database("restarted"));
@@ -20,10 +20,10 @@ pub async fn server_restart_is_survived(_: Place) {
     block_in_place(|| cluster.halt());
     for _ in 0..2 {
         let refused = store.append(event(2)).await.unwrap_err();
-        assert!(matches!(refused, Error::Unreachable(_)) && refused.is_passing(), "{refused:?}");
+        assert!(matches!(refused, Error::Unreachable(_)) && refused.is_transient(), "{refused:?}");
     }
     let refused = store.health().await.unwrap_err();
-    assert!(refused.is_passing(), "{refused:?}");
+    assert!(refused.is_transient(), "{refused:?}");
 
     block_in_place(|| cluster.launch());
     assert_eq!(store.append(event(2)).await.unwrap(), 2);
@@ -35,8 +35,8 @@ pub async fn server_restart_is_survived(_: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn absent_server_is_reported(place: Place) {
-    let Database::Postgres(url) = &place.database else { panic!("not PostgreSQL") };
+pub async fn absent_server_is_reported(db: TestDatabase) {
+    let Database::Postgres(url) = &db.database else { panic!("not PostgreSQL") };
     let nowhere = url.replace("ringwall-pg-", "nowhere-");
     let refused = Store::open(Database::Postgres(nowhere), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Unreachable(_)), "{refused:?}");
@@ -46,7 +46,7 @@ pub async fn absent_server_is_reported(place: Place) {
     assert!(!format!("{secret:?}").contains("hunter2"));
 }
 
-pub async fn backup_is_refused(place: Place) {
-    let refused = place.open().await.backup(Path::new("/nowhere")).await.unwrap_err();
-    assert!(matches!(refused, Error::BackupElsewhere) && refused.hint() == Some("use pg_dump"));
+pub async fn backup_is_refused(db: TestDatabase) {
+    let refused = db.open().await.backup(Path::new("/nowhere")).await.unwrap_err();
+    assert!(matches!(refused, Error::BackupUnsupported) && refused.hint() == Some("use pg_dump"));
 }

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use ringwall_record::{AuditFilter, Digest, Error, Holder, Limit, NewToken, Revocation, Saved, Scope, TokenId};
 use serde_json::json;
 
-use crate::place::{Place, assert_intact};
+use crate::database::{TestDatabase, assert_intact};
 use crate::samples::{at, event};
 
 pub(crate) fn token_id(number: u64) -> TokenId {
@@ -23,8 +23,8 @@ pub(crate) fn token(number: u64, holder: Holder) -> NewToken {
     }
 }
 
-pub async fn token_is_found_by_hash(place: Place) {
-    let store = place.open().await;
+pub async fn token_is_found_by_hash(db: TestDatabase) {
+    let store = db.open().await;
     let (ann, helper) = ("ann".parse::<ringwall_record::UserId>().unwrap(), "helper".parse().unwrap());
     let holders = [Holder::Owner, Holder::Operator, Holder::User(ann.clone()), Holder::Agent(ann, helper)];
     for (number, holder) in (0..).zip(holders) {
@@ -42,12 +42,12 @@ pub async fn token_is_found_by_hash(place: Place) {
     assert!(matches!(store.create_token(same_id).await, Err(Error::TokenTaken)));
     // A constraint of the table refuses a role without its user or agent.
     let half = "UPDATE tokens SET role = 'agent' WHERE role = 'user'";
-    assert!(place.execute(half).await.is_err());
+    assert!(db.execute(half).await.is_err());
     assert_intact(&store).await;
 }
 
-pub async fn tokens_are_listed_and_revoked(place: Place) {
-    let store = place.open().await;
+pub async fn tokens_are_listed_and_revoked(db: TestDatabase) {
+    let store = db.open().await;
     for number in 0..5 {
         store.create_token(token(number, Holder::Owner)).await.unwrap();
     }
@@ -60,7 +60,7 @@ pub async fn tokens_are_listed_and_revoked(place: Place) {
     assert_eq!((ids(&rest), rest.next), (vec![token_id(1), token_id(0)], None));
 
     assert_eq!(store.revoke_token(&token_id(1), at(50), "owner").await.unwrap(), Revocation::Recorded);
-    assert_eq!(store.revoke_token(&token_id(1), at(60), "owner").await.unwrap(), Revocation::RevokedBefore(at(50)));
+    assert_eq!(store.revoke_token(&token_id(1), at(60), "owner").await.unwrap(), Revocation::AlreadyRevoked(at(50)));
     assert_eq!(store.revoke_token(&token_id(9), at(60), "owner").await.unwrap(), Revocation::Unknown);
     let revoked = store.token_by_hash(&Digest::of(&1_u64.to_be_bytes())).await.unwrap().unwrap();
     assert!(!revoked.is_valid(at(0)), "revoked at any time");
@@ -69,8 +69,8 @@ pub async fn tokens_are_listed_and_revoked(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn last_valid_owner_token_is_kept(place: Place) {
-    let store = place.open().await;
+pub async fn last_valid_owner_token_is_kept(db: TestDatabase) {
+    let store = db.open().await;
     let expired = NewToken { expires_at: Some(at(20)), ..token(2, Holder::Owner) };
     let lasting = NewToken { expires_at: None, ..token(3, Holder::Owner) };
     for new in [token(1, Holder::Operator), expired, lasting] {
@@ -89,8 +89,8 @@ pub async fn last_valid_owner_token_is_kept(place: Place) {
 }
 
 /// Two stores, like a server and a command, each revoke one of the two owner tokens.
-pub async fn concurrent_revocations_leave_one_owner_token(place: Place) {
-    let (one, other) = (place.open().await, place.open().await);
+pub async fn concurrent_revocations_leave_one_owner_token(db: TestDatabase) {
+    let (one, other) = (db.open().await, db.open().await);
     for round in 0..8 {
         let pair = [2 * round + 1, 2 * round + 2];
         for number in pair {
@@ -105,12 +105,12 @@ pub async fn concurrent_revocations_leave_one_owner_token(place: Place) {
         // The kept token must not count in the next round.
         let kept = pair.map(token_id);
         let text = format!("UPDATE tokens SET revoked_at = 50 WHERE id IN ('{}', '{}')", kept[0], kept[1]);
-        place.execute(&text).await.unwrap();
+        db.execute(&text).await.unwrap();
     }
 }
 
-pub async fn settings_based_on_stale_version_are_refused(place: Place) {
-    let store = place.open().await;
+pub async fn settings_based_on_stale_version_are_refused(db: TestDatabase) {
+    let store = db.open().await;
     assert_eq!(store.settings().await.unwrap(), None);
     let first = json!({ "sandbox": { "limits": { "pids": 5 } } });
     let conflict = store.save_settings(&first, 1, at(1), "ann").await.unwrap();
@@ -128,28 +128,28 @@ pub async fn settings_based_on_stale_version_are_refused(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn host_uid_of_agent_is_permanent(place: Place) {
-    let store = place.open().await;
+pub async fn host_uid_of_agent_is_permanent(db: TestDatabase) {
+    let store = db.open().await;
     let name = |number: usize| format!("agent {}", number % 10).parse().unwrap();
     let agents: Vec<ringwall_record::AgentId> = (0..40).map(name).collect();
     let user = "ann".parse().unwrap();
-    let answers = join_all(agents.iter().map(|agent| store.identity(&user, agent, 1000..=1009, at(1)))).await;
+    let answers = join_all(agents.iter().map(|agent| store.host_uid(&user, agent, 1000..=1009, at(1)))).await;
     let uids: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
     let mut distinct = uids[..10].to_vec();
     distinct.sort_unstable();
     assert_eq!(distinct, (1000..1010).collect::<Vec<_>>());
     assert!(uids.chunks(10).all(|again| again == &uids[..10]), "{uids:?}");
     store.close().await;
-    let store = place.open().await;
+    let store = db.open().await;
     // The same id even with another range.
-    assert_eq!(store.identity(&user, &agents[3], 5..=6, at(1)).await.unwrap(), uids[3]);
+    assert_eq!(store.host_uid(&user, &agents[3], 5..=6, at(1)).await.unwrap(), uids[3]);
     assert_intact(&store).await;
 }
 
-pub async fn exhausted_uid_range_is_reported(place: Place) {
-    let store = place.open().await;
+pub async fn exhausted_uid_range_is_reported(db: TestDatabase) {
+    let store = db.open().await;
     let user = "ann".parse().unwrap();
-    let take = async |agent: &str, range| store.identity(&user, &agent.parse().unwrap(), range, at(1)).await;
+    let take = async |agent: &str, range| store.host_uid(&user, &agent.parse().unwrap(), range, at(1)).await;
     assert_eq!(take("a", 10..=10).await.unwrap(), 10);
     assert!(matches!(take("b", 10..=10).await, Err(Error::IdentitiesExhausted { first: 10, last: 10 })));
     assert_eq!(take("b", 12..=12).await.unwrap(), 12);
@@ -163,8 +163,8 @@ pub async fn exhausted_uid_range_is_reported(place: Place) {
     assert_eq!(take("e", 0..=u32::MAX).await.unwrap(), 13);
 }
 
-pub async fn closed_store_refuses_calls(place: Place) {
-    let store = place.open().await;
+pub async fn closed_store_refuses_calls(db: TestDatabase) {
+    let store = db.open().await;
     let clone = store.clone();
     clone.append(event(1)).await.unwrap();
     store.health().await.unwrap();
@@ -172,6 +172,6 @@ pub async fn closed_store_refuses_calls(place: Place) {
     let waiting = waiting.is_ok();
     assert!(matches!(clone.append(event(3)).await, Err(Error::Closed)));
     assert!(matches!(clone.health().await, Err(Error::Closed)));
-    let store = place.open().await;
+    let store = db.open().await;
     assert_eq!(store.audit_head().await.unwrap().seq, if waiting { 2 } else { 1 });
 }

@@ -1,6 +1,6 @@
 //! Sample execs, outcomes and events.
 
-use ringwall_record::{EndedAs, Ending, Event, ExecId, Kept, NewExec, Reason, Start, Timestamp};
+use ringwall_record::{Event, ExecId, ExecOutcome, FinalStatus, NewExec, Reason, Start, StoredOutput, Timestamp};
 use serde_json::json;
 
 pub fn at(milliseconds: i64) -> Timestamp {
@@ -48,16 +48,16 @@ pub fn reason(code: &str) -> Reason {
     Reason { code: code.to_owned(), message: "refused by a test".to_owned() }
 }
 
-pub fn ended(status: EndedAs) -> Ending {
-    Ending {
+pub fn ended(status: FinalStatus) -> ExecOutcome {
+    ExecOutcome {
         status,
         exit_code: Some(0),
         error_reason: None,
         ended_at: at(2_000),
         duration_ms: Some(7),
         protections: None,
-        stdout: Kept::Whole,
-        stderr: Kept::Whole,
+        stdout: StoredOutput::Complete,
+        stderr: StoredOutput::Complete,
         cpu_ms: None,
         max_rss_bytes: None,
     }

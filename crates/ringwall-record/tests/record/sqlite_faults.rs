@@ -6,76 +6,76 @@ use std::process::{Command, ExitCode};
 
 use ringwall_record::{Database, Error, Store};
 
-use crate::place::{Place, assert_intact, key, verify};
+use crate::database::{TestDatabase, assert_intact, key, verify};
 use crate::samples::event;
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-pub async fn files_are_private(place: Place) {
-    let store = place.open().await;
+pub async fn files_are_private(db: TestDatabase) {
+    let store = db.open().await;
     store.append(event(1)).await.unwrap();
-    let names: Vec<_> = std::fs::read_dir(place.directory()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let names: Vec<_> = std::fs::read_dir(db.directory()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(names.len() >= 3, "the database, its WAL and its shared memory: {names:?}");
     for name in &names {
         assert_eq!(mode(name), 0o600, "{}", name.display());
     }
     store.close().await;
-    std::fs::set_permissions(place.file(), std::fs::Permissions::from_mode(0o666)).unwrap();
-    place.open().await;
-    assert_eq!(mode(&place.file()), 0o600);
+    std::fs::set_permissions(db.file(), std::fs::Permissions::from_mode(0o666)).unwrap();
+    db.open().await;
+    assert_eq!(mode(&db.file()), 0o600);
 }
 
-pub async fn non_regular_file_is_refused(place: Place) {
+pub async fn non_regular_file_is_refused(db: TestDatabase) {
     let open = async |path: &Path| Store::open(Database::Sqlite(path.to_owned()), Some(key())).await.unwrap_err();
-    assert!(matches!(open(&place.directory()).await, Error::NotAFile(_)));
-    let link = place.directory().join("link");
-    std::os::unix::fs::symlink(place.directory().join("elsewhere"), &link).unwrap();
+    assert!(matches!(open(&db.directory()).await, Error::NotAFile(_)));
+    let link = db.directory().join("link");
+    std::os::unix::fs::symlink(db.directory().join("elsewhere"), &link).unwrap();
     assert!(matches!(open(&link).await, Error::NotAFile(_)));
-    assert!(!place.directory().join("elsewhere").exists());
-    assert!(matches!(open(&place.directory().join("not/there")).await, Error::File { .. }));
+    assert!(!db.directory().join("elsewhere").exists());
+    assert!(matches!(open(&db.directory().join("not/there")).await, Error::File { .. }));
 }
 
-pub async fn damaged_file_is_refused(place: Place) {
-    std::fs::write(place.file(), "This is a letter and not a database. ".repeat(1_000)).unwrap();
-    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+pub async fn damaged_file_is_refused(db: TestDatabase) {
+    std::fs::write(db.file(), "This is a letter and not a database. ".repeat(1_000)).unwrap();
+    let refused = Store::open(db.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
-    std::fs::remove_file(place.file()).unwrap();
+    std::fs::remove_file(db.file()).unwrap();
 
-    let store = place.open().await;
+    let store = db.open().await;
     for number in 0..50 {
         store.append(event(number)).await.unwrap();
     }
     store.close().await;
-    let whole = std::fs::read(place.file()).unwrap();
-    assert!(!place.file().with_extension("db-wal").exists(), "the WAL was not removed");
+    let whole = std::fs::read(db.file()).unwrap();
+    assert!(!db.file().with_extension("db-wal").exists(), "the WAL was not removed");
     // All pages but the first are missing, or contain other bytes.
-    std::fs::write(place.file(), &whole[..4096]).unwrap();
-    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+    std::fs::write(db.file(), &whole[..4096]).unwrap();
+    let refused = Store::open(db.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
     let mut scrambled = whole.clone();
     scrambled[4096..].fill(0xa5);
-    std::fs::write(place.file(), scrambled).unwrap();
-    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+    std::fs::write(db.file(), scrambled).unwrap();
+    let refused = Store::open(db.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
     // The control: the original bytes are accepted.
-    std::fs::write(place.file(), whole).unwrap();
-    assert_intact(&place.open().await).await;
+    std::fs::write(db.file(), whole).unwrap();
+    assert_intact(&db.open().await).await;
 }
 
 /// The WAL is cut in the middle of a commit, as by a failing disk. The rest is consistent; that
 /// commits are missing is found only by comparison with a head that was stored elsewhere.
-pub async fn truncated_wal_leaves_consistent_database(place: Place) {
-    let store = place.open().await;
+pub async fn truncated_wal_leaves_consistent_database(db: TestDatabase) {
+    let store = db.open().await;
     for number in 0..50 {
         store.append(event(number)).await.unwrap();
     }
     let kept = store.audit_head().await.unwrap();
     // Copied while the store is open: closing it would remove the WAL.
-    let log = std::fs::read(place.file().with_extension("db-wal")).unwrap();
+    let log = std::fs::read(db.file().with_extension("db-wal")).unwrap();
     let written = log.iter().rposition(|byte| *byte != 0).unwrap();
-    let copy = copy_with_log(&place, "cut", &log[..written - 3_000]).await;
+    let copy = copy_with_log(&db, "cut", &log[..written - 3_000]).await;
     let verification = verify(&copy).await;
     assert!(verification.is_intact(), "{:?}", verification.findings);
     assert!((1..50).contains(&verification.checked), "{}", verification.checked);
@@ -84,19 +84,19 @@ pub async fn truncated_wal_leaves_consistent_database(place: Place) {
     assert_intact(&copy).await;
 }
 
-async fn copy_with_log(place: &Place, name: &str, log: &[u8]) -> Store {
-    let copy = place.directory().join(format!("{name}.db"));
-    std::fs::copy(place.file(), &copy).unwrap();
+async fn copy_with_log(db: &TestDatabase, name: &str, log: &[u8]) -> Store {
+    let copy = db.directory().join(format!("{name}.db"));
+    std::fs::copy(db.file(), &copy).unwrap();
     std::fs::write(copy.with_extension("db-wal"), log).unwrap();
     Store::open(Database::Sqlite(copy), Some(key())).await.unwrap()
 }
 
 /// After 16 transactions the writer extends the WAL with zeros. Recovery after a crash ignores
 /// them, and later commits overwrite them.
-pub async fn extended_wal_is_read_to_last_commit(place: Place) {
-    let log = place.file().with_extension("db-wal");
+pub async fn extended_wal_is_read_to_last_commit(db: TestDatabase) {
+    let log = db.file().with_extension("db-wal");
     let length = || std::fs::metadata(&log).unwrap().len();
-    let store = place.open().await;
+    let store = db.open().await;
     store.append(event(0)).await.unwrap();
     let short = length();
     for number in 1..100 {
@@ -106,7 +106,7 @@ pub async fn extended_wal_is_read_to_last_commit(place: Place) {
     assert!(short < 1_000_000 && whole > 4_000_000, "{short} and {whole}");
     let bytes = std::fs::read(&log).unwrap();
     assert!(bytes.ends_with(&[0; 100_000]));
-    let copy = copy_with_log(&place, "copy", &bytes).await;
+    let copy = copy_with_log(&db, "copy", &bytes).await;
     let (verification, head) = (verify(&copy).await, store.audit_head().await.unwrap());
     assert!(verification.is_intact(), "{:?}", verification.findings);
     assert_eq!((verification.checked, verification.head), (100, head));
@@ -118,24 +118,24 @@ pub async fn extended_wal_is_read_to_last_commit(place: Place) {
     assert_intact(&store).await;
 }
 
-pub async fn backup_is_complete_and_private(place: Place) {
-    let store = place.open().await;
+pub async fn backup_is_complete_and_private(db: TestDatabase) {
+    let store = db.open().await;
     for number in 0..20 {
         store.append(event(number)).await.unwrap();
     }
-    let path = place.directory().join("backup.db");
+    let path = db.directory().join("backup.db");
     let (backup, appended) = tokio::join!(store.backup(&path), store.append(event(20)));
     backup.unwrap();
     appended.unwrap();
     assert_eq!(mode(&path), 0o600);
-    assert!(!place.directory().join("backup.db.partial").exists());
+    assert!(!db.directory().join("backup.db.partial").exists());
     let before = std::fs::read(&path).unwrap();
     assert!(matches!(store.backup(&path).await, Err(Error::BackupExists(_))));
-    let link = place.directory().join("link.db");
-    std::os::unix::fs::symlink(place.directory().join("elsewhere"), &link).unwrap();
+    let link = db.directory().join("link.db");
+    std::os::unix::fs::symlink(db.directory().join("elsewhere"), &link).unwrap();
     assert!(matches!(store.backup(&link).await, Err(Error::BackupExists(_))));
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    assert!(matches!(store.backup(&place.directory().join("not/there")).await, Err(Error::File { .. })));
+    assert!(matches!(store.backup(&db.directory().join("not/there")).await, Err(Error::File { .. })));
 
     let copy = Store::open(Database::Sqlite(path), Some(key())).await.unwrap();
     let verification = verify(&copy).await;
@@ -147,8 +147,8 @@ const DIRECTORY: &str = "RECORD_TEST_FULL";
 
 /// The child has a small tmpfs in a mount namespace of its own, which ends with it.
 #[expect(clippy::disallowed_methods, reason = "a mount needs a namespace, and a namespace a process")]
-pub async fn full_disk_is_reported_and_survived(place: Place) {
-    let directory = place.directory();
+pub async fn full_disk_is_reported_and_survived(db: TestDatabase) {
+    let directory = db.directory();
     let mut child = Command::new("unshare");
     child.arg("--mount");
     if !rustix::process::geteuid().is_root() {
@@ -165,7 +165,7 @@ pub fn directory_of_child() -> Option<PathBuf> {
 }
 
 /// Appends entries until the disk is full, frees some space, and appends again.
-pub fn be_the_child(directory: &Path) -> ExitCode {
+pub fn run_child(directory: &Path) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let ballast = directory.join("ballast");

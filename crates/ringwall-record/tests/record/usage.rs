@@ -1,10 +1,10 @@
 //! Recorded bytes of large commands, per workspace.
 
-use ringwall_record::{EndedAs, NewApproval, NewExec, Settled, SettledAs, Store};
+use ringwall_record::{FinalStatus, NewApproval, NewExec, Settled, SettledStatus, Store};
 use serde_json::json;
 
 use crate::approvals::{answer, approval_id, question};
-use crate::place::{Place, assert_intact};
+use crate::database::{TestDatabase, assert_intact};
 use crate::samples::{at, ended, exec_id, running};
 
 const LARGE: usize = 100_000;
@@ -18,8 +18,8 @@ async fn recorded(store: &Store) -> usize {
     usize::try_from(bytes).unwrap()
 }
 
-pub async fn large_commands_and_code_count_until_retention_removes_them(place: Place) {
-    let store = place.open().await;
+pub async fn large_commands_and_code_count_until_retention_removes_them(db: TestDatabase) {
+    let store = db.open().await;
     store.intend(&running(1)).await.unwrap();
     assert_eq!(recorded(&store).await, 0, "small commands do not count");
     store.intend(&large(2)).await.unwrap();
@@ -33,33 +33,33 @@ pub async fn large_commands_and_code_count_until_retention_removes_them(place: P
     assert_eq!(store.all_recorded_bytes().await.unwrap(), [(user, agent, 2 * LARGE as u64 + 4)]);
     let others = store.recorded_bytes(&"bob".parse().unwrap(), &"helper".parse().unwrap()).await.unwrap();
     assert_eq!(others, 0);
-    let settled = store.settle_approval(&approval_id(2), answer(SettledAs::Denied, "ann")).await.unwrap();
+    let settled = store.settle_approval(&approval_id(2), answer(SettledStatus::Denied, "ann")).await.unwrap();
     assert!(matches!(settled, Settled::Recorded(_)));
-    store.finish(&large(2), &ended(EndedAs::Succeeded)).await.unwrap();
+    store.finish(&large(2), &ended(FinalStatus::Succeeded)).await.unwrap();
     assert_eq!(store.prune_execs(vec![exec_id(2)], at(9_000), at(9_000), "retention").await.unwrap(), 1);
     assert_eq!(recorded(&store).await, 0);
     assert_intact(&store).await;
 }
 
 /// The migration counts existing rows. Undoing it and applying it again stands in for an upgrade.
-pub async fn usage_of_an_older_database_is_counted(place: Place) {
-    let store = place.open().await;
+pub async fn usage_of_an_older_database_is_counted(db: TestDatabase) {
+    let store = db.open().await;
     store.intend(&large(1)).await.unwrap();
     store.close().await;
-    let on = |table: &str| if place.is_sqlite() { String::new() } else { format!(" ON {table}") };
+    let on = |table: &str| if db.is_sqlite() { String::new() } else { format!(" ON {table}") };
     for table in ["sandbox_execs", "approvals"] {
         for trigger in ["counted", "uncounted"] {
-            place.execute(&format!("DROP TRIGGER {table}_{trigger}{}", on(table))).await.unwrap();
+            db.execute(&format!("DROP TRIGGER {table}_{trigger}{}", on(table))).await.unwrap();
         }
-        if !place.is_sqlite() {
-            place.execute(&format!("DROP FUNCTION {table}_count()")).await.unwrap();
+        if !db.is_sqlite() {
+            db.execute(&format!("DROP FUNCTION {table}_count()")).await.unwrap();
         }
     }
-    if !place.is_sqlite() {
-        place.execute("DROP FUNCTION record_usage_add(TEXT, TEXT, BIGINT)").await.unwrap();
+    if !db.is_sqlite() {
+        db.execute("DROP FUNCTION record_usage_add(TEXT, TEXT, BIGINT)").await.unwrap();
     }
-    place.execute("DROP TABLE record_usage").await.unwrap();
-    place.execute("DELETE FROM _sqlx_migrations WHERE version = 14").await.unwrap();
-    let store = place.open().await;
+    db.execute("DROP TABLE record_usage").await.unwrap();
+    db.execute("DELETE FROM _sqlx_migrations WHERE version = 14").await.unwrap();
+    let store = db.open().await;
     assert_eq!(recorded(&store).await, LARGE + 4);
 }

@@ -115,7 +115,7 @@ impl Service {
         words: &[String],
     ) -> Result<(), Error> {
         let size: usize = words.iter().map(String::len).sum();
-        if size <= Store::UNCOUNTED {
+        if size <= Store::MAX_UNCOUNTED_BYTES {
             return Ok(());
         }
         let recorded = self.inner.store.recorded_bytes(user, agent).await?;

@@ -6,7 +6,7 @@
 
 use ringwall_policy::Rights;
 use ringwall_record::{
-    Answer as Recorded, ApprovalKind, ApprovalStatus, Digest, Holder, Remembering, Settled, SettledAs,
+    Answer as Recorded, ApprovalKind, ApprovalStatus, Digest, Holder, Remembering, Settled, SettledStatus,
 };
 use ringwall_risk::MAX_CONTENT;
 use tokio::time::Instant;
@@ -63,22 +63,22 @@ impl Service {
             return Err(settled(self.approval(by, id).await?.status));
         }
         if Instant::now() >= open.deadline {
-            let late = unanswered(SettledAs::Expired, "nobody answered in time");
+            let late = unanswered(SettledStatus::Expired, "nobody answered in time");
             return Err(self
                 .settle(&found, late, Decision::Expired)
                 .await
                 .map_or_else(|error| error, |_| Error::ApprovalExpired));
         }
-        let (as_what, decision, remembered) = match answer.verdict {
+        let (status, decision, remembered) = match answer.verdict {
             Verdict::Deny => {
                 let decision = Decision::Denied { by: by.caller().to_owned(), reason: answer.reason.clone() };
-                (SettledAs::Denied, decision, Remembering::Nothing)
+                (SettledStatus::Denied, decision, Remembering::Nothing)
             }
             Verdict::Once | Verdict::Remember => {
                 if !(open.still_stands)().await {
                     let changed =
                         "the policy, the list of paths or a file that the command names changed after this was asked";
-                    self.settle(&found, unanswered(SettledAs::Cancelled, changed), Decision::Void).await?;
+                    self.settle(&found, unanswered(SettledStatus::Cancelled, changed), Decision::Void).await?;
                     return Err(Error::Conflict {
                         message: format!("{changed}; if it is still needed, it is asked anew"),
                     });
@@ -87,23 +87,23 @@ impl Service {
                     self.check_grantable(by, &found.requested_paths).await?;
                     self.check_grantable(by, &found.blocked_paths).await?;
                 }
-                let (as_what, remembering) = match answer.verdict {
-                    Verdict::Remember => (SettledAs::Remembered, self.remembering(by, &found).await?),
-                    Verdict::Once | Verdict::Deny => (SettledAs::Approved, Remembering::Nothing),
+                let (status, remembering) = match answer.verdict {
+                    Verdict::Remember => (SettledStatus::Remembered, self.remembering(by, &found).await?),
+                    Verdict::Once | Verdict::Deny => (SettledStatus::Approved, Remembering::Nothing),
                 };
-                let remembered = as_what == SettledAs::Remembered;
+                let remembered = status == SettledStatus::Remembered;
                 let (reason, modified) = (answer.reason.clone(), answer.modified_code.clone());
                 let (by, rights) = (by.caller().to_owned(), rights(by));
-                (as_what, Decision::Approved { by, rights, reason, remembered, modified }, remembering)
+                (status, Decision::Approved { by, rights, reason, remembered, modified }, remembering)
             }
         };
         let mut author = by.author();
         if let Some(code) = &answer.modified_code {
             author.from["modified_code_sha256"] = Digest::of(code.as_bytes()).to_string().into();
         }
-        let recorded = Recorded { as_what, at: now(), author, reason: answer.reason, remembered };
+        let recorded = Recorded { status, at: now(), author, reason: answer.reason, remembered };
         let settled = self.settle(&found, recorded, decision).await?;
-        if as_what == SettledAs::Remembered {
+        if status == SettledStatus::Remembered {
             // Others may wait for the same.
             self.review_approvals();
         }
@@ -118,7 +118,7 @@ impl Service {
                 self.inner.desk.close_one(&asked.id, Some(view.clone()), decision);
                 Ok((*view).clone())
             }
-            Settled::Before(approval) => Err(settled(approval.status)),
+            Settled::AlreadySettled(approval) => Err(settled(approval.status)),
             Settled::Unknown => Err(no_approval(asked.id.as_str())),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall_policy::Rights;
-use ringwall_record::{Answer, Approval, ApprovalStatus, Author, NewApproval, Remembering, SettledAs, Timestamp};
+use ringwall_record::{Answer, Approval, ApprovalStatus, Author, NewApproval, Remembering, SettledStatus, Timestamp};
 use tokio::time::Instant;
 
 use super::desk::Open;
@@ -51,19 +51,24 @@ impl Service {
 
 impl Service {
     /// A question that nobody is to be asked: it is on record with its answer, and nobody sees it before.
-    pub(crate) async fn ask_nobody(&self, question: Question, answer: SettledAs, by: &str) -> Result<Waiting, Error> {
+    pub(crate) async fn ask_nobody(
+        &self,
+        question: Question,
+        answer: SettledStatus,
+        by: &str,
+    ) -> Result<Waiting, Error> {
         let from = question.asked_by.from.clone();
         let new = question.opened(self.settings_now().approvals.timeout())?;
         let id = new.id.clone();
         self.inner.store.open_approval(new, from).await?;
         let reason = Some("so its session or the settings say".to_owned());
         let (author, remembered) = (Author::new(by), Remembering::Nothing);
-        let settled = Answer { as_what: answer, at: now(), author, reason: reason.clone(), remembered };
+        let settled = Answer { status: answer, at: now(), author, reason: reason.clone(), remembered };
         self.inner.store.settle_approval(&id, settled).await?;
         let (by, rights) = (by.to_owned(), Rights::BoxUser);
         let decision = match answer {
-            SettledAs::Approved => Decision::Approved { by, rights, reason, remembered: false, modified: None },
-            SettledAs::Remembered | SettledAs::Denied | SettledAs::Expired | SettledAs::Cancelled => {
+            SettledStatus::Approved => Decision::Approved { by, rights, reason, remembered: false, modified: None },
+            SettledStatus::Remembered | SettledStatus::Denied | SettledStatus::Expired | SettledStatus::Cancelled => {
                 Decision::Denied { by, reason }
             }
         };

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ringwall_record::{Answer, ApprovalId, ApprovalStatus, Author, Remembering, Settled, SettledAs};
+use ringwall_record::{Answer, ApprovalId, ApprovalStatus, Author, Remembering, Settled, SettledStatus};
 use tokio::time::Instant;
 
 use super::question::Decision;
@@ -30,7 +30,7 @@ impl Service {
                         let service = service.clone();
                         tokio::spawn(async move {
                             let reason = "nobody answered in time";
-                            service.settle_unanswered(&id, SettledAs::Expired, reason, Decision::Expired).await;
+                            service.settle_unanswered(&id, SettledStatus::Expired, reason, Decision::Expired).await;
                         });
                     }
                     continue;
@@ -51,22 +51,22 @@ impl Service {
     pub(super) async fn settle_unanswered(
         &self,
         id: &ApprovalId,
-        as_what: SettledAs,
+        status: SettledStatus,
         reason: &str,
         decision: Decision,
     ) {
         let Some(open) = self.inner.desk.find(id) else { return };
         let _settling = open.settling.lock().await;
         if self.inner.desk.find(id).is_some() {
-            self.settle_held(id, as_what, reason, decision).await;
+            self.settle_held(id, status, reason, decision).await;
         }
     }
 
     /// The same for whoever holds the question's lock already.
-    async fn settle_held(&self, id: &ApprovalId, as_what: SettledAs, reason: &str, decision: Decision) {
-        let answer = unanswered(as_what, reason);
+    async fn settle_held(&self, id: &ApprovalId, status: SettledStatus, reason: &str, decision: Decision) {
+        let answer = unanswered(status, reason);
         let resolved = match self.inner.store.settle_approval(id, answer).await {
-            Ok(Settled::Recorded(approval) | Settled::Before(approval)) => Some(shared(*approval)),
+            Ok(Settled::Recorded(approval) | Settled::AlreadySettled(approval)) => Some(shared(*approval)),
             Ok(Settled::Unknown) => None,
             Err(error) => {
                 // Nobody waits for it all the same; what is left on record ends at the next start.
@@ -109,13 +109,13 @@ impl Service {
                 }
                 let reason =
                     "the policy, the list of paths or a file that the command names changed after this was asked";
-                service.settle_held(id, SettledAs::Cancelled, reason, Decision::Void).await;
+                service.settle_held(id, SettledStatus::Cancelled, reason, Decision::Void).await;
             });
         }
     }
 }
 
-pub(super) fn unanswered(as_what: SettledAs, reason: &str) -> Answer {
+pub(super) fn unanswered(status: SettledStatus, reason: &str) -> Answer {
     let (author, remembered) = (Author::new(BY), Remembering::Nothing);
-    Answer { as_what, at: now(), author, reason: Some(reason.to_owned()), remembered }
+    Answer { status, at: now(), author, reason: Some(reason.to_owned()), remembered }
 }

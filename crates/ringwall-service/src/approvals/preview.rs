@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use ringwall_policy::{CommandLine, HostPath, blocked, normalise};
-use ringwall_record::{ApprovalKind, Command, ExecId, Filter, Limit, PathScope, Store, UserId};
+use ringwall_record::{ApprovalKind, ExecCommand, ExecId, ExecListFilter, Limit, PathScope, Store, UserId};
 use ringwall_risk::Locale;
 use serde::Serialize;
 
@@ -80,12 +80,12 @@ impl Service {
 }
 
 /// Of whomever an entry of this scope concerns.
-async fn last_commands(store: &Store, scope: &PathScope) -> Result<Vec<Command>, Error> {
+async fn last_commands(store: &Store, scope: &PathScope) -> Result<Vec<ExecCommand>, Error> {
     let scope = match scope {
         PathScope::Global => ringwall_record::Scope::All,
         PathScope::User(user) => ringwall_record::Scope::User(user.clone()),
     };
-    let filter = Filter { project_id: Some(PROJECT.to_owned()), ..Filter::everything(scope) };
+    let filter = ExecListFilter { project_id: Some(PROJECT.to_owned()), ..ExecListFilter::everything(scope) };
     let (mut commands, mut cursor) = (Vec::new(), None);
     for _ in 0..PAGES {
         let page = store.list(&filter, Limit::nearest(LOOKED_AT), cursor).await?;
@@ -103,7 +103,7 @@ async fn last_commands(store: &Store, scope: &PathScope) -> Result<Vec<Command>,
     Ok(commands)
 }
 
-fn consider(commands: &[Command], listed: &[Listed], more: &[HostPath], scope: &PathScope) -> Considered {
+fn consider(commands: &[ExecCommand], listed: &[Listed], more: &[HostPath], scope: &PathScope) -> Considered {
     let begun = Instant::now();
     let mut considered = Considered::default();
     for command in commands {
@@ -137,7 +137,7 @@ fn concerns(scope: &PathScope, user: &UserId) -> bool {
 }
 
 /// What a recorded command names, with the directory in which it began.
-fn named(command: &Command) -> Option<Vec<HostPath>> {
+fn named(command: &ExecCommand) -> Option<Vec<HostPath>> {
     let line = CommandLine::read(command.args.last()?).ok()?;
     let mut named = line.operands(&command.cwd, HOME).ok()?;
     named.push(normalise(&command.cwd, "/", Some(HOME)).ok()?);
@@ -152,8 +152,8 @@ mod tests {
 
     use super::*;
 
-    fn command(user: &str, line: &str) -> Command {
-        Command {
+    fn command(user: &str, line: &str) -> ExecCommand {
+        ExecCommand {
             user_id: user.parse().unwrap(),
             args: vec!["-c".to_owned(), line.to_owned()],
             cwd: "/workspace".to_owned(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use ringwall_policy::Rights;
 use ringwall_record::{
-    AgentId, ApprovalFiles, ApprovalId, ApprovalKind, Author, Digest, ExecId, RiskLevel, SettledAs, UserId,
+    AgentId, ApprovalFiles, ApprovalId, ApprovalKind, Author, Digest, ExecId, RiskLevel, SettledStatus, UserId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -105,7 +105,7 @@ impl Waiting {
     /// Takes the question back; when this returns, nobody can answer it any more. Where an answer is being recorded in this
     /// moment, that stands.
     pub(crate) async fn take_back(self) {
-        self.service.settle_unanswered(&self.id, SettledAs::Cancelled, NOBODY_WAITS, Decision::Cancelled).await;
+        self.service.settle_unanswered(&self.id, SettledStatus::Cancelled, NOBODY_WAITS, Decision::Cancelled).await;
     }
 }
 
@@ -118,7 +118,7 @@ impl Drop for Waiting {
         }
         let (service, id) = (self.service.clone(), self.id.clone());
         runtime.spawn(async move {
-            service.settle_unanswered(&id, SettledAs::Cancelled, NOBODY_WAITS, Decision::Cancelled).await;
+            service.settle_unanswered(&id, SettledStatus::Cancelled, NOBODY_WAITS, Decision::Cancelled).await;
         });
     }
 }

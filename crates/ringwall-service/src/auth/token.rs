@@ -72,7 +72,7 @@ impl Service {
         match self.inner.store.revoke_token(id, now(), by.caller()).await? {
             Revocation::Unknown => Err(Error::NotFound { what: format!("token {id}") }),
             Revocation::LastOwner => Err(Error::LastOwner),
-            revoked @ (Revocation::Recorded | Revocation::RevokedBefore(_)) => Ok(revoked),
+            revoked @ (Revocation::Recorded | Revocation::AlreadyRevoked(_)) => Ok(revoked),
         }
     }
 }

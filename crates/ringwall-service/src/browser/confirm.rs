@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ringwall_browser::FieldKind;
-use ringwall_record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs};
+use ringwall_record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledStatus};
 use ringwall_risk::{Content, Level};
 use serde_json::json;
 
@@ -39,8 +39,8 @@ impl Deed {
         let question = self.question(wish, doing, page, &rules);
         let settled = match rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => None,
-            Confirmation::AutoApprove => Some(SettledAs::Approved),
-            Confirmation::AutoReject => Some(SettledAs::Denied),
+            Confirmation::AutoApprove => Some(SettledStatus::Approved),
+            Confirmation::AutoReject => Some(SettledStatus::Denied),
         };
         let mut waiting = match settled {
             None => self.service.ask(question).await?,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ringwall_browser::{Action, Answer, Document, FieldKind};
 use ringwall_policy::{BrowserKind, ExternalMode, NetHost, check_page, page_host};
-use ringwall_record::{BrowserEnding, BrowserStatus, ExecId, NewBrowserAction};
+use ringwall_record::{BrowserOutcome, BrowserStatus, ExecId, NewBrowserAction};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -296,7 +296,7 @@ impl Deed {
             Ok(done) => (BrowserStatus::Succeeded, None, Some(without_query(&done.answer.url))),
             Err(fault) => (fault.status, Some(cut(&fault.message)), None),
         };
-        let ending = BrowserEnding { status, error, url: url.filter(|url| !url.is_empty()), connections, at: now() };
+        let ending = BrowserOutcome { status, error, url: url.filter(|url| !url.is_empty()), connections, at: now() };
         if let Err(error) = self.service.inner.store.finish_browser_action(&self.id, ending).await {
             tracing::error!(action_id = %self.id, error = %causes(&error), "could not record what a browser did");
         }

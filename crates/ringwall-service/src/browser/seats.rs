@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ringwall_policy::BrowserKind;
-use ringwall_record::SessionName;
+use ringwall_record::SessionKey;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -40,13 +40,13 @@ pub(crate) struct Browsers {
 
 #[derive(Debug, Default)]
 struct Held {
-    seats: HashMap<SessionName, Arc<Seat>>,
+    seats: HashMap<SessionKey, Arc<Seat>>,
     is_closed: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Seat {
-    pub(super) session: SessionName,
+    pub(super) session: SessionKey,
     turn: Arc<tokio::sync::Mutex<Option<Instance>>>,
     waiting: Arc<Semaphore>,
     shown: Mutex<Shown>,
@@ -93,7 +93,7 @@ impl Browsers {
     }
 
     /// The seat of a session, made where there is none.
-    pub(super) fn seat(&self, session: &SessionName) -> Result<Arc<Seat>, Error> {
+    pub(super) fn seat(&self, session: &SessionKey) -> Result<Arc<Seat>, Error> {
         let mut held = self.lock();
         if held.is_closed {
             return Err(Error::Stopping);
@@ -104,7 +104,7 @@ impl Browsers {
         Ok(held.seats.entry(session.clone()).or_insert_with(|| Arc::new(Seat::new(session.clone()))).clone())
     }
 
-    pub(super) fn find(&self, session: &SessionName) -> Option<Arc<Seat>> {
+    pub(super) fn find(&self, session: &SessionKey) -> Option<Arc<Seat>> {
         self.lock().seats.get(session).cloned()
     }
 
@@ -146,7 +146,7 @@ impl Browsers {
     }
 
     /// Ends the browser of a session that is to be no more, whoever uses it.
-    pub(crate) async fn dismiss(&self, inner: &Inner, session: &SessionName) {
+    pub(crate) async fn dismiss(&self, inner: &Inner, session: &SessionKey) {
         let seat = self.lock().seats.remove(session);
         if let Some(seat) = seat {
             seat.dismiss(inner, "its session was removed").await;
@@ -155,7 +155,7 @@ impl Browsers {
 
     /// The same for a session that has no files any more, unless somebody acts there: theirs may be the first use of a new
     /// session of that id, whose files are made when its browser is.
-    pub(crate) async fn dismiss_unused(&self, inner: &Inner, session: &SessionName) {
+    pub(crate) async fn dismiss_unused(&self, inner: &Inner, session: &SessionKey) {
         let seat = {
             let mut held = self.lock();
             let is_unused = held.seats.get(session).is_some_and(is_unused);
@@ -167,7 +167,7 @@ impl Browsers {
     }
 
     /// The sessions with a seat at which nobody acts.
-    pub(crate) fn unused_sessions(&self) -> Vec<SessionName> {
+    pub(crate) fn unused_sessions(&self) -> Vec<SessionKey> {
         let held = self.lock();
         held.seats.iter().filter(|(_, seat)| is_unused(seat)).map(|(session, _)| session.clone()).collect()
     }
@@ -220,7 +220,7 @@ impl Shown {
 }
 
 impl Seat {
-    fn new(session: SessionName) -> Self {
+    fn new(session: SessionKey) -> Self {
         let dismissed = watch::Sender::new(false);
         let waiting = Arc::new(Semaphore::new(MAX_WAITING));
         Self { session, turn: Arc::default(), waiting, shown: Mutex::new(Shown::new()), dismissed }
@@ -353,8 +353,8 @@ mod tests {
         assert_eq!((room(3, 1, 1), room(3, 2, 2)), (Room::Free, Room::OfTheirOwn));
     }
 
-    fn session(id: &str) -> SessionName {
-        SessionName { user_id: "u".parse().unwrap(), agent_id: "a".parse().unwrap(), session_id: id.to_owned() }
+    fn session(id: &str) -> SessionKey {
+        SessionKey { user_id: "u".parse().unwrap(), agent_id: "a".parse().unwrap(), session_id: id.to_owned() }
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(crate) fn add(&mut self, connection: Connection) {
-        if self.kept.len() < ExecNetwork::KEPT {
+        if self.kept.len() < ExecNetwork::MAX_CONNECTIONS {
             self.kept.push(connection.into());
         } else {
             self.left_out += 1;

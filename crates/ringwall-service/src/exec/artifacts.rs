@@ -1,6 +1,6 @@
 //! What an exec left and printed, for reading: also while it still runs, as far as it has come.
 
-use ringwall_record::{ExecId, Kept, Reason, Status, Summary};
+use ringwall_record::{ExecId, ExecSummary, Reason, Status, StoredOutput};
 use ringwall_workspace::{ArtifactFile, OutputFile, Project, RelativePath, Stream};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -93,7 +93,7 @@ impl Service {
             Stream::Stdout => exec.stdout,
             Stream::Stderr => exec.stderr,
         };
-        let truncated = kept == Kept::Truncated || live.is_some_and(|live| live.is_truncated(stream));
+        let truncated = kept == StoredOutput::Truncated || live.is_some_and(|live| live.is_truncated(stream));
         let ended = exec.summary.status.is_ended();
         let read = move |project: &Project, exec: &ringwall_workspace::ExecId| {
             project.read_output(exec, stream, offset, limit)
@@ -170,7 +170,7 @@ impl Service {
     /// Nothing where the exec has no files, because it has not begun or never did.
     pub(crate) async fn with_project<T: Send + 'static>(
         &self,
-        summary: &Summary,
+        summary: &ExecSummary,
         read: impl FnOnce(&Project, &ringwall_workspace::ExecId) -> Result<T, ringwall_workspace::Error> + Send + 'static,
     ) -> Result<Option<T>, Error> {
         let owner = self.owner_of(&summary.user_id, &summary.agent_id).await?;

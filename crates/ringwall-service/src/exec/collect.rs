@@ -2,7 +2,7 @@
 
 use ringwall_executor::docker::{AGENT, PROXY_SOCKET_PATH};
 use ringwall_policy::{Access, NetMode};
-use ringwall_record::{Kept, Status};
+use ringwall_record::{Status, StoredOutput};
 use ringwall_workspace::{ExecFiles, Processes};
 use serde_json::{Value, json};
 
@@ -99,8 +99,8 @@ impl Exec {
             "env_keys": self.intent.env_keys,
             "policy_snapshot": self.intent.policy_snapshot,
             "duration_ms": ran.duration.map(milliseconds),
-            "stdout_truncated": ran.stdout == Kept::Truncated,
-            "stderr_truncated": ran.stderr == Kept::Truncated,
+            "stdout_truncated": ran.stdout == StoredOutput::Truncated,
+            "stderr_truncated": ran.stderr == StoredOutput::Truncated,
             "docker_mounts": mounts,
         })
     }

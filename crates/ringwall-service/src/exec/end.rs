@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_record::{Ending, Finish, Scope, Status};
+use ringwall_record::{ExecOutcome, FinishResult, Scope, Status};
 
 use crate::error::causes;
 use crate::exec::briefly::briefly;
@@ -42,7 +42,7 @@ impl Exec {
         drop(registration);
     }
 
-    async fn finish(&self, ending: Ending) -> Option<ExecView> {
+    async fn finish(&self, ending: ExecOutcome) -> Option<ExecView> {
         let (store, exec_id) = (&self.service.inner.store, &self.intent.exec_id);
         let (mut ending, mut is_bare) = (ending, false);
         let mut pause = FIRST_PAUSE;
@@ -55,8 +55,8 @@ impl Exec {
             // What is to be told is put together while it is being written.
             let (finished, view) = tokio::join!(biased; store.finish(&self.intent, &ending), view);
             match finished {
-                Ok(Finish::Recorded) => return Some(view),
-                Ok(Finish::EndedBefore(_)) => {
+                Ok(FinishResult::Recorded) => return Some(view),
+                Ok(FinishResult::AlreadyEnded(_)) => {
                     return store.exec(exec_id, &Scope::All).await.ok().flatten().map(ExecView::from);
                 }
                 Err(error) => match after(&error, is_bare) {
@@ -94,16 +94,16 @@ enum Next {
 fn after(error: &ringwall_record::Error, is_bare: bool) -> Next {
     match error {
         ringwall_record::Error::UnknownExec(_) | ringwall_record::Error::Closed => Next::Nothing,
-        error if !error.is_about_content() => Next::Again,
+        error if !error.is_invalid_input() => Next::Again,
         _ if is_bare => Next::Nothing,
         _ => Next::Bare,
     }
 }
 
 /// What is left of an ending that no record can hold. It counts as failed, whatever it was.
-fn bare(ending: &Ending) -> Ending {
+fn bare(ending: &ExecOutcome) -> ExecOutcome {
     let told = Told::failed(RUNTIME_ERROR, "what is known of its ending cannot be recorded");
-    Ending { ended_at: ending.ended_at, stdout: ending.stdout, stderr: ending.stderr, ..Ran::never(told).ending() }
+    ExecOutcome { ended_at: ending.ended_at, stdout: ending.stdout, stderr: ending.stderr, ..Ran::never(told).ending() }
 }
 
 #[cfg(test)]

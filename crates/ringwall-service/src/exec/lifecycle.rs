@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use ringwall_policy::{Ask, Limits, NetMode, Verdict};
-use ringwall_record::{Ending, Intent, Kept, NewExec, Start, Status, Whose};
+use ringwall_record::{ExecOutcome, ExecOwner, IntentResult, NewExec, Start, Status, StoredOutput};
 use ringwall_workspace::{ExecFiles, Input, Names, Owner, Project, Session, Stream, Tree, Usage};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -96,7 +96,7 @@ pub(crate) enum OpenGround {
 type Prepared = Result<Ready, Told>;
 
 /// What became of an intent.
-type Intended = Result<Intent, ringwall_record::Error>;
+type Intended = Result<IntentResult, ringwall_record::Error>;
 
 /// What was made before the intent was on record, if anything.
 type Early = Option<Prepared>;
@@ -109,8 +109,8 @@ pub(crate) struct Ran {
     pub(crate) protections: Option<Value>,
     pub(crate) cpu: Option<Duration>,
     pub(crate) peak_memory_bytes: Option<u64>,
-    pub(crate) stdout: Kept,
-    pub(crate) stderr: Kept,
+    pub(crate) stdout: StoredOutput,
+    pub(crate) stderr: StoredOutput,
 }
 
 impl Ran {
@@ -121,13 +121,13 @@ impl Ran {
             protections: None,
             cpu: None,
             peak_memory_bytes: None,
-            stdout: Kept::Whole,
-            stderr: Kept::Whole,
+            stdout: StoredOutput::Complete,
+            stderr: StoredOutput::Complete,
         }
     }
 
-    pub(crate) fn ending(self) -> Ending {
-        Ending {
+    pub(crate) fn ending(self) -> ExecOutcome {
+        ExecOutcome {
             status: self.told.status,
             exit_code: self.told.exit_code,
             error_reason: self.told.reason,
@@ -160,7 +160,7 @@ impl Exec {
         intending: impl Future<Output = Intended>,
     ) {
         let (store, exec_id) = (self.service.inner.store.clone(), self.intent.exec_id.clone());
-        let whose = Whose::from(&self.intent);
+        let whose = ExecOwner::from(&self.intent);
         if AssertUnwindSafe(self.live(entrance, answer, intending)).catch_unwind().await.is_err() {
             tracing::error!(%exec_id, "the task of an exec has panicked");
             let told = Told::failed(RUNTIME_ERROR, "a fault of this server ended it; the server's log says more");
@@ -179,8 +179,8 @@ impl Exec {
         let exec_id = self.intent.exec_id.clone();
         let (intended, early) = self.intend(&entrance, intending).await;
         match intended {
-            Ok(Intent::Recorded) => {}
-            Ok(Intent::Known { exec_id, body_digest }) => {
+            Ok(IntentResult::Recorded) => {}
+            Ok(IntentResult::Known { exec_id, body_digest }) => {
                 drop(entrance);
                 discard(early).await;
                 let known = self.service.known(&self.order, exec_id, body_digest).await;

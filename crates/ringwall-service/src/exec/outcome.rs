@@ -6,7 +6,7 @@
 use ringwall_executor::aio_service::AioError;
 use ringwall_executor::{Ending, Outcome, Step};
 use ringwall_policy::HostPath;
-use ringwall_record::{EndedAs, Reason};
+use ringwall_record::{FinalStatus, Reason};
 use ringwall_workspace::Extent;
 
 use crate::exec::registry::Cancellation;
@@ -30,14 +30,14 @@ const COMMAND_NOT_EXECUTABLE: i32 = 126;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Told {
-    pub(crate) status: EndedAs,
+    pub(crate) status: FinalStatus,
     pub(crate) exit_code: Option<i32>,
     pub(crate) reason: Option<Reason>,
 }
 
 impl Told {
     pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
-        Self { status: EndedAs::Failed, exit_code: None, reason: Some(reason(code, message)) }
+        Self { status: FinalStatus::Failed, exit_code: None, reason: Some(reason(code, message)) }
     }
 
     pub(crate) fn cancelled(by: Cancellation) -> Self {
@@ -46,12 +46,12 @@ impl Told {
             Cancellation::HungUp => reason("HUNG_UP", "nobody is at its terminal any more"),
             Cancellation::ServerStops => reason("SERVER_STOPPED", "the server was stopped before it had ended"),
         };
-        Self { status: EndedAs::Cancelled, exit_code: None, reason: Some(reason) }
+        Self { status: FinalStatus::Cancelled, exit_code: None, reason: Some(reason) }
     }
 
     /// Nothing ran, because nobody allowed it.
     pub(crate) fn denied(code: &str, message: impl Into<String>) -> Self {
-        Self { status: EndedAs::PolicyDenied, exit_code: None, reason: Some(reason(code, message)) }
+        Self { status: FinalStatus::PolicyDenied, exit_code: None, reason: Some(reason(code, message)) }
     }
 
     pub(crate) fn of_outcome(outcome: &Outcome, timeout_ms: u64, memory_mb: u64) -> Self {
@@ -59,23 +59,23 @@ impl Told {
         match outcome.ending {
             Ending::TimedOut => {
                 let message = format!("it ran longer than the {timeout_ms} ms that it may");
-                Self { status: EndedAs::Timeout, exit_code: None, reason: Some(reason("TIMEOUT", message)) }
+                Self { status: FinalStatus::Timeout, exit_code: None, reason: Some(reason("TIMEOUT", message)) }
             }
-            Ending::Exited(0) => Self { status: EndedAs::Succeeded, exit_code, reason: None },
+            Ending::Exited(0) => Self { status: FinalStatus::Succeeded, exit_code, reason: None },
             Ending::Exited(_) | Ending::Signalled(_) | Ending::Stopped(_) if outcome.out_of_memory => {
                 let message = format!("it needed more than the {memory_mb} MB of memory that it may have");
-                Self { status: EndedAs::Failed, exit_code, reason: Some(reason(OOM, message)) }
+                Self { status: FinalStatus::Failed, exit_code, reason: Some(reason(OOM, message)) }
             }
             Ending::OverCounters => {
                 let message = "the box was ended: it held more epoll watches, or unreceived descriptors sent over Unix \
                                sockets, than one box may take from the user that the server runs as; hold fewer, or run \
                                the server as root";
-                Self { status: EndedAs::Failed, exit_code, reason: Some(reason(SHARED_COUNTER, message)) }
+                Self { status: FinalStatus::Failed, exit_code, reason: Some(reason(SHARED_COUNTER, message)) }
             }
-            Ending::Exited(_) | Ending::Signalled(_) => Self { status: EndedAs::Failed, exit_code, reason: None },
+            Ending::Exited(_) | Ending::Signalled(_) => Self { status: FinalStatus::Failed, exit_code, reason: None },
             Ending::Stopped(_) => {
                 let message = "the box was killed from outside, not by its command";
-                Self { status: EndedAs::Failed, exit_code, reason: Some(reason(RUNTIME_ERROR, message)) }
+                Self { status: FinalStatus::Failed, exit_code, reason: Some(reason(RUNTIME_ERROR, message)) }
             }
         }
     }
@@ -83,7 +83,7 @@ impl Told {
     /// It was ended because of what its workspace takes, unless it was over in the same moment.
     pub(crate) fn with_full_disk(self, full: Option<String>) -> Self {
         match full {
-            Some(words) if self.status == EndedAs::Failed => {
+            Some(words) if self.status == FinalStatus::Failed => {
                 let message = format!("the box was ended, because its workspace took too much of the disk. {words}");
                 Self { reason: Some(reason(DISK_QUOTA, message)), ..self }
             }
@@ -142,7 +142,7 @@ impl Told {
     /// A failure of what was refused a connection says so.
     pub(crate) fn with_refused_host(self, host: Option<String>) -> Self {
         match (self.status, &self.reason, host) {
-            (EndedAs::Failed, None, Some(host)) => {
+            (FinalStatus::Failed, None, Some(host)) => {
                 let message = format!(
                     "it failed, and its box was refused a connection to {host}; GET /sandbox/execs/{{id}}/network says \
                      why, and an operator allows hosts with the setting net.allow"
@@ -156,7 +156,7 @@ impl Told {
     /// A failure of what names a path that is allowed and not there says so: nothing can be made by its name alone.
     pub(crate) fn with_unseen(self, path: Option<HostPath>) -> Self {
         match (self.status, &self.reason, path) {
-            (EndedAs::Failed, None, Some(path)) => {
+            (FinalStatus::Failed, None, Some(path)) => {
                 let message = format!(
                     "it failed, and it names {path}, which is allowed and not there; for something to be made, the \
                      directory in which it is to be has to be allowed"
@@ -170,7 +170,7 @@ impl Told {
     /// A failure of what wanted a network that its box does not have says so.
     pub(crate) fn without_network(self) -> Self {
         match (self.status, &self.reason) {
-            (EndedAs::Failed, None) => {
+            (FinalStatus::Failed, None) => {
                 let message = "it failed, and it names a program that needs a network, which its box does not have; an \
                                operator allows hosts with the settings net.mode and net.allow";
                 Self { reason: Some(reason("NO_NETWORK", message)), ..self }
@@ -188,7 +188,7 @@ impl Told {
         };
         match self.reason {
             Some(_) => self,
-            None => Self { status: EndedAs::Failed, reason: Some(reason("ARTIFACTS_LIMIT", message)), ..self },
+            None => Self { status: FinalStatus::Failed, reason: Some(reason("ARTIFACTS_LIMIT", message)), ..self },
         }
     }
 }
@@ -238,18 +238,18 @@ mod tests {
     #[test]
     fn every_ending_has_its_words() {
         for (ending, out_of_memory, status, exit_code, reason) in [
-            (Ending::Exited(0), false, EndedAs::Succeeded, Some(0), ""),
+            (Ending::Exited(0), false, FinalStatus::Succeeded, Some(0), ""),
             // Something in the box was killed, and the command did what it should all the same.
-            (Ending::Exited(0), true, EndedAs::Succeeded, Some(0), ""),
-            (Ending::Exited(3), false, EndedAs::Failed, Some(3), ""),
-            (Ending::Exited(137), true, EndedAs::Failed, Some(137), "OOM"),
-            (Ending::Signalled(9), true, EndedAs::Failed, Some(137), "OOM"),
-            (Ending::Signalled(11), false, EndedAs::Failed, Some(139), ""),
-            (Ending::Stopped(9), false, EndedAs::Failed, Some(137), RUNTIME_ERROR),
-            (Ending::Stopped(9), true, EndedAs::Failed, Some(137), "OOM"),
-            (Ending::TimedOut, false, EndedAs::Timeout, None, "TIMEOUT"),
-            (Ending::OverCounters, false, EndedAs::Failed, Some(137), SHARED_COUNTER),
-            (Ending::TimedOut, true, EndedAs::Timeout, None, "TIMEOUT"),
+            (Ending::Exited(0), true, FinalStatus::Succeeded, Some(0), ""),
+            (Ending::Exited(3), false, FinalStatus::Failed, Some(3), ""),
+            (Ending::Exited(137), true, FinalStatus::Failed, Some(137), "OOM"),
+            (Ending::Signalled(9), true, FinalStatus::Failed, Some(137), "OOM"),
+            (Ending::Signalled(11), false, FinalStatus::Failed, Some(139), ""),
+            (Ending::Stopped(9), false, FinalStatus::Failed, Some(137), RUNTIME_ERROR),
+            (Ending::Stopped(9), true, FinalStatus::Failed, Some(137), "OOM"),
+            (Ending::TimedOut, false, FinalStatus::Timeout, None, "TIMEOUT"),
+            (Ending::OverCounters, false, FinalStatus::Failed, Some(137), SHARED_COUNTER),
+            (Ending::TimedOut, true, FinalStatus::Timeout, None, "TIMEOUT"),
         ] {
             let told = Told::of_outcome(&outcome(ending, out_of_memory), 1000, 64);
             assert_eq!((told.status, told.exit_code, code(&told)), (status, exit_code, reason), "{ending:?}");
@@ -260,7 +260,7 @@ mod tests {
     fn too_many_artifacts_fail_what_has_no_reason_of_its_own() {
         let told = |ending| Told::of_outcome(&outcome(ending, false), 1000, 64).with_extent(Extent::BytesExceeded, 10);
         let succeeded = told(Ending::Exited(0));
-        assert_eq!((succeeded.status, succeeded.exit_code), (EndedAs::Failed, Some(0)));
+        assert_eq!((succeeded.status, succeeded.exit_code), (FinalStatus::Failed, Some(0)));
         assert_eq!(code(&succeeded), "ARTIFACTS_LIMIT");
         assert_eq!(code(&told(Ending::Exited(2))), "ARTIFACTS_LIMIT");
         assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
@@ -275,7 +275,7 @@ mod tests {
             told.with_full_disk(Some("Full.".to_owned()))
         };
         let ended = told(Ending::Stopped(9));
-        assert_eq!((ended.status, ended.exit_code, code(&ended)), (EndedAs::Failed, Some(137), DISK_QUOTA));
+        assert_eq!((ended.status, ended.exit_code, code(&ended)), (FinalStatus::Failed, Some(137), DISK_QUOTA));
         assert_eq!(code(&told(Ending::Exited(0))), "");
         assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
     }

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use ringwall_executor::register;
 use ringwall_executor::session_box::{VisitInput, VisitOutput};
-use ringwall_record::Kept;
+use ringwall_record::StoredOutput;
 use ringwall_workspace::{OutputFile, Stream};
 use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -77,8 +77,8 @@ pub(crate) async fn capture(
     limit: u64,
     live: &Live,
     over: watch::Receiver<bool>,
-) -> Kept {
-    let mut keeper = Keeper { stream, file, limit, live, kept: Kept::Whole };
+) -> StoredOutput {
+    let mut keeper = Keeper { stream, file, limit, live, kept: StoredOutput::Complete };
     let read = match from.into() {
         Printed::Pipe(pipe) => read_all(pipe, &mut keeper, over).await,
         Printed::Visit(output) => read_visit(output, &mut keeper, None).await,
@@ -157,16 +157,16 @@ struct Keeper<'a> {
     file: OutputFile,
     limit: u64,
     live: &'a Live,
-    kept: Kept,
+    kept: StoredOutput,
 }
 
 impl Keeper<'_> {
     fn keep(&mut self, bytes: &[u8]) {
         let room = usize::try_from(self.limit.saturating_sub(self.file.length())).unwrap_or(usize::MAX);
         let fitting = match self.kept {
-            Kept::Whole => &bytes[..bytes.len().min(room)],
+            StoredOutput::Complete => &bytes[..bytes.len().min(room)],
             // After a gap nothing more is kept, also where there would be room again.
-            Kept::Truncated => return,
+            StoredOutput::Truncated => return,
         };
         if let Err(error) = self.file.append(fitting) {
             tracing::error!(exec_id = %self.live.exec_id, stream = %self.stream, %error, "could not keep what a command prints");
@@ -178,7 +178,7 @@ impl Keeper<'_> {
     }
 
     fn cut(&mut self) {
-        self.kept = Kept::Truncated;
+        self.kept = StoredOutput::Truncated;
         self.live.set_truncated(self.stream);
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         // The other end stays open.
         let (_tell, over) = watch::channel(true);
         let kept = capture(pipe, Stream::Stdout, file.clone(), 100, &live(), over).await;
-        assert_eq!((kept, file.read(0, 100).unwrap().as_slice()), (Kept::Whole, b"last words".as_slice()));
+        assert_eq!((kept, file.read(0, 100).unwrap().as_slice()), (StoredOutput::Complete, b"last words".as_slice()));
     }
 
     #[tokio::test]
@@ -239,6 +239,6 @@ mod tests {
         };
         let live = live();
         let (kept, ()) = tokio::join!(capture(pipe, Stream::Stdout, file.clone(), 1 << 30, &live, over), go_on);
-        assert_eq!((kept, file.length()), (Kept::Whole, before));
+        assert_eq!((kept, file.length()), (StoredOutput::Complete, before));
     }
 }

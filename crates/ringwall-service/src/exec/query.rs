@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringwall_record::{Cursor, ExecId, Filter, Limit, Page, Status, Summary};
+use ringwall_record::{Cursor, ExecId, ExecListFilter, ExecSummary, Limit, Page, Status};
 
 use crate::auth::principal::Principal;
 use crate::error::Error;
@@ -41,9 +41,9 @@ impl Service {
         filter: ExecFilter,
         limit: Limit,
         cursor: Option<Cursor>,
-    ) -> Result<Page<Summary>, Error> {
+    ) -> Result<Page<ExecSummary>, Error> {
         let ExecFilter { task_id, project_id, status } = filter;
-        let filter = Filter { scope: by.scope(), task_id, project_id, status };
+        let filter = ExecListFilter { scope: by.scope(), task_id, project_id, status };
         Ok(self.inner.store.list(&filter, limit, cursor).await?)
     }
 

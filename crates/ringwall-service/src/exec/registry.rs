@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use ringwall_record::{AgentId, ExecId, SessionName, Status, UserId};
+use ringwall_record::{AgentId, ExecId, SessionKey, Status, UserId};
 use ringwall_workspace::{OutputFile, Stream};
 use tokio::sync::watch;
 
@@ -176,7 +176,7 @@ impl Live {
         self.company == Company::Alone || self.home().is_some_and(|home| home.resident.is_paused())
     }
 
-    pub(crate) fn is_in(&self, session: &SessionName) -> bool {
+    pub(crate) fn is_in(&self, session: &SessionKey) -> bool {
         (&self.user_id, &self.agent_id) == (&session.user_id, &session.agent_id)
             && self.session.as_ref() == Some(&session.session_id)
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringwall_policy::{Denial, Net, Verdict};
-use ringwall_record::{Digest, ExecId, Intent, NewExec, Reason, Start, Status};
+use ringwall_record::{Digest, ExecId, IntentResult, NewExec, Reason, Start, Status};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -199,11 +199,11 @@ impl Service {
         shorten_refused(&mut intent);
         let (user, backend) = (intent.user_id.clone(), intent.backend.clone());
         let exec_id = match self.inner.store.intend(&intent).await? {
-            Intent::Recorded => {
+            IntentResult::Recorded => {
                 self.inner.counters.ended(&user, Status::PolicyDenied, &backend);
                 exec_id
             }
-            Intent::Known { exec_id, body_digest } => {
+            IntentResult::Known { exec_id, body_digest } => {
                 let known = self.known(order, exec_id, body_digest).await?;
                 match known.status {
                     Status::PolicyDenied => known.exec_id,
@@ -222,7 +222,7 @@ impl Service {
         while let Some(live) = self.inner.registry.find_intending(&order.author.by, &idempotency.key) {
             live.intended().await;
         }
-        match self.inner.store.known(&order.author.by, &idempotency.key).await? {
+        match self.inner.store.find_by_key(&order.author.by, &idempotency.key).await? {
             Some((exec_id, digest)) => self.known(order, exec_id, digest).await.map(Some),
             None => Ok(None),
         }

@@ -1,6 +1,6 @@
 //! An exec as callers see it, with the names that the interface has; serialises as that.
 
-use ringwall_record::{Ending, Exec, Kept, NewExec, Reason, Start, Summary};
+use ringwall_record::{Exec, ExecOutcome, ExecSummary, NewExec, Reason, Start, StoredOutput};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use crate::exec::outcome::{BACKEND_UNAVAILABLE, DISK_QUOTA, INVALID_ARGUMENT, PO
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ExecView {
     #[serde(flatten)]
-    pub summary: Summary,
+    pub summary: ExecSummary,
     pub image: Option<String>,
     pub cmd: String,
     pub args: Vec<String>,
@@ -63,7 +63,7 @@ impl ExecView {
             Start::Queued | Start::AwaitingApproval | Start::Denied(_) => None,
         };
         Self {
-            summary: Summary {
+            summary: ExecSummary {
                 exec_id: exec.exec_id.clone(),
                 user_id: exec.user_id.clone(),
                 agent_id: exec.agent_id.clone(),
@@ -94,15 +94,15 @@ impl ExecView {
         }
     }
 
-    pub(crate) fn end(&mut self, ending: &Ending) {
+    pub(crate) fn end(&mut self, ending: &ExecOutcome) {
         self.summary.status = ending.status.into();
         self.summary.exit_code = ending.exit_code;
         self.summary.ended_at = Some(ending.ended_at);
         self.summary.duration_ms = ending.duration_ms;
         self.protections = ending.protections.clone();
         self.error_reason = ending.error_reason.clone();
-        self.stdout_truncated = ending.stdout == Kept::Truncated;
-        self.stderr_truncated = ending.stderr == Kept::Truncated;
+        self.stdout_truncated = ending.stdout == StoredOutput::Truncated;
+        self.stderr_truncated = ending.stderr == StoredOutput::Truncated;
         self.usage = Usage { cpu_ms: ending.cpu_ms, max_rss_bytes: ending.max_rss_bytes };
     }
 }
@@ -119,8 +119,8 @@ impl From<Exec> for ExecView {
             policy_snapshot: exec.policy_snapshot,
             protections: exec.protections,
             error_reason: exec.error_reason,
-            stdout_truncated: exec.stdout == Kept::Truncated,
-            stderr_truncated: exec.stderr == Kept::Truncated,
+            stdout_truncated: exec.stdout == StoredOutput::Truncated,
+            stderr_truncated: exec.stderr == StoredOutput::Truncated,
             usage: Usage { cpu_ms: exec.cpu_ms, max_rss_bytes: exec.max_rss_bytes },
         }
     }

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ringwall_record::{ExecId, Keep, Limit, Summary, Timestamp};
+use ringwall_record::{ExecId, ExecSummary, Keep, Limit, Timestamp};
 use tokio::time::MissedTickBehavior;
 
 use crate::error::{Error, causes};
@@ -56,7 +56,7 @@ impl Service {
     async fn prune_execs(&self, ended_before: Timestamp, at: Timestamp) -> Result<u64, Error> {
         let (mut removed, mut cursor) = (0, None);
         loop {
-            let page = self.inner.store.oldest(Limit::nearest(BATCH), cursor).await?;
+            let page = self.inner.store.oldest_execs(Limit::nearest(BATCH), cursor).await?;
             // An exec ends after it was created: if all on this page are too young, so are later
             // ones.
             let is_past = page.items.iter().all(|exec| exec.created_at >= ended_before);
@@ -76,7 +76,7 @@ impl Service {
     }
 
     /// Returns the exec's id if none of its files is left.
-    async fn remove_files(&self, exec: Summary) -> Option<ExecId> {
+    async fn remove_files(&self, exec: ExecSummary) -> Option<ExecId> {
         let exec_id = exec.exec_id.clone();
         match self.with_project(&exec, |project, exec| project.remove_artifacts(exec)).await {
             Ok(_) => Some(exec_id),

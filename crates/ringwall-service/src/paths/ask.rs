@@ -103,7 +103,7 @@ impl Exec {
 
     /// The same for one that had begun, when it turned out before its box was made that something is not allowed any more.
     pub(crate) async fn ask_again(&mut self, ask: Ask) -> Result<Admission, Told> {
-        if let Err(error) = self.service.inner.store.wait_again(&self.intent.exec_id).await {
+        if let Err(error) = self.service.inner.store.return_to_approval(&self.intent.exec_id).await {
             tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record that an exec waits");
             return Err(Told::failed(RUNTIME_ERROR, "that it waits could not be recorded, so it was not run"));
         }

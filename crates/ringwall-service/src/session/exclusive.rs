@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ringwall_executor::pool::{Hold as BoxHold, Present};
 use ringwall_policy::Isolation;
-use ringwall_record::SessionName;
+use ringwall_record::SessionKey;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio::time::{Instant, timeout_at};
 
@@ -38,12 +38,12 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 const MAX_UNUSED: usize = 1024;
 
 #[derive(Debug, Default)]
-pub(crate) struct SessionGates(Mutex<HashMap<SessionName, Weak<RwLock<()>>>>);
+pub(crate) struct SessionGates(Mutex<HashMap<SessionKey, Weak<RwLock<()>>>>);
 
 pub(crate) type Shared = OwnedRwLockReadGuard<()>;
 
 impl SessionGates {
-    fn gate(&self, name: &SessionName) -> Arc<RwLock<()>> {
+    fn gate(&self, name: &SessionKey) -> Arc<RwLock<()>> {
         let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gate) = gates.get(name).and_then(Weak::upgrade) {
             return gate;
@@ -57,12 +57,12 @@ impl SessionGates {
     }
 
     /// Waits while an approved command has the session alone.
-    pub(crate) async fn share(&self, name: &SessionName) -> Shared {
+    pub(crate) async fn share(&self, name: &SessionKey) -> Shared {
         self.gate(name).read_owned().await
     }
 
     /// For a request that must not wait for a command.
-    pub(crate) fn try_share(&self, name: &SessionName) -> Result<Shared, Error> {
+    pub(crate) fn try_share(&self, name: &SessionKey) -> Result<Shared, Error> {
         self.gate(name).try_read_owned().map_err(|_| Error::Conflict {
             message: format!(
                 "an approved command has the session {} alone until it ends; wait for it or cancel it",
@@ -171,8 +171,8 @@ pub(crate) enum Hold {
 
 impl Exec {
     /// The session that the exec works on, if any.
-    pub(crate) fn session_name(&self) -> Option<SessionName> {
-        Some(SessionName {
+    pub(crate) fn session_name(&self) -> Option<SessionKey> {
+        Some(SessionKey {
             user_id: self.order.user_id.clone(),
             agent_id: self.order.agent_id.clone(),
             session_id: self.order.session()?.to_string(),
@@ -205,7 +205,7 @@ impl Exec {
     }
 
     /// Waits without a slot while an approved command has the session alone.
-    async fn share_session(&self, name: &SessionName, slot: &mut Option<Slot>) -> Result<Shared, Told> {
+    async fn share_session(&self, name: &SessionKey, slot: &mut Option<Slot>) -> Result<Shared, Told> {
         let gates = &self.service.inner.session_gates;
         loop {
             if let Ok(shared) = gates.try_share(name) {

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringwall_policy::SecurityMode;
-use ringwall_record::{AgentId, Confirmation, Holder, Limit, RuledSession, SessionName, Timestamp, UserId, UserWord};
+use ringwall_record::{
+    AgentId, Confirmation, Holder, Limit, SessionKey, SessionWithRules, Timestamp, UserId, UserRules,
+};
 use ringwall_workspace::{SessionCursor, SessionId, SessionPage, SessionTimes};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -126,10 +128,10 @@ impl Service {
         let mut places = Vec::with_capacity(found.len());
         for session in found {
             let (user, agent) = (session.user.as_str().parse()?, session.agent.as_str().parse()?);
-            let name = SessionName { user_id: user, agent_id: agent, session_id: session.session.to_string() };
+            let name = SessionKey { user_id: user, agent_id: agent, session_id: session.session.to_string() };
             places.push((name, session.times));
         }
-        let names: Vec<SessionName> = places.iter().map(|(name, _)| name.clone()).collect();
+        let names: Vec<SessionKey> = places.iter().map(|(name, _)| name.clone()).collect();
         let mut said = self.inner.store.rules_of_sessions(&names).await?;
         let usual = self.settings_now().sessions;
         let sessions = places.into_iter().map(|(name, times)| {
@@ -169,11 +171,11 @@ impl Service {
         self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
-        let user_word = match by.holder() {
-            Holder::Owner | Holder::Operator | Holder::User(_) => UserWord::Dropped,
-            Holder::Agent(..) => UserWord::Kept,
+        let user_rules = match by.holder() {
+            Holder::Owner | Holder::Operator | Holder::User(_) => UserRules::Dropped,
+            Holder::Agent(..) => UserRules::Kept,
         };
-        self.inner.store.end_session(place.name.clone(), user_word, now(), by.caller()).await?;
+        self.inner.store.end_session(place.name.clone(), user_rules, now(), by.caller()).await?;
         let (id, disk) = (place.id.clone(), self.disk(&place.name.user_id, &place.name.agent_id, &workspace));
         let removed = detached(move || Ok(workspace.remove_session(&id)?)).await?;
         disk.shrink();
@@ -184,7 +186,7 @@ impl Service {
     /// Notes the end of sessions that retention removes next, or whose directory is gone. This comes before the removal, so
     /// that a new session of the same id never inherits a word that loosens.
     pub(crate) async fn end_idle_sessions(&self, used_before: SystemTime) -> Result<(), Error> {
-        for RuledSession { name, has_ended } in self.inner.store.ruled_sessions().await? {
+        for SessionWithRules { name, has_ended } in self.inner.store.sessions_with_rules().await? {
             let Ok(id) = name.session_id.parse::<SessionId>() else { continue };
             let place = Place { name, id };
             let times = self.session_times(&place).await;
@@ -197,7 +199,7 @@ impl Service {
                 }
             };
             if is_over {
-                self.inner.store.end_session(place.name, UserWord::Kept, now(), BY).await?;
+                self.inner.store.end_session(place.name, UserRules::Kept, now(), BY).await?;
             }
         }
         Ok(())
@@ -212,7 +214,7 @@ impl Service {
             let (user_id, agent_id, session_id) = (user_id.clone(), agent_id.clone(), session_id.clone());
             let Ok(id) = session_id.parse::<SessionId>() else { continue };
             let touched = async {
-                let workspace = self.session_workspace(&SessionName { user_id, agent_id, session_id }).await?;
+                let workspace = self.session_workspace(&SessionKey { user_id, agent_id, session_id }).await?;
                 Self::blocking(|| Ok(workspace.find_session(&id)?.is_some())).await
             };
             if let Err(error) = touched.await {
@@ -231,7 +233,7 @@ impl Service {
         Ok(SessionView { size_bytes: Some(usage.bytes), ..view })
     }
 
-    fn describe(&self, by: &Principal, name: SessionName, times: SessionTimes, rules: Rules) -> SessionView {
+    fn describe(&self, by: &Principal, name: SessionKey, times: SessionTimes, rules: Rules) -> SessionView {
         let is_operator = by.require_operator("see it").is_ok();
         SessionView {
             session_id: name.session_id,

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use ringwall_record::SessionName;
+use ringwall_record::SessionKey;
 use ringwall_workspace::{SessionId, SessionTimes, Workspace};
 
 use crate::auth::principal::Principal;
@@ -24,7 +24,7 @@ pub struct SessionAddress {
 /// A session's name, checked. It may not be there.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    pub(crate) name: SessionName,
+    pub(crate) name: SessionKey,
     pub(crate) id: SessionId,
 }
 
@@ -36,7 +36,7 @@ impl Place {
             Error::Forbidden { .. } => no_session(&id),
             other => other,
         })?;
-        Ok(Self { name: SessionName { user_id, agent_id, session_id: id.to_string() }, id })
+        Ok(Self { name: SessionKey { user_id, agent_id, session_id: id.to_string() }, id })
     }
 }
 
@@ -47,7 +47,7 @@ impl Service {
         workspace.join("sessions").join(place.id.as_str()).join("work")
     }
 
-    pub(crate) async fn session_workspace(&self, name: &SessionName) -> Result<Workspace, Error> {
+    pub(crate) async fn session_workspace(&self, name: &SessionKey) -> Result<Workspace, Error> {
         let owner = self.owner_of(&name.user_id, &name.agent_id).await?;
         let (user, agent) = (name.user_id.as_str().parse()?, name.agent_id.as_str().parse()?);
         Self::blocking(|| Ok(self.inner.workspaces.workspace(&user, &agent, owner)?)).await

@@ -7,7 +7,7 @@
 
 use ringwall_policy::SecurityMode;
 use ringwall_record::{
-    ApprovalKind, Confirmation, Holder, SessionName, SessionRules, SessionWord, UserWord, WordAuthor,
+    ApprovalKind, AuthorRules, Confirmation, Holder, RulesAuthor, SessionKey, SessionRules, UserRules,
 };
 
 use super::place::{Place, no_session};
@@ -57,7 +57,7 @@ impl Rules {
     }
 
     /// A user's word that does not tighten has no effect: the operator may have said more since.
-    fn tightened(self, user: &SessionWord) -> Self {
+    fn tightened(self, user: &AuthorRules) -> Self {
         let confirmation = match user.confirmation {
             Some(word) if tightens(self.confirmation, word) => word,
             Some(_) | None => self.confirmation,
@@ -116,14 +116,14 @@ impl SessionChange {
     /// The words about the session after the change. `callback` without a `callback_url` uses `approvals.webhook_url`.
     fn over(
         &self,
-        author: WordAuthor,
+        author: RulesAuthor,
         before: SessionRules,
         settings: SessionsPart,
         webhook_url: Option<&str>,
     ) -> Result<SessionRules, Error> {
         let after = match author {
-            WordAuthor::Operator => self.by_operator(before, settings)?,
-            WordAuthor::User => self.by_user(before, settings)?,
+            RulesAuthor::Operator => self.by_operator(before, settings)?,
+            RulesAuthor::User => self.by_user(before, settings)?,
         };
         match (self.confirmation, &after.operator.callback_url) {
             (Some(Confirmation::Callback), None) if webhook_url.is_none() => Err(Error::invalid(
@@ -169,7 +169,7 @@ impl SessionChange {
     /// A user's word that loosens is refused rather than stored without effect.
     fn by_user(&self, before: SessionRules, settings: SessionsPart) -> Result<SessionRules, Error> {
         let SessionRules { operator, mut user, has_ended } = before;
-        let base = SessionRules { operator: operator.clone(), user: SessionWord::default(), has_ended };
+        let base = SessionRules { operator: operator.clone(), user: AuthorRules::default(), has_ended };
         let base = Rules::over(base, settings);
         if let Some(word) = self.confirmation {
             if !tightens(base.confirmation, word) {
@@ -202,7 +202,7 @@ impl Service {
             return Ok(said);
         }
         // The session's directory was removed by hand.
-        self.inner.store.end_session(place.name.clone(), UserWord::Kept, now(), BY).await?;
+        self.inner.store.end_session(place.name.clone(), UserRules::Kept, now(), BY).await?;
         Ok(SessionRules { has_ended: true, ..said })
     }
 
@@ -236,7 +236,7 @@ impl Service {
     ) -> Result<(), Error> {
         self.session_times(place).await?.ok_or_else(|| no_session(&place.id))?;
         let said = self.check_change(by, change, self.said_of(place).await?)?;
-        self.inner.store.rule_session(place.name.clone(), author_of(by), said, now(), by.caller()).await?;
+        self.inner.store.set_session_rules(place.name.clone(), author_of(by), said, now(), by.caller()).await?;
         self.review_approvals();
         Ok(())
     }
@@ -247,7 +247,7 @@ impl Service {
             ApprovalKind::Risk => {}
             ApprovalKind::Path | ApprovalKind::Network => return None,
         }
-        let name = SessionName {
+        let name = SessionKey {
             user_id: asked.user.clone(),
             agent_id: asked.agent.clone(),
             session_id: asked.session_id.clone(),
@@ -258,16 +258,16 @@ impl Service {
     }
 }
 
-fn author_of(by: &Principal) -> WordAuthor {
+fn author_of(by: &Principal) -> RulesAuthor {
     match by.holder() {
-        Holder::Owner | Holder::Operator => WordAuthor::Operator,
-        Holder::User(_) | Holder::Agent(..) => WordAuthor::User,
+        Holder::Owner | Holder::Operator => RulesAuthor::Operator,
+        Holder::User(_) | Holder::Agent(..) => RulesAuthor::User,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ringwall_record::SessionWord;
+    use ringwall_record::AuthorRules;
 
     use super::*;
     use Confirmation::{AutoApprove, AutoReject, Callback, Websocket};
@@ -277,9 +277,9 @@ mod tests {
         SessionChange { confirmation, callback_url: url.map(str::to_owned), security_mode: mode }
     }
 
-    fn word(confirmation: Option<Confirmation>, mode: Option<SecurityMode>) -> SessionWord {
+    fn word(confirmation: Option<Confirmation>, mode: Option<SecurityMode>) -> AuthorRules {
         let security_mode = mode.map(|mode| mode.key().to_owned());
-        SessionWord { confirmation, callback_url: None, security_mode }
+        AuthorRules { confirmation, callback_url: None, security_mode }
     }
 
     fn settings(confirmation: Confirmation, security_mode: SecurityMode) -> SessionsPart {
@@ -301,7 +301,7 @@ mod tests {
                         for has_ended in [false, true] {
                             let settings = settings(by_settings, mode_by_settings);
                             let operator = word(operator, mode);
-                            check(settings, &SessionRules { operator, user: SessionWord::default(), has_ended });
+                            check(settings, &SessionRules { operator, user: AuthorRules::default(), has_ended });
                         }
                     }
                 }
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_callback_has_an_address_and_nothing_else_has() {
         let settings = settings(Websocket, Strict);
-        let put = |change: SessionChange, before, url| change.over(WordAuthor::Operator, before, settings, url);
+        let put = |change: SessionChange, before, url| change.over(RulesAuthor::Operator, before, settings, url);
         let callback = change(Some(Callback), Some("https://hooks.example/x"), None);
         let said = put(callback, SessionRules::default(), None).unwrap();
         assert_eq!(said.operator.callback_url.as_deref(), Some("https://hooks.example/x"));

@@ -95,7 +95,7 @@ pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Messag
             let id: TokenId = id.parse()?;
             match store.revoke_token(&id, now(), "command_line").await? {
                 Revocation::Recorded => print(&format!("revoked {id}\n"))?,
-                Revocation::RevokedBefore(_) => print(&format!("{id} was already revoked\n"))?,
+                Revocation::AlreadyRevoked(_) => print(&format!("{id} was already revoked\n"))?,
                 Revocation::LastOwner => return Err(ringwall_service::Error::LastOwner.into()),
                 Revocation::Unknown => {
                     return Err(Message::new(format!("no token has the id {id}"))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringwall_policy::{Ask, Consent};
 use ringwall_record::{
-    ApprovalFiles, ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs, Uncovered, UncoveredFile,
+    ApprovalFiles, ApprovalKind, Confirmation, Digest, RiskLevel, SettledStatus, Uncovered, UncoveredFile,
 };
 use ringwall_risk::Locale;
 use serde_json::json;
@@ -29,8 +29,8 @@ impl Exec {
         let question = self.code_question(code, ask);
         let settled = match code.rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => None,
-            Confirmation::AutoApprove => Some(SettledAs::Approved),
-            Confirmation::AutoReject => Some(SettledAs::Denied),
+            Confirmation::AutoApprove => Some(SettledStatus::Approved),
+            Confirmation::AutoReject => Some(SettledStatus::Denied),
         };
         let asked = match settled {
             None => self.service.ask(question).await,
@@ -40,7 +40,7 @@ impl Exec {
             tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
             Told::failed(error.code(), error.to_string())
         })?;
-        if settled == Some(SettledAs::Denied) {
+        if settled == Some(SettledStatus::Denied) {
             return Err(Told::denied(AUTO_REJECTED, "its session rejects code that deserves a person's word"));
         }
         tracing::info!(exec_id = %self.intent.exec_id, approval = %waiting.id(), "code waits for its confirmation");

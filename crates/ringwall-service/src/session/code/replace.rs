@@ -63,7 +63,7 @@ impl Service {
 }
 
 fn replaced(next: &ExecId) -> Told {
-    Told { status: ringwall_record::EndedAs::Cancelled, ..Told::failed(REPLACED, format!("{GOES_ON_AS}{next}")) }
+    Told { status: ringwall_record::FinalStatus::Cancelled, ..Told::failed(REPLACED, format!("{GOES_ON_AS}{next}")) }
 }
 
 /// The exec as which one goes on that ended for this reason, if it does.

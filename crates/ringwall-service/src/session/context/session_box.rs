@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ringwall_executor::session_box::{Resident, VisitHandle};
 use ringwall_policy::Isolation;
-use ringwall_record::{SessionName, Timestamp};
+use ringwall_record::{SessionKey, Timestamp};
 use ringwall_workspace::Workspace;
 
 use super::interpreter::Interpreter;
@@ -44,7 +44,7 @@ impl BoxKey {
     /// Whose it is.
     pub(crate) fn place(&self) -> Option<Place> {
         let (user_id, agent_id) = (self.user.parse().ok()?, self.agent.parse().ok()?);
-        let name = SessionName { user_id, agent_id, session_id: self.session.clone() };
+        let name = SessionKey { user_id, agent_id, session_id: self.session.clone() };
         Some(Place { name, id: self.session.parse().ok()? })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall_executor::session_box::{VisitHandle, VisitInput};
-use ringwall_record::{ExecId, Status, Summary};
+use ringwall_record::{ExecId, ExecSummary, Status};
 use ringwall_workspace::Stream;
 
 use crate::auth::principal::Principal;
@@ -85,7 +85,7 @@ impl Service {
     /// The process of this id, or the one that goes on in its place, as often as a person has changed its code.
     async fn latest_process(&self, by: &Principal, place: &Place, exec_id: &ExecId) -> Result<ExecView, Error> {
         let mut view = self.exec(by, exec_id).await?;
-        let is_its_own = |summary: &Summary| {
+        let is_its_own = |summary: &ExecSummary| {
             (&summary.user_id, &summary.agent_id) == (&place.name.user_id, &place.name.agent_id)
                 && summary.conversation_id.as_deref() == Some(place.id.as_str())
         };

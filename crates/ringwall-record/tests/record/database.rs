@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 use crate::cluster::Cluster;
 
-pub struct Place {
+pub struct TestDatabase {
     pub database: Database,
     /// Removed on drop. Absent for PostgreSQL and for further databases.
     directory: Option<TempDir>,
 }
 
-impl Place {
+impl TestDatabase {
     pub fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self { database: Database::Sqlite(directory.path().join("record.db")), directory: Some(directory) }
