@@ -1,12 +1,12 @@
-//! What an exec is asked with and what it answers.
+//! Requests and answers of execs.
 
 use serde_json::{Value, json};
 use tests::support::server::Server;
 
-use crate::site::{Backend, Site};
+use crate::fixture::{Backend, Fixture};
 
-pub(crate) fn an_exec_answers_with_its_ending(site: &Site) {
-    let server = site.start();
+pub(crate) fn exec_answers_with_its_outcome(fixture: &Fixture) {
+    let server = fixture.start();
     let done = server.shell("echo out; echo err >&2");
     let id = done["exec_id"].as_str().unwrap();
     assert!(id.starts_with("e_") && id.len() >= 18, "{id}");
@@ -26,15 +26,15 @@ pub(crate) fn an_exec_answers_with_its_ending(site: &Site) {
     }
 }
 
-/// A request for python with these words.
-fn python(server: &Server, words: &[&str]) -> Value {
+/// A request of kind `python` with these arguments.
+fn python(server: &Server, args: &[&str]) -> Value {
     let mut body = server.request("");
-    body["exec"] = json!({ "kind": "python", "command": "python", "args": words });
+    body["exec"] = json!({ "kind": "python", "command": "python", "args": args });
     body
 }
 
-pub(crate) fn python_runs_code_and_scripts(site: &Site) {
-    let server = site.start();
+pub(crate) fn python_runs_code_and_scripts(fixture: &Fixture) {
+    let server = fixture.start();
     let done = server.run(&python(&server, &["-c", "import sys; print(6 * 7); sys.exit(3)"]));
     assert_eq!((&done["status"], &done["exit_code"]), (&json!("FAILED"), &json!(3)), "{done}");
     assert_eq!(server.stdout(&done), "42\n");
@@ -44,8 +44,8 @@ pub(crate) fn python_runs_code_and_scripts(site: &Site) {
     assert_eq!((server.stdout(&done).as_str(), &done["status"]), ("from a file\n", &json!("SUCCEEDED")));
 }
 
-pub(crate) fn everything_that_is_known_is_told(site: &Site) {
-    let server = site.start();
+pub(crate) fn exec_view_shows_request_policy_and_protections(fixture: &Fixture) {
+    let server = fixture.start();
     let mut body = server.request("test \"$SECRET\" = \"$(cat ../inputs/expected)\"");
     body["exec"]["env"] = json!({ "SECRET": "hunter2" });
     body["inputs"] = json!([{ "path": "expected", "content": "hunter2" }]);
@@ -56,7 +56,7 @@ pub(crate) fn everything_that_is_known_is_told(site: &Site) {
     let view = server.exec(done["exec_id"].as_str().unwrap());
     let expected = json!({
         "env_keys": ["SECRET"], "task_id": "t1", "conversation_id": "c1", "cmd": "bash", "args": body["exec"]["args"],
-        "project_id": "p", "skill_id": null, "backend": site.backend.name(), "status": "SUCCEEDED", "exit_code": 0,
+        "project_id": "p", "skill_id": null, "backend": fixture.backend.name(), "status": "SUCCEEDED", "exit_code": 0,
         "stdout_truncated": false, "stderr_truncated": false, "error_reason": null,
         "artifacts_path": done["artifacts_dir"],
     });
@@ -72,8 +72,8 @@ pub(crate) fn everything_that_is_known_is_told(site: &Site) {
     }
     let protections = view["protections"].as_array().unwrap();
     assert!(protections.len() > 3, "{view}");
-    // Only a container has an image.
-    match site.backend {
+    // Only containers have an image.
+    match fixture.backend {
         Backend::Native | Backend::Gvisor => assert_eq!(view["image"], Value::Null),
         Backend::Docker => assert_eq!(view["image"], "ringwall/sandbox:latest"),
     }
@@ -81,21 +81,21 @@ pub(crate) fn everything_that_is_known_is_told(site: &Site) {
     assert!(!server.log().contains("hunter2") && !server.log().contains(&server.token), "a secret is in the log");
 }
 
-pub(crate) fn the_environment_is_the_requests(site: &Site) {
-    let server = site.start();
+pub(crate) fn environment_is_that_of_the_request(fixture: &Fixture) {
+    let server = fixture.start();
     let mut body = server.request("echo \"$WORD|$EMPTY|$QUOTED|$PATH\"; env | wc -l");
     body["exec"]["env"] =
         json!({ "WORD": " two  words ", "EMPTY": "", "QUOTED": "\"'$HOME`", "PATH": "/usr/bin:/bin" });
     let done = server.run(&body);
     let output = server.stdout(&done);
     assert!(output.starts_with(" two  words ||\"'$HOME`|/usr/bin:/bin\n"), "{output}");
-    // Built from nothing: no more than a handful beside what was asked for.
+    // The environment is not inherited: few variables beside the requested ones.
     assert!(output.lines().nth(1).unwrap().trim().parse::<u32>().unwrap() < 20, "{output}");
     let mut body = server.request("echo \"$LINES_OF_TEXT\"");
     body["exec"]["env"] = json!({ "LINES_OF_TEXT": "one\ntwo" });
-    match site.backend {
+    match fixture.backend {
         Backend::Native | Backend::Gvisor => assert_eq!(server.stdout(&server.run(&body)), "one\ntwo\n"),
-        // Docker's files of variables have no way to say a value of two lines, so it is refused and not garbled.
+        // Docker's env files cannot contain a value with a line break, so the request is refused.
         Backend::Docker => {
             let detail = server.ask("POST", "/sandbox/execs", Some(&body)).expect(400)["detail"].clone();
             assert_eq!(detail["code"], "INVALID_ARGUMENT", "{detail}");
@@ -105,8 +105,8 @@ pub(crate) fn the_environment_is_the_requests(site: &Site) {
     }
 }
 
-pub(crate) fn the_working_directory_is_the_requests(site: &Site) {
-    let server = site.start();
+pub(crate) fn working_directory_is_that_of_the_request(fixture: &Fixture) {
+    let server = fixture.start();
     assert_eq!(
         server.stdout(&server.shell("pwd; mkdir -p a/b; ln -s a/b inner; ln -s / outer; touch file")),
         "/workspace/work\n"
@@ -124,15 +124,17 @@ pub(crate) fn the_working_directory_is_the_requests(site: &Site) {
     for cwd in ["work/missing", "work/file"] {
         assert_eq!(ask(cwd).refused(400), "INVALID_ARGUMENT", "{cwd}");
     }
-    // A link that stays inside is a matter of taste; one that leads out is entered as nobody but the box itself.
+    // Backends may refuse links. In a native box a link is resolved inside of the box, where `/` is
+    // the box's.
     let inner = ask("work/inner");
     let outer = ask("work/outer");
-    match site.backend {
+    match fixture.backend {
         Backend::Native => {
             assert_eq!(server.stdout(&inner.expect(200)), "/workspace/work/a/b\n");
             assert_eq!(server.stdout(&outer.expect(200)), "/\n");
         }
-        // Runtimes have been led out of a container by a link here; they enter none.
+        // A link as working directory has allowed escapes from container runtimes, so links are
+        // refused.
         Backend::Gvisor | Backend::Docker => {
             assert_eq!(inner.refused(400), "INVALID_ARGUMENT");
             assert_eq!(outer.refused(400), "INVALID_ARGUMENT");

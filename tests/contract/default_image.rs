@@ -1,14 +1,14 @@
-//! The image that the product makes for itself.
+//! `ringwall image build-docker` builds the default image.
 
 use tempfile::TempDir;
 use tests::support::docker_daemon::Daemon;
 use tests::support::docker_image::DEFAULT;
 use tests::support::server::command;
 
-use crate::site::start_on;
+use crate::fixture::start_on;
 
-/// From this machine's own package archive, which takes a minute or more.
-pub(crate) fn is_built_from_packages() {
+/// Uses the host's package archive and takes a minute or more.
+pub(crate) fn image_is_built_from_packages() {
     let daemon = Daemon::launch(&[]);
     let data = TempDir::with_prefix("rw-serve-").unwrap();
     let build = || {

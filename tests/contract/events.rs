@@ -1,4 +1,4 @@
-//! Following an exec: everything it says, once, in order, however often the connection breaks.
+//! The event stream of an exec: all output once and in order, also after a reconnect.
 
 use std::io::{BufRead, BufReader};
 
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use tests::support::server::Server;
 
-use crate::site::Site;
+use crate::fixture::Fixture;
 
-/// Events until one satisfies `enough`, or the stream's end: their ids, names and data.
+/// The id, name and data of each event, until one satisfies `enough` or the stream ends.
 fn follow(
     server: &Server,
     path: &str,
@@ -45,8 +45,8 @@ fn text(events: &[(String, String, Value)], stream: &str) -> String {
     events.iter().filter(|event| event.1 == stream).map(|event| event.2["text"].as_str().unwrap()).collect()
 }
 
-pub(crate) fn to_the_end_and_taken_up_again(site: &Site) {
-    let server = site.start();
+pub(crate) fn event_stream_resumes_after_last_event_id(fixture: &Fixture) {
+    let server = fixture.start();
     let id = server.begin("touch go; echo one; until [ -s go ]; do sleep 0.01; done; echo zwölf; echo err >&2; exit 4");
     let path = format!("/sandbox/execs/{id}/events");
     let before = follow(&server, &path, None, |name| name == "stdout");

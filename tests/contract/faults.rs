@@ -1,4 +1,4 @@
-//! A docker that is missing, hangs or goes away, seen through the door: 503 within 10 s, and no other backend in silence.
+//! Docker is missing, hangs or ends: 503 within 10 s, and no silent change to another backend.
 
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
@@ -13,12 +13,12 @@ use tests::support::pool_watch::{PoolWatch, pool};
 use tests::support::server::{Answer, Server, command};
 use tests::support::wait::wait_for;
 
-use crate::site::start_on;
+use crate::fixture::start_on;
 
-/// The contract's own figure.
+/// The time limit from the contract.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// What an answer of this kind looks like, and that it came in time.
+/// Checks that the answer came in time and that it and the exec say BACKEND_UNAVAILABLE.
 fn unavailable(server: &Server, answer: Answer, since: Instant) {
     let took = since.elapsed();
     assert!(took < BOUND, "{took:?}");
@@ -36,7 +36,7 @@ fn submit(server: &Server, script: &str) -> Answer {
     server.ask("POST", "/sandbox/execs", Some(&server.request(script)))
 }
 
-/// The native backend goes on as if nothing were the matter.
+/// Checks that the native backend still works.
 fn works_natively(server: &Server) {
     let mut body = server.request("echo native");
     body["backend"] = "native".into();
@@ -46,12 +46,12 @@ fn works_natively(server: &Server) {
 fn health(server: &Server) -> Value {
     let began = Instant::now();
     let health = server.ask("GET", "/sandbox/health?probe=1", None).expect(200);
-    // A probe of every backend, of which each may take as long as it may.
+    // It probes all backends, each up to the limit.
     assert!(began.elapsed() < 2 * BOUND, "{:?}", began.elapsed());
     health
 }
 
-pub(crate) fn no_client() {
+pub(crate) fn missing_client_is_reported() {
     let server = Server::start_with(&["--docker-cli-path", "/nonexistent/docker"]).on(Some("docker"));
     let began = Instant::now();
     unavailable(&server, submit(&server, "true"), began);
@@ -64,8 +64,9 @@ pub(crate) fn no_client() {
     works_natively(&server);
 }
 
-/// `ringwall image build-docker` runs the docker client that a server with the same start-up configuration runs.
-pub(crate) fn the_client_that_is_set_makes_the_image() {
+/// `ringwall image build-docker` runs the docker client that a server with the same start-up
+/// configuration runs.
+pub(crate) fn configured_client_builds_image() {
     let data = TempDir::with_prefix("rw-serve-").unwrap();
     let client = |name: &str| {
         let path = data.path().join(name);
@@ -89,7 +90,7 @@ pub(crate) fn the_client_that_is_set_makes_the_image() {
     assert!(!data.path().join("db.sqlite").exists(), "the verb needs no record");
 }
 
-pub(crate) fn no_daemon() {
+pub(crate) fn missing_daemon_is_reported() {
     let data = TempDir::with_prefix("rw-serve-").unwrap();
     let client = data.path().join("docker");
     std::fs::write(&client, "#!/bin/sh\nexec docker --host unix:///nonexistent/docker.sock \"$@\"\n").unwrap();
@@ -103,10 +104,10 @@ pub(crate) fn no_daemon() {
     works_natively(&server);
 }
 
-pub(crate) fn a_daemon_that_hangs() {
+pub(crate) fn hanging_daemon_is_reported() {
     let daemon = launch(&[], LITTLE);
     let server = start_on(&daemon, TempDir::with_prefix("rw-serve-").unwrap(), "docker");
-    during_an_exec(&server, || {
+    while_exec_runs(&server, || {
         daemon.signal(Signal::STOP);
         let hung = Instant::now();
         thread::scope(|scope| {
@@ -121,10 +122,10 @@ pub(crate) fn a_daemon_that_hangs() {
     works_again(&daemon, &server);
 }
 
-pub(crate) fn a_daemon_that_is_stopped() {
+pub(crate) fn stopped_daemon_is_reported() {
     let daemon = launch(&[], LITTLE);
     let server = start_on(&daemon, TempDir::with_prefix("rw-serve-").unwrap(), "docker");
-    during_an_exec(&server, || {
+    while_exec_runs(&server, || {
         daemon.signal(Signal::TERM);
         Instant::now()
     });
@@ -134,11 +135,12 @@ pub(crate) fn a_daemon_that_is_stopped() {
     works_again(&daemon, &server);
 }
 
-/// A box that stays is its session's, and the daemon's. Without the daemon no box can be made either, as often as it is tried.
-pub(crate) fn a_daemon_that_is_killed_under_a_session() {
+/// A session box ends with the daemon. Without the daemon every new exec of a session fails, and
+/// native boxes still work.
+pub(crate) fn killed_daemon_fails_session_execs() {
     let daemon = launch(&[], LITTLE);
     let server = start_on(&daemon, TempDir::with_prefix("rw-serve-").unwrap(), "docker");
-    // Without boxes made ahead, which would be counted too.
+    // Without warm boxes, which would be counted too.
     let settings = json!({ "strict": { "backends": ["docker"] }, "sessions": { "confirmation": "auto-approve" },
         "pool": { "min_instances": 0 } });
     server.ask("PUT", "/settings", Some(&settings)).expect(200);
@@ -157,14 +159,14 @@ pub(crate) fn a_daemon_that_is_killed_under_a_session() {
         let killed = Instant::now();
         let answer = running.join().unwrap();
         assert!(killed.elapsed() < BOUND, "{:?}", killed.elapsed());
-        told_clearly(answer);
+        assert_docker_error(answer);
         killed
     });
     for attempt in 0..3 {
-        told_clearly(exec(&format!("other-{attempt}"), "echo never"));
+        assert_docker_error(exec(&format!("other-{attempt}"), "echo never"));
     }
     assert!(killed.elapsed() < 4 * BOUND);
-    wait_until("the places are free", || pool(&server)["total"] == 0);
+    wait_until("the pool is empty", || pool(&server)["total"] == 0);
     let mut body = server.request("echo native");
     body["backend"] = "native".into();
     assert_eq!(server.stdout(&server.run(&body)), "native\n");
@@ -178,8 +180,8 @@ pub(crate) fn a_daemon_that_is_killed_under_a_session() {
     }
 }
 
-/// No success, and a reason that names the maker of boxes or the box.
-fn told_clearly(answer: Answer) {
+/// Checks that the answer is a failure with an error that mentions Docker or the box.
+fn assert_docker_error(answer: Answer) {
     let body = answer.json();
     let reason = match answer.status {
         200 => {
@@ -192,8 +194,9 @@ fn told_clearly(answer: Answer) {
     assert!(reason.is_some_and(|reason| reason.contains("docker") || reason.contains("box")), "{body}");
 }
 
-/// Does something to the daemon while somebody waits for an exec; that says when it was done.
-fn during_an_exec(server: &Server, act: impl FnOnce() -> Instant) {
+/// Runs `act` while a client waits for an exec, and checks the client's answer. `act` returns the
+/// time of the fault.
+fn while_exec_runs(server: &Server, act: impl FnOnce() -> Instant) {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| (submit(server, "echo begun; sleep 600"), Instant::now()));
         let id = wait_for("an exec that runs", || {

@@ -1,11 +1,12 @@
-//! What an exec is given and what it leaves: nothing that a box plants is followed, or takes the place of ours.
+//! Inputs, artifacts and output of execs: links planted by a box are not followed, and its files do
+//! not replace the server's.
 
 use serde_json::{Value, json};
 use tests::support::server::Server;
 
-use crate::site::{Backend, Site};
+use crate::fixture::{Backend, Fixture};
 
-/// The files of an exec, and one of them by its path.
+/// The listed files of an exec.
 fn listed(server: &Server, done: &Value) -> Vec<Value> {
     let path = format!("/sandbox/execs/{}/artifacts", done["exec_id"].as_str().unwrap());
     let listed = server.ask("GET", &path, None).expect(200);
@@ -17,8 +18,8 @@ fn names(files: &[Value]) -> Vec<&str> {
     files.iter().map(|file| file["path"].as_str().unwrap()).collect()
 }
 
-pub(crate) fn inputs_are_whole_or_not_at_all(site: &Site) {
-    let server = site.start();
+pub(crate) fn invalid_input_path_writes_no_input(fixture: &Fixture) {
+    let server = fixture.start();
     let mut body =
         server.request("cat ../inputs/a/b.txt; touch ../inputs/x ../inputs/a/b.txt 2>/dev/null || echo read-only");
     body["inputs"] = json!([{ "path": "a/b.txt", "content": "in\n" }, { "path": "a..b", "content": "a name" }]);
@@ -40,8 +41,8 @@ pub(crate) fn inputs_are_whole_or_not_at_all(site: &Site) {
     assert_eq!(server.stdout(&server.run(&look)), "", "nothing is written if any is bad");
 }
 
-pub(crate) fn artifacts_are_listed_with_their_hashes(site: &Site) {
-    let server = site.start();
+pub(crate) fn artifacts_are_listed_with_hashes(fixture: &Fixture) {
+    let server = fixture.start();
     let done = server.shell("mkdir ../artifacts/d; printf 'a\\0b' > ../artifacts/d/f; sha256sum < ../artifacts/d/f; chmod 0 ../artifacts/d/f");
     assert_eq!(done["status"], "SUCCEEDED", "{done}");
     let files = listed(&server, &done);
@@ -65,8 +66,8 @@ pub(crate) fn artifacts_are_listed_with_their_hashes(site: &Site) {
     }
 }
 
-pub(crate) fn what_a_box_plants_is_not_followed(site: &Site) {
-    let server = site.start();
+pub(crate) fn planted_links_are_not_followed(fixture: &Fixture) {
+    let server = fixture.start();
     let script =
         "cd ../artifacts; echo said; ln -s /etc/passwd link; ln -s /workspace/inputs directory-link; ln -s ../../.. up
         mkfifo fifo; mkdir d; ln -s / d/root; mkfifo d/fifo; echo kept > d/kept; ln d/kept twice
@@ -82,7 +83,7 @@ pub(crate) fn what_a_box_plants_is_not_followed(site: &Site) {
         assert_eq!(status, 404, "{planted}");
     }
     assert_eq!(server.ask("GET", &format!("{base}/d/root/etc/passwd"), None).status, 404);
-    assert_eq!(server.stdout(&done), "said\n", "its own words, not what it put into their place");
+    assert_eq!(server.stdout(&done), "said\n", "its output, not the planted file");
     assert_eq!(server.ask("GET", &format!("{base}/stdout.txt"), None).bytes, b"said\n");
     let meta = server.ask("GET", &format!("{base}/meta.json"), None).expect(200);
     assert_eq!(meta["exec_id"], done["exec_id"], "{meta}");
@@ -92,12 +93,12 @@ pub(crate) fn what_a_box_plants_is_not_followed(site: &Site) {
         let read = server.ask("GET", &format!("{base}/{path}"), None);
         assert_eq!((read.status, read.bytes.len() as u64), (200, file["size"].as_u64().unwrap()), "{path}");
         let is_ours = ["meta.json", "manifest.json", "stdout.txt", "stderr.txt"].contains(&path);
-        assert!(!is_ours || read.bytes != b"forged\n", "{path} is the box's own");
+        assert!(!is_ours || read.bytes != b"forged\n", "{path} was replaced by the box");
     }
 }
 
-pub(crate) fn the_two_files_of_an_exec(site: &Site) {
-    let server = site.start();
+pub(crate) fn meta_and_manifest_describe_exec(fixture: &Fixture) {
+    let server = fixture.start();
     let mut body = server.request("echo x > ../artifacts/f; exit 3");
     body["exec"]["env"] = json!({ "SECRET": "hunter2" });
     let done = server.run(&body);
@@ -107,9 +108,9 @@ pub(crate) fn the_two_files_of_an_exec(site: &Site) {
     let meta = read("meta.json");
     let expected = json!({
         "exec_id": done["exec_id"], "project_id": "p", "status": "FAILED", "exit_code": 3, "error_reason": null,
-        "backend": site.backend.name(), "env_keys": ["SECRET"], "policy_snapshot": view["policy_snapshot"],
+        "backend": fixture.backend.name(), "env_keys": ["SECRET"], "policy_snapshot": view["policy_snapshot"],
         "stdout_truncated": false, "stderr_truncated": false, "skipped_total": 0,
-        // Whoever makes the box.
+        // The same on every backend.
         "docker_mounts": [
             { "source": "projects/p/inputs", "target": "/workspace/inputs", "mode": "ro" },
             { "source": "projects/p/work", "target": "/workspace/work", "mode": "rw" },
@@ -119,7 +120,7 @@ pub(crate) fn the_two_files_of_an_exec(site: &Site) {
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&meta[key], value, "{key}: {meta}");
     }
-    match site.backend {
+    match fixture.backend {
         Backend::Native | Backend::Gvisor => assert_eq!(meta["image"], Value::Null),
         Backend::Docker => assert_eq!(meta["image"], "ringwall/sandbox:latest"),
     }
@@ -127,8 +128,8 @@ pub(crate) fn the_two_files_of_an_exec(site: &Site) {
     assert_eq!(read("manifest.json")["files"], json!(listed(&server, &done)));
 }
 
-pub(crate) fn output_is_read_by_bytes(site: &Site) {
-    let server = site.start();
+pub(crate) fn output_is_read_by_byte_range(fixture: &Fixture) {
+    let server = fixture.start();
     let done = server.shell("printf 0123456789; printf oops >&2; echo x > ../artifacts/f");
     let id = done["exec_id"].as_str().unwrap();
     let read = |query: &str| server.ask("GET", &format!("/sandbox/execs/{id}/{query}"), None).expect(200);

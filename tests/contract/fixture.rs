@@ -1,4 +1,4 @@
-//! Where a trial's servers make their boxes and keep their record.
+//! The fixture of a test: which backend and database its servers use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use tests::support::server::Server;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     Native,
-    /// gVisor without docker.
+    /// gVisor without Docker.
     Gvisor,
     Docker,
 }
@@ -24,7 +24,7 @@ pub(crate) enum Database {
 }
 
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Fixture {
     pub(crate) backend: Backend,
     pub(crate) database: Database,
     pub(crate) daemon: Option<Arc<Daemon>>,
@@ -50,21 +50,23 @@ impl Database {
     }
 }
 
-impl Site {
-    /// A server with a data directory and a record of its own.
+impl Fixture {
+    /// Starts a server with a new data directory and a new database.
     pub(crate) fn start(&self) -> Server {
         let data = TempDir::with_prefix("rw-serve-").unwrap();
         if self.database == Database::Postgres {
-            // In the file, so that the next server and every verb with this directory find the same record.
+            // In the configuration file, so that later servers and commands on this directory use
+            // it too.
             let text = format!("[database]\nurl = '{}'\n", create_database(self.cluster.as_ref().unwrap()));
             std::fs::write(data.path().join("ringwall.toml"), text).unwrap();
         }
         self.start_in(data)
     }
 
-    /// The processes of a server's box in whose command this mark is. Those behind gVisor have no command line outside, so
-    /// all that there are of the server's are taken for its one box.
-    pub(crate) fn boxed(&self, server: &Server, mark: &str) -> Vec<u32> {
+    /// The processes of the server's box that have this mark in their command line. Under gVisor
+    /// their command lines are not visible on the host, so these are all gVisor processes of the
+    /// server.
+    pub(crate) fn box_processes(&self, server: &Server, mark: &str) -> Vec<u32> {
         match self.backend {
             Backend::Native | Backend::Docker => marked(mark).unwrap(),
             Backend::Gvisor => {
@@ -73,7 +75,7 @@ impl Site {
         }
     }
 
-    /// The next server on a directory that another has left.
+    /// Starts a server on an existing data directory.
     pub(crate) fn start_in(&self, data: TempDir) -> Server {
         match (self.backend, &self.daemon) {
             (Backend::Native, _) => Server::start_in(data, &[]),
@@ -84,19 +86,19 @@ impl Site {
     }
 }
 
-/// gVisor starts itself again and again, as `exe`.
+/// gVisor's processes are called `runsc`, or `exe` where it has started itself again.
 pub(crate) fn runs_gvisor(process: u32) -> bool {
     is_alive(process) && field(process, "Name").is_some_and(|name| ["runsc", "exe"].contains(&name.as_str()))
 }
 
-/// A server whose execs name this backend of this daemon.
+/// Starts a server that uses this daemon and whose execs name this backend.
 pub(crate) fn start_on(daemon: &Daemon, data: TempDir, backend: &'static str) -> Server {
     let client = daemon.client();
     Server::start_in(data, &["--docker-cli-path", client.to_str().unwrap()]).on(Some(backend))
 }
 
-/// A new database of a name that no other trial has.
+/// Creates a database with a unique name.
 pub(crate) fn create_database(cluster: &Cluster) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    cluster.create_database(&format!("trial_{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+    cluster.create_database(&format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }

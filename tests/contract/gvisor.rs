@@ -1,7 +1,8 @@
-//! The third backend: gVisor, whose kernel says its own name, as a runtime of either of the others.
+//! The gVisor backend, with `runsc` directly and as a runtime of Docker. `dmesg` in a box shows
+//! gVisor's kernel.
 //!
-//! Without an image it is `runsc` itself that is asked, where the server finds it; so a server that is to ask docker is not
-//! shown it here.
+//! Execs without an image use `runsc` directly if the server finds it in its PATH; so the server
+//! that must use Docker gets a PATH without it.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use tests::support::server::Server;
 
 const RUNSC: &str = "/usr/bin/runsc";
 
-/// With a PATH in which there is docker's client and no `runsc`.
+/// Starts a server whose PATH contains Docker's client only.
 fn start_on_docker(daemon: &Daemon, data: TempDir) -> Server {
     let programs = data.path().join("programs");
     std::fs::create_dir(&programs).unwrap();
@@ -24,8 +25,8 @@ fn start_on_docker(daemon: &Daemon, data: TempDir) -> Server {
     Server::start_under(data, &["--docker-cli-path", client.to_str().unwrap()], &[("PATH", &path)]).on(Some("gvisor"))
 }
 
-/// As root `scripts/setup test` installs it, so one that is missing is a failure here and no skip.
-pub(crate) fn without_docker() {
+/// `scripts/setup test` installs `runsc` as root, so its absence is a failure and no skip.
+pub(crate) fn runsc_runs_exec_without_docker() {
     assert!(Path::new(RUNSC).exists(), "{RUNSC} is missing: scripts/setup test");
     let flags = ["--docker-cli-path", "/nonexistent/docker"];
     let server = Server::start_with(&flags).on(Some("gvisor"));
@@ -40,13 +41,14 @@ pub(crate) fn without_docker() {
     let after = output.split_once("given\n").unwrap().1;
     let lines: Vec<&str> = after.lines().collect();
     assert_eq!(lines[1..4], ["sandbox", "refused", "refused"], "{output}");
-    // Two lines of heading and the loopback.
+    // Two header lines and the loopback.
     assert_eq!(lines[4].trim(), "3", "{output}");
     let view = server.exec(done["exec_id"].as_str().unwrap());
     assert_eq!((&view["backend"], &view["image"]), (&json!("gvisor"), &json!(null)), "{view}");
     assert_eq!(view["protections"].as_array().unwrap().len(), 24, "{view}");
     assert!(view["usage"]["max_rss_bytes"].is_u64() && view["usage"]["cpu_ms"].is_u64(), "{view}");
-    // The control: the same words natively know nothing of gVisor, work on the same files, and are the same user's.
+    // The control: in a native box `dmesg` does not mention gVisor, and the files belong to the
+    // same user.
     let mut native = server.request("dmesg; cat made; stat -c %U made");
     native["backend"] = "native".into();
     let native = server.stdout(&server.run(&native));
@@ -58,11 +60,11 @@ pub(crate) fn without_docker() {
     assert_eq!(missing["exit_code"], 127, "{missing}");
 }
 
-pub(crate) fn an_exec_behind_gvisor() {
+pub(crate) fn docker_runs_exec_with_gvisor_runtime() {
     assert!(Path::new(RUNSC).exists(), "{RUNSC} is missing: scripts/setup test");
     let data = TempDir::with_prefix("rw-serve-").unwrap();
     let settings = data.path().join("daemon.json");
-    // The platform that needs neither hardware virtualisation nor a newer kernel interface.
+    // The platform that needs neither KVM nor a recent kernel.
     let arguments = ["--platform=ptrace", "--network=none"];
     let runtimes = json!({ "runtimes": { "runsc": { "path": RUNSC, "runtimeArgs": arguments } } });
     std::fs::write(&settings, runtimes.to_string()).unwrap();
@@ -79,11 +81,11 @@ pub(crate) fn an_exec_behind_gvisor() {
     assert_eq!((&view["backend"], &view["image"]), (&json!("gvisor"), &json!("ringwall/sandbox:latest")), "{view}");
     let files = server.ask("GET", &format!("/sandbox/execs/{}/artifacts", done["exec_id"].as_str().unwrap()), None);
     assert!(files.expect(200)["files"].as_array().unwrap().iter().any(|file| file["path"] == "left"));
-    // The control: the same words on the usual runtime know nothing of gVisor.
-    let mut usual = server.request("dmesg; cat made");
-    usual["backend"] = "docker".into();
-    let usual = server.stdout(&server.run(&usual));
-    assert!(!usual.contains("gVisor") && usual.ends_with("made\n"), "{usual}");
+    // The control: with Docker's default runtime `dmesg` does not mention gVisor.
+    let mut default_runtime = server.request("dmesg; cat made");
+    default_runtime["backend"] = "docker".into();
+    let default_runtime = server.stdout(&server.run(&default_runtime));
+    assert!(!default_runtime.contains("gVisor") && default_runtime.ends_with("made\n"), "{default_runtime}");
     let mut slow = server.request("sleep 600");
     slow["policy_overrides"] = json!({ "timeout_ms": 3000 });
     assert_eq!(server.run(&slow)["status"], "TIMEOUT");
@@ -91,7 +93,7 @@ pub(crate) fn an_exec_behind_gvisor() {
     assert_eq!(health["backends"]["gvisor"], json!({ "available": true, "why": null }), "{health}");
 }
 
-pub(crate) fn without_gvisor() {
+pub(crate) fn missing_gvisor_is_reported() {
     let daemon = launch(&[], LITTLE);
     let server = start_on_docker(&daemon, TempDir::with_prefix("rw-serve-").unwrap());
     let refused = server.ask("POST", "/sandbox/execs", Some(&server.request("true")));

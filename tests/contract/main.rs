@@ -1,29 +1,30 @@
-//! One contract of execs, checked over HTTP for every backend, and one of the record for every database.
+//! One contract of execs, checked over HTTP on every backend, and one of the record on every
+//! database.
 //!
-//! A trial gets a *site*: which backend its execs name and where its server keeps its record. It starts servers of its
-//! own there. Where backends may differ, the trial says how; none is left out in silence. The docker daemon and the
-//! PostgreSQL cluster are started here, for these trials, and stopped at the end whatever the trials did. Without root no
-//! daemon can be started, which is said; as root a machine without docker fails. RINGWALL_SOAK=1 adds the backends'
-//! trials on PostgreSQL, and the making of the default image.
+//! A test gets a [`Fixture`] with its backend and database, and starts its own servers. Where
+//! backends may differ, the test says how. This program starts the Docker daemon and the PostgreSQL
+//! cluster and stops them at the end. Without root the tests of Docker and gVisor are skipped, with
+//! a message; as root a machine without Docker fails. `RINGWALL_SOAK=1` adds the tests of all
+//! backends on PostgreSQL, and the build of the default image.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
-#![expect(clippy::print_stdout, reason = "what is not tried has to be said")]
+#![expect(clippy::print_stdout, reason = "prints skipped tests")]
 
-mod site;
+mod fixture;
 
-mod ahead;
 mod answers;
 mod code;
 mod default_image;
-mod endings;
+mod egress;
+mod events;
 mod faults;
 mod files;
-mod following;
 mod gvisor;
-mod lives;
-mod reach;
+mod outcomes;
 mod records;
+mod restarts;
 mod sessions;
+mod warm_containers;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,79 +34,79 @@ use tests::support::docker_daemon::Daemon;
 use tests::support::docker_image;
 use tests::support::postgres_cluster::Cluster;
 
-use crate::site::{Backend, Database, Site};
+use crate::fixture::{Backend, Database, Fixture};
 
-type Try = fn(&Site);
+type Test = fn(&Fixture);
 
-/// A trial's name and its function.
-macro_rules! trials {
+/// The name and the function of each test.
+macro_rules! tests {
     ($($module:ident :: { $($name:ident),* $(,)? })*) => {
         &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
     };
 }
 
-const ON_EACH_BACKEND: &[(&str, Try)] = trials! {
+const ON_EACH_BACKEND: &[(&str, Test)] = tests! {
     answers::{
-        an_exec_answers_with_its_ending, python_runs_code_and_scripts, everything_that_is_known_is_told,
-        the_environment_is_the_requests, the_working_directory_is_the_requests,
+        exec_answers_with_its_outcome, python_runs_code_and_scripts, exec_view_shows_request_policy_and_protections,
+        environment_is_that_of_the_request, working_directory_is_that_of_the_request,
     }
-    endings::{
-        too_long, too_much_memory, too_many_artifacts, too_much_output, cancelled_once, one_key_is_one_exec,
-        what_is_left_in_the_box_ends_with_it,
+    outcomes::{
+        timeout_ends_exec, memory_limit_ends_exec, artifacts_limit_fails_exec, output_is_truncated_at_limit, running_exec_is_cancelled_once, same_key_runs_one_exec,
+        background_processes_end_with_box,
     }
     files::{
-        inputs_are_whole_or_not_at_all, artifacts_are_listed_with_their_hashes, what_a_box_plants_is_not_followed,
-        the_two_files_of_an_exec, output_is_read_by_bytes,
+        invalid_input_path_writes_no_input, artifacts_are_listed_with_hashes, planted_links_are_not_followed,
+        meta_and_manifest_describe_exec, output_is_read_by_byte_range,
     }
-    following::{ to_the_end_and_taken_up_again }
-    code::{ a_session_is_the_same_in_every_box, what_is_demanded_is_what_it_gets }
-    sessions::{ a_sessions_box_stays }
-    reach::{ a_box_reaches_the_hosts_of_its_list, a_sessions_box_reaches_them_too }
-    lives::{ a_killed_server_leaves_nothing, a_stopped_server_waits, a_stopped_server_cancels }
+    events::{ event_stream_resumes_after_last_event_id }
+    code::{ session_code_sees_same_files_on_every_backend, strict_settings_choose_backend_of_code }
+    sessions::{ session_box_keeps_state }
+    egress::{ exec_reaches_allowed_hosts_only, session_box_reaches_allowed_hosts_only }
+    restarts::{ killed_server_leaves_nothing, stopping_server_waits_for_exec, stopping_server_cancels_exec }
 };
 
-const ON_EACH_DATABASE: &[(&str, Try)] = trials! {
+const ON_EACH_DATABASE: &[(&str, Test)] = tests! {
     records::{
-        lists_are_newest_first_in_pages, lists_are_filtered, the_chain_holds_over_a_kill, a_key_holds_over_a_restart,
-        tokens_live_and_die, settings_stay,
+        lists_are_newest_first_in_pages, lists_are_filtered, audit_chain_is_intact_after_kill, idempotency_key_survives_restart,
+        tokens_work_until_revoked, settings_survive_kill,
     }
 };
 
-const ON_DOCKER: &[(&str, Try)] = trials! { ahead::{ a_session_finds_a_container_that_was_made_ahead } };
+const ON_DOCKER: &[(&str, Test)] = tests! { warm_containers::{ session_gets_warm_container } };
 
-const ALONE: &[(&str, fn())] = trials! {
-    faults::{ no_client, no_daemon, a_daemon_that_hangs, a_daemon_that_is_stopped, a_daemon_that_is_killed_under_a_session, the_client_that_is_set_makes_the_image }
-    gvisor::{ without_docker, an_exec_behind_gvisor, without_gvisor }
-    records::{ a_database_named_on_the_command_line }
+const WITHOUT_FIXTURE: &[(&str, fn())] = tests! {
+    faults::{ missing_client_is_reported, missing_daemon_is_reported, hanging_daemon_is_reported, stopped_daemon_is_reported, killed_daemon_fails_session_execs, configured_client_builds_image }
+    gvisor::{ runsc_runs_exec_without_docker, docker_runs_exec_with_gvisor_runtime, missing_gvisor_is_reported }
+    records::{ database_flag_is_used_by_server_and_commands }
 };
 
-const ALONE_IN_SOAK: &[(&str, fn())] = trials! { default_image::{ is_built_from_packages } };
+const WITHOUT_FIXTURE_IN_SOAK: &[(&str, fn())] = tests! { default_image::{ image_is_built_from_packages } };
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        println!("skipped: all trials on docker and gvisor, because a docker daemon and runsc need root");
+        println!("skipped: all tests on docker and gvisor, because a docker daemon and runsc need root");
     }
-    // Started by this thread, because each is told to end with the thread that started it.
+    // On the main thread, because both end with the thread that started them.
     let daemon = (is_root && !arguments.list).then(|| Arc::new(docker_image::launch(&[], docker_image::EVERYTHING)));
     let cluster = (!arguments.list).then(|| Arc::new(Cluster::start().unwrap_or_else(|reason| panic!("{reason}"))));
-    let conclusion = libtest_mimic::run(&arguments, trials(daemon.as_ref(), cluster.as_ref()));
-    // The trials and their shares are gone; this stops both.
+    let conclusion = libtest_mimic::run(&arguments, all_tests(daemon.as_ref(), cluster.as_ref()));
+    // The last owner: this stops both.
     drop((daemon, cluster));
     conclusion.exit_code()
 }
 
-fn trials(daemon: Option<&Arc<Daemon>>, cluster: Option<&Arc<Cluster>>) -> Vec<Trial> {
+fn all_tests(daemon: Option<&Arc<Daemon>>, cluster: Option<&Arc<Cluster>>) -> Vec<Trial> {
     let is_soak = std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1");
     let is_root = rustix::process::geteuid().is_root();
-    let mut trials = Vec::new();
-    let mut add = |tries: &[(&'static str, Try)], backend: Backend, database: Database| {
-        for (name, attempt) in tries {
-            let site = Site { backend, database, daemon: daemon.cloned(), cluster: cluster.cloned() };
-            let (name, attempt) = (format!("{}::{}::{name}", backend.name(), database.name()), *attempt);
-            trials.push(Trial::test(name, move || {
-                attempt(&site);
+    let mut tests = Vec::new();
+    let mut add = |list: &[(&'static str, Test)], backend: Backend, database: Database| {
+        for (name, test_function) in list {
+            let fixture = Fixture { backend, database, daemon: daemon.cloned(), cluster: cluster.cloned() };
+            let (name, test_function) = (format!("{}::{}::{name}", backend.name(), database.name()), *test_function);
+            tests.push(Trial::test(name, move || {
+                test_function(&fixture);
                 Ok(())
             }));
         }
@@ -123,12 +124,12 @@ fn trials(daemon: Option<&Arc<Daemon>>, cluster: Option<&Arc<Cluster>>) -> Vec<T
     for database in [Database::Sqlite, Database::Postgres] {
         add(ON_EACH_DATABASE, Backend::Native, database);
     }
-    let alone = ALONE.iter().chain(if is_soak { ALONE_IN_SOAK } else { &[] });
-    for (name, attempt) in alone.filter(|(name, _)| is_root || name.starts_with("records::")) {
-        trials.push(Trial::test(*name, move || {
-            attempt();
+    let without_fixture = WITHOUT_FIXTURE.iter().chain(if is_soak { WITHOUT_FIXTURE_IN_SOAK } else { &[] });
+    for (name, test_function) in without_fixture.filter(|(name, _)| is_root || name.starts_with("records::")) {
+        tests.push(Trial::test(*name, move || {
+            test_function();
             Ok(())
         }));
     }
-    trials
+    tests
 }

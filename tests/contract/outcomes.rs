@@ -1,4 +1,4 @@
-//! The ways in which an exec ends, and requests that are the same request.
+//! Outcomes of execs: limits, cancellation, processes left in the box; and idempotency keys.
 
 use std::thread;
 
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 use tests::support::docker_daemon::wait_until;
 use tests::support::server::Server;
 
-use crate::site::Site;
+use crate::fixture::Fixture;
 
-/// A script under one limit that is tighter than usual.
+/// Runs a script with one limit overridden.
 fn limited(server: &Server, script: &str, limit: &str, value: u64) -> Value {
     let mut body = server.request(script);
     body["policy_overrides"] = json!({ limit: value });
     server.run(&body)
 }
 
-pub(crate) fn too_long(site: &Site) {
-    let server = site.start();
-    // Where a shell does not get so far in time, it is given more.
-    let mut said = String::new();
+pub(crate) fn timeout_ends_exec(fixture: &Fixture) {
+    let server = fixture.start();
+    // On a slow machine the shell may not print before the timeout, so longer ones are tried.
+    let mut output = String::new();
     for limit in [1_000, 5_000, 50_000] {
         let slow = limited(&server, "trap '' TERM; echo begun; while :; do sleep 600; done", "timeout_ms", limit);
         assert_eq!(
@@ -26,23 +26,23 @@ pub(crate) fn too_long(site: &Site) {
             (&json!("TIMEOUT"), &Value::Null, &json!("TIMEOUT"))
         );
         assert!(slow["error_reason"]["message"].as_str().unwrap().contains(&limit.to_string()), "{slow}");
-        said = server.stdout(&slow);
-        if !said.is_empty() {
+        output = server.stdout(&slow);
+        if !output.is_empty() {
             break;
         }
     }
-    assert_eq!(said, "begun\n", "what it said before stays");
+    assert_eq!(output, "begun\n", "output before the timeout");
 }
 
-pub(crate) fn too_much_memory(site: &Site) {
-    let server = site.start();
+pub(crate) fn memory_limit_ends_exec(fixture: &Fixture) {
+    let server = fixture.start();
     let greedy = limited(&server, "exec python3 -c 'b=bytearray(400<<20); print(len(b))'", "memory_mb", 64);
     assert_eq!((&greedy["status"], &greedy["error_reason"]["code"]), (&json!("FAILED"), &json!("OOM")), "{greedy}");
     assert_eq!(greedy["exit_code"], 137, "{greedy}");
 }
 
-pub(crate) fn too_many_artifacts(site: &Site) {
-    let server = site.start();
+pub(crate) fn artifacts_limit_fails_exec(fixture: &Fixture) {
+    let server = fixture.start();
     let script = "head -c 600 /dev/zero > ../artifacts/a; head -c 5000 /dev/zero > ../artifacts/b; head -c 9000 /dev/zero > scratch";
     let hoarder = limited(&server, script, "max_artifacts_bytes_total", 1000);
     assert_eq!((&hoarder["status"], &hoarder["error_reason"]["code"]), (&json!("FAILED"), &json!("ARTIFACTS_LIMIT")));
@@ -52,13 +52,13 @@ pub(crate) fn too_many_artifacts(site: &Site) {
     let left = files.as_array().unwrap().iter().filter(|file| !own.contains(&file["path"].as_str().unwrap()));
     let kept: u64 = left.map(|file| file["size"].as_u64().unwrap()).sum();
     assert!(kept <= 1000, "{files}");
-    // What is in `work` does not count.
+    // Files in `work` do not count.
     let within = limited(&server, "head -c 9000 /dev/zero > scratch", "max_artifacts_bytes_total", 1000);
     assert_eq!(within["status"], "SUCCEEDED");
 }
 
-pub(crate) fn too_much_output(site: &Site) {
-    let server = site.start();
+pub(crate) fn output_is_truncated_at_limit(fixture: &Fixture) {
+    let server = fixture.start();
     let loud = limited(&server, "head -c 300000 /dev/zero | tr '\\0' x; echo done >&2", "max_stdout_bytes", 1000);
     assert_eq!(
         (&loud["status"], &loud["stdout_truncated"], &loud["stderr_truncated"]),
@@ -67,8 +67,8 @@ pub(crate) fn too_much_output(site: &Site) {
     assert_eq!(server.stdout(&loud), "x".repeat(1000));
 }
 
-pub(crate) fn cancelled_once(site: &Site) {
-    let server = site.start();
+pub(crate) fn running_exec_is_cancelled_once(fixture: &Fixture) {
+    let server = fixture.start();
     let id = server.begin("echo begun; sleep 600");
     server.wait_for_output(&id);
     let path = format!("/sandbox/execs/{id}");
@@ -79,8 +79,8 @@ pub(crate) fn cancelled_once(site: &Site) {
     assert_eq!(server.ask("GET", &format!("{path}/stdout"), None).expect(200)["content"], "begun\n");
 }
 
-pub(crate) fn one_key_is_one_exec(site: &Site) {
-    let server = site.start();
+pub(crate) fn same_key_runs_one_exec(fixture: &Fixture) {
+    let server = fixture.start();
     let authorization = format!("Bearer {}", server.token);
     let ask = |key: &str, script: &str| {
         let headers = [("authorization", authorization.as_str()), ("idempotency-key", key)];
@@ -98,18 +98,18 @@ pub(crate) fn one_key_is_one_exec(site: &Site) {
     ask("k", "echo different").refused(409);
 }
 
-pub(crate) fn what_is_left_in_the_box_ends_with_it(site: &Site) {
-    let server = site.start();
+pub(crate) fn background_processes_end_with_box(fixture: &Fixture) {
+    let server = fixture.start();
     let mark = tests::support::scratch::token().unwrap();
     let script = format!("setsid bash -c 'trap \"\" TERM HUP; while :; do sleep 600; done' {mark} & echo done");
     let done = server.shell(&script);
     assert_eq!((server.stdout(&done).as_str(), &done["status"]), ("done\n", &json!("SUCCEEDED")), "{done}");
-    // The answer comes when the record has the ending, and the box is gone before that.
-    assert_eq!(site.boxed(&server, &mark), [0_u32; 0], "something of the box outlives it");
-    // The control: while its exec runs, it is to be seen.
+    // The answer is sent after the outcome is recorded, and that happens after the end of the box.
+    assert_eq!(fixture.box_processes(&server, &mark), [0_u32; 0], "processes outlive the box");
+    // The control: the processes of a running exec are found.
     let id = server.begin(&format!("echo begun; sleep 600; : {mark}"));
     server.wait_for_output(&id);
-    assert!(!site.boxed(&server, &mark).is_empty());
+    assert!(!fixture.box_processes(&server, &mark).is_empty());
     server.ask("DELETE", &format!("/sandbox/execs/{id}"), None).expect(202);
-    wait_until("the cancelled exec's processes are gone", || site.boxed(&server, &mark).is_empty());
+    wait_until("the cancelled exec's processes are gone", || fixture.box_processes(&server, &mark).is_empty());
 }

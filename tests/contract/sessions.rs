@@ -1,12 +1,12 @@
-//! The box that stays with a session, over HTTP and made by each maker: what is left in it, a process that is talked to, a pause,
-//! an interpreter that stays, and the end.
+//! The session box on every backend: state between execs, processes with stdin and signals, a
+//! pause, an interpreter context, and deletion.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::support::server::{Answer, Server};
 
-use crate::site::Site;
+use crate::fixture::Fixture;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -31,9 +31,9 @@ fn until(look: impl Fn() -> Value, is_so: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-pub(crate) fn a_sessions_box_stays(site: &Site) {
-    let server = site.start();
-    let name = site.backend.name();
+pub(crate) fn session_box_keeps_state(fixture: &Fixture) {
+    let server = fixture.start();
+    let name = fixture.backend.name();
     let settings = json!({ "sessions": { "confirmation": "auto-approve" }, "strict": { "backends": [name] } });
     server.ask("PUT", "/settings", Some(&settings)).expect(200);
     let first =
@@ -68,7 +68,7 @@ pub(crate) fn a_sessions_box_stays(site: &Site) {
     assert_eq!((&over["status"], &over["exit_code"]), (&json!("FAILED"), &json!(4)), "{over}");
     assert_eq!(over["stdout"]["text"], "got this\nready\nbye\n");
 
-    // Something runs, and the session stands still: it goes all the same.
+    // A paused session with a running process can be deleted.
     server.ask("POST", "/api/sessions/s/processes", Some(&json!({ "command": "sleep 1000" }))).expect(202);
     until(|| server.ask("GET", "/api/pool", None).expect(200), |pool| pool["busy"] == 1);
     turn("pause");

@@ -1,10 +1,11 @@
-//! A kill at each step in which a box is made. The product holds at the step when asked to, and says so.
+//! Kills at each step of the creation of a box. With `--hold-at STEP` the program stops there and
+//! says so.
 
 use tests::support::actor::Mode;
 
-use crate::traces::{Started, host, kill};
+use crate::traces::{RunningProgram, host, kill};
 
-/// Every step at which a box in the making can be held, in order.
+/// All steps of the creation of a box, in order.
 const STEPS: [&str; 18] = [
     "make_namespaces",
     "read_plan",
@@ -28,64 +29,64 @@ const STEPS: [&str; 18] = [
 
 #[derive(Clone, Copy, Debug)]
 enum Victim {
-    Product,
-    /// Its helpers first, outermost first, so that whatever watches for a death has to notice each.
-    Everyone,
+    Program,
+    /// The helper processes first, the outermost of them first, and then the program itself.
+    AllProcesses,
 }
 
 #[test]
-fn root_product_killed_at_each_step() {
-    at_each_step(Mode::Root, Victim::Product);
+fn root_program_killed_at_each_step_leaves_nothing() {
+    kill_at_each_step(Mode::Root, Victim::Program);
 }
 
 #[test]
-fn rootless_product_killed_at_each_step() {
-    at_each_step(Mode::Rootless, Victim::Product);
+fn rootless_program_killed_at_each_step_leaves_nothing() {
+    kill_at_each_step(Mode::Rootless, Victim::Program);
 }
 
 #[test]
-fn root_everyone_killed_at_each_step() {
-    at_each_step(Mode::Root, Victim::Everyone);
+fn root_processes_killed_at_each_step_leave_nothing() {
+    kill_at_each_step(Mode::Root, Victim::AllProcesses);
 }
 
 #[test]
-fn rootless_everyone_killed_at_each_step() {
-    at_each_step(Mode::Rootless, Victim::Everyone);
+fn rootless_processes_killed_at_each_step_leave_nothing() {
+    kill_at_each_step(Mode::Rootless, Victim::AllProcesses);
 }
 
-fn at_each_step(mode: Mode, victim: Victim) {
+fn kill_at_each_step(mode: Mode, victim: Victim) {
     let Some(host) = host(mode) else { return };
-    let mut makers = Vec::new();
+    let mut programs = Vec::new();
     let mut faults = Vec::new();
     for step in STEPS {
-        let mut run = Started::new(host.boxed().option("--hold-at", step).command(&["sleep", "1000"]));
+        let mut run = RunningProgram::new(host.boxed().option("--hold-at", step).command(&["sleep", "1000"]));
         run.await_line(&format!("ringwall: holding at {step}"));
-        if matches!(victim, Victim::Everyone) {
-            run.keepers().into_iter().for_each(kill);
+        if matches!(victim, Victim::AllProcesses) {
+            run.helpers().into_iter().for_each(kill);
         }
         kill(run.id());
         run.child.wait().unwrap();
         let found = match victim {
-            Victim::Product => host.left_behind(&[run.id()]),
-            Victim::Everyone => host.left_behind(&[]),
+            Victim::Program => host.left_behind(&[run.id()]),
+            Victim::AllProcesses => host.left_behind(&[]),
         };
         faults.extend(found.into_iter().map(|found| format!("{victim:?} killed at {step}: {found}")));
-        makers.push(run.id());
+        programs.push(run.id());
     }
-    // Whatever nobody was left to remove, the next run removes.
+    // The next run removes cgroups that no process was left to remove.
     assert_eq!(host.boxed().run(&["true"]).unwrap().code(), Some(0));
-    let found = host.left_behind(&makers);
+    let found = host.left_behind(&programs);
     faults.extend(found.into_iter().map(|found| format!("after another run: {found}")));
     assert!(faults.is_empty(), "{}: {faults:#?}", mode.name());
 }
 
-/// What is told to hold and left alone still ends by Ctrl-C.
+/// A box that is held in its creation reacts to Ctrl-C.
 #[test]
-fn a_held_box_can_be_interrupted() {
+fn held_box_reacts_to_interrupt() {
     for mode in Mode::ALL {
         let Some(host) = host(mode) else { continue };
         for step in ["read_plan", "build_root", "verify_privileges"] {
-            let mut run = Started::new(host.boxed().option("--hold-at", step).command(&["sleep", "1000"]));
+            let mut run = RunningProgram::new(host.boxed().option("--hold-at", step).command(&["sleep", "1000"]));
             run.await_line(&format!("ringwall: holding at {step}"));
             let pid = rustix::process::Pid::from_child(&run.child);
             rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

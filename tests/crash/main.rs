@@ -1,5 +1,8 @@
-//! Crashes and leaks: whatever is killed, and whenever, the host is soon as it was. Every test runs alone, because each
-//! compares the whole of what it started with nothing. `RINGWALL_SOAK=1` runs the long forms.
+//! Crashes and leaks of `ringwall run`: after a kill of any process at any time, nothing is left on
+//! the host.
+//!
+//! The tests run one at a time, because each checks all processes that this program started.
+//! `RINGWALL_SOAK=1` runs the long forms.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 

@@ -1,7 +1,7 @@
-//! What a box leaves on the host, seen from outside: processes, mounts, cgroups, namespaces, temporary files.
+//! Finds what boxes left on the host: processes, mounts, cgroups, namespaces and temporary files.
 //!
-//! This process adopts every orphan among its descendants, so that nothing it started can hide by outliving its parent.
-//! It looks again and again until a deadline: after a kill, the kernel needs a moment.
+//! This process adopts the orphans among its descendants, so that it finds processes that outlive
+//! their parent. Checks are repeated until a deadline, because the kernel needs time after a kill.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,38 +20,39 @@ use tests::support::host::{descendants, processes};
 use tests::support::process::DEADLINE;
 use tests::support::traces::{adopt_orphans, cgroups, cgroups_of, describe, living, mounts};
 
-/// How long something may still be there, on a machine that is busy; it only passes where something is wrong.
-const SOON: Duration = Duration::from_secs(60);
-/// The first user id that a box gets on the host when the product runs as root.
+/// Maximum wait until everything is gone. Long enough for a busy machine; a test that passes does
+/// not wait for it.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// The first host user id of boxes that are started as root.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
 
-static ALONE: Mutex<()> = Mutex::new(());
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The host before a test.
 pub(crate) struct Host {
     pub(crate) mode: Mode,
     mounts: BTreeSet<String>,
     temporary: BTreeSet<PathBuf>,
-    /// Left by others: the numbers of processes come again.
+    /// Cgroups from before the test: their names contain process ids, which the kernel reuses.
     cgroups: BTreeSet<PathBuf>,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// `None` when the mode cannot run here, which is said aloud.
+/// `None` if the mode cannot run here, after printing the reason.
 pub(crate) fn host(mode: Mode) -> Option<Host> {
-    // Before anything is started: whoever holds it may look at, and end, all that this process started.
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // The holder may check and kill all processes that this program started.
+    let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match mode.available() {
         Ok(()) => {}
         Err(Skip::Missing(reason)) => panic!("{} cannot run: {reason}", mode.name()),
         Err(Skip::Impossible(reason)) => {
-            // Past the harness, which swallows what a passing test prints.
+            // Directly to stderr, because the harness hides the output of passing tests.
             let _ = writeln!(std::io::stderr().lock(), "skipped: crash and leaks ({}): {reason}", mode.name());
             return None;
         }
     }
     adopt_orphans().unwrap();
-    // A test that failed before this one may have left something, which is its failure alone.
+    // Processes that a failed test left must not fail this one.
     for number in descendants(std::process::id()).unwrap() {
         kill(number);
     }
@@ -64,18 +65,18 @@ impl Host {
         BoxRun::new(self.mode, &binary().unwrap())
     }
 
-    /// Waits until nothing of the boxes that `makers` made is left.
-    pub(crate) fn assert_clean(&self, makers: &[u32], what: &str) {
-        let found = self.left_behind(makers);
+    /// Waits until nothing is left of the boxes that the processes `programs` started.
+    pub(crate) fn assert_clean(&self, programs: &[u32], what: &str) {
+        let found = self.left_behind(programs);
         assert!(found.is_empty(), "{} {what}: left behind: {found:#?}", self.mode.name());
     }
 
-    /// What is still there when there should be nothing. Without makers no cgroup counts: when the whole family was
-    /// killed, nobody is left to remove them.
-    pub(crate) fn left_behind(&self, makers: &[u32]) -> Vec<String> {
-        let deadline = Instant::now() + SOON;
+    /// Returns what is left at the deadline, or nothing. Without `programs` cgroups are not
+    /// checked: if all processes were killed, none was left to remove them.
+    pub(crate) fn left_behind(&self, programs: &[u32]) -> Vec<String> {
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
-            let found = self.traces(makers);
+            let found = self.traces(programs);
             if found.is_empty() || Instant::now() >= deadline {
                 return found;
             }
@@ -83,23 +84,23 @@ impl Host {
         }
     }
 
-    fn traces(&self, makers: &[u32]) -> Vec<String> {
+    fn traces(&self, programs: &[u32]) -> Vec<String> {
         let mut found: Vec<String> = living().unwrap().into_iter().map(describe).collect();
         found.extend(mounts().unwrap().symmetric_difference(&self.mounts).map(|line| format!("mount {line}")));
         found.extend(temporary().difference(&self.temporary).map(|path| format!("file {}", path.display())));
-        let left = cgroups_of(makers).into_iter().filter(|path| !self.cgroups.contains(path));
+        let left = cgroups_of(programs).into_iter().filter(|path| !self.cgroups.contains(path));
         found.extend(left.map(|path| format!("cgroup {}", path.display())));
         found
     }
 }
 
-/// The product, started and listened to.
-pub(crate) struct Started {
+/// A running `ringwall run`, with its standard error.
+pub(crate) struct RunningProgram {
     pub(crate) child: Child,
     errors: Receiver<String>,
 }
 
-impl Started {
+impl RunningProgram {
     pub(crate) fn new(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, errors) = channel();
@@ -124,18 +125,18 @@ impl Started {
         panic!("never said {wanted:?}, but {others:?}; {:?}", self.child.try_wait());
     }
 
-    /// The processes that are neither the product nor the command but keep the box, outermost first: all those below
-    /// the product that run its program.
-    pub(crate) fn keepers(&self) -> Vec<u32> {
+    /// The helper processes of the box, outermost first: all descendants that run the same program
+    /// file.
+    pub(crate) fn helpers(&self) -> Vec<u32> {
         let program =
             |number: u32| fs::metadata(format!("/proc/{number}/exe")).map(|file| (file.dev(), file.ino())).ok();
         let own = program(self.id());
         descendants(self.id()).unwrap().into_iter().filter(|number| program(*number) == own).collect()
     }
 
-    /// Waits for the end of the product itself; `None` when it does not come.
+    /// Waits for the end of the program; `None` at the deadline.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        let deadline = Instant::now() + 2 * SOON;
+        let deadline = Instant::now() + 2 * MAX_WAIT;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return Some(status);
@@ -146,14 +147,14 @@ impl Started {
     }
 }
 
-/// Ends a process at once; one that is gone already is fine.
+/// Kills a process, if it exists.
 pub(crate) fn kill(number: u32) {
     if let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::KILL);
     }
 }
 
-/// Files in shared places that are ours by name, or belong to a box's user.
+/// Files in shared directories that have our name or belong to the user of a box.
 fn temporary() -> BTreeSet<PathBuf> {
     let ours = |entry: &fs::DirEntry| {
         entry.file_name().to_string_lossy().contains("ringwall")
@@ -165,7 +166,7 @@ fn temporary() -> BTreeSet<PathBuf> {
     entries.filter(ours).map(|entry| entry.path()).collect()
 }
 
-/// Network namespaces that some process on the host is in.
+/// The network namespaces of all processes on the host.
 pub(crate) fn network_namespaces() -> BTreeSet<String> {
     let name = |number| fs::read_link(format!("/proc/{number}/ns/net")).ok();
     processes().unwrap().into_iter().filter_map(name).map(|path| path.to_string_lossy().into_owned()).collect()

@@ -24,10 +24,14 @@ pub(crate) fn control_paths(server: &Server) {
 
 /// Causes and answers approvals until the server is gone. Sends a message for each confirmed
 /// answer.
-pub(crate) fn answer_until_server_is_gone(client: &Client, server_number: usize, acknowledged: &Sender<()>) -> Vec<AnsweredApproval> {
+pub(crate) fn answer_until_server_is_gone(
+    client: &Client,
+    server_number: usize,
+    acknowledged: &Sender<()>,
+) -> Vec<AnsweredApproval> {
     let mut answered = Vec::new();
     loop {
-        let path = format!("/srv/rw-recovery-{life}-{}", answered.len());
+        let path = format!("/srv/rw-recovery-{server_number}-{}", answered.len());
         let Some(id) = ask(client, &path) else { return answered };
         let reply =
             client.send("POST", &format!("/api/approvals/{id}"), Some(&json!({ "approved": true, "remember": true })));
@@ -52,7 +56,7 @@ fn ask(client: &Client, path: &str) -> Option<String> {
     let pending = client.send("GET", "/api/approvals?status=pending&limit=1000", None)?.body;
     let mut pending = pending["approvals"].as_array().into_iter().flatten();
     let question = pending.find(|question| question["exec_id"] == begun.body["exec_id"]);
-    Some(question.unwrap_or_else(|| panic!("{path} is asked about nowhere"))["id"].as_str().unwrap().to_owned())
+    Some(question.unwrap_or_else(|| panic!("no pending approval for {path}"))["id"].as_str().unwrap().to_owned())
 }
 
 /// After a restart: every confirmed answer is stored, each answer with its path, and no approval is
@@ -65,16 +69,20 @@ pub(crate) fn check(server: &Server, answered: &[AnsweredApproval]) -> usize {
     for AnsweredApproval { id, path, is_acknowledged } in answered {
         let status = server.ask("GET", &format!("/api/approvals/{id}"), None).expect(200)["status"].clone();
         let is_remembered = status == "remembered";
-        assert_eq!(is_remembered, listed.contains(&&json!(path)), "{path} is half there: the answer is {status}");
+        assert_eq!(
+            is_remembered,
+            listed.contains(&&json!(path)),
+            "{path}: only one of answer and path is stored; the answer is {status}"
+        );
         assert!(is_remembered || !is_acknowledged, "{path} was acknowledged and is {status}");
         remembered += usize::from(is_remembered);
     }
-    assert_eq!(listed.len(), remembered, "nobody remembered these: {listed:?}");
+    assert_eq!(listed.len(), remembered, "paths without an answer: {listed:?}");
     for path in &listed {
         let path = path.as_str().unwrap();
         server.ask("DELETE", &format!("/api/sandbox/paths?path={path}"), None).expect(200);
     }
     let pending = server.ask("GET", "/api/approvals?status=pending", None).expect(200);
-    assert_eq!(pending["approvals"], json!([]), "nobody waits for these");
+    assert_eq!(pending["approvals"], json!([]), "approvals pending after the restart");
     remembered
 }

@@ -11,20 +11,20 @@ use tests::support::docker_daemon::Daemon;
 use tests::support::server::{Server, command};
 use tests::support::traces::adopt_orphans;
 
-use crate::random::Random;
-use crate::database::{check_chain, check_outcomes, check_file};
-use crate::host::Host;
-use crate::requests::RequestLog;
-use crate::load::{CLIENTS, Client, submit_until_server_is_gone};
 use crate::approvals::{self, AnsweredApproval, answer_until_server_is_gone, control_paths};
+use crate::database::{check_chain, check_file, check_outcomes};
+use crate::host::Host;
+use crate::load::{CLIENTS, Client, submit_until_server_is_gone};
+use crate::random::Random;
+use crate::requests::RequestLog;
 
 /// The maximum time until a server is ready, from the contract.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_LIFETIME: Duration = Duration::from_millis(600);
 const MAX_START: Duration = Duration::from_millis(60);
-/// The audit chain is verified after every fifth kill: that takes longer as it grows, and a fault
-/// in it stays.
+/// The audit chain is verified after every fifth restart: that takes longer as it grows, and a
+/// fault in it stays.
 const VERIFY_CHAIN_EVERY: u32 = 5;
 
 #[derive(Debug)]
@@ -87,14 +87,14 @@ impl CrashLoop {
     fn check_control(&self, server: &Server) {
         let id = server.begin("echo begun; sleep 600");
         server.wait_for_output(&id);
-        self.host.assert_seen(server.id());
+        self.host.assert_found(server.id());
         server.ask("DELETE", &format!("/sandbox/execs/{id}"), None).expect(202);
     }
 
     /// Puts load on a server, kills it and returns its data directory.
     fn run_until_killed(&mut self, mut server: Server) -> TempDir {
         let backend = self.host.daemon().map(|_| "docker");
-        let client = Client::of(&server);
+        let client = Client::new(&server);
         let server_number = self.dead.len();
         let (confirm, confirmed) = channel();
         let (entries, answered) = std::thread::scope(|scope| {
@@ -102,7 +102,7 @@ impl CrashLoop {
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|number| {
                     let (client, random) = (client.clone(), Random::new(self.random.next()));
-                    let name = format!("{life}-{number}");
+                    let name = format!("{server_number}-{number}");
                     scope.spawn(move || submit_until_server_is_gone(&client, &name, random, backend))
                 })
                 .collect();
@@ -159,7 +159,7 @@ impl CrashLoop {
         self.requests.check_marks(&server);
         self.host.assert_clean(&self.dead, server.id(), "at the end");
         let (kills, slowest) = (self.dead.len(), self.slowest_start);
-        assert!(self.remembered > 0, "nobody ever came so far as to remember anything");
+        assert!(self.remembered > 0, "no answer was remembered before any kill");
         let (summary, remembered) = (self.requests.summary(), self.remembered);
         println!("{kills} kills, {execs} execs; {summary}; {remembered} answers remembered; slowest start {slowest:?}");
     }

@@ -1,4 +1,4 @@
-//! Whether the record is sound, asked of the database itself and of the chain in it.
+//! Checks of the database file and of the audit chain.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 use tests::support::server::{Server, command};
 
-/// SQLite's own check, by a program that knows nothing of ours.
+/// SQLite's integrity check, run by Python.
 pub(crate) fn check_file(server: &Server) {
     let script =
         "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('PRAGMA integrity_check').fetchall())";
@@ -20,8 +20,9 @@ pub(crate) fn check_chain(server: &Server) {
     assert_eq!(verified.status.code(), Some(0), "{}", String::from_utf8_lossy(&verified.stdout));
 }
 
-/// Every intent has exactly one ending. Gives how many there are.
-pub(crate) fn check_endings(server: &Server) -> usize {
+/// Checks that every exec has one intent and one outcome in the audit chain, and returns their
+/// number.
+pub(crate) fn check_outcomes(server: &Server) -> usize {
     let exported = command(server.data()).args(["audit", "export"]).output().unwrap();
     let mut of_exec: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for line in String::from_utf8(exported.stdout).unwrap().lines() {
@@ -35,7 +36,7 @@ pub(crate) fn check_endings(server: &Server) -> usize {
     }
     of_exec.retain(|subject, _| subject.starts_with("e_"));
     for (subject, counts) in &of_exec {
-        assert_eq!(*counts, (1, 1), "{subject}: intents and endings");
+        assert_eq!(*counts, (1, 1), "{subject}: intents and outcomes");
     }
     of_exec.len()
 }

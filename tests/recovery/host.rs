@@ -1,4 +1,4 @@
-//! What dead servers left on this machine: nothing, after a moment.
+//! Checks that killed servers leave no processes, mounts, cgroups or containers on the host.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,12 +8,12 @@ use tests::support::docker_daemon::Daemon;
 use tests::support::host::{descendants, field};
 use tests::support::traces::{cgroups_of, describe, living, mounts};
 
-/// How long something may still be there: the kernel needs a moment after a kill, and so does whoever removes containers.
-const SOON: Duration = Duration::from_secs(60);
-/// The daemon's own, which live as long as it does.
+/// Maximum wait: after a kill the kernel and the removal of containers need time.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Processes of the Docker daemon, which live as long as it.
 const OF_DOCKER: [&str; 2] = ["dockerd", "containerd"];
 
-/// The machine before the first kill.
+/// The host's mounts before the first kill, and the Docker daemon if the tests use one.
 #[derive(Debug)]
 pub(crate) struct Host {
     mounts: BTreeSet<String>,
@@ -29,9 +29,9 @@ impl Host {
         self.daemon.as_ref()
     }
 
-    /// Waits until nothing is left but the server that lives now.
+    /// Waits until only the processes of the running server are left.
     pub(crate) fn assert_clean(&self, dead: &[u32], alive: u32, what: &str) {
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let found = self.left(dead, Some(alive));
             if found.is_empty() {
@@ -42,17 +42,17 @@ impl Host {
         }
     }
 
-    /// A box of this server is there, and would count as left behind if the server were dead.
-    pub(crate) fn assert_seen(&self, server: u32) {
-        let deadline = Instant::now() + SOON;
+    /// The control: the processes of a running server's box are found if the server counts as dead.
+    pub(crate) fn assert_found(&self, server: u32) {
+        let deadline = Instant::now() + MAX_WAIT;
         let mut found = self.left(&[server], None);
-        // A shell that has said its word is still on its way into what comes next.
+        // The shell has printed its line, but may not have started `sleep` yet.
         while !found.iter().any(|one| one.contains("sleep 600")) {
             assert!(Instant::now() < deadline, "no process of a box: {found:?}");
             std::thread::sleep(Duration::from_millis(5));
             found = self.left(&[server], None);
         }
-        // An ordinary user is given no cgroups to make any in.
+        // An ordinary user cannot create cgroups.
         let is_root = rustix::process::geteuid().is_root();
         assert!(!is_root || found.iter().any(|one| one.starts_with("cgroup ")), "no cgroup of a box: {found:?}");
     }
@@ -73,9 +73,9 @@ impl Host {
         found
     }
 
-    /// A mount that belongs to the daemon, and goes with its container.
+    /// A mount of the daemon, which is removed with its container.
     fn is_dockers(&self, line: &str) -> bool {
-        let place = line.split(' ').nth(4).unwrap_or_default();
-        self.daemon.as_ref().is_some_and(|daemon| Path::new(place).starts_with(daemon.path("exec")))
+        let mount_point = line.split(' ').nth(4).unwrap_or_default();
+        self.daemon.as_ref().is_some_and(|daemon| Path::new(mount_point).starts_with(daemon.path("exec")))
     }
 }

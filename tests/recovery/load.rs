@@ -1,6 +1,6 @@
-//! Clients that ask for execs of every kind until nobody answers any more.
+//! Clients that submit execs of every kind until the server is gone.
 //!
-//! Each exec leaves a mark of its own in a file of its project, once for every time it runs.
+//! Each exec appends a mark of its own to a file of its project each time it runs.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use tests::support::server::{Server, shell};
 use ureq::Agent;
 
-use crate::chance::Chance;
-use crate::ledger::{Answered, Entry};
+use crate::random::Random;
+use crate::requests::{Answered, Entry};
 
 pub(crate) const CLIENTS: u64 = 6;
 const USERS: u64 = 3;
-/// Where the marks are, in the working directory of a project.
+/// The file of marks, in the working directory of the project.
 pub(crate) const MARKS: &str = "marks";
 
-/// Where a server is and how to speak to it.
+/// An HTTP client of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     agent: Agent,
@@ -24,7 +24,7 @@ pub(crate) struct Client {
     token: String,
 }
 
-/// An answer that came whole. Everything else is no answer.
+/// A complete answer. An incomplete one counts as none.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -32,7 +32,7 @@ pub(crate) struct Reply {
 }
 
 impl Client {
-    pub(crate) fn of(server: &Server) -> Self {
+    pub(crate) fn new(server: &Server) -> Self {
         let config = Agent::config_builder().http_status_as_error(false).proxy(None);
         let agent = config.timeout_global(Some(Duration::from_secs(120))).build().into();
         Self { agent, address: server.address.clone(), token: server.token.clone() }
@@ -50,7 +50,7 @@ impl Client {
         read(request.send(body.to_string()))
     }
 
-    /// Nothing where no answer came.
+    /// `None` if no complete answer arrived.
     pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Reply> {
         let request = ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         let request = request.header("authorization", format!("Bearer {}", self.token));
@@ -78,55 +78,55 @@ pub(crate) enum Mode {
     Async,
 }
 
-/// Asks until the server is gone; gives everything that was asked, answered or not.
-pub(crate) fn ask_until_nobody_answers(
+/// Submits execs until the server is gone. Returns all requests, answered or not.
+pub(crate) fn submit_until_server_is_gone(
     client: &Client,
     name: &str,
-    mut chance: Chance,
+    mut random: Random,
     backend: Option<&str>,
 ) -> Vec<Entry> {
     let mut entries = Vec::new();
     loop {
         let mark = format!("{name}-{}", entries.len());
-        let user = format!("user{}", chance.below(USERS));
-        let key = (!chance.one_in(2)).then(|| format!("key-{mark}"));
-        let mode = if chance.one_in(2) { Mode::Sync } else { Mode::Async };
-        let mut body = shell(&script(&mark, &mut chance));
+        let user = format!("user{}", random.below(USERS));
+        let key = (!random.one_in(2)).then(|| format!("key-{mark}"));
+        let mode = if random.one_in(2) { Mode::Sync } else { Mode::Async };
+        let mut body = shell(&script(&mark, &mut random));
         body["user_id"] = user.as_str().into();
-        if chance.one_in(4) {
+        if random.one_in(4) {
             body["inputs"] = json!([{ "path": format!("of-{mark}"), "content": mark }]);
         }
-        // Where there are containers, every other exec still has a native box beside them.
-        if let Some(backend) = backend.filter(|_| chance.one_in(2)) {
+        // With a container backend, half of the execs still run in native boxes.
+        if let Some(backend) = backend.filter(|_| random.one_in(2)) {
             body["backend"] = backend.into();
         }
         let reply = client.submit(&body, key.as_deref(), mode);
-        let is_over = reply.is_none();
+        let is_gone = reply.is_none();
         let mut entry = Entry { mark, user, key, body, answered: None, cancelled: false };
         if let Some(reply) = reply {
             match reply.status {
                 200 | 202 => entry.answered = Some(Answered::read(&reply)),
-                // Nothing was taken on.
+                // The exec was not admitted.
                 429 => {}
                 other => panic!("{}: {other} {}", entry.mark, reply.body),
             }
         }
-        if let Some(answered) = entry.answered.as_ref().filter(|_| mode == Mode::Async && chance.one_in(6)) {
-            // One that has ended meanwhile cannot be cancelled, and says so.
+        if let Some(answered) = entry.answered.as_ref().filter(|_| mode == Mode::Async && random.one_in(6)) {
+            // An exec that has ended is not cancelled.
             entry.cancelled = client.cancel(&answered.exec_id).is_some_and(|reply| reply.status == 202);
         }
         entries.push(entry);
-        if is_over {
+        if is_gone {
             return entries;
         }
     }
 }
 
-/// Short, somewhat longer, far too long, with artifacts, loud.
-fn script(mark: &str, chance: &mut Chance) -> String {
-    let rest = match chance.below(20) {
+/// A short, longer or endless command, one with artifacts, or one with much output.
+fn script(mark: &str, random: &mut Random) -> String {
+    let rest = match random.below(20) {
         0..10 => String::new(),
-        10..13 => format!("sleep 0.{}", chance.below(4)),
+        10..13 => format!("sleep 0.{}", random.below(4)),
         13 => "sleep 600 & sleep 600".to_owned(),
         14..18 => format!("for one in 1 2 3; do echo {mark} > ../artifacts/file$one; done"),
         _ => "head -c 200000 /dev/zero".to_owned(),

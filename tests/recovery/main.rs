@@ -1,50 +1,55 @@
-//! A server under load is killed at moments that nobody chose, again and again, and the next one finds everything.
+//! Kills a server under load at random moments, again and again, and checks the state after each
+//! restart.
 //!
-//! Whatever was acknowledged has exactly one ending; nothing ran twice; nothing of the dead server is left on the host;
-//! the record is sound; a key gives the same exec after the kill as before; an answer and what it
-//! remembers are both there or neither. The moments come from a seed, which is
-//! printed: RINGWALL_SEED=n takes the same ones again, as far as the machine lets them be the same. Short, unless
-//! RINGWALL_SOAK=1. The trials take turns, because each looks at all that this process started.
+//! - Every acknowledged exec has exactly one outcome, and no exec ran twice.
+//! - An idempotency key gives the same exec as before the kill.
+//! - An answer to an approval and the path that it remembers are both stored, or neither.
+//! - The database file and the audit chain are intact.
+//! - Nothing of the killed server is left on the host.
+//!
+//! The moments come from a seed, which is printed. `RINGWALL_SEED=n` repeats them, as far as
+//! scheduling allows. `RINGWALL_SOAK=1` runs the long form. The tests run one at a time, because
+//! each checks all processes that this program started.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
-#![expect(clippy::print_stdout, reason = "the seed has to be seen, and what is not tried has to be said")]
+#![expect(clippy::print_stdout, reason = "prints the seed and skipped tests")]
 
-mod chance;
+mod approvals;
+mod crash_loop;
 mod database;
 mod host;
-mod ledger;
 mod load;
-mod questions;
-mod round;
+mod random;
+mod requests;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-use crate::chance::Chance;
-use crate::round::Lives;
+use crate::crash_loop::CrashLoop;
+use crate::random::Random;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let seed = match std::env::var("RINGWALL_SEED") {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("RINGWALL_SEED={text}: not a number")),
-        Err(_) => Chance::any_seed(),
+        Err(_) => Random::any_seed(),
     };
     let is_soak = std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1");
-    println!("the moments of these kills: RINGWALL_SEED={seed}");
+    println!("seed of the kills: RINGWALL_SEED={seed}");
     let (native, containers) = if is_soak { (220, 20) } else { (20, 3) };
-    let mut trials = vec![Trial::test("native boxes", move || {
-        Lives::new(seed, None).survive(native);
+    let mut tests = vec![Trial::test("kills_with_native_boxes_lose_nothing", move || {
+        CrashLoop::new(seed, None).survive(native);
         Ok(())
     })];
     if rustix::process::geteuid().is_root() {
-        trials.push(Trial::test("containers", move || {
-            Lives::new(seed, Some(round::daemon())).survive(containers);
+        tests.push(Trial::test("kills_with_containers_lose_nothing", move || {
+            CrashLoop::new(seed, Some(crash_loop::daemon())).survive(containers);
             Ok(())
         }));
     } else {
         println!("skipped: containers, because a docker daemon needs root");
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    libtest_mimic::run(&arguments, tests).exit_code()
 }

@@ -60,9 +60,9 @@ impl RequestLog {
     pub(crate) fn check_new(&mut self, server: &Server) {
         for status in ["RUNNING", "QUEUED"] {
             let left = server.ask("GET", &format!("/sandbox/execs?status={status}"), None).expect(200);
-            assert_eq!(left.as_array().unwrap().len(), 0, "{status} without anybody who runs it: {left}");
+            assert_eq!(left.as_array().unwrap().len(), 0, "{status} right after the start: {left}");
         }
-        let client = Client::of(server);
+        let client = Client::new(server);
         for entry in &mut self.entries[self.checked..] {
             if let Some(answered) = &entry.answered {
                 let view = server.exec(&answered.exec_id);
@@ -76,7 +76,7 @@ impl RequestLog {
                 };
                 assert!(is_expected, "{entry:?} became {view}");
             }
-            entry.ask_again(&client);
+            entry.submit_again(&client);
         }
         self.checked = self.entries.len();
     }
@@ -87,8 +87,8 @@ impl RequestLog {
         let users: BTreeSet<&str> = self.entries.iter().map(|entry| entry.user.as_str()).collect();
         let mut marks: BTreeMap<String, u32> = BTreeMap::new();
         for user in users {
-            let place = server.data().join("workspaces").join(user).join("default/projects/p/work").join(MARKS);
-            for line in std::fs::read_to_string(place).unwrap_or_default().lines() {
+            let path = server.data().join("workspaces").join(user).join("default/projects/p/work").join(MARKS);
+            for line in std::fs::read_to_string(path).unwrap_or_default().lines() {
                 *marks.entry(line.to_owned()).or_default() += 1;
             }
         }
@@ -98,17 +98,17 @@ impl RequestLog {
             if let Some(answered) = &entry.answered
                 && server.exec(&answered.exec_id)["status"] == "SUCCEEDED"
             {
-                assert_eq!(count, 1, "succeeded without having run: {entry:?}");
+                assert_eq!(count, 1, "succeeded, but left no mark: {entry:?}");
             }
         }
-        assert!(marks.is_empty(), "nobody asked for these: {marks:?}");
+        assert!(marks.is_empty(), "marks without a request: {marks:?}");
     }
 }
 
 impl Entry {
     /// Repeats the request with its key twice. Both answers name the same exec, and the one that
     /// the client knew, if any.
-    fn ask_again(&mut self, client: &Client) {
+    fn submit_again(&mut self, client: &Client) {
         let Some(key) = self.key.as_deref() else { return };
         for _ in 0..2 {
             let reply = client.submit(&self.body, Some(key), Mode::Async);
