@@ -1,4 +1,4 @@
-//! The tools that agents use do ordinary work in a box with its default limits.
+//! Common tools of agents work in a box with the default limits.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use tests::support::payload::PYTHON;
 use tests::support::process::run;
 use tests::support::scratch::Scratch;
 
-use crate::modes::{announce, in_both_modes};
+use crate::modes::{in_both_modes, print_skipped};
 use crate::product::{boxed, shell};
 
 in_both_modes!(
-    python_counts_with_numpy_in_threads,
-    node_runs_workers,
-    git_commits,
-    gcc_builds_what_runs,
+    numpy_runs_in_python_threads,
+    node_runs_worker_threads,
+    git_commits_and_clones,
+    gcc_builds_a_working_program,
     java_runs_a_source_file,
-    cargo_builds_what_runs
+    cargo_builds_a_working_program
 );
 
-fn python_counts_with_numpy_in_threads(mode: Mode) {
+fn numpy_runs_in_python_threads(mode: Mode) {
     let program = "
 import numpy, threading
 sums = []
@@ -34,7 +34,7 @@ print(len(sums), set(sums))
     assert_eq!(outcome.text(), "16 {4999950000}\n", "{}", outcome.describe());
 }
 
-fn node_runs_workers(mode: Mode) {
+fn node_runs_worker_threads(mode: Mode) {
     let program = "const {Worker} = require('worker_threads');
 const worker = new Worker(\"require('worker_threads').parentPort.postMessage(6 * 7)\", {eval: true});
 worker.on('message', (value) => console.log('answer', value));";
@@ -42,7 +42,7 @@ worker.on('message', (value) => console.log('answer', value));";
     assert_eq!((outcome.code(), outcome.text().as_str()), (Some(0), "answer 42\n"), "{}", outcome.describe());
 }
 
-fn git_commits(mode: Mode) {
+fn git_commits_and_clones(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let script = "git init -q . && git config user.name me && git config user.email me@example.invalid && \
                   echo text > file && git add file && git commit -q -m first && git clone -q . /tmp/copy && \
@@ -51,7 +51,7 @@ fn git_commits(mode: Mode) {
     assert!(scratch.join(".git/HEAD").exists());
 }
 
-fn gcc_builds_what_runs(mode: Mode) {
+fn gcc_builds_a_working_program(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.file("program.c", b"#include <stdio.h>\nint main(void) { puts(\"built\"); return 0; }\n", 0o644).unwrap();
     let run = boxed(mode).workspace(scratch.path());
@@ -67,14 +67,14 @@ fn java_runs_a_source_file(mode: Mode) {
     assert_eq!(outcome.text(), "ran here\n", "{}", outcome.describe());
 }
 
-fn cargo_builds_what_runs(mode: Mode) {
+fn cargo_builds_a_working_program(mode: Mode) {
     let Some((cargo, rustup)) = homes(mode) else {
-        announce(&format!("cargo in a box ({})", mode.name()), "its homes cannot be read by this user");
+        print_skipped(&format!("cargo in a box ({})", mode.name()), "its homes cannot be read by this user");
         return;
     };
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.directory("src").unwrap();
-    scratch.file("Cargo.toml", b"[package]\nname = \"trial\"\nedition = \"2021\"\n", 0o644).unwrap();
+    scratch.file("Cargo.toml", b"[package]\nname = \"test\"\nedition = \"2021\"\n", 0o644).unwrap();
     scratch.file("src/main.rs", b"fn main() { println!(\"built\"); }\n", 0o644).unwrap();
     let run = boxed(mode)
         .workspace(scratch.path())
@@ -91,11 +91,12 @@ fn cargo_run(run: &BoxRun) -> tests::support::process::Outcome {
     run.run(&["cargo", "run", "--quiet", "--offline"]).unwrap()
 }
 
-/// Where the toolchain is, when the user of this mode can read it.
+/// `CARGO_HOME` and `RUSTUP_HOME`, if the user of this mode can read them.
 fn homes(mode: Mode) -> Option<(PathBuf, PathBuf)> {
     let home = PathBuf::from(std::env::var_os("HOME")?);
-    let place = |variable: &str, name: &str| std::env::var_os(variable).map_or_else(|| home.join(name), PathBuf::from);
-    let (cargo, rustup) = (place("CARGO_HOME", ".cargo"), place("RUSTUP_HOME", ".rustup"));
+    let path_of =
+        |variable: &str, name: &str| std::env::var_os(variable).map_or_else(|| home.join(name), PathBuf::from);
+    let (cargo, rustup) = (path_of("CARGO_HOME", ".cargo"), path_of("RUSTUP_HOME", ".rustup"));
     let readable = |path: &Path| {
         let mut command = mode.identity().command("test");
         command.arg("-r").arg(path);

@@ -1,4 +1,4 @@
-//! Ends from outside: the time limit, Ctrl-C and its kind. Whatever the command thinks of them, the box is gone after.
+//! The time limit and signals to `ringwall run`. Each test checks that no process or cgroup is left.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,19 @@ use crate::modes::in_both_modes;
 use crate::product::{Marked, boxed};
 
 in_both_modes!(
-    the_time_limit_is_124,
-    the_time_limit_spares_nobody,
-    a_command_that_obeys_the_time_limit_still_is_124,
-    a_command_within_its_time_keeps_its_code,
-    a_signal_to_the_product_ends_the_box,
-    a_signal_reaches_the_command_first,
-    a_second_signal_insists,
-    a_stopped_command_still_ends,
+    timeout_exits_with_124,
+    timeout_kills_every_process,
+    command_that_exits_on_sigterm_exits_with_124,
+    command_within_timeout_keeps_its_exit_code,
+    signal_to_ringwall_ends_the_box,
+    signal_is_forwarded_to_the_command,
+    second_signal_kills_the_box_at_once,
+    stopped_command_is_killed_at_the_timeout,
 );
 
 const LAST: &str = "echo ready; sleep 1000";
 
-fn the_time_limit_is_124(mode: Mode) {
+fn timeout_exits_with_124(mode: Mode) {
     for (limit, least) in [("1", 1000), ("0.2", 200), ("1e-1", 100)] {
         let outcome = Marked::start(boxed(mode).option("--timeout", limit), &["sleep", "1000"]).finish();
         assert_eq!(outcome.code(), Some(124), "{}", outcome.describe());
@@ -30,7 +30,7 @@ fn the_time_limit_is_124(mode: Mode) {
     }
 }
 
-fn the_time_limit_spares_nobody(mode: Mode) {
+fn timeout_kills_every_process(mode: Mode) {
     let deaf = "trap '' TERM INT HUP; while :; do sleep 1000; done";
     for script in [
         deaf.to_owned(),
@@ -44,9 +44,9 @@ fn the_time_limit_spares_nobody(mode: Mode) {
     }
 }
 
-fn a_command_that_obeys_the_time_limit_still_is_124(mode: Mode) {
+fn command_that_exits_on_sigterm_exits_with_124(mode: Mode) {
     let script = "trap 'echo obeyed; exit 0' TERM; sleep 1000 & wait";
-    // Where it does not get so far in time, it is given more.
+    // On a slow machine the shell may not have set the trap in time; then the test retries with more time.
     let mut said = String::new();
     for limit in ["0.5", "5", "50"] {
         let outcome = Marked::start(boxed(mode).option("--timeout", limit), &["sh", "-c", script]).finish();
@@ -59,18 +59,18 @@ fn a_command_that_obeys_the_time_limit_still_is_124(mode: Mode) {
     assert_eq!(said, "obeyed\n");
 }
 
-fn a_command_within_its_time_keeps_its_code(mode: Mode) {
+fn command_within_timeout_keeps_its_exit_code(mode: Mode) {
     let outcome = boxed(mode).option("--timeout", "200").run(&["sh", "-c", "exit 9"]).unwrap();
     assert_eq!((outcome.code(), outcome.errors().as_str()), (Some(9), ""));
 }
 
-fn a_signal_to_the_product_ends_the_box(mode: Mode) {
+fn signal_to_ringwall_ends_the_box(mode: Mode) {
     let deaf = "trap '' TERM INT HUP; echo ready; while :; do sleep 1000; done";
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         for script in [LAST, deaf] {
             let mut run = Marked::start(boxed(mode), &["sh", "-c", script]);
             assert_eq!(run.live.line().unwrap(), "ready");
-            // A shell that becomes its last command has no environment for a moment.
+            // During the shell's execve of its last command, /proc/PID/environ is empty for a moment.
             wait_until("the mark shows", || !run.processes().is_empty());
             run.signal(signal);
             let outcome = run.finish();
@@ -79,7 +79,7 @@ fn a_signal_to_the_product_ends_the_box(mode: Mode) {
     }
 }
 
-fn a_signal_reaches_the_command_first(mode: Mode) {
+fn signal_is_forwarded_to_the_command(mode: Mode) {
     let script = "trap 'echo tidied; exit 5' INT; echo ready; sleep 1000 & wait";
     let mut run = Marked::start(boxed(mode), &["sh", "-c", script]);
     assert_eq!(run.live.line().unwrap(), "ready");
@@ -88,9 +88,9 @@ fn a_signal_reaches_the_command_first(mode: Mode) {
     assert_eq!((outcome.code(), outcome.text().as_str()), (Some(130), "ready\ntidied\n"), "{}", outcome.describe());
 }
 
-/// A first signal alone takes a second of grace to end a deaf command; the quickest of some tries shows that the
-/// second one did not wait for it, however slow the machine is on the others.
-fn a_second_signal_insists(mode: Mode) {
+/// After one signal, a command that ignores it is killed after 1 s. The fastest of five runs must be
+/// faster, which excludes delays of a slow machine.
+fn second_signal_kills_the_box_at_once(mode: Mode) {
     let script = "trap 'echo asked' INT; echo ready; while :; do sleep 1000 & wait; done";
     let mut quickest = Duration::MAX;
     for _ in 0..5 {
@@ -104,10 +104,10 @@ fn a_second_signal_insists(mode: Mode) {
         assert_eq!(outcome.code(), Some(130), "{}", outcome.describe());
         quickest = quickest.min(began.elapsed());
     }
-    assert!(quickest < Duration::from_millis(900), "the second signal was not heard: {quickest:?}");
+    assert!(quickest < Duration::from_millis(900), "the second signal did not kill the box: {quickest:?}");
 }
 
-fn a_stopped_command_still_ends(mode: Mode) {
+fn stopped_command_is_killed_at_the_timeout(mode: Mode) {
     let mut run = Marked::start(boxed(mode).option("--timeout", "3"), &["sh", "-c", "echo ready; kill -STOP $$"]);
     assert_eq!(run.live.line().unwrap(), "ready");
     let outcome = run.finish();

@@ -1,4 +1,4 @@
-//! `--env`: what is given arrives byte for byte, wins over the defaults, and is never repeated to anybody.
+//! `--env`: values are passed byte for byte, override the defaults and never appear in output.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,17 +7,17 @@ use tests::support::actor::Mode;
 use tests::support::scratch::token;
 
 use crate::modes::in_both_modes;
-use crate::product::{boxed, say, shell};
+use crate::product::{boxed, run_ringwall, shell};
 
 in_both_modes!(
-    given_values_arrive,
-    given_values_win,
-    the_search_path_is_the_given_one,
-    a_terminal_is_named_only_where_there_is_one,
+    values_are_passed_byte_for_byte,
+    values_override_the_defaults,
+    path_variable_is_the_search_path,
+    term_is_unset_without_a_terminal,
     values_are_never_printed,
 );
 
-fn given_values_arrive(mode: Mode) {
+fn values_are_passed_byte_for_byte(mode: Mode) {
     let odd = OsStr::from_bytes(b"ODD=a=b \xff\n\"'$HOME\\");
     let run = boxed(mode).option("--env", odd).option("--env", "EMPTY=").option("--env", "TWICE=1");
     let outcome = run.option("--env", "TWICE=2").run(&["env", "-0"]).unwrap();
@@ -27,20 +27,20 @@ fn given_values_arrive(mode: Mode) {
     assert_eq!(pairs.len(), 6 + 3, "{}", outcome.describe());
 }
 
-fn given_values_win(mode: Mode) {
+fn values_override_the_defaults(mode: Mode) {
     let run = ["HOME=/tmp", "LANG=C", "USER=me", "SHELL=/bin/false", "LOGNAME=me"]
         .into_iter()
         .fold(boxed(mode), |run, pair| run.option("--env", pair));
     assert_eq!(shell(&run, "echo $HOME $LANG $USER $SHELL $LOGNAME"), "/tmp C me /bin/false me\n");
 }
 
-fn the_search_path_is_the_given_one(mode: Mode) {
+fn path_variable_is_the_search_path(mode: Mode) {
     let run = boxed(mode).option("--env", "PATH=/nowhere");
     assert_eq!(run.run(&["true"]).unwrap().code(), Some(127));
     assert_eq!(run.run(&["/bin/sh", "-c", "echo $PATH"]).unwrap().text(), "/nowhere\n");
 }
 
-fn a_terminal_is_named_only_where_there_is_one(mode: Mode) {
+fn term_is_unset_without_a_terminal(mode: Mode) {
     assert_eq!(shell(&boxed(mode), "echo ${TERM-none}"), "none\n");
 }
 
@@ -60,7 +60,7 @@ fn values_are_never_printed(mode: Mode) {
         &["--no-such-flag", "--", "true"],
     ];
     for words in cases {
-        let outcome = say(mode, &[&["run", "--env", &pair], words].concat());
+        let outcome = run_ringwall(mode, &[&["run", "--env", &pair], words].concat());
         assert!(!outcome.text().contains(&secret), "{words:?}: {}", outcome.describe());
         assert!(!outcome.errors().contains(&secret), "{words:?}: {}", outcome.describe());
     }

@@ -1,24 +1,24 @@
-//! The exit code is the command's, or what a shell would say of its end; what never ran is told apart by 126 and 127.
+//! Exit codes: the command's own, 128 + N for signal N, 126 and 127 for a command that did not start.
 
 use tests::support::actor::Mode;
 use tests::support::scratch::Scratch;
 
 use crate::modes::in_both_modes;
-use crate::product::{Marked, boxed, say};
+use crate::product::{Marked, boxed, run_ringwall};
 
 in_both_modes!(
-    the_code_is_the_commands,
-    a_signal_adds_128,
-    a_signal_from_inside_to_the_first_process_means_nothing,
-    an_unknown_command_is_127,
-    a_name_longer_than_any_path_is_no_crash,
-    what_is_not_executable_is_126,
-    what_is_no_program_is_126,
-    the_search_goes_on_past_what_may_not_run,
-    the_end_of_the_command_is_the_end_of_its_children,
+    exit_code_of_the_command_is_passed_on,
+    signal_exits_with_128_plus_its_number,
+    signals_from_the_box_to_pid_1_are_ignored,
+    unknown_command_exits_with_127,
+    too_long_command_name_is_refused,
+    file_without_execute_permission_exits_with_126,
+    invalid_program_exits_with_126_or_127,
+    path_search_skips_files_that_are_not_executable,
+    children_are_killed_when_the_command_ends,
 );
 
-fn the_code_is_the_commands(mode: Mode) {
+fn exit_code_of_the_command_is_passed_on(mode: Mode) {
     for code in [0, 1, 2, 42, 124, 126, 127, 255] {
         let outcome = boxed(mode).run(&["sh", "-c", &format!("exit {code}")]).unwrap();
         assert_eq!(outcome.code(), Some(code));
@@ -26,22 +26,22 @@ fn the_code_is_the_commands(mode: Mode) {
     }
 }
 
-fn a_signal_adds_128(mode: Mode) {
+fn signal_exits_with_128_plus_its_number(mode: Mode) {
     for (signal, code) in [(1, 129), (6, 134), (9, 137), (11, 139), (15, 143)] {
         let outcome = boxed(mode).run(&["sh", "-c", &format!("kill -{signal} $$")]).unwrap();
         assert_eq!(outcome.code(), Some(code), "{}", outcome.describe());
     }
 }
 
-fn a_signal_from_inside_to_the_first_process_means_nothing(mode: Mode) {
+fn signals_from_the_box_to_pid_1_are_ignored(mode: Mode) {
     let script = "for signal in TERM INT HUP KILL; do kill -$signal 1; done; exit 5";
     let outcome = boxed(mode).run(&["sh", "-c", script]).unwrap();
     assert_eq!(outcome.code(), Some(5), "{}", outcome.describe());
 }
 
-fn an_unknown_command_is_127(mode: Mode) {
+fn unknown_command_exits_with_127(mode: Mode) {
     for command in ["no-such-program", "/no/such/program", "./missing"] {
-        let outcome = say(mode, &["run", "--", command]);
+        let outcome = run_ringwall(mode, &["run", "--", command]);
         assert_eq!(outcome.code(), Some(127), "{}", outcome.describe());
         assert_eq!(outcome.text(), "");
         assert!(outcome.errors().starts_with(&format!("ringwall: {command}: ")), "{}", outcome.describe());
@@ -49,8 +49,8 @@ fn an_unknown_command_is_127(mode: Mode) {
     }
 }
 
-/// What was tried goes into a message of bounded length.
-fn a_name_longer_than_any_path_is_no_crash(mode: Mode) {
+/// PID 1 reports the path that it tried in a message of limited length.
+fn too_long_command_name_is_refused(mode: Mode) {
     for name in ["a".repeat(20_000), format!("/{}", "a".repeat(20_000))] {
         let outcome = boxed(mode).run(&[name.as_str()]).unwrap();
         assert!(matches!(outcome.code(), Some(126 | 127)), "exit {:?}", outcome.code());
@@ -58,7 +58,7 @@ fn a_name_longer_than_any_path_is_no_crash(mode: Mode) {
     }
 }
 
-fn what_is_not_executable_is_126(mode: Mode) {
+fn file_without_execute_permission_exits_with_126(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.file("script", b"#!/bin/sh\necho ran\n", 0o644).unwrap();
     scratch.directory("directory").unwrap();
@@ -70,7 +70,7 @@ fn what_is_not_executable_is_126(mode: Mode) {
     }
 }
 
-fn what_is_no_program_is_126(mode: Mode) {
+fn invalid_program_exits_with_126_or_127(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.file("garbage", &[0x13; 64], 0o755).unwrap();
     scratch.file("empty", b"", 0o755).unwrap();
@@ -82,7 +82,7 @@ fn what_is_no_program_is_126(mode: Mode) {
     }
 }
 
-fn the_search_goes_on_past_what_may_not_run(mode: Mode) {
+fn path_search_skips_files_that_are_not_executable(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     for directory in ["first", "second"] {
         scratch.directory(directory).unwrap();
@@ -95,8 +95,8 @@ fn the_search_goes_on_past_what_may_not_run(mode: Mode) {
     assert_eq!(run.run(&["tool"]).unwrap().text(), "second\n");
 }
 
-fn the_end_of_the_command_is_the_end_of_its_children(mode: Mode) {
-    // The second one has left the session and the process group; a loop ignores every polite signal.
+fn children_are_killed_when_the_command_ends(mode: Mode) {
+    // The second one has another session and process group; the third ignores TERM, INT and HUP.
     let script = "sleep 1000 & setsid sleep 1000 & (trap '' TERM INT HUP; while :; do sleep 1000; done) & exit 6";
     let outcome = Marked::start(boxed(mode), &["sh", "-c", script]).finish();
     assert_eq!(outcome.code(), Some(6), "{}", outcome.describe());

@@ -1,5 +1,5 @@
-//! Images that want to reach out: refused at the import, or harmless in the box when somebody altered them afterwards.
-//! The verdict is a canary on the host that every link points at.
+//! Hostile images are refused by the import, or have no effect if the stored image is changed afterwards.
+//! Their links point at a canary file on the host, which must not change.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,10 +14,10 @@ use crate::rootfs::Store;
 
 in_both_modes!(
     hostile_archives_are_refused,
-    links_that_climb_stay_inside,
-    a_place_that_a_box_needs_turned_into_a_link_is_no_way_out,
-    a_file_in_the_place_of_a_directory_is_no_way_out,
-    an_image_replaced_by_a_link_is_no_image,
+    links_in_an_image_resolve_inside_the_box,
+    system_path_replaced_by_a_link_does_not_reach_the_host,
+    system_directory_replaced_by_a_file_refuses_the_box,
+    image_replaced_by_a_link_is_refused,
 );
 
 fn hostile_archives_are_refused(mode: Mode) {
@@ -47,8 +47,9 @@ fn hostile_archives_are_refused(mode: Mode) {
     }
 }
 
-/// A link to anywhere is ordinary in a root file system; inside it leads to the box's own files.
-fn links_that_climb_stay_inside(mode: Mode) {
+/// Absolute links and links with `..` are common in a root file system. In the box they resolve below
+/// its root.
+fn links_in_an_image_resolve_inside_the_box(mode: Mode) {
     let store = Store::with_tiny(mode);
     store.scratch.directory("outside").unwrap();
     let canary = Canary::plant(&store.scratch, "outside/canary").unwrap();
@@ -60,31 +61,31 @@ fn links_that_climb_stay_inside(mode: Mode) {
     assert_eq!(canary.changed(), None, "{}", outcome.describe());
 }
 
-/// Either the box is refused with a sentence, or the link means a place inside it.
-fn a_place_that_a_box_needs_turned_into_a_link_is_no_way_out(mode: Mode) {
-    for place in
+/// Either the box is refused with an error, or the link resolves inside the box.
+fn system_path_replaced_by_a_link_does_not_reach_the_host(mode: Mode) {
+    for name in
         ["dev", "proc", "etc", "home", "home/sandbox", "tmp", "workspace", "etc/passwd", "dev/null", "dev/shm", "var"]
     {
         for depth in ["", "../../../../../../../.."] {
             let store = Store::with_tiny(mode);
             let outside = store.scratch.directory("outside").unwrap();
             let canary = Canary::plant(&store.scratch, "outside/canary").unwrap();
-            let path = store.rootfs("tiny").join(place);
+            let path = store.rootfs("tiny").join(name);
             if path.is_dir() {
                 fs::remove_dir_all(&path).unwrap();
             } else if path.symlink_metadata().is_ok() {
                 fs::remove_file(&path).unwrap();
             }
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let target = if place == "etc/passwd" || place == "dev/null" { canary.path() } else { outside.as_path() };
+            let target = if name == "etc/passwd" || name == "dev/null" { canary.path() } else { outside.as_path() };
             symlink(format!("{depth}{}", target.display()), &path).unwrap();
             let script = format!(
-                "cat /{place} /{place}/canary; echo changed > /{place}; echo changed > /{place}/canary; \
-                 echo new > /{place}/new; rm -rf /{place}/*; echo changed > {}",
+                "cat /{name} /{name}/canary; echo changed > /{name}; echo changed > /{name}/canary; \
+                 echo new > /{name}/new; rm -rf /{name}/*; echo changed > {}",
                 canary.text()
             );
             let outcome = store.script(&script);
-            let case = format!("{place} -> {depth}…: {}", outcome.describe());
+            let case = format!("{name} -> {depth}…: {}", outcome.describe());
             assert_eq!(canary.changed(), None, "{case}");
             assert!(!outcome.text().contains(canary.secret()), "{case}");
             assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{case}");
@@ -96,10 +97,10 @@ fn a_place_that_a_box_needs_turned_into_a_link_is_no_way_out(mode: Mode) {
     }
 }
 
-fn a_file_in_the_place_of_a_directory_is_no_way_out(mode: Mode) {
-    for place in ["dev", "proc", "etc", "tmp", "workspace"] {
+fn system_directory_replaced_by_a_file_refuses_the_box(mode: Mode) {
+    for name in ["dev", "proc", "etc", "tmp", "workspace"] {
         let store = Store::with_tiny(mode);
-        let path = store.rootfs("tiny").join(place);
+        let path = store.rootfs("tiny").join(name);
         let _ = fs::remove_dir_all(&path);
         fs::write(&path, "a file").unwrap();
         let outcome = store.script("echo ran");
@@ -107,7 +108,7 @@ fn a_file_in_the_place_of_a_directory_is_no_way_out(mode: Mode) {
     }
 }
 
-fn an_image_replaced_by_a_link_is_no_image(mode: Mode) {
+fn image_replaced_by_a_link_is_refused(mode: Mode) {
     let store = Store::with_tiny(mode);
     let images = store.data().join("images");
     symlink("tiny", images.join("linked")).unwrap();

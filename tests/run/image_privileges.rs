@@ -1,5 +1,5 @@
-//! Images with setuid programs, file capabilities, device nodes, overlay attributes and whiteouts: the import leaves them
-//! out, and a box on an image into which root planted them afterwards gains nothing from them.
+//! Images with setuid bits, file capabilities, device nodes, overlay attributes and whiteouts: the import
+//! removes them, and they have no effect in a box if root adds them to the stored image.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
@@ -15,7 +15,7 @@ use crate::modes::{as_root, in_both_modes};
 use crate::rootfs::Store;
 
 in_both_modes!(import_drops_privileges, import_of_rerouted_entries_changes_nothing_outside);
-as_root!(planted_privileges_give_nothing);
+as_root!(planted_privileges_have_no_effect);
 
 /// Prints its effective ids and capabilities, then for each argument whether it can be opened.
 const PROGRAM: &str = r#"
@@ -38,7 +38,8 @@ int main(int count, char **words) {
 }
 "#;
 
-/// A root file system with two copies of the program, and everything that could give it power.
+/// Writes an archive of a root file system with two copies of the program, and with entries and
+/// attributes that could give it privileges.
 const CRAFT: &str = r"
 import base64, io, struct, sys, tarfile
 program = open(sys.argv[2], 'rb').read()
@@ -74,12 +75,12 @@ os.umask(0)
 os.mknod(sys.argv[1] + '/zero', 0o020666, os.makedev(1, 5))
 ";
 
-fn python(script: &str, words: &[&Path]) {
-    let status = Command::new("/usr/bin/python3").args(["-I", "-c", script]).args(words).status().unwrap();
+fn python(script: &str, arguments: &[&Path]) {
+    let status = Command::new("/usr/bin/python3").args(["-I", "-c", script]).args(arguments).status().unwrap();
     assert!(status.success());
 }
 
-/// The program, linked statically because the image has no libraries.
+/// Compiles the program statically, because the image has no libraries.
 fn compile(store: &Store) -> PathBuf {
     let (source, program) = (store.scratch.join("program.c"), store.scratch.join("program"));
     fs::write(&source, PROGRAM).unwrap();
@@ -99,7 +100,7 @@ fn import(store: &Store) {
     assert_eq!(outcome.code(), Some(0), "{}", outcome.describe());
 }
 
-/// Every path beneath a directory.
+/// Every path below a directory.
 fn walk(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries
@@ -127,7 +128,7 @@ fn import_drops_privileges(mode: Mode) {
         let is_special = ["capability", "overlay"].iter().any(|word| attributes.contains(word));
         assert!(!is_special, "{}: {attributes}", path.display());
     }
-    // Whiteouts are for layers; in a whole root file system their names are names.
+    // Whiteout names have a meaning only in layers. In a complete root file system they delete nothing.
     assert_eq!(fs::read(root.join("data/kept")).unwrap(), b"kept");
     for program in ["/bin/setuid", "/bin/capable"] {
         let outcome = store.run(&["--image", "hostile", "--", program, "/data/kept", "/data/zero", "/data/disk"]);
@@ -140,24 +141,25 @@ fn import_drops_privileges(mode: Mode) {
     }
 }
 
-/// Gives two copies of the program in a directory what only root can give, and makes a device beside them.
-fn plant(directory: &Path) {
+/// Sets the setuid bit and capabilities on the two copies of the program in a directory, and creates a
+/// device.
+fn add_privileges(directory: &Path) {
     chown(directory.join("setuid"), Some(0), Some(0)).unwrap();
     fs::set_permissions(directory.join("setuid"), fs::Permissions::from_mode(0o6755)).unwrap();
     python(PLANT, &[directory]);
 }
 
-fn planted_privileges_give_nothing(mode: Mode) {
+fn planted_privileges_have_no_effect(mode: Mode) {
     let store = Store::empty(mode);
     import(&store);
-    // Control: outside of a box the same files make an ordinary user root, give it capabilities, and open the device.
+    // Control: outside of a box the same files give an ordinary user root's ids, capabilities and the device.
     let outside = store.scratch.directory("outside").unwrap();
     for name in ["setuid", "capable"] {
         fs::copy(store.scratch.join("program"), outside.join(name)).unwrap();
         fs::set_permissions(outside.join(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
     fs::set_permissions(&outside, fs::Permissions::from_mode(0o755)).unwrap();
-    plant(&outside);
+    add_privileges(&outside);
     let zero = outside.join("zero");
     let run_outside = |name: &str| {
         let mut command = Identity::Unprivileged.command(outside.join(name));
@@ -168,7 +170,7 @@ fn planted_privileges_give_nothing(mode: Mode) {
     assert!(run_outside("capable").contains(" 202002\n"), "control: {}", run_outside("capable"));
     assert!(run_outside("capable").ends_with("zero opened\n"), "control: {}", run_outside("capable"));
 
-    plant(&store.rootfs("hostile").join("bin"));
+    add_privileges(&store.rootfs("hostile").join("bin"));
     for program in ["/bin/setuid", "/bin/capable"] {
         let outcome = store.run(&["--image", "hostile", "--", program, "/bin/zero"]);
         let text = outcome.text();
@@ -180,8 +182,9 @@ fn planted_privileges_give_nothing(mode: Mode) {
     assert_eq!(ran.text(), "1000 1000 0\n", "{}", ran.describe());
 }
 
-/// Each archive reaches the canary when Python's tarfile unpacks it, which checks nothing: through a pax header that replaces
-/// the name or the link target, a directory replaced by a link, and a hard link to a symbolic link.
+/// Entries that escape through a pax header with another name or link target, through a directory that is
+/// replaced by a link, or through a hard link to a symbolic link. As a control, an unpacker without checks
+/// changes the canary.
 fn import_of_rerouted_entries_changes_nothing_outside(mode: Mode) {
     const CRAFT: &str = r"
 import io, sys, tarfile
@@ -209,7 +212,7 @@ with tarfile.open(sys.argv[1], 'w', format=tarfile.PAX_FORMAT) as archive:
         add('second', tarfile.LNKTYPE, 'first')
         add('second', content=b'gone')
 ";
-    // Like an unpacker that overwrites: a non-directory makes room for a link, a link is written through.
+    // An unpacker that replaces directories by links and writes through links.
     const NAIVE: &str = r"
 import os, shutil, sys, tarfile
 with tarfile.open(sys.argv[1]) as archive:

@@ -1,24 +1,23 @@
-//! `ringwall image`: import from each kind of archive, list, run on it, remove. A box may write everywhere on its image
-//! and changes nothing of it.
+//! `ringwall image`: import from each kind of archive, list and remove; boxes with an image.
 
 use serde_json::Value;
 use tests::support::actor::Mode;
 use tests::support::process::run;
 
 use crate::modes::in_both_modes;
-use crate::product::{assert_refused, ringwall};
+use crate::product::{assert_refused, ringwall_command};
 use crate::rootfs::{Store, fingerprint};
 
 in_both_modes!(
-    each_kind_of_archive_gives_the_same_image,
-    an_archive_can_come_through_standard_input,
+    plain_gzip_and_zstd_archives_give_the_same_image,
+    archive_is_imported_from_standard_input,
     images_are_listed,
-    a_box_runs_on_an_image,
-    the_root_is_writable_and_private,
-    a_workspace_and_read_only_directories_appear_on_an_image,
-    a_name_is_taken_once,
-    an_image_can_be_removed,
-    what_is_no_archive_is_refused,
+    box_has_the_root_of_the_image,
+    image_root_is_writable_and_private,
+    workspace_and_read_only_directories_are_mounted_on_an_image,
+    second_import_of_a_name_is_refused,
+    removed_image_is_gone,
+    invalid_archive_is_refused,
 );
 
 const SAME: &str = "%P %y %m %s %l\n";
@@ -30,7 +29,7 @@ fn shape(store: &Store, name: &str) -> String {
     lines.join("\n")
 }
 
-fn each_kind_of_archive_gives_the_same_image(mode: Mode) {
+fn plain_gzip_and_zstd_archives_give_the_same_image(mode: Mode) {
     let store = Store::empty(mode);
     let mut shapes = Vec::new();
     for (name, flags) in [("plain", &[][..]), ("gzip", &["-z"]), ("zstd", &["--zstd"])] {
@@ -38,7 +37,7 @@ fn each_kind_of_archive_gives_the_same_image(mode: Mode) {
         let outcome = store.image(&["import", name, archive.to_str().unwrap()]);
         assert_eq!(outcome.code(), Some(0), "{}", outcome.describe());
         assert!(outcome.text().starts_with(&format!("imported {name}: ")), "{}", outcome.describe());
-        assert_eq!(outcome.errors(), "", "no bar without a terminal");
+        assert_eq!(outcome.errors(), "", "a progress bar without a terminal");
         shapes.push(shape(&store, name));
         assert_eq!(store.run(&["--image", name, "--", "/bin/cat", "/etc/motd"]).text(), "a tiny system\n");
     }
@@ -46,10 +45,10 @@ fn each_kind_of_archive_gives_the_same_image(mode: Mode) {
     assert_eq!((&shapes[1], &shapes[2]), (&shapes[0], &shapes[0]));
 }
 
-fn an_archive_can_come_through_standard_input(mode: Mode) {
+fn archive_is_imported_from_standard_input(mode: Mode) {
     let store = Store::empty(mode);
     let bytes = std::fs::read(store.tiny_archive("tiny.tar.gz", &["-z"])).unwrap();
-    let mut command = ringwall(mode);
+    let mut command = ringwall_command(mode);
     command.args(["image", "import", "tiny", "-", "--data"]).arg(store.data());
     let outcome = run(command, Some(&bytes)).unwrap();
     assert_eq!(outcome.code(), Some(0), "{}", outcome.describe());
@@ -77,7 +76,7 @@ fn images_are_listed(mode: Mode) {
     }
 }
 
-fn a_box_runs_on_an_image(mode: Mode) {
+fn box_has_the_root_of_the_image(mode: Mode) {
     let store = Store::with_tiny(mode);
     let outcome = store.script("pwd; cat /etc/motd; id -u; ls /; test -e /usr/bin && echo host; exit 4");
     assert_eq!(outcome.code(), Some(4), "{}", outcome.describe());
@@ -87,11 +86,11 @@ fn a_box_runs_on_an_image(mode: Mode) {
     for name in ["bin", "dev", "etc", "home", "proc", "tmp", "workspace"] {
         assert!(names.contains(&name), "{name} is not in {text}");
     }
-    assert!(!names.contains(&"host"), "the host's /usr shows");
+    assert!(!names.contains(&"host"), "the box has the host's /usr");
     assert_eq!(store.run(&["--image", "tiny", "--", "/bin/gcc"]).code(), Some(127));
 }
 
-fn the_root_is_writable_and_private(mode: Mode) {
+fn image_root_is_writable_and_private(mode: Mode) {
     let store = Store::with_tiny(mode);
     let before = fingerprint(&store.data());
     let outcome = store.script(
@@ -105,7 +104,7 @@ fn the_root_is_writable_and_private(mode: Mode) {
     assert_eq!(fingerprint(&store.data()), before, "the stored image changed");
 }
 
-fn a_workspace_and_read_only_directories_appear_on_an_image(mode: Mode) {
+fn workspace_and_read_only_directories_are_mounted_on_an_image(mode: Mode) {
     let store = Store::with_tiny(mode);
     let work = store.scratch.directory("work").unwrap();
     let shown = store.scratch.directory("shown").unwrap();
@@ -127,7 +126,7 @@ fn a_workspace_and_read_only_directories_appear_on_an_image(mode: Mode) {
     assert!(work.join("made").exists() && !shown.join("new").exists(), "{}", outcome.describe());
 }
 
-fn a_name_is_taken_once(mode: Mode) {
+fn second_import_of_a_name_is_refused(mode: Mode) {
     let store = Store::with_tiny(mode);
     let before = fingerprint(&store.data());
     let archive = store.tiny_archive("again.tar", &[]);
@@ -137,19 +136,19 @@ fn a_name_is_taken_once(mode: Mode) {
     assert_eq!(fingerprint(&store.data()), before);
 }
 
-fn an_image_can_be_removed(mode: Mode) {
+fn removed_image_is_gone(mode: Mode) {
     let store = Store::with_tiny(mode);
     assert_eq!(store.image(&["rm", "tiny"]).text(), "removed tiny\n");
     assert!(!store.rootfs("tiny").exists());
     assert_eq!(store.image(&["list", "--json"]).text().trim(), "[]");
     assert_refused(&store.script("true"), "there is no image named `tiny`");
     assert_refused(&store.image(&["rm", "tiny"]), "there is no image named `tiny`");
-    // The box itself made files that only it could have locked away; none keeps the image from going.
+    // The name can be used again.
     let archive = store.tiny_archive("again.tar", &[]);
     assert_eq!(store.image(&["import", "tiny", archive.to_str().unwrap()]).code(), Some(0));
 }
 
-fn what_is_no_archive_is_refused(mode: Mode) {
+fn invalid_archive_is_refused(mode: Mode) {
     let store = Store::empty(mode);
     store.scratch.file("text", b"not an archive, only a sentence that goes on for a while\n", 0o644).unwrap();
     store.scratch.file("nothing", b"", 0o644).unwrap();
@@ -165,5 +164,5 @@ fn what_is_no_archive_is_refused(mode: Mode) {
     let images = store.data().join("images");
     let left =
         std::fs::read_dir(&images).map_or(0, |entries| entries.flatten().filter(|entry| entry.path().is_dir()).count());
-    assert_eq!(left, 0, "half an import is left in {}", images.display());
+    assert_eq!(left, 0, "a partial import is left in {}", images.display());
 }

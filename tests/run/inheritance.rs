@@ -1,5 +1,5 @@
-//! Nothing of the starter's process reaches the command: no descriptor, variable, directory, mask or ignored signal.
-//! The starter is always given something that would show.
+//! The command inherits no descriptor, variable, directory, umask, ignored signal or I/O priority of the
+//! process that starts `ringwall run`. Most tests set the attribute in that process first.
 
 use std::ffi::OsStr;
 
@@ -14,12 +14,12 @@ use crate::product::{boxed, shell};
 in_both_modes!(
     no_descriptor_is_inherited,
     no_variable_is_inherited,
-    pid_1_has_forgotten_its_starter,
-    the_directory_is_the_workspace,
-    the_mask_of_the_starter_does_not_count,
+    pid_1_has_no_arguments_or_environment_of_its_parent,
+    working_directory_is_the_workspace,
+    umask_is_not_inherited,
     no_signal_is_ignored_or_blocked,
-    the_command_leads_a_session_of_its_own,
-    priorities_of_the_starter_do_not_count,
+    command_leads_its_own_session,
+    io_priority_is_not_inherited,
     hard_core_limit_of_zero_is_raised_or_reported,
 );
 
@@ -27,7 +27,7 @@ fn no_descriptor_is_inherited(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let file = scratch.file("open", b"secret", 0o644).unwrap();
     let run = boxed(mode).through(WITH_OPEN_DESCRIPTORS, &[file.as_os_str()]);
-    // The fourth is the directory that `ls` itself reads.
+    // Descriptor 3 is the directory that `ls` reads.
     assert_eq!(shell(&run, "ls /proc/self/fd"), "0\n1\n2\n3\n");
     assert_eq!(shell(&run, "readlink /proc/self/fd/* | sed 's/[0-9]//g' | sort -u"), "pipe:[]\n");
 }
@@ -49,21 +49,22 @@ fn no_variable_is_inherited(mode: Mode) {
     );
 }
 
-/// PID 1 of the box is a copy of the product, and must keep neither its arguments nor its environment.
-fn pid_1_has_forgotten_its_starter(mode: Mode) {
+/// PID 1 of the box is a process of the `ringwall_command` binary, whose arguments and environment may contain
+/// secrets.
+fn pid_1_has_no_arguments_or_environment_of_its_parent(mode: Mode) {
     let mark = token().unwrap();
     let run = boxed(mode).host_variable("MARK", &mark).option("--env", format!("OTHER={mark}"));
     let mut live = run.start(&["sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline; echo; cat"]).unwrap();
     let shown = live.line().unwrap();
     assert_eq!(shown.trim_end(), "ringwall-jail");
     let starter = std::fs::read(format!("/proc/{}/environ", live.id())).unwrap();
-    assert!(contains(&starter, &mark), "the control shows nothing");
+    assert!(contains(&starter, &mark), "control: the parent's environment does not contain the mark");
     for keeper in descendants(live.id()).unwrap() {
         let is_pid_1 = field(keeper, "NSpid").is_some_and(|numbers| numbers.ends_with("\t1"));
         if is_pid_1 && field(keeper, "Name").is_some_and(|name| name == "ringwall-jail") {
             for file in ["environ", "cmdline"] {
                 let kept = std::fs::read(format!("/proc/{keeper}/{file}")).unwrap();
-                assert!(!contains(&kept, &mark), "{file} of PID 1 still has the starter's");
+                assert!(!contains(&kept, &mark), "{file} of PID 1 contains the parent's");
             }
             live.finish().unwrap();
             return;
@@ -76,11 +77,11 @@ fn contains(bytes: &[u8], mark: &str) -> bool {
     bytes.windows(mark.len()).any(|window| window == mark.as_bytes())
 }
 
-fn the_directory_is_the_workspace(mode: Mode) {
+fn working_directory_is_the_workspace(mode: Mode) {
     assert_eq!(shell(&boxed(mode), "pwd; /bin/pwd -P; readlink /proc/self/cwd"), "/workspace\n".repeat(3));
 }
 
-fn the_mask_of_the_starter_does_not_count(mode: Mode) {
+fn umask_is_not_inherited(mode: Mode) {
     let run = boxed(mode).through("import os, sys\nos.umask(0o777)\nos.execv(sys.argv[1], sys.argv[1:])", &[]);
     assert_eq!(shell(&run, "umask; : > a; mkdir b; stat -c %a a b"), "0022\n644\n755\n");
 }
@@ -103,18 +104,18 @@ os.execv(sys.argv[1], sys.argv[1:])
     }
 }
 
-fn the_command_leads_a_session_of_its_own(mode: Mode) {
-    // Fields 1, 5, 6 and 7 of stat: the process, its group, its session, its terminal.
+fn command_leads_its_own_session(mode: Mode) {
+    // Fields 1, 5, 6 and 7 of stat: PID, process group, session, terminal.
     let text = shell(&boxed(mode), "exec cut -d' ' -f1,5,6,7 /proc/self/stat");
     let words: Vec<_> = text.split_whitespace().collect();
     assert_eq!(words, [words[0], words[0], words[0], "0"]);
 }
 
-/// The I/O class of the starter is not the box's; the control shows that it would be inherited.
-fn priorities_of_the_starter_do_not_count(mode: Mode) {
+/// The control shows that an ordinary child inherits the I/O class.
+fn io_priority_is_not_inherited(mode: Mode) {
     let mut control = mode.identity().command("ionice");
     let outside = control.args(["-c3", "ionice"]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&outside.stdout).trim(), "idle", "the control");
+    assert_eq!(String::from_utf8_lossy(&outside.stdout).trim(), "idle", "control");
     let run = boxed(mode).through_program(&["ionice", "-c3"]);
     assert_eq!(shell(&run, "ionice").trim(), "none: prio 0");
 }
@@ -130,7 +131,7 @@ fn hard_core_limit_of_zero_is_raised_or_reported(mode: Mode) {
     assert!(mode == Mode::Root || !can_raise, "an ordinary user can raise hard limits");
 
     let report = boxed(mode).report(&show).unwrap();
-    assert_eq!(limits(report.stdout()), "1 1", "the control: {}", report.summary());
+    assert_eq!(limits(report.stdout()), "1 1", "control: {}", report.summary());
     let report = boxed(mode).through_program(&ZERO).report(&show).unwrap();
     let (_, state, why) = report.protections("resource_limits").remove(0);
     if can_raise {

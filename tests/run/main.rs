@@ -1,5 +1,4 @@
-//! The contract of `ringwall run` and `ringwall image`, checked through the real binary, as root and as an ordinary
-//! user. One file per theme. These tests know the command line and what it promises, never how it is done.
+//! Black-box tests of `ringwall run` and `ringwall image`, as root and as an ordinary user.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 

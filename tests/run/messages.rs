@@ -1,13 +1,13 @@
-//! The exact words of the messages that people meet first. A change here is a change of the product.
+//! The exact text of the most common error messages.
 
 use tests::support::actor::Mode;
 
 use crate::modes::in_both_modes;
-use crate::product::{boxed, say};
+use crate::product::{boxed, run_ringwall};
 
-in_both_modes!(refusals_in_full, endings_in_full);
+in_both_modes!(refusal_messages_are_exact, limit_messages_are_exact);
 
-fn refusals_in_full(mode: Mode) {
+fn refusal_messages_are_exact(mode: Mode) {
     let cases: [(&[&str], i32, &str); 8] = [
         (
             &["--timeout", "0", "--", "true"],
@@ -59,12 +59,12 @@ fn refusals_in_full(mode: Mode) {
         ),
     ];
     for (words, code, text) in cases {
-        let outcome = say(mode, &[&["run"], words].concat());
+        let outcome = run_ringwall(mode, &[&["run"], words].concat());
         assert_eq!((outcome.code(), outcome.errors().as_str()), (Some(code), text));
     }
 }
 
-fn endings_in_full(mode: Mode) {
+fn limit_messages_are_exact(mode: Mode) {
     let late = boxed(mode).option("--timeout", "0.1").run(&["sleep", "1000"]).unwrap();
     assert_eq!(late.errors(), "ringwall: timed out after 0.1 s (--timeout)\n");
     let hungry = "block = bytearray(b'x' * 300_000_000)\nimport time\ntime.sleep(1000)";

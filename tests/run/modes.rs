@@ -1,11 +1,12 @@
-//! Every behaviour is checked twice: as root and as an ordinary user. This room turns one function into two tests
-//! and says aloud when a machine cannot run one of them. It never lets a missing tool pass for a pass.
+//! Macros that turn one function into two tests: as root and as an ordinary user.
+//!
+//! A mode that cannot run on this machine is printed as skipped. A missing tool fails the test.
 
 use std::io::Write;
 
 use tests::support::actor::{Mode, Skip};
 
-/// One test per mode out of each plain function `fn name(mode: Mode)` of the calling file.
+/// Defines one test per mode for each function `fn name(mode: Mode)` of the calling file.
 macro_rules! in_both_modes {
     ($($name:ident),* $(,)?) => {
         $(mod $name {
@@ -21,7 +22,7 @@ macro_rules! in_both_modes {
     };
 }
 
-/// The same for what only root can have: another owner's files, cgroups on version 1.
+/// Defines tests for root alone, for example with files of another owner.
 macro_rules! as_root {
     ($($name:ident),* $(,)?) => {
         $(mod $name {
@@ -39,11 +40,11 @@ pub(crate) fn check(mode: Mode, name: &str, test: impl FnOnce(Mode)) {
     match mode.available() {
         Ok(()) => test(mode),
         Err(Skip::Missing(reason)) => panic!("{} cannot run: {reason}", mode.name()),
-        Err(Skip::Impossible(reason)) => announce(&format!("{name} ({})", mode.name()), &reason),
+        Err(Skip::Impossible(reason)) => print_skipped(&format!("{name} ({})", mode.name()), &reason),
     }
 }
 
-/// Past the harness, which swallows what a passing test prints.
-pub(crate) fn announce(what: &str, reason: &str) {
+/// Writes to standard error directly, because the harness captures the output of a passing test.
+pub(crate) fn print_skipped(what: &str, reason: &str) {
     let _ = writeln!(std::io::stderr().lock(), "skipped: {what}: {reason}");
 }

@@ -1,5 +1,5 @@
-//! The process that makes a box, started by hand under its own name with something other than a plan: it ends at once,
-//! says so, and makes nothing. What it is sent comes through a socket, so Python plays the executor.
+//! The jail process, started without the executor and with an invalid request or plan, exits with an
+//! error. A Python script stands in for the executor at the other end of its socket.
 
 use tests::support::actor::Mode;
 use tests::support::boxed::binary;
@@ -8,11 +8,11 @@ use tests::support::process::{Ending, run};
 
 use crate::modes::in_both_modes;
 
-in_both_modes!(without_a_socket_it_says_so, garbage_ends_it, a_bad_plan_is_reported);
+in_both_modes!(jail_without_a_socket_exits_with_an_error, invalid_request_ends_the_jail, invalid_plan_is_reported);
 
-/// Starts the second argument as the jail, does to it what the first one names, and tells how it ended: its exit code,
-/// what it said on standard error, and how many failures it reported on the box's socket.
-const PLAYED: &str = r"
+/// Starts the program in the second argument as the jail and sends what the first argument names. Prints
+/// its exit code, the number of failures that it reported on the box's socket, and its standard error.
+const FAKE_EXECUTOR: &str = r"
 import array, os, socket, subprocess, sys
 how, program = sys.argv[1], sys.argv[2]
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -49,11 +49,11 @@ elif how == 'too long':
 elif how == 'no descriptors':
     send(b'\0\0')
 elif how in plans or how == 'too few descriptors':
-    # The request is for box number 0 with these ids and a new network; the plan follows on the box's own socket.
+    # The request is for box number 0 with these ids and a new network; the plan follows on the box's socket.
     rootless, uid, gid = os.geteuid() != 0, os.geteuid() or 1880000000, os.getegid() or 1880000000
     send(bytes([0, 0, rootless]) + number(1000) + number(1000) + number(uid) + number(gid) + bytes([0]), its_control.fileno())
     handles = [null, null, null, plans[how]()] if how in plans else []
-    # Begin, with the plan in a descriptor and nothing made ahead.
+    # Message to begin, with the plan in a descriptor; not a warm box.
     begin = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', handles))] if handles else []
     control.sendmsg([bytes([1, 0, 0])], begin)
 its_control.close()
@@ -71,38 +71,38 @@ errors = jail.stderr.read().decode()
 sys.stdout.write('%d %d\n%s' % (jail.wait(), reported, errors))
 ";
 
-/// The exit code, the number of failures reported, and the words.
-fn play(mode: Mode, way: &str) -> (i32, u64, String) {
+/// Returns the exit code, the number of reported failures and the text on standard error.
+fn run_jail(mode: Mode, case: &str) -> (i32, u64, String) {
     let mut command = mode.identity().command(PYTHON);
-    command.args(["-I", "-c", PLAYED, way]).arg(binary().unwrap());
+    command.args(["-I", "-c", FAKE_EXECUTOR, case]).arg(binary().unwrap());
     let outcome = run(command, None).unwrap();
-    assert_eq!((outcome.ending, outcome.code()), (Ending::Own, Some(0)), "{way}: {}", outcome.describe());
+    assert_eq!((outcome.ending, outcome.code()), (Ending::Own, Some(0)), "{case}: {}", outcome.describe());
     let text = outcome.text();
-    let (numbers, words) = text.split_once('\n').unwrap();
+    let (numbers, errors) = text.split_once('\n').unwrap();
     let (code, reported) = numbers.split_once(' ').unwrap();
-    (code.parse().unwrap(), reported.parse().unwrap(), words.to_owned())
+    (code.parse().unwrap(), reported.parse().unwrap(), errors.to_owned())
 }
 
-fn garbage_ends_it(mode: Mode) {
-    for way in ["garbage", "too long"] {
-        let (code, _, words) = play(mode, way);
-        assert_eq!(code, 2, "{way}");
-        assert!(words.starts_with("ringwall: could not read the plan"), "{way}: {words}");
+fn invalid_request_ends_the_jail(mode: Mode) {
+    for case in ["garbage", "too long"] {
+        let (code, _, errors) = run_jail(mode, case);
+        assert_eq!(code, 2, "{case}");
+        assert!(errors.starts_with("ringwall: could not read the plan"), "{case}: {errors}");
     }
-    // Nobody is left to be told; what counts is that it ends.
-    for way in ["nothing", "no descriptors"] {
-        play(mode, way);
-    }
-}
-
-fn a_bad_plan_is_reported(mode: Mode) {
-    for way in ["garbage plan", "empty plan", "zero plan", "no file", "directory", "too few descriptors"] {
-        let (_, reported, _) = play(mode, way);
-        assert_eq!(reported, 1, "{way}: ended without a word");
+    // Without the other end of a socket the jail cannot report a failure; it only has to exit.
+    for case in ["nothing", "no descriptors"] {
+        run_jail(mode, case);
     }
 }
 
-fn without_a_socket_it_says_so(mode: Mode) {
+fn invalid_plan_is_reported(mode: Mode) {
+    for case in ["garbage plan", "empty plan", "zero plan", "no file", "directory", "too few descriptors"] {
+        let (_, reported, _) = run_jail(mode, case);
+        assert_eq!(reported, 1, "{case}: no failure was reported");
+    }
+}
+
+fn jail_without_a_socket_exits_with_an_error(mode: Mode) {
     let program = binary().unwrap();
     for redirection in ["</dev/null", "</dev/zero", "<&-", "", "</dev/null 3</dev/null"] {
         let mut command = mode.identity().command("/bin/bash");

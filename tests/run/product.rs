@@ -1,5 +1,6 @@
-//! The product from a user's chair: its command line, and the traces that a run could leave on the host.
-//! Traces are looked for once the product has ended, without waiting: when it returns, nothing may be left.
+//! Helpers that run the `ringwall_command` binary and look for processes and cgroups that a run left behind.
+//!
+//! They look once after `ringwall_command` has exited, without waiting: everything must be gone by then.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,24 +13,25 @@ use tests::support::boxed::{BoxRun, binary};
 use tests::support::process::{Ending, Live, Outcome, run};
 use tests::support::scratch::token;
 
-/// The binary with no arguments yet.
-pub(crate) fn ringwall(mode: Mode) -> Command {
+/// A command for the binary, without arguments.
+pub(crate) fn ringwall_command(mode: Mode) -> Command {
     mode.identity().command(binary().unwrap())
 }
 
-/// `ringwall` with these words, run to its end.
-pub(crate) fn say<S: AsRef<OsStr>>(mode: Mode, words: &[S]) -> Outcome {
-    let mut command = ringwall(mode);
+/// Runs `ringwall_command` with these arguments.
+pub(crate) fn run_ringwall<S: AsRef<OsStr>>(mode: Mode, words: &[S]) -> Outcome {
+    let mut command = ringwall_command(mode);
     command.args(words);
     run(command, None).unwrap()
 }
 
-/// `ringwall run` in the making.
+/// A builder for `ringwall run`.
 pub(crate) fn boxed(mode: Mode) -> BoxRun {
     BoxRun::new(mode, &binary().unwrap())
 }
 
-/// `ringwall run -- sh -c SCRIPT`, which must end well and say nothing on standard error.
+/// Runs `ringwall run -- sh -c SCRIPT`, which must succeed without output on standard error, and returns
+/// its standard output.
 pub(crate) fn shell(run: &BoxRun, script: &str) -> String {
     let outcome = run.run(&["/bin/sh", "-c", script]).unwrap();
     assert_eq!(outcome.code(), Some(0), "{script}: {}", outcome.describe());
@@ -37,7 +39,7 @@ pub(crate) fn shell(run: &BoxRun, script: &str) -> String {
     outcome.text()
 }
 
-/// A running product whose every process carries a mark in its environment.
+/// A `ringwall run` whose processes in the box have a unique mark in their environment.
 pub(crate) struct Marked {
     pub(crate) live: Live,
     mark: String,
@@ -55,24 +57,24 @@ impl Marked {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for the end, and finds no process and no cgroup of the run.
+    /// Waits for the end and checks that no process and no cgroup of the run is left.
     pub(crate) fn finish(self) -> Outcome {
         let id = self.live.id();
         let outcome = self.live.finish().unwrap();
         assert_eq!(outcome.ending, Ending::Own, "{}", outcome.describe());
-        assert_eq!(carriers(&self.mark), Vec::<u32>::new(), "processes left by {}", outcome.describe());
+        assert_eq!(marked_processes(&self.mark), Vec::<u32>::new(), "processes left by {}", outcome.describe());
         assert_eq!(cgroups_of(id), Vec::<PathBuf>::new(), "cgroups left by {}", outcome.describe());
         outcome
     }
 
-    /// The processes that carry the mark now.
+    /// The processes with the mark.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        carriers(&self.mark)
+        marked_processes(&self.mark)
     }
 }
 
-/// Processes whose environment holds `mark`. One that may not be looked into is not ours.
-pub(crate) fn carriers(mark: &str) -> Vec<u32> {
+/// Processes whose environment contains `mark`. Skips processes whose environment this user cannot read.
+pub(crate) fn marked_processes(mark: &str) -> Vec<u32> {
     let holds = |number: &u32| {
         fs::read(format!("/proc/{number}/environ"))
             .is_ok_and(|bytes| bytes.windows(mark.len()).any(|window| window == mark.as_bytes()))
@@ -81,7 +83,7 @@ pub(crate) fn carriers(mark: &str) -> Vec<u32> {
     tests::support::host::processes().unwrap().into_iter().filter(|number| *number != own).filter(holds).collect()
 }
 
-/// Cgroup directories of the boxes that process `id` made, in every hierarchy.
+/// Cgroup directories of the boxes of the `ringwall_command` process `id`, in every hierarchy.
 pub(crate) fn cgroups_of(id: u32) -> Vec<PathBuf> {
     let prefix = format!("ringwall-{id}-");
     let mut found = Vec::new();
@@ -99,7 +101,7 @@ pub(crate) fn cgroups_of(id: u32) -> Vec<PathBuf> {
     found
 }
 
-/// The product refused before anything ran: exit 2, this sentence, nothing on standard output.
+/// Checks that nothing ran: exit code 2, this text on standard error, no standard output.
 pub(crate) fn assert_refused(outcome: &Outcome, sentence: &str) {
     assert_eq!(outcome.code(), Some(2), "{}", outcome.describe());
     assert_eq!(outcome.text(), "", "{}", outcome.describe());

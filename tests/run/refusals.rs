@@ -1,4 +1,4 @@
-//! Bad input: exit 2, one sentence that names what is wrong, and nothing run, made or left behind.
+//! Invalid input: exit code 2, an error that names the input, and nothing runs or is left behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,22 +8,22 @@ use tests::support::actor::{Identity, Mode};
 use tests::support::scratch::Scratch;
 
 use crate::modes::in_both_modes;
-use crate::product::{assert_refused, boxed, say};
+use crate::product::{assert_refused, boxed, run_ringwall};
 
 in_both_modes!(
-    absurd_limits_are_refused,
+    invalid_limits_are_refused,
     limits_above_the_machine_are_refused,
-    places_that_cannot_be_shown_are_refused,
-    the_system_itself_is_no_workspace,
-    a_directory_that_this_user_cannot_read_is_refused,
-    images_that_are_not_there_are_refused,
-    variables_that_are_none_are_refused,
-    command_lines_that_mean_nothing_are_refused,
-    a_protection_that_is_missing_can_be_insisted_on,
-    nothing_runs_and_nothing_stays,
+    unsuitable_directories_are_refused,
+    system_directory_as_workspace_is_refused,
+    unreadable_directory_is_refused,
+    missing_and_invalid_image_names_are_refused,
+    invalid_environment_variables_are_refused,
+    invalid_command_lines_are_refused,
+    required_protection_that_is_missing_refuses_the_run,
+    refused_run_leaves_nothing_behind,
 );
 
-/// Each flag with its bad values. The sentence names the flag, as it was written.
+/// Flags and invalid values. The error must name the flag.
 const ABSURD: [(&str, &[&str]); 4] = [
     ("--timeout", &["0", "-1", "-0", "abc", "", "1e300", "nan", "inf", "1s", "99999999999"]),
     ("--memory-mb", &["0", "-5", "1.5", "abc", "99999999999", "18446744073709551616", "1e300"]),
@@ -31,11 +31,11 @@ const ABSURD: [(&str, &[&str]); 4] = [
     ("--pids", &["0", "-1", "1.5", "abc", "99999999", "18446744073709551617"]),
 ];
 
-fn absurd_limits_are_refused(mode: Mode) {
+fn invalid_limits_are_refused(mode: Mode) {
     let mut faults = Vec::new();
     for (flag, values) in ABSURD {
         for value in values {
-            let outcome = say(mode, &["run", flag, value, "--", "sh", "-c", "echo ran"]);
+            let outcome = run_ringwall(mode, &["run", flag, value, "--", "sh", "-c", "echo ran"]);
             let errors = outcome.errors();
             let sentences = errors.lines().filter(|line| line.starts_with("ringwall: ")).count();
             let refused = outcome.code() == Some(2) && outcome.text().is_empty();
@@ -49,8 +49,8 @@ fn absurd_limits_are_refused(mode: Mode) {
 
 fn limits_above_the_machine_are_refused(mode: Mode) {
     for (flag, value) in [("--cpus", "1000"), ("--memory-mb", "1000000000"), ("--pids", "4194304")] {
-        let outcome = say(mode, &["run", flag, value, "--", "true"]);
-        // A machine with the largest pid_max that Linux knows allows that many processes.
+        let outcome = run_ringwall(mode, &["run", flag, value, "--", "true"]);
+        // 4194304 is the largest pid_max of Linux, so a machine may allow that many processes.
         if flag == "--pids" && outcome.code() == Some(0) {
             let most = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
             assert_eq!(most.trim(), "4194304");
@@ -61,7 +61,7 @@ fn limits_above_the_machine_are_refused(mode: Mode) {
     }
 }
 
-fn places_that_cannot_be_shown_are_refused(mode: Mode) {
+fn unsuitable_directories_are_refused(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let file = scratch.file("file", b"", 0o644).unwrap();
     let missing = scratch.join("missing");
@@ -96,8 +96,8 @@ fn places_that_cannot_be_shown_are_refused(mode: Mode) {
     }
 }
 
-/// A box could otherwise replace the programs that the host runs.
-fn the_system_itself_is_no_workspace(mode: Mode) {
+/// A writable system directory would let a box replace programs of the host.
+fn system_directory_as_workspace_is_refused(mode: Mode) {
     for path in ["/usr", "/usr/bin", "/bin", "/lib", "/boot"] {
         let outcome = boxed(mode).option("--workspace", path).run(&["sh", "-c", "echo ran"]).unwrap();
         let is_link = Path::new(path).is_symlink();
@@ -108,8 +108,8 @@ fn the_system_itself_is_no_workspace(mode: Mode) {
     }
 }
 
-/// Root reads everything; there is nothing that it could be refused for.
-fn a_directory_that_this_user_cannot_read_is_refused(mode: Mode) {
+/// Root can read the directory, so as root the run may succeed.
+fn unreadable_directory_is_refused(mode: Mode) {
     let scratch = Scratch::new(Identity::Tester).unwrap();
     let closed = scratch.directory("closed").unwrap();
     let inner = scratch.directory("closed/inner").unwrap();
@@ -127,7 +127,7 @@ fn a_directory_that_this_user_cannot_read_is_refused(mode: Mode) {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn images_that_are_not_there_are_refused(mode: Mode) {
+fn missing_and_invalid_image_names_are_refused(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let data = scratch.join("data");
     for (name, sentence) in [
@@ -138,21 +138,21 @@ fn images_that_are_not_there_are_refused(mode: Mode) {
         (".hidden", "is not an image name"),
     ] {
         for words in [vec!["run", "--image", name, "--", "true"], vec!["image", "rm", name]] {
-            let outcome = say(mode, &[&["--data", data.to_str().unwrap()], words.as_slice()].concat());
+            let outcome = run_ringwall(mode, &[&["--data", data.to_str().unwrap()], words.as_slice()].concat());
             assert_refused(&outcome, sentence);
         }
     }
-    assert!(!data.exists(), "asking for an image made the data directory");
+    assert!(!data.exists(), "a missing image created the data directory");
 }
 
-fn variables_that_are_none_are_refused(mode: Mode) {
+fn invalid_environment_variables_are_refused(mode: Mode) {
     for pair in ["NAME", "", "=value"] {
         let outcome = boxed(mode).option("--env", pair).run(&["sh", "-c", "echo ran"]).unwrap();
         assert_refused(&outcome, "ringwall: ");
     }
 }
 
-fn command_lines_that_mean_nothing_are_refused(mode: Mode) {
+fn invalid_command_lines_are_refused(mode: Mode) {
     let cases: [&[&str]; 10] = [
         &["run"],
         &["run", "--"],
@@ -166,7 +166,7 @@ fn command_lines_that_mean_nothing_are_refused(mode: Mode) {
         &["image", "import", "name"],
     ];
     for words in cases {
-        let outcome = say(mode, words);
+        let outcome = run_ringwall(mode, words);
         assert_eq!(outcome.code(), Some(2), "{words:?}: {}", outcome.describe());
         assert_eq!(outcome.text(), "", "{words:?}");
         assert!(!outcome.errors().is_empty(), "{words:?}");
@@ -174,7 +174,7 @@ fn command_lines_that_mean_nothing_are_refused(mode: Mode) {
     }
 }
 
-fn a_protection_that_is_missing_can_be_insisted_on(mode: Mode) {
+fn required_protection_that_is_missing_refuses_the_run(mode: Mode) {
     let report = boxed(mode).report(&["true"]).unwrap();
     for (requirement, protection) in [
         ("landlock", "landlock"),
@@ -193,7 +193,7 @@ fn a_protection_that_is_missing_can_be_insisted_on(mode: Mode) {
     }
 }
 
-fn nothing_runs_and_nothing_stays(mode: Mode) {
+fn refused_run_leaves_nothing_behind(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let run = boxed(mode).workspace(scratch.path()).option("--memory-mb", "0");
     let outcome = crate::product::Marked::start(run, &["sh", "-c", "echo ran > ran"]).finish();

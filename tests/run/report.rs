@@ -1,4 +1,4 @@
-//! `--json`: one object, always the same fields, with the truth about the run in them.
+//! The JSON object of `ringwall run --json`.
 
 use serde_json::{Value, json};
 use tests::support::actor::Mode;
@@ -7,23 +7,23 @@ use tests::support::payload::PYTHON;
 use tests::support::process::run;
 
 use crate::modes::{as_root, in_both_modes};
-use crate::product::{Marked, boxed, say};
+use crate::product::{Marked, boxed, run_ringwall};
 
 in_both_modes!(
-    the_object_has_these_fields_and_no_others,
-    the_ending_decides_what_is_null,
-    too_much_output_is_cut_and_counted,
-    output_up_to_the_bound_is_whole,
-    bytes_that_are_no_text_are_counted_as_they_were,
-    input_reaches_the_command,
-    work_shows_as_processor_time,
+    report_has_the_documented_fields,
+    exit_code_and_signal_follow_the_ending,
+    output_above_the_limit_is_truncated_and_counted,
+    output_up_to_the_limit_is_complete,
+    invalid_utf8_is_replaced_and_counted_as_bytes,
+    standard_input_reaches_the_command,
+    cpu_time_is_reported,
     every_protection_is_listed,
-    the_limits_are_the_flags,
-    what_did_not_run_is_an_error_object,
-    a_box_out_of_memory_says_so,
-    a_reader_who_left_is_no_crash,
+    limits_match_the_flags,
+    failure_before_the_run_is_an_error_object,
+    oom_kill_is_reported,
+    closed_output_does_not_crash,
 );
-as_root!(memory_shows_as_peak);
+as_root!(peak_memory_is_reported);
 
 fn report(mode: Mode, script: &str) -> Report {
     boxed(mode).report(&["sh", "-c", script]).unwrap()
@@ -35,7 +35,7 @@ fn keys(value: &Value) -> Vec<&str> {
     keys
 }
 
-fn the_object_has_these_fields_and_no_others(mode: Mode) {
+fn report_has_the_documented_fields(mode: Mode) {
     let report = report(mode, "printf out; printf err >&2; exit 3");
     assert_eq!(report.outcome.code(), Some(3));
     assert_eq!(report.outcome.errors(), "");
@@ -80,7 +80,7 @@ fn the_object_has_these_fields_and_no_others(mode: Mode) {
     assert!(value["usage"]["cpu_ms"].is_u64() && value["usage"]["peak_memory_bytes"].is_u64());
 }
 
-fn the_ending_decides_what_is_null(mode: Mode) {
+fn exit_code_and_signal_follow_the_ending(mode: Mode) {
     let killed = report(mode, "kill -9 $$");
     assert_eq!((&killed.value["exit_code"], &killed.value["signal"]), (&json!(null), &json!(9)));
     assert_eq!(killed.outcome.code(), Some(137));
@@ -89,13 +89,13 @@ fn the_ending_decides_what_is_null(mode: Mode) {
     assert_eq!((&late.value["timed_out"], late.outcome.code()), (&json!(true), Some(124)));
     assert!(late.number("/duration_ms").unwrap() >= 200);
 
-    // The command cannot say it is ready: its output is kept. Its processes can be seen.
+    // With --json output is printed at the end, so the test waits for the command's process instead.
     let run = Marked::start(boxed(mode).flag("--json"), &["sleep", "1000"]);
     let deadline = std::time::Instant::now() + tests::support::process::DEADLINE;
     let asleep =
         |number: &u32| std::fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name == "sleep\n");
     while !run.processes().iter().any(asleep) {
-        assert!(std::time::Instant::now() < deadline, "the command never began");
+        assert!(std::time::Instant::now() < deadline, "the command did not start");
         std::thread::yield_now();
     }
     run.signal(rustix::process::Signal::TERM);
@@ -104,7 +104,7 @@ fn the_ending_decides_what_is_null(mode: Mode) {
     assert_eq!(stopped.outcome.code(), Some(143));
 }
 
-fn too_much_output_is_cut_and_counted(mode: Mode) {
+fn output_above_the_limit_is_truncated_and_counted(mode: Mode) {
     let report =
         report(mode, "head -c 5000000 /dev/zero | tr '\\0' x; head -c 2000000 /dev/zero | tr '\\0' e >&2; exit 4");
     assert_eq!(report.value["exit_code"], json!(4), "printing too much must not end the command");
@@ -115,7 +115,7 @@ fn too_much_output_is_cut_and_counted(mode: Mode) {
     }
 }
 
-fn output_up_to_the_bound_is_whole(mode: Mode) {
+fn output_up_to_the_limit_is_complete(mode: Mode) {
     for (length, cut) in [((1 << 20) - 1, false), (1 << 20, false), ((1 << 20) + 1, true)] {
         let report = report(mode, &format!("head -c {length} /dev/zero | tr '\\0' x"));
         assert_eq!(report.number("/stdout_bytes"), Some(length));
@@ -124,29 +124,29 @@ fn output_up_to_the_bound_is_whole(mode: Mode) {
     }
 }
 
-fn bytes_that_are_no_text_are_counted_as_they_were(mode: Mode) {
+fn invalid_utf8_is_replaced_and_counted_as_bytes(mode: Mode) {
     let report = boxed(mode).report(&["printf", r"a\377\0b"]).unwrap();
     assert_eq!((report.stdout(), report.number("/stdout_bytes")), ("a\u{fffd}\0b", Some(4)));
 }
 
-fn input_reaches_the_command(mode: Mode) {
+fn standard_input_reaches_the_command(mode: Mode) {
     let outcome = run(boxed(mode).flag("--json").command(&["tr", "a-z", "A-Z"]), Some(b"given")).unwrap();
     assert_eq!(Report::read(outcome).unwrap().stdout(), "GIVEN");
 }
 
-fn work_shows_as_processor_time(mode: Mode) {
+fn cpu_time_is_reported(mode: Mode) {
     let busy = "import time\nwhile time.process_time() < 0.5: pass";
     let report = boxed(mode).report(&[PYTHON, "-c", busy]).unwrap();
     let spent = report.number("/usage/cpu_ms").unwrap();
     assert!(spent >= 490, "{}", report.summary());
     assert!(report.number("/duration_ms").unwrap() >= 490, "{}", report.summary());
-    // A child that was waited for counts too.
+    // The CPU time of a child that was waited for is included.
     let child = format!("import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy:?}])");
     let report = boxed(mode).report(&[PYTHON, "-c", &child]).unwrap();
     assert!(report.number("/usage/cpu_ms").unwrap() >= 490, "{}", report.summary());
 }
 
-fn memory_shows_as_peak(mode: Mode) {
+fn peak_memory_is_reported(mode: Mode) {
     let hungry = "block = bytearray(b'x' * 100_000_000)";
     let report = boxed(mode).report(&[PYTHON, "-c", hungry]).unwrap();
     let peak = report.number("/usage/peak_memory_bytes").unwrap();
@@ -195,7 +195,7 @@ fn every_protection_is_listed(mode: Mode) {
     }
 }
 
-fn the_limits_are_the_flags(mode: Mode) {
+fn limits_match_the_flags(mode: Mode) {
     let flags = [("--timeout", "7.5"), ("--memory-mb", "321"), ("--cpus", "0.25"), ("--pids", "45")];
     let run = flags.iter().fold(boxed(mode), |run, (flag, value)| run.option(flag, value));
     let limits = &run.report(&["true"]).unwrap().value["limits"];
@@ -208,7 +208,7 @@ fn the_limits_are_the_flags(mode: Mode) {
     assert_eq!((&limits["timeout_ms"], &limits["max_stdout_bytes"]), (&json!(null), &json!(1 << 20)));
 }
 
-fn what_did_not_run_is_an_error_object(mode: Mode) {
+fn failure_before_the_run_is_an_error_object(mode: Mode) {
     let cases: [(&[&str], &str, i32); 7] = [
         (&["--timeout", "0", "--", "true"], "INVALID_ARGUMENT", 2),
         (&["--memory-mb", "x", "--", "true"], "INVALID_ARGUMENT", 2),
@@ -219,7 +219,7 @@ fn what_did_not_run_is_an_error_object(mode: Mode) {
         (&["--", "/etc/passwd"], "COMMAND_NOT_EXECUTABLE", 126),
     ];
     for (words, code, exit) in cases {
-        let outcome = say(mode, &[&["run", "--json"], words].concat());
+        let outcome = run_ringwall(mode, &[&["run", "--json"], words].concat());
         assert_eq!((outcome.code(), outcome.errors().as_str()), (Some(exit), ""), "{}", outcome.describe());
         let report = Report::read(outcome).unwrap();
         assert_eq!(keys(&report.value), ["error"]);
@@ -230,14 +230,14 @@ fn what_did_not_run_is_an_error_object(mode: Mode) {
     }
 }
 
-fn a_box_out_of_memory_says_so(mode: Mode) {
+fn oom_kill_is_reported(mode: Mode) {
     let hungry = "block = bytearray(b'x' * 300_000_000)\nimport time\ntime.sleep(1000)";
     let report = boxed(mode).option("--memory-mb", "100").report(&[PYTHON, "-c", hungry]).unwrap();
     assert!(report.is_set("oom_killed"), "{}", report.summary());
     assert_eq!(report.outcome.code(), Some(137), "{}", report.summary());
 }
 
-fn a_reader_who_left_is_no_crash(mode: Mode) {
+fn closed_output_does_not_crash(mode: Mode) {
     for words in [&["true"][..], &["no-such-program"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -246,7 +246,7 @@ fn a_reader_who_left_is_no_crash(mode: Mode) {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!errors.contains("panicked"), "{words:?}: {} {errors}", output.status);
         assert_ne!(output.status.code(), Some(134), "{words:?}");
-        // The same on the other stream, without the flag.
+        // The same with a closed standard error, without the flag.
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = boxed(mode).command(words);

@@ -1,4 +1,4 @@
-//! A tiny root file system made of one static busybox, and archives of it. Built anew for each test, in scratch space.
+//! A small root file system with a static busybox, and archives of it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,13 +9,13 @@ use tests::support::actor::Mode;
 use tests::support::process::Outcome;
 use tests::support::scratch::{Scratch, give};
 
-use crate::product::say;
+use crate::product::run_ringwall;
 
 const BUSYBOX: &str = "/bin/busybox";
 const LINKS: [&str; 14] =
     ["sh", "cat", "ls", "echo", "env", "id", "rm", "touch", "mkdir", "stat", "mv", "chmod", "readlink", "find"];
 
-/// A data directory with, on request, the image `tiny` in it.
+/// A data directory, with or without the image `tiny`.
 pub(crate) struct Store {
     pub(crate) mode: Mode,
     pub(crate) scratch: Scratch,
@@ -39,31 +39,31 @@ impl Store {
         self.scratch.join("data")
     }
 
-    /// The root file system of an image as it lies in the store.
+    /// The stored root file system of an image.
     pub(crate) fn rootfs(&self, name: &str) -> PathBuf {
         self.data().join("images").join(name).join("rootfs")
     }
 
-    /// `ringwall image …` on this store.
-    pub(crate) fn image(&self, words: &[&str]) -> Outcome {
-        say(self.mode, &[&["image", "--data", self.data().to_str().unwrap()], words].concat())
+    /// Runs `ringwall image …` on this store.
+    pub(crate) fn image(&self, arguments: &[&str]) -> Outcome {
+        run_ringwall(self.mode, &[&["image", "--data", self.data().to_str().unwrap()], arguments].concat())
     }
 
-    /// `ringwall run` on this store, with flags and then the command.
-    pub(crate) fn run(&self, words: &[&str]) -> Outcome {
-        say(self.mode, &[&["run", "--data", self.data().to_str().unwrap()], words].concat())
+    /// Runs `ringwall run` on this store, with flags and the command.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
+        run_ringwall(self.mode, &[&["run", "--data", self.data().to_str().unwrap()], arguments].concat())
     }
 
-    /// A script in a box on the image `tiny`.
+    /// Runs a script in a box with the image `tiny`.
     pub(crate) fn script(&self, script: &str) -> Outcome {
         self.run(&["--image", "tiny", "--", "/bin/sh", "-c", script])
     }
 
-    /// An archive of the tiny tree; `flags` are tar's.
+    /// Creates an archive of the small root file system; `flags` are tar's.
     pub(crate) fn tiny_archive(&self, name: &str, flags: &[&str]) -> PathBuf {
         let tree = self.scratch.join("tree");
         if !tree.exists() {
-            plant(&tree);
+            create_tree(&tree);
         }
         let archive = self.scratch.join(name);
         let mut tar = Command::new("tar");
@@ -73,7 +73,7 @@ impl Store {
         archive
     }
 
-    /// An archive with exactly these members, of any kind and name, written by Python's tarfile.
+    /// Creates an archive with exactly these members, of any kind and name, with Python's tarfile.
     pub(crate) fn crafted_archive(&self, name: &str, members: &str) -> PathBuf {
         const CRAFT: &str = r"
 import io, json, sys, tarfile
@@ -101,7 +101,7 @@ with tarfile.open(sys.argv[1], 'w') as archive:
     }
 }
 
-fn plant(tree: &Path) {
+fn create_tree(tree: &Path) {
     assert!(Path::new(BUSYBOX).exists(), "{BUSYBOX} is missing: install busybox-static");
     for directory in ["", "bin", "etc", "usr", "usr/lib", "root", "var", "home"] {
         fs::create_dir(tree.join(directory)).unwrap();
@@ -115,7 +115,7 @@ fn plant(tree: &Path) {
     fs::set_permissions(tree.join("etc/motd"), fs::Permissions::from_mode(0o644)).unwrap();
 }
 
-/// Every path, kind, mode, owner, link target and content beneath a directory, in order.
+/// Every path below a directory with its kind, mode, owner, time, link target and content, sorted.
 pub(crate) fn fingerprint(directory: &Path) -> String {
     let list = Command::new("find").arg(directory).args(["-printf", "%P %y %m %U:%G %s %T@ %l\n"]).output().unwrap();
     let mut lines: Vec<_> = String::from_utf8(list.stdout).unwrap().lines().map(str::to_owned).collect();

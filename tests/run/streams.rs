@@ -1,4 +1,4 @@
-//! Standard input, output and error pass through untouched, and a reader or writer who leaves is noticed.
+//! Standard input, output and error of `ringwall run`, with readers that are slow, silent or closed.
 
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
@@ -13,22 +13,22 @@ use crate::product::boxed;
 
 in_both_modes!(
     ten_megabytes_pass_both_ways_unchanged,
-    bytes_without_a_final_newline_stay_so,
-    standard_error_is_a_stream_of_its_own,
-    an_ended_input_is_seen_inside,
-    an_input_that_stays_open_holds_nothing_up,
-    a_reader_who_leaves_ends_the_command_by_sigpipe,
-    a_reader_of_errors_who_leaves_ends_the_command_too,
-    a_slow_reader_gets_every_byte,
-    a_closed_output_of_ours_is_no_hang,
-    background_processes_do_not_hold_the_streams,
-    a_reader_who_never_reads_outlasts_no_time_limit,
-    a_reader_who_never_reads_outlasts_no_signal,
-    output_that_cannot_be_written_is_not_lost_in_silence,
-    both_streams_into_one_file_lose_nothing,
+    output_is_passed_byte_for_byte,
+    standard_error_is_a_separate_stream,
+    end_of_input_reaches_the_command,
+    open_input_does_not_delay_the_exit,
+    closed_stdout_ends_the_command_with_sigpipe,
+    closed_stderr_ends_the_command_with_sigpipe,
+    slow_reader_gets_every_byte,
+    closed_standard_descriptors_do_not_hang,
+    background_processes_do_not_keep_the_streams_open,
+    reader_that_never_reads_does_not_delay_the_timeout,
+    reader_that_never_reads_does_not_delay_a_signal,
+    write_error_of_output_is_reported,
+    stdout_and_stderr_in_one_file_lose_nothing,
 );
 
-/// Every byte value, in no order that a line or block could keep.
+/// Pseudo-random bytes.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -43,21 +43,21 @@ fn ten_megabytes_pass_both_ways_unchanged(mode: Mode) {
     let outcome = run(boxed(mode).command(&["cat"]), Some(&sent)).unwrap();
     assert_eq!(outcome.code(), Some(0));
     assert_eq!(outcome.stdout.len(), sent.len());
-    assert!(outcome.stdout == sent, "the bytes came back changed");
+    assert!(outcome.stdout == sent, "the output differs from the input");
     assert_eq!(outcome.errors(), "");
 }
 
-fn bytes_without_a_final_newline_stay_so(mode: Mode) {
+fn output_is_passed_byte_for_byte(mode: Mode) {
     let outcome = boxed(mode).run(&["printf", r"a\0b\377\r\n\033[0mc"]).unwrap();
     assert_eq!(outcome.stdout, b"a\0b\xff\r\n\x1b[0mc");
 }
 
-fn standard_error_is_a_stream_of_its_own(mode: Mode) {
+fn standard_error_is_a_separate_stream(mode: Mode) {
     let outcome = boxed(mode).run(&["sh", "-c", "printf one; printf two >&2; printf three"]).unwrap();
     assert_eq!((outcome.text().as_str(), outcome.errors().as_str()), ("onethree", "two"));
 }
 
-fn an_ended_input_is_seen_inside(mode: Mode) {
+fn end_of_input_reaches_the_command(mode: Mode) {
     for input in [Stdio::null(), std::fs::File::open("/dev/null").unwrap().into()] {
         let mut command = boxed(mode).command(&["sh", "-c", "wc -c; echo after"]);
         let output = command.stdin(input).output().unwrap();
@@ -65,14 +65,14 @@ fn an_ended_input_is_seen_inside(mode: Mode) {
     }
 }
 
-fn an_input_that_stays_open_holds_nothing_up(mode: Mode) {
+fn open_input_does_not_delay_the_exit(mode: Mode) {
     let mut child = boxed(mode).command(&["sh", "-c", "exit 7"]).stdin(Stdio::piped()).spawn().unwrap();
     let kept_open = child.stdin.take();
     assert_eq!(child.wait().unwrap().code(), Some(7));
     drop(kept_open);
 }
 
-fn a_reader_who_leaves_ends_the_command_by_sigpipe(mode: Mode) {
+fn closed_stdout_ends_the_command_with_sigpipe(mode: Mode) {
     let mut child = boxed(mode).command(&["yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 2];
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();
@@ -80,14 +80,14 @@ fn a_reader_who_leaves_ends_the_command_by_sigpipe(mode: Mode) {
     assert_eq!(child.wait().unwrap().code(), Some(128 + 13));
 }
 
-fn a_reader_of_errors_who_leaves_ends_the_command_too(mode: Mode) {
+fn closed_stderr_ends_the_command_with_sigpipe(mode: Mode) {
     let mut child = boxed(mode).command(&["sh", "-c", "exec yes >&2"]);
     let mut child = child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     child.stderr.take().unwrap().read_exact(&mut [0; 2]).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(128 + 13));
 }
 
-fn a_slow_reader_gets_every_byte(mode: Mode) {
+fn slow_reader_gets_every_byte(mode: Mode) {
     const LENGTH: usize = 3_000_000;
     let script = format!("head -c {LENGTH} /dev/zero; echo done >&2");
     let mut child = boxed(mode).command(&["sh", "-c", &script]);
@@ -107,14 +107,14 @@ fn a_slow_reader_gets_every_byte(mode: Mode) {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-fn a_closed_output_of_ours_is_no_hang(mode: Mode) {
+fn closed_standard_descriptors_do_not_hang(mode: Mode) {
     let closing = "import os, sys\nos.close(1)\nos.close(0)\nos.execv(sys.argv[1], sys.argv[1:])";
     let outcome = boxed(mode).through(closing, &[]).run(&["sh", "-c", "echo lost; echo seen >&2; exit 3"]).unwrap();
     assert_ne!(outcome.code(), None, "{}", outcome.describe());
     assert!(!outcome.text().contains("lost"), "{}", outcome.describe());
 }
 
-fn background_processes_do_not_hold_the_streams(mode: Mode) {
+fn background_processes_do_not_keep_the_streams_open(mode: Mode) {
     let mut child = boxed(mode).command(&["sh", "-c", "sleep 1000 & read line; echo \"$line\""]);
     let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"over\n").unwrap();
@@ -124,10 +124,10 @@ fn background_processes_do_not_hold_the_streams(mode: Mode) {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Far above the second of grace that a box gets; far below what the reader would take.
+/// Far above the grace period of 1 s after a signal.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The exit code, or `None` when the product is still there after a while; then it is ended.
+/// The exit code, or `None` after [`TIMEOUT`]; then the process is killed.
 fn code_of(mut child: Child) -> Option<i32> {
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
@@ -141,7 +141,7 @@ fn code_of(mut child: Child) -> Option<i32> {
     None
 }
 
-fn a_reader_who_never_reads_outlasts_no_time_limit(mode: Mode) {
+fn reader_that_never_reads_does_not_delay_the_timeout(mode: Mode) {
     let mut command = boxed(mode).option("--timeout", "0.5").command(&["yes"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let unread = child.stdout.take();
@@ -149,12 +149,12 @@ fn a_reader_who_never_reads_outlasts_no_time_limit(mode: Mode) {
     drop(unread);
 }
 
-fn a_reader_who_never_reads_outlasts_no_signal(mode: Mode) {
+fn reader_that_never_reads_does_not_delay_a_signal(mode: Mode) {
     let mut command = boxed(mode).command(&["yes"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut unread = child.stdout.take().unwrap();
     unread.read_exact(&mut [0; 2]).unwrap();
-    // Nothing more fits between the product and its reader: from here on every write waits for a read.
+    // The pipe is full: from here on every write of `ringwall_command` blocks.
     let capacity = u64::try_from(rustix::pipe::fcntl_getpipe_size(&unread).unwrap()).unwrap();
     let deadline = Instant::now() + TIMEOUT;
     while rustix::io::ioctl_fionread(&unread).unwrap() + 4096 < capacity && Instant::now() < deadline {
@@ -165,8 +165,8 @@ fn a_reader_who_never_reads_outlasts_no_signal(mode: Mode) {
     drop(unread);
 }
 
-/// The device that is always full: the command wrote its line, and nobody will ever read it.
-fn output_that_cannot_be_written_is_not_lost_in_silence(mode: Mode) {
+/// A write to `/dev/full` fails with ENOSPC.
+fn write_error_of_output_is_reported(mode: Mode) {
     for flags in [&[][..], &["--json"]] {
         let run = flags.iter().fold(boxed(mode), |run, flag| run.flag(flag));
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -177,8 +177,8 @@ fn output_that_cannot_be_written_is_not_lost_in_silence(mode: Mode) {
     }
 }
 
-/// Each stream has a thread of its own, and the file one position for both.
-fn both_streams_into_one_file_lose_nothing(mode: Mode) {
+/// Both streams are copied by different threads, but the file has one position for both.
+fn stdout_and_stderr_in_one_file_lose_nothing(mode: Mode) {
     let mut file = tempfile::tempfile().unwrap();
     let script = "for i in 1 2 3 4 5; do echo out$i; echo err$i >&2; sleep 0.02; done";
     let mut command = boxed(mode).command(&["sh", "-c", script]);

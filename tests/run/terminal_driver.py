@@ -1,10 +1,10 @@
-"""Plays the person at a terminal: starts a program on a fresh one, types, resizes, reads the screen, and tells in one
-JSON object what was seen. Steps come as JSON in the first argument, the program in the others.
+"""Runs a program on a new terminal, types, resizes and reads the screen, and prints a JSON object with the result. The
+first argument contains the steps as JSON, the others the program.
 
-  ["see", text]          wait until the screen shows text after whatever was seen before
+  ["see", text]          wait until the screen shows text after the text of the last "see"
   ["type", text]         press these keys
-  ["resize", rows, cols] change the window, as a terminal emulator does
-  ["signal", number]     send a signal to the program itself
+  ["resize", rows, cols] change the size of the window
+  ["signal", number]     send a signal to the program
 """
 
 import fcntl, json, os, pty, select, signal, struct, sys, termios, time
@@ -12,7 +12,7 @@ import fcntl, json, os, pty, select, signal, struct, sys, termios, time
 steps, program = json.loads(sys.argv[1]), sys.argv[2:]
 deadline = time.monotonic() + 120
 ready, go = os.pipe()
-# This end stays open here too, so that its settings can be compared when the program is gone.
+# This process keeps this end open, to compare its settings after the program has ended.
 screen, kept = pty.openpty()
 child = os.fork()
 if child == 0:
@@ -36,7 +36,7 @@ shown, seen, missing = b'', 0, None
 
 
 def read(until):
-    """Reads until the condition holds, the program has closed its terminal, or time is up."""
+    """Reads until the condition is true, the program has closed its terminal, or the deadline has passed."""
     global shown
     while not until():
         left = deadline - time.monotonic()

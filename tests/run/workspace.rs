@@ -1,4 +1,5 @@
-//! The directories of a box: the workspace it may change, the ones it may only read, and the one it never sees.
+//! The directories of a box: workspace (`--workspace`), read-only directories (`--ro`) and Ringwall's own
+//! data directory, which no box sees.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -10,24 +11,24 @@ use crate::modes::{as_root, in_both_modes};
 use crate::product::{boxed, shell};
 
 in_both_modes!(
-    the_directory_is_there_and_writable,
-    programs_in_it_run,
-    a_private_one_is_limited_and_gone_afterwards,
-    a_link_on_the_way_is_resolved_but_not_at_the_end,
-    a_relative_path_is_resolved,
-    a_link_inside_leads_nowhere_outside,
-    read_only_directories_are_at_their_own_place,
-    there_can_be_more_of_them_than_fit_in_one_message,
-    a_read_only_directory_in_the_workspace_stays_read_only,
-    read_only_directories_can_lie_where_the_box_has_its_own,
-    large_directories_of_the_host_are_shown_or_refused_with_a_hint,
-    own_data_is_refused,
-    own_data_below_the_workspace_is_hidden,
-    own_data_below_a_read_only_directory_is_hidden,
+    workspace_is_mounted_writable,
+    programs_in_the_workspace_run,
+    private_workspace_is_limited_and_deleted,
+    link_in_a_parent_is_followed_and_as_the_workspace_refused,
+    relative_workspace_is_resolved,
+    link_in_the_workspace_does_not_reach_the_host,
+    read_only_directories_are_mounted_at_their_host_path,
+    more_than_253_read_only_directories_are_mounted,
+    read_only_directory_in_the_workspace_stays_read_only,
+    read_only_directories_below_tmp_are_mounted,
+    large_host_directories_are_mounted_or_refused_with_a_hint,
+    data_directory_is_refused,
+    data_directory_in_the_workspace_is_hidden,
+    data_directory_in_a_read_only_directory_is_hidden,
 );
-as_root!(owners_are_kept_outside, a_directory_of_another_owner_stays_theirs);
+as_root!(new_files_belong_to_the_owner_of_the_workspace, file_of_another_owner_stays_protected);
 
-fn the_directory_is_there_and_writable(mode: Mode) {
+fn workspace_is_mounted_writable(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.file("given", b"content", 0o644).unwrap();
     let run = boxed(mode).workspace(scratch.path());
@@ -42,7 +43,7 @@ fn the_directory_is_there_and_writable(mode: Mode) {
     }
 }
 
-fn programs_in_it_run(mode: Mode) {
+fn programs_in_the_workspace_run(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.file("program", b"#!/bin/sh\necho \"ran $1\"\n", 0o755).unwrap();
     let run = boxed(mode).workspace(scratch.path());
@@ -50,7 +51,7 @@ fn programs_in_it_run(mode: Mode) {
     assert_eq!(shell(&run, "cp /bin/true copy && ./copy && echo ran"), "ran\n");
 }
 
-fn a_private_one_is_limited_and_gone_afterwards(mode: Mode) {
+fn private_workspace_is_limited_and_deleted(mode: Mode) {
     let run = boxed(mode);
     let script = "head -c 1000000000 /dev/zero > fill 2>error; grep -c 'No space left' error; stat -c %s fill";
     let outcome = run.run(&["sh", "-c", &format!("({script}) 2>&1")]).unwrap();
@@ -60,7 +61,7 @@ fn a_private_one_is_limited_and_gone_afterwards(mode: Mode) {
     assert_eq!(shell(&run, "ls -A; stat -c '%a %u %g' ."), "755 1000 1000\n");
 }
 
-fn a_link_on_the_way_is_resolved_but_not_at_the_end(mode: Mode) {
+fn link_in_a_parent_is_followed_and_as_the_workspace_refused(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let real = scratch.directory("real").unwrap();
     symlink("real", scratch.join("link")).unwrap();
@@ -75,7 +76,7 @@ fn a_link_on_the_way_is_resolved_but_not_at_the_end(mode: Mode) {
     }
 }
 
-fn a_relative_path_is_resolved(mode: Mode) {
+fn relative_workspace_is_resolved(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.directory("here").unwrap();
     scratch.directory("there").unwrap();
@@ -84,7 +85,7 @@ fn a_relative_path_is_resolved(mode: Mode) {
     assert_eq!(fs::read(scratch.join("here/file")).unwrap(), b"yes\n");
 }
 
-fn a_link_inside_leads_nowhere_outside(mode: Mode) {
+fn link_in_the_workspace_does_not_reach_the_host(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let outside = Scratch::inside("/var/tmp".as_ref(), mode.identity()).unwrap();
     let target = outside.file("target", b"outside", 0o666).unwrap();
@@ -94,7 +95,7 @@ fn a_link_inside_leads_nowhere_outside(mode: Mode) {
     assert_eq!(fs::read(target).unwrap(), b"outside");
 }
 
-fn read_only_directories_are_at_their_own_place(mode: Mode) {
+fn read_only_directories_are_mounted_at_their_host_path(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let first = scratch.directory("first").unwrap();
     let second = scratch.directory("second").unwrap();
@@ -116,15 +117,15 @@ fn read_only_directories_are_at_their_own_place(mode: Mode) {
     assert_eq!(fs::read_dir(&first).unwrap().count(), 1);
 }
 
-/// The kernel passes 253 descriptors in one message, and as root each directory is one.
-fn there_can_be_more_of_them_than_fit_in_one_message(mode: Mode) {
+/// The kernel passes at most 253 descriptors per message. As root each directory is passed as one.
+fn more_than_253_read_only_directories_are_mounted(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let directories = (0..300).map(|number| scratch.directory(&format!("d{number}")).unwrap());
     let run = directories.fold(boxed(mode), |run, directory| run.read_only(&directory));
     assert_eq!(shell(&run, &format!("ls {} | wc -l", scratch.path().display())), "300\n");
 }
 
-fn a_read_only_directory_in_the_workspace_stays_read_only(mode: Mode) {
+fn read_only_directory_in_the_workspace_stays_read_only(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let inner = scratch.directory("inner").unwrap();
     let run = boxed(mode).workspace(scratch.path()).read_only(&inner);
@@ -133,8 +134,9 @@ fn a_read_only_directory_in_the_workspace_stays_read_only(mode: Mode) {
     assert!(!inner.join("x").exists() && scratch.join("y").exists(), "{}", outcome.describe());
 }
 
-/// Beneath the places that a box fills itself: the directory shows, and what the box has around it still works.
-fn read_only_directories_can_lie_where_the_box_has_its_own(mode: Mode) {
+/// The box has its own `/tmp` and `/var/tmp`. A mounted directory below them is visible, and the rest
+/// stays writable.
+fn read_only_directories_below_tmp_are_mounted(mode: Mode) {
     for parent in ["/var/tmp", "/tmp"] {
         let scratch = Scratch::inside(parent.as_ref(), mode.identity()).unwrap();
         let file = scratch.file("file", b"shown", 0o644).unwrap();
@@ -143,25 +145,26 @@ fn read_only_directories_can_lie_where_the_box_has_its_own(mode: Mode) {
     }
 }
 
-/// Around places of the box's own. Showing them would be best; a refusal must say what to do instead.
-fn large_directories_of_the_host_are_shown_or_refused_with_a_hint(mode: Mode) {
-    for place in ["/home", "/var", "/opt", "/srv", "/mnt", "/usr/share", "/usr/local", "/etc/ssl", "/var/lib"] {
-        if !std::path::Path::new(place).is_dir() {
+/// These directories may contain paths that a box has of its own. Mounting them may be refused, but only
+/// with a hint.
+fn large_host_directories_are_mounted_or_refused_with_a_hint(mode: Mode) {
+    for path in ["/home", "/var", "/opt", "/srv", "/mnt", "/usr/share", "/usr/local", "/etc/ssl", "/var/lib"] {
+        if !std::path::Path::new(path).is_dir() {
             continue;
         }
         let outcome =
-            boxed(mode).option("--ro", place).run(&["sh", "-c", &format!("test -d {place} && echo shown")]).unwrap();
+            boxed(mode).option("--ro", path).run(&["sh", "-c", &format!("test -d {path} && echo shown")]).unwrap();
         match outcome.code() {
-            Some(0) => assert_eq!(outcome.text(), "shown\n", "{place}"),
+            Some(0) => assert_eq!(outcome.text(), "shown\n", "{path}"),
             _ => {
                 crate::product::assert_refused(&outcome, "ringwall: ");
-                assert!(outcome.errors().contains("\n  hint: "), "{place}: {}", outcome.describe());
+                assert!(outcome.errors().contains("\n  hint: "), "{path}: {}", outcome.describe());
             }
         }
     }
 }
 
-fn own_data_is_refused(mode: Mode) {
+fn data_directory_is_refused(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.directory("data").unwrap();
     let inside = scratch.directory("data/inside").unwrap();
@@ -175,7 +178,7 @@ fn own_data_is_refused(mode: Mode) {
     }
 }
 
-fn own_data_below_the_workspace_is_hidden(mode: Mode) {
+fn data_directory_in_the_workspace_is_hidden(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.directory("data").unwrap();
     let secret = scratch.file("data/secret", b"secret", 0o644).unwrap();
@@ -188,18 +191,19 @@ fn own_data_below_the_workspace_is_hidden(mode: Mode) {
     assert_eq!(fs::metadata(scratch.join("data")).unwrap().permissions().mode() & 0o777, 0o755);
 }
 
-fn own_data_below_a_read_only_directory_is_hidden(mode: Mode) {
+fn data_directory_in_a_read_only_directory_is_hidden(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.directory("deep").unwrap();
     scratch.directory("deep/data").unwrap();
     scratch.file("deep/data/secret", b"secret", 0o644).unwrap();
     let run = boxed(mode).option("--data", scratch.join("deep/data")).read_only(scratch.path());
-    let place = scratch.join("deep");
-    assert_eq!(shell(&run, &format!("cd {} && ls -A && ls -A data", place.display())), "data\n");
+    let path = scratch.join("deep");
+    assert_eq!(shell(&run, &format!("cd {} && ls -A && ls -A data", path.display())), "data\n");
 }
 
-/// As root a directory shows inside as the box's own, and what is made there belongs to whoever owns the directory.
-fn owners_are_kept_outside(mode: Mode) {
+/// As root the workspace belongs to uid 1000 in the box. Files that the box creates belong to the owner of
+/// the directory on the host.
+fn new_files_belong_to_the_owner_of_the_workspace(mode: Mode) {
     for (user, group) in [(0, 0), (ROOTLESS_ID, ROOTLESS_ID), (3001, 3002)] {
         let scratch = Scratch::new(mode.identity()).unwrap();
         let work = scratch.directory("work").unwrap();
@@ -220,8 +224,8 @@ fn owners_are_kept_outside(mode: Mode) {
     }
 }
 
-/// Somebody else's file in the workspace is nobody's inside, and its mode protects it.
-fn a_directory_of_another_owner_stays_theirs(mode: Mode) {
+/// A file of another owner has uid 65534 in the box, and its mode denies access.
+fn file_of_another_owner_stays_protected(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let work = scratch.directory("work").unwrap();
     fs::write(work.join("foreign"), "foreign").unwrap();
