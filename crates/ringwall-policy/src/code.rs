@@ -118,21 +118,21 @@ impl<'de> Deserialize<'de> for Isolation {
 }
 
 /// True if strict mode requires one of the operator's isolations for code of this level.
-pub const fn demands_isolation(mode: SecurityMode, level: Level) -> bool {
+pub const fn requires_isolation(mode: SecurityMode, level: Level) -> bool {
     matches!((mode, level), (SecurityMode::Strict, Level::Low | Level::Medium | Level::High | Level::Critical))
 }
 
 /// Chooses the required isolation, or a stronger one if requested. A weaker request is denied, not
 /// silently replaced.
-pub fn choose_isolation(asked: Option<Isolation>, demanded: Option<Isolation>) -> Result<Isolation, Denial> {
-    match (asked, demanded) {
-        (None, demanded) => Ok(demanded.unwrap_or(Isolation::Native)),
-        (Some(asked), Some(demanded)) if asked < demanded => {
-            let message = format!("strict mode requires {demanded} for this code, and {asked} is weaker");
-            let hint = format!("omit the backend, or choose {demanded} or a stronger one");
+pub fn choose_isolation(requested: Option<Isolation>, required: Option<Isolation>) -> Result<Isolation, Denial> {
+    match (requested, required) {
+        (None, required) => Ok(required.unwrap_or(Isolation::Native)),
+        (Some(requested), Some(required)) if requested < required => {
+            let message = format!("strict mode requires {required} for this code, and {requested} is weaker");
+            let hint = format!("omit the backend, or choose {required} or a stronger one");
             Err(Denial::new(DenialCode::BackendWeaker, message).with_hint(hint))
         }
-        (Some(asked), _) => Ok(asked),
+        (Some(requested), _) => Ok(requested),
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn weaker_isolation_than_required_is_denied() {
         use Isolation::{Docker, Gvisor, Native};
-        for (asked, demanded, expected) in [
+        for (requested, required, expected) in [
             (None, None, Some(Native)),
             (None, Some(Docker), Some(Docker)),
             (Some(Native), None, Some(Native)),
@@ -215,7 +215,7 @@ mod tests {
             (Some(Native), Some(Docker), None),
             (Some(Docker), Some(Gvisor), None),
         ] {
-            assert_eq!(choose_isolation(asked, demanded).ok(), expected, "{asked:?} {demanded:?}");
+            assert_eq!(choose_isolation(requested, required).ok(), expected, "{requested:?} {required:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::arguments::check_arguments;
 use crate::code::Code;
-use crate::merge::{Effective, Layers, merge};
+use crate::merge::{EffectivePolicy, Layers, merge};
 use crate::paths::{check_agent, check_project, check_read_only, check_working_directory, check_workspace};
 use crate::request::{Request, Root, Secret, Workspace};
 use crate::session::check_session;
@@ -136,7 +136,7 @@ pub struct Grant {
     root: Root,
     workspace: Workspace,
     read_only: Vec<PathBuf>,
-    effective: Effective,
+    effective: EffectivePolicy,
 }
 
 impl Grant {
@@ -167,7 +167,7 @@ impl Grant {
         &self.read_only
     }
 
-    pub fn effective(&self) -> &Effective {
+    pub fn effective(&self) -> &EffectivePolicy {
         &self.effective
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn plain_request_is_granted_unchanged() -> Result<(), Denial> {
         let image: crate::ImageName = "debian-12".parse().expect("a good name");
-        let asked = Request {
+        let request = Request {
             argv: vec!["echo".into(), "hello".into()],
             env: [("KEY".to_owned(), Secret::new("value"))].into(),
             cwd: Some("/workspace/sub/".into()),
@@ -221,7 +221,7 @@ mod tests {
             workspace: Workspace::Directory("/home/me//work".into()),
             read_only: vec!["/opt/b/c".into(), "/opt/b".into(), "/opt/a".into(), "/opt/b/".into()],
         };
-        let grant = grant(&asked, &layers())?;
+        let grant = grant(&request, &layers())?;
         assert_eq!(grant.argv(), ["echo", "hello"]);
         assert_eq!(grant.env()["KEY"].expose(), "value");
         assert_eq!(grant.cwd(), Path::new("/workspace/sub"));
@@ -252,9 +252,9 @@ mod tests {
 
     #[test]
     fn project_command_starts_in_work() -> Result<(), Denial> {
-        let mut asked = request();
-        asked.workspace = project("/data//p/work/");
-        let granted = grant(&asked, &layers())?;
+        let mut request = request();
+        request.workspace = project("/data//p/work/");
+        let granted = grant(&request, &layers())?;
         assert_eq!(granted.cwd(), Path::new("/workspace/work"));
         assert_eq!(granted.workspace(), &project("/data/p/work"));
         for (cwd, code) in [
@@ -265,19 +265,19 @@ mod tests {
             ("/tmp", Some(DenialCode::WorkingDirectory)),
             ("/workspace/work/..", Some(DenialCode::PathMalformed)),
         ] {
-            asked.cwd = Some(cwd.into());
-            assert_eq!(denied(&asked, &layers()), code, "{cwd}");
+            request.cwd = Some(cwd.into());
+            assert_eq!(denied(&request, &layers()), code, "{cwd}");
         }
         Ok(())
     }
 
     #[test]
     fn writable_inputs_become_read_only() -> Result<(), Denial> {
-        let mut asked = request();
+        let mut request = request();
         let Workspace::Project(mut mounts) = project("/data/p/work") else { unreachable!() };
         mounts.access = ProjectAccess { inputs: Access::ReadWrite, work: Access::ReadOnly, artifacts: Access::Empty };
-        asked.workspace = Workspace::Project(mounts);
-        let granted = grant(&asked, &layers())?;
+        request.workspace = Workspace::Project(mounts);
+        let granted = grant(&request, &layers())?;
         let Workspace::Project(mounts) = granted.workspace() else { unreachable!() };
         let expected = ProjectAccess { inputs: Access::ReadOnly, work: Access::ReadOnly, artifacts: Access::Empty };
         assert_eq!(mounts.access, expected);
@@ -295,9 +295,9 @@ mod tests {
             ("data/p/work", Some(DenialCode::PathMalformed)),
             ("/etc", Some(DenialCode::PathForbidden)),
         ] {
-            let mut asked = request();
-            asked.workspace = project(work);
-            assert_eq!(denied(&asked, &layers()), code, "{work}");
+            let mut request = request();
+            request.workspace = project(work);
+            assert_eq!(denied(&request, &layers()), code, "{work}");
         }
     }
 
@@ -307,9 +307,9 @@ mod tests {
             let owner = Owner::new(2001, 2002).expect("an ordinary user");
             Workspace::Agent(Box::new(AgentMounts { files: "/data//w/files/".into(), skills: skills.into(), owner }))
         };
-        let mut asked = request();
-        asked.workspace = agent("/data/w/skills");
-        assert_eq!(grant(&asked, &layers())?.cwd(), Path::new("/workspace"));
+        let mut request = request();
+        request.workspace = agent("/data/w/skills");
+        assert_eq!(grant(&request, &layers())?.cwd(), Path::new("/workspace"));
         for (cwd, code) in [
             ("/workspace/", None),
             ("/workspace/files", None),
@@ -318,13 +318,13 @@ mod tests {
             ("/workspace/skills/../..", Some(DenialCode::PathMalformed)),
             ("/tmp", Some(DenialCode::WorkingDirectory)),
         ] {
-            asked.cwd = Some(cwd.into());
-            assert_eq!(denied(&asked, &layers()), code, "{cwd}");
+            request.cwd = Some(cwd.into());
+            assert_eq!(denied(&request, &layers()), code, "{cwd}");
         }
-        asked.cwd = None;
+        request.cwd = None;
         for skills in ["/data/w/files", "/data/w/files/x", "/data", "/etc"] {
-            asked.workspace = agent(skills);
-            assert_eq!(denied(&asked, &layers()), Some(DenialCode::PathForbidden), "{skills}");
+            request.workspace = agent(skills);
+            assert_eq!(denied(&request, &layers()), Some(DenialCode::PathForbidden), "{skills}");
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{field} must be {}, not {given}", field.expectation())]
     LimitMalformed { field: Field, given: String },
 
-    #[error("{field} must be at most {}, not {given}", field.quantity(field.largest()))]
+    #[error("{field} must be at most {}, not {given}", field.quantity(field.max_value()))]
     LimitTooLarge { field: Field, given: String },
 
     #[error("unknown key {given}; the keys are {}, net, require", Field::ALL.map(Field::key).join(", "))]
@@ -37,8 +37,8 @@ pub enum Error {
     )]
     NetEntryMalformed { given: String, wrong: &'static str },
 
-    #[error("the list has more than {longest} hosts")]
-    NetListTooLong { longest: usize },
+    #[error("the list has more than {max} hosts")]
+    NetListTooLong { max: usize },
 
     #[error(
         "{given} is not an image name: use 1 to 64 of the characters a-z, 0-9, '.', '_' and '-', \
@@ -70,8 +70,8 @@ pub enum Error {
     #[error("Command cannot be empty.")]
     CommandEmpty,
 
-    #[error("Command is {length} bytes long, but at most {longest} can be given to a shell; put it into a script")]
-    CommandTooLong { length: usize, longest: usize },
+    #[error("Command is {length} bytes long, but at most {max} can be given to a shell; put it into a script")]
+    CommandTooLong { length: usize, max: usize },
 
     #[error("Command cannot be read as a line of bash: line {line}, column {column}, near {near}")]
     CommandMalformed { line: usize, column: usize, near: String },
@@ -85,8 +85,8 @@ pub enum Error {
     #[error("{given} is not a command name: use 1 to 255 letters, digits and '.', '_', '+', '-', '/'")]
     CommandNameMalformed { given: String },
 
-    #[error("{key} must be a whole number from {smallest} to {largest}, not {given}")]
-    CountOutOfRange { key: &'static str, smallest: u32, largest: u32, given: String },
+    #[error("{key} must be a whole number from {min} to {max}, not {given}")]
+    CountOutOfRange { key: &'static str, min: u32, max: u32, given: String },
 
     #[error("a backend must be native, docker or gvisor")]
     IsolationUnknown,

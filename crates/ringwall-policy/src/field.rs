@@ -55,7 +55,7 @@ impl Field {
 
     /// The largest finite value: a year, 2^30 MB, 8192 cores, the kernel's maximum of 2^22
     /// processes, and 2^50 bytes. Up to it, a conversion to bytes or nanoseconds cannot overflow.
-    pub const fn largest(self) -> u64 {
+    pub const fn max_value(self) -> u64 {
         match self {
             Self::TimeoutMs => 365 * 24 * 60 * 60 * 1000,
             Self::MemoryMb | Self::ScratchMb => 1 << 30,
@@ -71,7 +71,7 @@ impl Field {
             UNLIMITED if self == Self::TimeoutMs => Ok(value),
             UNLIMITED => Err(self.malformed("unlimited")),
             0 => Err(self.malformed("0")),
-            _ if value > self.largest() => Err(self.too_large(self.quantity(value).to_string())),
+            _ if value > self.max_value() => Err(self.too_large(self.quantity(value).to_string())),
             _ => Ok(value),
         }
     }
@@ -80,7 +80,7 @@ impl Field {
     pub fn read_whole(self, number: u64) -> Result<u64, Error> {
         match number.checked_mul(self.scale()) {
             Some(0) => Err(self.malformed(number)),
-            Some(value) if value <= self.largest() => Ok(value),
+            Some(value) if value <= self.max_value() => Ok(value),
             Some(_) | None => Err(self.too_large(number)),
         }
     }
@@ -90,7 +90,7 @@ impl Field {
     pub fn read_decimal(self, number: f64) -> Result<u64, Error> {
         let scale = self.scale() as f64;
         let scaled = (number * scale).round();
-        if scaled.is_finite() && scaled > self.largest() as f64 {
+        if scaled.is_finite() && scaled > self.max_value() as f64 {
             return Err(self.too_large(format!("{number:?}")));
         }
         // Division is correctly rounded, so the quotient equals `number` if `number` has at most
@@ -207,8 +207,8 @@ mod tests {
     fn only_timeout_may_be_unlimited() {
         for field in Field::ALL {
             assert_eq!(field.check(UNLIMITED).is_ok(), field == Field::TimeoutMs);
-            assert_eq!(field.check(field.largest()), Ok(field.largest()));
-            assert!(field.check(field.largest() + 1).is_err());
+            assert_eq!(field.check(field.max_value()), Ok(field.max_value()));
+            assert!(field.check(field.max_value() + 1).is_err());
             assert!(field.check(0).is_err());
         }
     }

@@ -16,12 +16,12 @@ const INPUTS: &str = "/workspace/inputs/";
 
 /// The interpreter of an exec's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ExecKind {
     Shell,
     Python,
 }
 
-impl Kind {
+impl ExecKind {
     pub const ALL: [Self; 2] = [Self::Shell, Self::Python];
 
     pub const fn key(self) -> &'static str {
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ExecKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.key())
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Kind {
 
 /// An unknown kind is a [`Denial`] and not an [`Error`](crate::Error): it is well-formed, but not
 /// allowed.
-impl FromStr for Kind {
+impl FromStr for ExecKind {
     type Err = Denial;
 
     fn from_str(text: &str) -> Result<Self, Denial> {
@@ -72,14 +72,14 @@ impl FromStr for Kind {
 ///
 /// Python accepts `-u` (unbuffered output) before both forms. A script takes no arguments: contract
 /// 003 defines none, and a script can read its parameters from a file in `inputs/`.
-pub fn check_kind(kind: Kind, command: &str, args: &[String]) -> Result<Vec<OsString>, Denial> {
+pub fn check_kind(kind: ExecKind, command: &str, args: &[String]) -> Result<Vec<OsString>, Denial> {
     if command != kind.command() {
         return Err(refuse(kind, format!("command {} is not {}", quote(command), quote(kind.command()))));
     }
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match kind {
-        Kind::Shell => check_shell(&words),
-        Kind::Python => check_python(&words),
+        ExecKind::Shell => check_shell(&words),
+        ExecKind::Python => check_python(&words),
     }
     .map_err(|wrong| refuse(kind, wrong))?;
     Ok(std::iter::once(command).chain(words).map(OsString::from).collect())
@@ -125,15 +125,15 @@ fn unexpected(args: &[&str]) -> String {
     }
 }
 
-fn refuse(kind: Kind, wrong: String) -> Denial {
+fn refuse(kind: ExecKind, wrong: String) -> Denial {
     let (command, arguments) = (kind.command(), kind.expected_arguments());
     Denial::new(
         DenialCode::CommandKind,
         format!("kind {kind} takes command \"{command}\" with args {arguments}, but {wrong}"),
     )
     .with_hint(match kind {
-        Kind::Shell => "put the whole command line into the script",
-        Kind::Python => "put the code into one argument, or send it as an input file and pass its path",
+        ExecKind::Shell => "put the whole command line into the script",
+        ExecKind::Python => "put the code into one argument, or send it as an input file and pass its path",
     })
 }
 
@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(denial.code, DenialCode::CommandKind);
             assert!(denial.message.contains("shell, python") && !denial.message.contains('\u{1b}'), "{denial}");
         }
-        for kind in Kind::ALL {
+        for kind in ExecKind::ALL {
             assert_eq!(kind.key().parse(), Ok(kind));
         }
     }

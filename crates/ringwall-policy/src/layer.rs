@@ -129,7 +129,7 @@ impl FromStr for Requirement {
 /// Deserialises from the form that settings, manifests and requests share:
 /// `{"timeout_ms": 5000, "cpu_cores": 0.5, "net": {"mode": "none"}, "require": ["landlock"]}`.
 /// The form does not contain the name of its layer, so it is read as [`LayerName::Request`], a
-/// narrowing layer; the caller sets the true name with [`Layer::named`].
+/// narrowing layer; the caller sets the true name with [`Layer::with_name`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     pub name: LayerName,
@@ -144,7 +144,7 @@ impl Layer {
         Self { name, limits: BTreeMap::new(), net: None, require: BTreeSet::new() }
     }
 
-    pub fn named(self, name: LayerName) -> Self {
+    pub fn with_name(self, name: LayerName) -> Self {
         Self { name, ..self }
     }
 }

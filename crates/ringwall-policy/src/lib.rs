@@ -43,17 +43,17 @@ mod verdict;
 #[path = "../../ringwall-risk/src/shapes.rs"]
 mod shapes;
 
-pub use code::{Code, Consent, Isolation, SecurityMode, choose_isolation, demands_isolation};
+pub use code::{Code, Consent, Isolation, SecurityMode, choose_isolation, requires_isolation};
 pub use command::{ArgvCommand, CommandLine, CommandLists, CommandName, NamedFile, NamedFiles};
 pub use cwd::check_cwd;
 pub use decide::{Grant, decide, decide_code};
 pub use docker_image::DockerImage;
 pub use error::Error;
 pub use field::Field;
-pub use kind::{Kind, check_kind};
+pub use kind::{ExecKind, check_kind};
 pub use layer::{Layer, LayerName, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
-pub use merge::{Ceilings, Effective, Layers, merge};
+pub use merge::{Ceilings, EffectivePolicy, Layers, merge};
 pub use net::{
     BrowserKind, ExternalMode, NOT_PUBLIC, Net, NetEntry, NetHost, NetList, NetMode, NetRequest, UnknownHost,
     check_page, is_web_port, metadata_use, page_host, special_use,
@@ -63,9 +63,9 @@ pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_in_every_box
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use session::{AllowedPath, HostView, NamedPath, PathAccess, PathControl, Rights, SessionMounts, is_never_mounted};
 pub use settings::{
-    ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ConcurrentExecs,
-    ConcurrentExecsPerUser, ExecsKeptDays, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses,
-    QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
-    check_settings,
+    ApprovalTimeoutSeconds, AuditRetentionDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids,
+    ConcurrentExecs, ConcurrentExecsPerUser, ExecRetentionDays, PoolAcquireSeconds, PoolIdleSeconds, PoolMax,
+    PoolMaxUses, PoolMin, QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionRetentionHours, SkillEntriesMax,
+    UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 pub use verdict::{Ask, AskedRisk, Denial, DenialCode, Strictness, Verdict};

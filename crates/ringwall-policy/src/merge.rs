@@ -37,7 +37,7 @@ pub struct Ceilings {
 /// Serialises as the snapshot in the record of an exec. Only [`merge`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Effective {
+pub struct EffectivePolicy {
     pub limits: Limits,
     pub net: Net,
     /// The layer that set `net`.
@@ -50,7 +50,7 @@ pub struct Effective {
 ///
 /// The order of the narrowing layers does not change the limits of a successful merge. It decides
 /// which layer is denied for asking for more than an earlier one.
-pub fn merge(layers: &Layers) -> Result<Effective, Denial> {
+pub fn merge(layers: &Layers) -> Result<EffectivePolicy, Denial> {
     let mut set_by = BTreeMap::new();
     let limits = Limits::try_from_fn(|field| {
         let bound = settle(field, layers)?;
@@ -59,7 +59,7 @@ pub fn merge(layers: &Layers) -> Result<Effective, Denial> {
     })?;
     let (net, net_set_by) = settle_net(layers)?;
     let asking = || std::iter::once(&layers.operator).chain(&layers.narrowing);
-    Ok(Effective {
+    Ok(EffectivePolicy {
         limits,
         net,
         net_set_by,
@@ -122,27 +122,27 @@ fn admit(field: Field, requested: Bound, bound: Bound) -> Result<Bound, Denial> 
     if let Err(error) = field.check(requested.value) {
         return Err(Denial {
             field: Some(field),
-            asked: Some(requested.value),
-            allowed: Some(bound.value.min(field.largest())),
-            asked_by: Some(requested.set_by),
+            requested: Some(requested.value),
+            allowed: Some(bound.value.min(field.max_value())),
+            requested_by: Some(requested.set_by),
             ..Denial::new(DenialCode::LimitInvalid, format!("{error} (asked for by {})", requested.set_by))
         });
     }
     if requested.value <= bound.value {
         return Ok(requested);
     }
-    let (asked, allowed) = (field.quantity(requested.value), field.quantity(bound.value));
+    let (requested_value, allowed) = (field.quantity(requested.value), field.quantity(bound.value));
     Err(Denial {
         hint: Some(format!("ask for {allowed} or less")),
         field: Some(field),
-        asked: Some(requested.value),
+        requested: Some(requested.value),
         allowed: Some(bound.value),
         layer: Some(bound.set_by),
-        asked_by: Some(requested.set_by),
+        requested_by: Some(requested.set_by),
         ..Denial::new(
             DenialCode::LimitExceeded,
             format!(
-                "{field}: {asked}, asked for by {}, is more than the {allowed} allowed by {}",
+                "{field}: {requested_value}, asked for by {}, is more than the {allowed} allowed by {}",
                 requested.set_by, bound.set_by
             ),
         )
@@ -225,14 +225,14 @@ mod tests {
                  manifest",
             ),
         ];
-        for (layers, (asked, allowed, layer, asked_by), message) in table {
+        for (layers, (requested_value, allowed, layer, requested_by), message) in table {
             let denial = merge(&layers).expect_err(message);
             assert_eq!(denial.code, DenialCode::LimitExceeded);
             assert_eq!(denial.message, message);
-            assert_eq!(denial.asked, Some(asked));
+            assert_eq!(denial.requested, Some(requested_value));
             assert_eq!(denial.allowed, Some(allowed));
             assert_eq!(denial.layer, Some(layer));
-            assert_eq!(denial.asked_by, Some(asked_by));
+            assert_eq!(denial.requested_by, Some(requested_by));
             assert!(denial.hint.is_some());
         }
     }
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn invalid_limit_is_denied_in_any_layer() {
         for (field, value) in
-            [(Field::Pids, 0), (Field::MemoryMb, UNLIMITED), (Field::TimeoutMs, Field::TimeoutMs.largest() + 1)]
+            [(Field::Pids, 0), (Field::MemoryMb, UNLIMITED), (Field::TimeoutMs, Field::TimeoutMs.max_value() + 1)]
         {
             let wide = Limits::from_fn(|_| UNLIMITED);
             let mut layers = layers(&[(field, value)], vec![]);
@@ -254,7 +254,7 @@ mod tests {
             let denial = merge(&layers).expect_err("an invalid limit of the request");
             assert_eq!(denial.code, DenialCode::LimitInvalid);
             assert_eq!(denial.field, Some(field));
-            assert_eq!(denial.asked_by, Some(LayerName::Request));
+            assert_eq!(denial.requested_by, Some(LayerName::Request));
         }
     }
 

@@ -109,8 +109,8 @@ fn check_apart(subject: &str, one: &Path, other: &Path) -> Result<(), Denial> {
 }
 
 /// Checks the start directory of the command, a path in the box.
-pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspace) -> Result<PathBuf, Denial> {
-    let (usual, allowed, hint) = match workspace {
+pub(crate) fn check_working_directory(requested: Option<&Path>, workspace: &Workspace) -> Result<PathBuf, Denial> {
+    let (default, allowed, hint) = match workspace {
         Workspace::Private | Workspace::Directory(_) => {
             (WORKSPACE, &[WORKSPACE, "/tmp"][..], "the workspace appears at /workspace inside the box")
         }
@@ -122,7 +122,7 @@ pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspac
         }
         Workspace::Session(_) => (WORKSPACE, &[WORKSPACE, "/tmp"][..], "name an allowed directory"),
     };
-    let Some(path) = asked else { return Ok(PathBuf::from(usual)) };
+    let Some(path) = requested else { return Ok(PathBuf::from(default)) };
     let path = plain("the working directory", path)?;
     // The start directory is one of the paths that a session's command names, and is judged with
     // them.
@@ -134,10 +134,10 @@ pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspac
     {
         return Ok(path);
     }
-    if path == Path::new(usual) || allowed.iter().any(|directory| path.starts_with(directory)) {
+    if path == Path::new(default) || allowed.iter().any(|directory| path.starts_with(directory)) {
         return Ok(path);
     }
-    let (last, first) = allowed.split_last().unwrap_or((&usual, &[]));
+    let (last, first) = allowed.split_last().unwrap_or((&default, &[]));
     Err(Denial::new(
         DenialCode::WorkingDirectory,
         format!("the working directory {} is neither in {} nor in {last}", show(&path), first.join(" nor in ")),

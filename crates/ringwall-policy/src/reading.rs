@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(layer.net, Some(NetRequest::default()));
         assert_eq!(layer.require, [Requirement::Cpu, Requirement::Landlock].into());
         assert_eq!(layer.name, LayerName::Request);
-        assert_eq!(layer.named(LayerName::Skill).name, LayerName::Skill);
+        assert_eq!(layer.with_name(LayerName::Skill).name, LayerName::Skill);
         Ok(())
     }
 

@@ -269,13 +269,13 @@ mod tests {
     #[test]
     fn unlisted_named_path_needs_approval() {
         let plain = |path: &str| named(path, path);
-        let asked = |paths: &[&str]| Some(paths.iter().map(|path| (*path).to_owned()).collect());
+        let asks_for = |paths: &[&str]| Some(paths.iter().map(|path| (*path).to_owned()).collect());
         assert_eq!(blocked(&[], &[], &[plain("/workspace/x"), plain("/tmp"), plain("/usr/bin/env")]), None);
         assert_eq!(blocked(&["/home/u"], &[], &[plain("/home/u"), plain("/home/u/a")]), None);
-        assert_eq!(blocked(&["/home/u"], &[], &[plain("/home/userbackup")]), asked(&["/home/userbackup"]));
-        assert_eq!(blocked(&[], &["/home/u/a"], &[plain("/home/u/a"), plain("/home/u/b")]), asked(&["/home/u/b"]));
+        assert_eq!(blocked(&["/home/u"], &[], &[plain("/home/userbackup")]), asks_for(&["/home/userbackup"]));
+        assert_eq!(blocked(&[], &["/home/u/a"], &[plain("/home/u/a"), plain("/home/u/b")]), asks_for(&["/home/u/b"]));
         let both = [plain("/b"), plain("/a"), plain("/b")];
-        assert_eq!(blocked(&[], &[], &both), asked(&["/b", "/a"]), "each once, in the order of the command line");
+        assert_eq!(blocked(&[], &[], &both), asks_for(&["/b", "/a"]), "each once, in the order of the command line");
         assert_eq!(blocked(&["C:\\Users"], &[], &[plain("c:/users/x")]), None);
     }
 

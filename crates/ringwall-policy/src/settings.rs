@@ -18,7 +18,7 @@ use crate::verdict::Denial;
 /// Builds the operator's layer from `sandbox.limits`, or denies values above
 /// [`profile::SERVICE_CEILINGS`].
 pub fn check_settings(limits: Layer) -> Result<Layer, Denial> {
-    let operator = limits.named(LayerName::Settings);
+    let operator = limits.with_name(LayerName::Settings);
     let ceilings = Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System };
     let layers = Layers { system: profile::EXECS, ceilings, operator, narrowing: vec![] };
     merge(&layers)?;
@@ -27,7 +27,7 @@ pub fn check_settings(limits: Layer) -> Result<Layer, Denial> {
 
 /// Defines a newtype for a setting: a whole number from `MIN` to `MAX`.
 macro_rules! count {
-    ($(#[$meta:meta])* $name:ident, $key:literal, $(default $default:literal,)? $(at least $smallest:literal,)? at most $largest:literal) => {
+    ($(#[$meta:meta])* $name:ident, $key:literal, $(default $default:literal,)? $(at least $min:literal,)? at most $max:literal) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
@@ -36,8 +36,8 @@ macro_rules! count {
         impl $name {
             /// The setting's key.
             pub const KEY: &'static str = $key;
-            pub const MIN: u32 = count!(@smallest $($smallest)?);
-            pub const MAX: u32 = $largest;
+            pub const MIN: u32 = count!(@min $($min)?);
+            pub const MAX: u32 = $max;
 
             pub fn new(number: u64) -> Result<Self, Error> {
                 match u32::try_from(number) {
@@ -51,8 +51,8 @@ macro_rules! count {
             }
 
             fn out_of_range(given: impl fmt::Display) -> Error {
-                let (smallest, largest) = (Self::MIN, Self::MAX);
-                Error::CountOutOfRange { key: Self::KEY, smallest, largest, given: given.to_string() }
+                let (min, max) = (Self::MIN, Self::MAX);
+                Error::CountOutOfRange { key: Self::KEY, min, max, given: given.to_string() }
             }
         }
 
@@ -64,14 +64,14 @@ macro_rules! count {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let visitor = CountVisitor { key: Self::KEY, smallest: Self::MIN, largest: Self::MAX };
+                let visitor = CountVisitor { key: Self::KEY, min: Self::MIN, max: Self::MAX };
                 let number = deserializer.deserialize_any(visitor)?;
                 Self::new(number).map_err(de::Error::custom)
             }
         }
     };
-    (@smallest) => { 1 };
-    (@smallest $smallest:literal) => { $smallest };
+    (@min) => { 1 };
+    (@min $min:literal) => { $min };
 }
 
 count! {
@@ -92,12 +92,12 @@ count! {
 
 count! {
     /// Days that an ended exec stays in the record, with its files. Kept forever without a value.
-    ExecsKeptDays, "retention.execs_days", at most 36_500
+    ExecRetentionDays, "retention.execs_days", at most 36_500
 }
 
 count! {
     /// Days that an entry stays in the audit chain. Kept forever without a value.
-    AuditKeptDays, "retention.audit_days", at most 36_500
+    AuditRetentionDays, "retention.audit_days", at most 36_500
 }
 
 count! {
@@ -127,7 +127,7 @@ count! {
 
 count! {
     /// Hours that a session's files stay after their last use.
-    SessionsKeptHours, "sessions.retention_hours", default 24, at most 876_000
+    SessionRetentionHours, "sessions.retention_hours", default 24, at most 876_000
 }
 
 count! {
@@ -137,7 +137,7 @@ count! {
 
 count! {
     /// Seconds until an approval expires.
-    ApprovalSeconds, "approvals.timeout_s", default 120, at most 604_800
+    ApprovalTimeoutSeconds, "approvals.timeout_s", default 120, at most 604_800
 }
 
 count! {
@@ -158,7 +158,7 @@ count! {
 
 count! {
     /// Uses after which a session box is replaced.
-    PoolUses, "pool.max_use_count", default 100, at most 1_000_000
+    PoolMaxUses, "pool.max_use_count", default 100, at most 1_000_000
 }
 
 count! {
@@ -188,15 +188,15 @@ count! {
 
 struct CountVisitor {
     key: &'static str,
-    smallest: u32,
-    largest: u32,
+    min: u32,
+    max: u32,
 }
 
 impl de::Visitor<'_> for CountVisitor {
     type Value = u64;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} as a whole number from {} to {}", self.key, self.smallest, self.largest)
+        write!(formatter, "{} as a whole number from {} to {}", self.key, self.min, self.max)
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
@@ -221,7 +221,7 @@ mod tests {
             assert!(check_settings(asking(ceiling)).is_ok(), "{field}");
             let denial = check_settings(asking(ceiling + 1)).expect_err("more than the ceiling");
             assert_eq!((denial.code, denial.field), (DenialCode::LimitExceeded, Some(field)));
-            assert_eq!(denial.asked_by, Some(LayerName::Settings));
+            assert_eq!(denial.requested_by, Some(LayerName::Settings));
         }
         let unlimited = serde_json::from_str(r#"{"timeout_ms":null}"#)?;
         assert!(check_settings(unlimited).is_err());

@@ -10,10 +10,10 @@ use serde::{Serialize, Serializer};
 
 use crate::field::Field;
 use crate::layer::LayerName;
-use crate::merge::Effective;
+use crate::merge::EffectivePolicy;
 use crate::net::Net;
 
-impl Effective {
+impl EffectivePolicy {
     /// Sixteen hexadecimal digits, computed from the content only: equal on all machines and after
     /// restarts.
     pub fn version(&self) -> String {
@@ -51,7 +51,7 @@ impl Effective {
     }
 }
 
-impl Serialize for Effective {
+impl Serialize for EffectivePolicy {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct NetSnapshot<'a> {
@@ -86,8 +86,8 @@ mod tests {
     use crate::layer::Requirement;
     use crate::profile;
 
-    fn effective() -> Effective {
-        Effective {
+    fn effective() -> EffectivePolicy {
+        EffectivePolicy {
             limits: profile::EXECS,
             net: Net::None,
             net_set_by: LayerName::System,
@@ -146,15 +146,18 @@ mod tests {
         let mut all = vec![effective().terms()];
         for field in Field::ALL {
             let limits = crate::Limits::from_fn(|each| profile::EXECS.get(each) + u64::from(each == field));
-            all.push(Effective { limits, ..effective() }.terms());
+            all.push(EffectivePolicy { limits, ..effective() }.terms());
         }
         for requirement in Requirement::ALL {
-            all.push(Effective { require: [requirement].into(), ..effective() }.terms());
+            all.push(EffectivePolicy { require: [requirement].into(), ..effective() }.terms());
         }
         for list in [r#"{"mode":"allowlist"}"#, r#"{"mode":"allowlist","allow":["a.com"]}"#] {
             all.push(
-                Effective { net: Net::of(&serde_json::from_str(list).expect("a network request")), ..effective() }
-                    .terms(),
+                EffectivePolicy {
+                    net: Net::of(&serde_json::from_str(list).expect("a network request")),
+                    ..effective()
+                }
+                .terms(),
             );
         }
         let count = all.len();

@@ -57,7 +57,7 @@ pub struct AskedRisk {
 }
 
 /// A denial. Only this crate makes one. The last five fields describe a denied limit; `layer` and
-/// `asked_by` also denied network access.
+/// `requested_by` also denied network access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denial {
@@ -68,13 +68,13 @@ pub struct Denial {
     pub hint: Option<String>,
     pub field: Option<Field>,
     /// In the field's own unit; [`Field::quantity`] formats it.
-    pub asked: Option<u64>,
+    pub requested: Option<u64>,
     /// In the field's own unit.
     pub allowed: Option<u64>,
     /// The layer that set `allowed`.
     pub layer: Option<LayerName>,
-    /// The layer that asked for more.
-    pub asked_by: Option<LayerName>,
+    /// The layer that requested for more.
+    pub requested_by: Option<LayerName>,
 }
 
 impl Denial {
@@ -84,10 +84,10 @@ impl Denial {
             message: message.into(),
             hint: None,
             field: None,
-            asked: None,
+            requested: None,
             allowed: None,
             layer: None,
-            asked_by: None,
+            requested_by: None,
         }
     }
 

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
 use ringwall_policy::{
-    Ceilings, DenialCode, Effective, Field, HostPath, Layer, LayerName, Layers, Limits, NamedPath, Net, NetList,
+    Ceilings, DenialCode, EffectivePolicy, Field, HostPath, Layer, LayerName, Layers, Limits, NamedPath, Net, NetList,
     NetMode, NetRequest, PathAccess, PathControl, Requirement, UnknownHost, is_in_every_box, merge, normalise,
 };
 
@@ -86,7 +86,7 @@ fn tightening_layers() -> impl Strategy<Value = Layers> {
     })
 }
 
-fn merged(layers: &Layers) -> Result<Effective, TestCaseError> {
+fn merged(layers: &Layers) -> Result<EffectivePolicy, TestCaseError> {
     merge(layers).map_err(|denial| TestCaseError::fail(denial.to_string()))
 }
 
@@ -135,8 +135,8 @@ proptest! {
         if let Ok(effective) = merge(&layers) {
             prop_assert!(narrower_or_equal(&effective.limits, &layers.ceilings.limits));
             for layer in layers.narrowing.iter().chain([&layers.operator]) {
-                for (&field, &asked) in &layer.limits {
-                    prop_assert!(effective.limits.get(field) <= asked, "{field}");
+                for (&field, &requested) in &layer.limits {
+                    prop_assert!(effective.limits.get(field) <= requested, "{field}");
                 }
                 prop_assert!(layer.require.is_subset(&effective.require));
             }
@@ -230,22 +230,22 @@ proptest! {
             return Ok(());
         }
         prop_assert_eq!(denial.code, DenialCode::LimitExceeded);
-        let (Some(field), Some(asked), Some(allowed), Some(layer), Some(asked_by)) =
-            (denial.field, denial.asked, denial.allowed, denial.layer, denial.asked_by)
+        let (Some(field), Some(requested), Some(allowed), Some(layer), Some(requested_by)) =
+            (denial.field, denial.requested, denial.allowed, denial.layer, denial.requested_by)
         else {
             return Err(TestCaseError::fail("a denial without values or layers"));
         };
-        prop_assert!(asked > allowed);
+        prop_assert!(requested > allowed);
         let has = |name, value| [&layers.operator].into_iter().chain(&layers.narrowing)
             .any(|layer| layer.name == name && layer.limits.get(&field) == Some(&value));
-        prop_assert!(has(asked_by, asked));
+        prop_assert!(has(requested_by, requested));
         prop_assert!(
             has(layer, allowed)
                 || layers.system.get(field) == allowed
                 || layers.ceilings.limits.get(field) == allowed
         );
-        for name in [field.to_string(), asked_by.to_string(), layer.to_string(),
-                     field.quantity(asked).to_string(), field.quantity(allowed).to_string()] {
+        for name in [field.to_string(), requested_by.to_string(), layer.to_string(),
+                     field.quantity(requested).to_string(), field.quantity(allowed).to_string()] {
             prop_assert!(denial.message.contains(&name), "{} does not name {}", denial, name);
         }
     }
@@ -277,7 +277,7 @@ proptest! {
 
     #[test]
     fn serialised_limit_is_read_back(value in 1..8_192_000u64, field in select(&Field::ALL[..])) {
-        let value = value.min(field.largest());
+        let value = value.min(field.max_value());
         let text = serde_json::json!({ field.key(): field.quantity(value) }).to_string();
         let layer: Layer = serde_json::from_str(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(layer.limits, [(field, value)].into());

@@ -14,10 +14,10 @@ use ringwall_executor::aio_service::AioService;
 use ringwall_executor::docker::DockerSettings;
 use ringwall_executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use ringwall_policy::{
-    ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    HostView, Isolation, Layer, LayerName, NetList, NetMode, NetRequest, PoolAcquireSeconds, PoolIdleSeconds, PoolMax,
-    PoolMin, PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours,
-    SkillEntriesMax, UnknownHost, UnpackedMaxMb, UploadMaxMb, check_settings,
+    ApprovalTimeoutSeconds, AuditRetentionDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage,
+    ExecRetentionDays, HostView, Isolation, Layer, LayerName, NetList, NetMode, NetRequest, PoolAcquireSeconds,
+    PoolIdleSeconds, PoolMax, PoolMaxUses, PoolMin, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode,
+    SessionMaxMb, SessionRetentionHours, SkillEntriesMax, UnknownHost, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use ringwall_record::{Confirmation, Store};
 use serde::{Deserialize, Deserializer};
@@ -129,8 +129,8 @@ pub(crate) struct WorkspacePart {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retention {
-    pub(crate) execs_days: Option<ExecsKeptDays>,
-    pub(crate) audit_days: Option<AuditKeptDays>,
+    pub(crate) execs_days: Option<ExecRetentionDays>,
+    pub(crate) audit_days: Option<AuditRetentionDays>,
 }
 
 /// What every session has about which nothing else was said.
@@ -138,7 +138,7 @@ pub(crate) struct Retention {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SessionsPart {
     pub(crate) max_mb: SessionMaxMb,
-    pub(crate) retention_hours: SessionsKeptHours,
+    pub(crate) retention_hours: SessionRetentionHours,
     pub(crate) confirmation: Confirmation,
     pub(crate) security_mode: SecurityMode,
 }
@@ -211,7 +211,7 @@ impl NetPart {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ApprovalsPart {
-    pub(crate) timeout_s: ApprovalSeconds,
+    pub(crate) timeout_s: ApprovalTimeoutSeconds,
     pub(crate) webhook_url: Option<String>,
     /// Said when the server starts, and never stored.
     #[serde(deserialize_with = "secret")]
@@ -256,7 +256,7 @@ pub(crate) struct PoolPart {
     pub(crate) max_instances: PoolMax,
     pub(crate) min_instances: PoolMin,
     pub(crate) idle_timeout_s: PoolIdleSeconds,
-    pub(crate) max_use_count: PoolUses,
+    pub(crate) max_use_count: PoolMaxUses,
     pub(crate) acquire_timeout_s: PoolAcquireSeconds,
 }
 

@@ -69,7 +69,7 @@ impl Budget {
 
 pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {
     if text.len() > MAX_LEN {
-        return Err(Error::CommandTooLong { length: text.len(), longest: MAX_LEN });
+        return Err(Error::CommandTooLong { length: text.len(), max: MAX_LEN });
     }
     // The lexer takes NUL for the end of the text.
     if text.contains('\0') {

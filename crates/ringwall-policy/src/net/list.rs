@@ -25,7 +25,7 @@ impl NetList {
         let mut entries = BTreeSet::new();
         for (count, text) in texts.into_iter().enumerate() {
             if count >= Self::MAX_LEN {
-                return Err(Error::NetListTooLong { longest: Self::MAX_LEN });
+                return Err(Error::NetListTooLong { max: Self::MAX_LEN });
             }
             entries.extend(NetEntry::read(text.as_ref())?);
         }

@@ -126,7 +126,7 @@ impl Net {
     pub(crate) fn narrow(&self, request: &NetRequest, by: LayerName, set_by: LayerName) -> Result<Self, Denial> {
         let refuse = |what: &str, hint: String| Denial {
             layer: Some(set_by),
-            asked_by: Some(by),
+            requested_by: Some(by),
             hint: Some(hint),
             ..Denial::new(
                 DenialCode::NetExceeded,

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringwall_policy::{
-    AgentMounts, Ceilings, Denial, DockerImage, Effective, Grant, HostPath, Isolation, Kind, Layer, LayerName, Layers,
-    Limits, PathAccess, PathControl, ProjectAccess, ProjectMounts, Request, Root, Secret, SessionMounts, Verdict,
-    Workspace, check_cwd, check_kind, decide, decide_code, profile,
+    AgentMounts, Ceilings, Denial, DockerImage, EffectivePolicy, ExecKind, Grant, HostPath, Isolation, Layer,
+    LayerName, Layers, Limits, PathAccess, PathControl, ProjectAccess, ProjectMounts, Request, Root, Secret,
+    SessionMounts, Verdict, Workspace, check_cwd, check_kind, decide, decide_code, profile,
 };
 use ringwall_record::{AgentId, Author, UserId};
 use ringwall_workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
@@ -105,10 +105,10 @@ impl Order {
         if let Some(overrides) = request.overrides.filter(|overrides| !overrides.is_null()) {
             let layer =
                 Layer::deserialize(overrides).map_err(|error| Error::invalid(format!("policy_overrides: {error}")))?;
-            narrowing.push(layer.named(LayerName::Request));
+            narrowing.push(layer.with_name(LayerName::Request));
         }
         let (backend, image) = choose_backend(request.backend.as_deref(), skill, settings, gvisor)?;
-        let argv = request.kind.parse::<Kind>().and_then(|kind| check_kind(kind, &request.command, &request.args));
+        let argv = request.kind.parse::<ExecKind>().and_then(|kind| check_kind(kind, &request.command, &request.args));
         let mut words = vec![request.command];
         words.extend(request.args);
         Ok(Self {
@@ -215,7 +215,7 @@ impl Order {
 impl Order {
     /// The policy as it goes on record: the limits with whose word each is, what of the host its box has, and what is known of
     /// its code. Before it is known what a person says, what it has of the host is not told.
-    pub(crate) fn snapshot(&self, effective: &Effective, control: Option<&PathControl>) -> Value {
+    pub(crate) fn snapshot(&self, effective: &EffectivePolicy, control: Option<&PathControl>) -> Value {
         let mut snapshot = json!(effective);
         match (&self.ground, control) {
             (Ground::Session { .. }, Some(control)) => note(control, &mut snapshot),

@@ -287,7 +287,7 @@ fn denied_policy(order: &Order, denial: &Denial) -> Value {
     snapshot["denied"] = json!({
         "code": denial.code,
         "field": denial.field,
-        "asked": show(denial.asked),
+        "asked": show(denial.requested),
         "allowed": show(denial.allowed),
         "layer": denial.layer,
     });

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use ringwall_policy::{
-    ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ConcurrentExecs,
-    ConcurrentExecsPerUser, ExecsKeptDays, Field, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses,
-    QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
+    ApprovalTimeoutSeconds, AuditRetentionDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids,
+    ConcurrentExecs, ConcurrentExecsPerUser, ExecRetentionDays, Field, PoolAcquireSeconds, PoolIdleSeconds, PoolMax,
+    PoolMaxUses, PoolMin, QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionRetentionHours, SkillEntriesMax,
+    UnpackedMaxMb, UploadMaxMb,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -55,20 +56,20 @@ const COUNTS: [&str; 22] = [
     ConcurrentExecs::KEY,
     ConcurrentExecsPerUser::KEY,
     QueuedExecs::KEY,
-    ExecsKeptDays::KEY,
-    AuditKeptDays::KEY,
+    ExecRetentionDays::KEY,
+    AuditRetentionDays::KEY,
     UploadMaxMb::KEY,
     UnpackedMaxMb::KEY,
     SkillEntriesMax::KEY,
     QuotaMb::KEY,
     QuotaFiles::KEY,
     SessionMaxMb::KEY,
-    SessionsKeptHours::KEY,
-    ApprovalSeconds::KEY,
+    SessionRetentionHours::KEY,
+    ApprovalTimeoutSeconds::KEY,
     PoolMax::KEY,
     PoolMin::KEY,
     PoolIdleSeconds::KEY,
-    PoolUses::KEY,
+    PoolMaxUses::KEY,
     PoolAcquireSeconds::KEY,
     BrowserMax::KEY,
     BrowserIdleSeconds::KEY,

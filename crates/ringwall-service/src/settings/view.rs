@@ -245,8 +245,8 @@ impl SettingsView {
                 quota_files: settings.workspace.quota_files.get(),
             },
             retention: RetentionView {
-                execs_days: settings.retention.execs_days.map(ringwall_policy::ExecsKeptDays::get),
-                audit_days: settings.retention.audit_days.map(ringwall_policy::AuditKeptDays::get),
+                execs_days: settings.retention.execs_days.map(ringwall_policy::ExecRetentionDays::get),
+                audit_days: settings.retention.audit_days.map(ringwall_policy::AuditRetentionDays::get),
             },
             pool: PoolView {
                 max_instances: settings.pool.max_instances.get(),

@@ -65,7 +65,7 @@ fn take_timeout(body: &mut Map<String, Value>) -> Result<Layer, InvalidArgument>
         Some(value) => Map::from_iter([(key.to_owned(), value)]),
     };
     match Layer::deserialize(Value::Object(wish)) {
-        Ok(layer) => Ok(layer.named(LayerName::Request)),
+        Ok(layer) => Ok(layer.with_name(LayerName::Request)),
         Err(error) => Err(InvalidArgument { field: key.to_owned(), reason: error.to_string() }),
     }
 }

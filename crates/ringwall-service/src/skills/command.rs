@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use ringwall_policy::{Kind, Secret, check_kind};
+use ringwall_policy::{ExecKind, Secret, check_kind};
 use serde_json::Value;
 
 use super::error::InvalidInput;
@@ -61,15 +61,15 @@ impl Skill {
 
 fn shell(inputs: &Value) -> Result<Vec<OsString>, InvalidInput> {
     match text(inputs, "script")? {
-        Some(script) => kind(Kind::Shell, "script", &["-lc", script]),
+        Some(script) => kind(ExecKind::Shell, "script", &["-lc", script]),
         None => Err(invalid("script", "is required")),
     }
 }
 
 fn python(inputs: &Value) -> Result<Vec<OsString>, InvalidInput> {
     match (text(inputs, "code")?, text(inputs, "script_path")?) {
-        (Some(code), None) => kind(Kind::Python, "code", &["-c", code]),
-        (None, Some(path)) => kind(Kind::Python, "script_path", &[&script_in_box(path)]),
+        (Some(code), None) => kind(ExecKind::Python, "code", &["-c", code]),
+        (None, Some(path)) => kind(ExecKind::Python, "script_path", &[&script_in_box(path)]),
         (None, None) => Err(invalid("code", "is required, unless there is a script_path")),
         (Some(_), Some(_)) => Err(invalid("script_path", "cannot be given together with code")),
     }
@@ -93,7 +93,7 @@ fn text<'a>(inputs: &'a Value, field: &str) -> Result<Option<&'a str>, InvalidIn
     }
 }
 
-fn kind(kind: Kind, field: &str, args: &[&str]) -> Result<Vec<OsString>, InvalidInput> {
+fn kind(kind: ExecKind, field: &str, args: &[&str]) -> Result<Vec<OsString>, InvalidInput> {
     let args: Vec<String> = args.iter().map(|&argument| argument.to_owned()).collect();
     check_kind(kind, kind.command(), &args).map_err(|denial| invalid(field, denial.message))
 }

@@ -23,7 +23,7 @@ pub fn denials_are_recorded() {
         else {
             panic!("more than allowed")
         };
-        assert_eq!((denial.asked, denial.allowed), (Some(60_001), Some(60_000)));
+        assert_eq!((denial.requested, denial.allowed), (Some(60_001), Some(60_000)));
         let view = lab.service.exec(&lab.owner, &exec_id).await.unwrap();
         assert_eq!(view.policy_snapshot["denied"]["field"], "timeout_ms");
         assert_eq!(view.policy_snapshot["denied"]["layer"], "system");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringwall_executor::docker::{DockerState, Runtime};
-use ringwall_policy::{Denial, DockerImage, Isolation, SecurityMode, choose_isolation, demands_isolation};
+use ringwall_policy::{Denial, DockerImage, Isolation, SecurityMode, choose_isolation, requires_isolation};
 use ringwall_risk::Level;
 
 use crate::error::Error;
@@ -45,7 +45,7 @@ impl Service {
             Some(ALL_IN_ONE) => return self.choose_session_box(mode).await,
             Some(text) => Some(read(text)?),
         };
-        let demanded = if demands_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
+        let demanded = if requires_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
         let settings = self.settings_now();
         let chosen = choose_isolation(asked, demanded);
         let isolation = chosen.as_ref().ok().copied().or(asked).unwrap_or(Isolation::Native);
@@ -76,7 +76,7 @@ impl Service {
     /// The external service of this workspace. To the strict mode it counts as native: that it isolates is the word of whoever
     /// configured it, and nothing stronger is known.
     async fn choose_service(&self, mode: SecurityMode, level: Level) -> Result<Choice, Error> {
-        let demanded = if demands_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
+        let demanded = if requires_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
         let denial = choose_isolation(Some(Isolation::Native), demanded).err();
         Ok(Choice { backend: Backend::AioService, image: None, home: Isolation::Native, denial })
     }

@@ -16,7 +16,7 @@ const MIN_SECONDS: u64 = 1;
 const MAX_SECONDS: u64 = 300;
 const DEFAULT_SECONDS: u64 = 30;
 /// Of what nobody waits for: as long as a limit means anything.
-const MAX_PROCESS_SECONDS: u64 = Field::TimeoutMs.largest() / 1000;
+const MAX_PROCESS_SECONDS: u64 = Field::TimeoutMs.max_value() / 1000;
 
 #[derive(Debug, Clone)]
 pub struct CodeRequest {

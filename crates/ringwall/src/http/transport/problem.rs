@@ -200,7 +200,7 @@ impl From<ringwall_service::Error> for Problem {
                 let details = [
                     ("exec_id", Some(Value::from(exec_id.as_str()))),
                     ("field", denial.field.map(|field| field.key().into())),
-                    ("asked", denial.asked.map(Value::from)),
+                    ("asked", denial.requested.map(Value::from)),
                     ("allowed", denial.allowed.map(Value::from)),
                     ("layer", denial.layer.map(|layer| layer.to_string().into())),
                 ];
