@@ -273,7 +273,7 @@ pub enum Report {
     /// All protections are in force and the command starts. Descriptor: pidfd of PID 1, unless
     /// [`Waiting`](Report::Waiting) carried it.
     Started { protections: Vec<Protection>, steps: Vec<StepTime> },
-    /// execve failed; `tried` is the last path.
+    /// execve failed; `tried` is the path that failed, or the name if no directory has it.
     NotExecuted { tried: CString, errno: i32 },
     /// The command has ended and PID 1 is the only process left.
     Ended { ending: Ending, cpu_microseconds: u64, peak_memory_bytes: u64, oom_kills: u64 },

@@ -32,7 +32,7 @@ pub(crate) enum Streams {
 #[derive(Debug)]
 pub(crate) enum ExecFailure {
     Failed(Failure),
-    /// execve failed; `tried` is the last path.
+    /// execve failed; `tried` is the path that failed, or the name if no directory has it.
     NotExecuted {
         tried: CString,
         errno: Errno,

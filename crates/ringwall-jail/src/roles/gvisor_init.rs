@@ -35,7 +35,8 @@ const NOT_STARTED: i32 = 127;
 /// A message to this process, after the operations of its root.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum GvisorRequest {
-    /// Starts a program. Descriptors: its three standard streams, then those of `groups`.
+    /// Starts a program. Descriptors: its three standard streams, then those of its cgroups
+    /// (`entry`).
     Run { number: u32, argv: Vec<CString>, entry: CgroupEntry },
     /// Reports the end of the process whose PID a program wrote to this file.
     Follow { number: u32, file: CString },

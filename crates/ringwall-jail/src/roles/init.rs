@@ -10,8 +10,9 @@
 //! 5. Capabilities are dropped after the last step that needs them.
 //! 6. The seccomp filter comes last. Then the kernel is asked which privileges are left.
 //!
-//! No instruction of the command runs before all steps are done. When PID 1 ends for any reason,
-//! the kernel kills all processes of the box.
+//! No instruction of the command runs before all steps are done (in a warm box a waiting
+//! interpreter runs our own script: `warm`). When PID 1 ends for any reason, the kernel kills all
+//! processes of the box.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -259,7 +260,8 @@ pub(crate) fn add_unreported(protections: &mut Vec<Protection>) {
     protections.sort_by_key(|protection| protection.name);
 }
 
-/// Reaps until the command has ended, then kills and reaps all other processes.
+/// Reaps until the command has ended or the box is over its memory limit, then kills and reaps all
+/// other processes.
 fn supervise(signals: &OwnedFd, control: &OwnedFd, command: Pid, meter: &mut MemoryMeter) -> Ending {
     let ending = loop {
         let timeout = match reap_some(command) {

@@ -2,9 +2,9 @@
 //!
 //! Starting a program takes almost 1 ms (in a virtual machine half of it is the C library's first
 //! CPUID); cloning this process takes a tenth of that. The spawner clones PID 1 (`spawn_init`) and
-//! removes cgroups that are left over. It never sees a plan and keeps no descriptor of a box: the
-//! executor sends those to PID 1 directly. When its own socket closes, it waits for the last box
-//! and exits.
+//! removes cgroups that are left over. It never sees a plan, and of a box's descriptors it keeps
+//! only a reusable network namespace: the executor sends the others to PID 1 directly. When its own
+//! socket closes, it waits for the last box, removes the remaining cgroups and exits.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;

@@ -25,8 +25,8 @@ enum Message {
     /// Descriptors: the command's three streams, unless it gets a terminal; then the plan, if it is
     /// too long for the message.
     Begin { plan: Option<Box<Plan>>, warm: Option<WarmMode> },
-    /// The cgroups are ready. Descriptors: the v1 tasks files by which PID 1 joins them (`tasks_files`),
-    /// counter files, and last the counter of socket memory, if there is one.
+    /// The cgroups are ready. Descriptors: the v1 tasks files by which PID 1 joins them
+    /// (`tasks_files`), counter files, and last the counter of socket memory, if there is one.
     Limits { tasks_files: usize, has_socket_counter: bool, protections: Vec<Protection> },
     /// Descriptor: the completion, if it is too long for the message.
     Complete { completion: Option<Box<Completion>> },
@@ -53,7 +53,7 @@ pub(crate) struct Limits {
     pub(crate) protections: Vec<Protection>,
 }
 
-/// Sends the plan to PID 1, which then begins.
+/// Sends the plan to PID 1, which then builds the box.
 pub fn send_plan(
     control: impl AsFd,
     plan: Plan,
@@ -159,7 +159,8 @@ pub(crate) fn receive_completion(control: &OwnedFd) -> std::result::Result<(Comp
     }
 }
 
-/// Receives the next message; exits if the executor has closed the socket.
+/// Receives the next message; exits if the executor has closed the socket or the message is
+/// malformed.
 pub(crate) fn receive<T: DeserializeOwned>(control: &OwnedFd) -> (T, Vec<OwnedFd>) {
     match wire::receive(control) {
         Ok(Some(message)) => message,

@@ -86,7 +86,8 @@ pub(crate) fn drop_privileges() -> std::result::Result<(), Failure> {
     drop_all().map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))
 }
 
-/// Reads capabilities, no_new_privs and uid from the kernel; fails unless no privilege is left.
+/// Reads the process's state from the kernel. Fails if an effective, permitted or inheritable
+/// capability is left, no_new_privs is not set, or the uid is not the box's.
 pub(crate) fn verify(identity: &Identity) -> std::result::Result<(), Failure> {
     let remaining = |what: &str| Failure::plain(Step::VerifyPrivileges, what);
     let error = |errno| Failure::new(Step::VerifyPrivileges, "", errno);

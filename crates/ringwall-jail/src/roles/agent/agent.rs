@@ -1,7 +1,7 @@
 //! The agent's event loop: one thread, one poll. It ends when the server closes its standard input.
 //!
 //! Each round handles requests first, then ended processes, then streams. Outgoing frames are
-//! buffered; above a limit no stream is read, so a slow server slows the processes instead of
+//! buffered; above a limit no output is read, so a slow server slows the processes instead of
 //! filling memory. The agent is not dumpable, so no process of the box can inspect it. Killing it
 //! ends the box.
 
@@ -25,7 +25,7 @@ use super::signal_session::signal_session;
 use crate::protocol::report::Ending;
 use crate::{roles::shim, sys};
 
-/// Above this number of unsent bytes, no stream is read.
+/// Above this number of unsent bytes, no output stream is read.
 const MAX_UNSENT: usize = 256 * 1024;
 /// Signals or ended processes handled per round, so that a flood of them does not block other
 /// events.

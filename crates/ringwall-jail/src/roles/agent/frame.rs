@@ -126,7 +126,7 @@ pub enum FromAgent<'a> {
         process: ProcessId,
         /// Errno of the failed call.
         errno: i32,
-        /// The last path that was tried; empty if the failure preceded execve.
+        /// `argv[0]` of the command; empty if the failure preceded execve.
         tried: &'a str,
     },
     Output {

@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal};
 /// Maximum number of passes. Only processes forked during a pass survive it, so few passes suffice.
 const MAX_PASSES: u32 = 32;
 
-/// Sends a signal to every process of a session. SIGKILL is repeated until no process is found.
+/// Sends a signal to every process of a session. SIGKILL is repeated until no process is found, up
+/// to [`MAX_PASSES`] times.
 pub(crate) fn signal_session(leader: Pid, number: i32) {
     let Some(signal) = Signal::from_named_raw(number) else { return };
     let passes = if number == libc::SIGKILL { MAX_PASSES } else { 1 };

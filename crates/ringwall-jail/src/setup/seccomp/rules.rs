@@ -1,8 +1,8 @@
 //! Which system calls a box may make: every call of the kernel, once, with a reason.
 //!
 //! The filter denies by default. A call that is newer than this table fails with ENOSYS, so that
-//! libraries fall back; a call that was reviewed and refused fails with EPERM. A test checks that
-//! no number is missing or listed twice.
+//! libraries fall back. A call that was reviewed and refused fails with EPERM or, if programs then
+//! fall back, with ENOSYS or EINVAL. A test checks that no number is missing or listed twice.
 
 use linux_raw_sys::general::*;
 
