@@ -49,8 +49,8 @@ pub fn decide(request: &Request, layers: &Layers) -> Verdict {
     }
 }
 
-/// As [`decide`], for assessed code: destructive code is denied first, and a risk becomes a
-/// question only if everything else is allowed.
+/// As [`decide`], for assessed code: in strict mode destructive code is denied first, and a risk
+/// becomes a question only if everything else is allowed.
 pub fn decide_code(request: &Request, layers: &Layers, code: &Code) -> Verdict {
     if let Some(denial) = code.refusal() {
         return Verdict::Deny(denial);

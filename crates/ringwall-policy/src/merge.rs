@@ -46,10 +46,11 @@ pub struct EffectivePolicy {
     pub layers: BTreeMap<Field, LayerName>,
 }
 
-/// Merges the layers: the lowest limit wins, and requirements are combined.
+/// Merges the layers: a limit of the operator replaces the default, then the lowest limit of the
+/// narrowing layers wins. Requirements are combined.
 ///
 /// The order of the narrowing layers does not change the limits of a successful merge. It decides
-/// which layer is denied for asking for more than an earlier one.
+/// whether a layer is denied for asking for more than an earlier one.
 pub fn merge(layers: &Layers) -> Result<EffectivePolicy, Denial> {
     let mut set_by = BTreeMap::new();
     let limits = Limits::try_from_fn(|field| {

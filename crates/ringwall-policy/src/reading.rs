@@ -1,8 +1,8 @@
 //! Deserialises a [`Layer`] from settings, manifests and requests.
 //!
-//! Unknown keys, duplicate keys, zeros and fractions are errors that name the key: a misspelt limit
-//! that was ignored would not be enforced. [`merge`](crate::merge) decides which
-//! limit is allowed.
+//! Unknown keys, duplicate keys, zeros and fractions (of anything but cores) are errors that name
+//! the key: a misspelt limit that was ignored would not be enforced. [`merge`](crate::merge)
+//! decides which limit is allowed.
 
 use std::fmt;
 

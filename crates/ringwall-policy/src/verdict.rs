@@ -119,7 +119,7 @@ pub enum DenialCode {
     CommandEmpty,
     /// A command line that the exec's kind does not allow.
     CommandKind,
-    /// A command that the allow-list lacks or the deny-list names.
+    /// A command that is in none of the lists that apply to it.
     CommandNotAllowed,
     /// A `SKILL.md` in the workspace, outside of `files/` and not at the root of a skill.
     FileReserved,

@@ -1,5 +1,5 @@
 //! A program and its arguments, run without a shell: checks the name against the list, and that no
-//! argument names a path outside of the workspace.
+//! argument names a path outside of the workspace, `/tmp` and four devices.
 //!
 //! Each argument is checked by its text. How the program uses it is limited by the box.
 

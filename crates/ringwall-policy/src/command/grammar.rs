@@ -15,8 +15,7 @@ use crate::error::{Error, quote};
 pub(super) const MAX_LEN: usize = 256 * 1024;
 /// Limit of the parser's work. It reports every hundred steps, and in the worst case a step
 /// examines the whole text, so each report costs the length of the text: 16 KiB may take about
-/// 6,000 steps, 256 KiB about
-/// 400. Without the limit some lines need minutes.
+/// 6,000 steps, 256 KiB about 400. Without the limit some lines need minutes.
 const MAX_WORK: usize = 1_000_000;
 /// Limit of the bytes parsed for one line, including texts in it that are parsed separately.
 const MAX_BYTES: usize = 1024 * 1024;

@@ -1,7 +1,7 @@
 //! The lists of allowed command names. The operator's settings replace each list as a whole.
 //!
-//! An empty list allows nothing. Builtins that change only the shell itself are allowed by every
-//! non-empty list, because their effect ends with the shell.
+//! An empty list allows nothing. If a line may run at all, builtins that change only the shell
+//! itself are allowed after its first command, because their effect ends with the shell.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ impl fmt::Display for CommandName {
 pub struct CommandLists {
     /// Commands allowed everywhere in a line. If empty, no line may run.
     pub allowed: BTreeSet<CommandName>,
-    /// Commands that only read and print; allowed after the first command of a line.
+    /// Commands allowed after the first command of a line, by default filters such as `wc`.
     pub allowed_filters: BTreeSet<CommandName>,
     /// Commands that may run without a shell.
     pub allowed_argv: BTreeSet<CommandName>,

@@ -1,9 +1,9 @@
 //! The host paths that a line names, found by stepping through the line with the shell's current
 //! directory and the variables that the line sets.
 //!
-//! All branches are taken, one after the other. A word whose value is known only at run time is
-//! left out, and so are relative words after a `cd` to an unknown directory. Paths that are left
-//! out are not mounted into the box.
+//! All branches are taken, one after the other. Of a word whose end is known only at run time the
+//! known directory counts. A word without one is left out, and so are relative words after a `cd`
+//! to an unknown directory. Paths that are left out are not mounted into the box.
 
 use std::collections::BTreeMap;
 

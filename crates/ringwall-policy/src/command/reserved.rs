@@ -1,5 +1,5 @@
-//! The rule for `SKILL.md` in any letter case: under `skills/` it may be only at the root of a
-//! skill, and exactly in this case.
+//! The rule for `SKILL.md` in any letter case: in the workspace, outside of `files/`, it may be
+//! only at the root of a skill, and exactly in this case.
 //!
 //! A word with an expansion is not checked. If the command creates a misplaced file with it, the
 //! skills are repaired after the exec.

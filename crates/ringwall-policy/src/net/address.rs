@@ -1,7 +1,8 @@
 //! IP addresses that a box must not reach: all that are not on the public internet.
 //!
 //! Follows IANA's registries of special-purpose addresses. An IPv6 address that embeds an IPv4
-//! address is always refused, because the network's translation is unknown.
+//! address in a well-known prefix (mapped, compatible, NAT64, 6to4, Teredo) is refused whatever
+//! that address is, because the network's translation is unknown.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

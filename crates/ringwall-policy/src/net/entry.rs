@@ -28,9 +28,9 @@ impl NetEntry {
         Self { pattern: Pattern::Exact(host), port }
     }
 
-    /// Parses `name`, `name:port`, `*.name` or `*.name:port`; an address may replace `name`.
-    /// Without a port the result has one entry for each of [`DEFAULT_PORTS`]. A name in another
-    /// script becomes its DNS form (Punycode).
+    /// Parses `name`, `name:port`, `*.name` or `*.name:port`; in the first two an address may
+    /// replace `name`. Without a port the result has one entry for each of [`DEFAULT_PORTS`]. A
+    /// name in another script becomes its DNS form (Punycode).
     pub fn read(text: &str) -> Result<Vec<Self>, Error> {
         let wrong = |wrong: &'static str| Error::NetEntryMalformed { given: quote(text), wrong };
         let (host, port) = match text.rsplit_once(':') {

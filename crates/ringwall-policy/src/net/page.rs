@@ -57,7 +57,8 @@ impl ExternalMode {
         }
     }
 
-    /// The reason for refusing this host without resolving its name.
+    /// The reason for refusing this host without resolving its name, if it is not in
+    /// `browser.allowed_hosts`.
     pub fn refusal(self, host: &NetHost, port: u16) -> Option<String> {
         match (self, host) {
             (ExternalMode::Off, _) => Some("external browsers are turned off (browser.external)".to_owned()),

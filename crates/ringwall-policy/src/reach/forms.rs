@@ -52,7 +52,8 @@ pub(super) fn find(words: &[String]) -> Vec<Operand<'_>> {
     operands
 }
 
-/// Option letters of `tar` whose value is a path, and those with another value.
+/// Option letters of `tar` whose value is a path (or, for `I`, a program: see `is_tar_path`), and
+/// those with another value.
 const TAR_PATHS: &str = "fCTXgI";
 const TAR_VALUES: &str = "bFHKLNV";
 const TAR_LONG_PATHS: [&str; 6] =

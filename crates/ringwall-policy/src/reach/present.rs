@@ -1,7 +1,7 @@
 //! The paths that every box has of its own; they need no permission.
 //!
-//! At these paths a box never shows the host's file, except in the system directories, which are
-//! read-only.
+//! A box has files of its own at these paths, or shows the host's: system directories and a few
+//! entries of `/etc`, read-only, and harmless devices such as `/dev/null`.
 
 use super::host_path::{HostPath, PathStyle};
 
