@@ -66,8 +66,8 @@ pub enum Action {
     Click { target: Target },
     /// Fails if the field is not of the expected kind when the text is entered. `null`
     Fill { target: Target, text: String, expected: FieldKind },
-    /// `null`, and `Answer::picture`, a PNG. A page too large for a picture is cut: `{"truncated":
-    /// true}`
+    /// `{"truncated": false}`, and `Answer::screenshot`, a PNG. An area that is too large is cut:
+    /// `{"truncated": true}`
     Screenshot { of: ScreenshotArea },
     /// `{"content": "…", "truncated": false}`
     Content { format: Format },
@@ -89,7 +89,7 @@ pub enum Action {
     Upload { target: Target, paths: Vec<String> },
     /// `null`, and `Answer::downloads`.
     Download { from: DownloadSource, timeout: Duration },
-    /// `null`, and `Answer::document`.
+    /// `null`, and `Answer::pdf`.
     Pdf,
 }
 

@@ -17,9 +17,10 @@ pub struct Answer {
     pub pdf: Option<Vec<u8>>,
     /// Downloads that ended since the last action, including those that the page started by itself.
     pub downloads: Vec<Downloaded>,
-    /// Dialogs that the page opened since the last action. They were answered at once.
+    /// The first dialogs that the page opened since the last action. All are answered at once.
     pub dialogs: Vec<Dialog>,
-    /// Pages that were opened since the last action; the newest is the current page.
+    /// Pages that the page opened since the last action, including those that were closed at once
+    /// because of the limit on open pages.
     pub popups: u32,
 }
 

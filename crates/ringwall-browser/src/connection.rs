@@ -1,8 +1,9 @@
 //! The connection to Chromium: calls, answers and events.
 //!
-//! One task reads and one writes, so that neither stream blocks the other. Every call has a time
-//! limit. Events are handled by `Pages` in the reading task, and resulting commands are only queued
-//! for the writer. The connection ends if that queue overflows or a message is invalid.
+//! One task reads and one writes, so that neither stream blocks the other. Every call whose answer
+//! is awaited has a time limit. Events are handled by `Pages` in the reading task, and resulting
+//! commands are only queued for the writer. The connection ends if that queue overflows or a
+//! message is invalid.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -114,12 +115,13 @@ impl Connection {
             .map_err(|error| Error::Malformed { method: C::METHOD, why: error.to_string() })
     }
 
-    /// Reads or changes the scene.
+    /// Reads or changes the state of the pages.
     pub(crate) fn pages<T>(&self, find: impl FnOnce(&mut Pages) -> T) -> T {
         find(&mut self.shared.lock().pages)
     }
 
-    /// Waits until `look` finds something in the scene. `None` if the limit passes first.
+    /// Waits until `find` finds something in the state of the pages. `None` if the limit passes
+    /// first.
     pub(crate) async fn watch<T>(
         &self,
         limit: Duration,

@@ -1,7 +1,7 @@
 //! Splits Chromium's output into messages: JSON texts, each terminated by a NUL byte.
 //!
 //! An oversized message is skipped, except for its beginning, which tells whose answer it is.
-//! Memory is bounded by `MAX_COUNT`.
+//! Memory is bounded by [`MAX_MESSAGE_LEN`].
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 

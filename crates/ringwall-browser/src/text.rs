@@ -3,7 +3,7 @@
 const MAX_NAME_LEN: usize = 120;
 const MAX_EXTENSION_LEN: usize = 16;
 
-/// At most `most` characters, followed by `…` if text was cut.
+/// At most `max` characters, followed by `…` if text was cut.
 pub(crate) fn cut(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
