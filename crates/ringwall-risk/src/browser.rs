@@ -11,7 +11,7 @@ use super::rule::{Index, Rule};
 
 /// Names of fields for passwords and other credentials. The browser gets this list and
 /// [`PAYMENT_FIELDS`] too, so that it judges a field by the same names. A single word of up to four
-/// letters matches a whole word only, because such words are parts of many others; a longer one
+/// ASCII letters matches a whole word only, because such words are parts of many others; any other
 /// matches a part of a word. Several words match consecutive words, also joined, from the start of
 /// a word.
 pub const PASSWORD_FIELDS: [&str; 22] = [
@@ -64,7 +64,7 @@ pub const PAYMENT_FIELDS: [&str; 23] = [
     "卡號",
     "安全码",
 ];
-/// A name of up to this many letters matches whole words only.
+/// An ASCII name of up to this many letters matches whole words only.
 const SHORT: usize = 4;
 
 pub(crate) static RULES: &[Rule] = &[

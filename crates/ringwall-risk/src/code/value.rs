@@ -7,7 +7,8 @@ use crate::rule::Index;
 use crate::work::Work;
 
 pub(crate) const UNKNOWN: &str = "?";
-/// Maximum number of values of an expression, and maximum length of a path.
+/// Maximum number of values of an expression (twice as many if a rule is about them), and maximum
+/// length of a path.
 const MAX_VALUES: usize = 24;
 pub(crate) const MAX_PATH_LEN: usize = 160;
 /// Longer texts are compared by identity.

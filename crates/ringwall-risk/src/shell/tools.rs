@@ -1,5 +1,6 @@
-//! Programs by their effect, as tables: those that only read and print, those that write, use the
-//! network or change the system, and those whose subcommand decides.
+//! Programs by their effect, as tables: those without a finding of their own (they read and print,
+//! or are judged elsewhere), those that write, use the network or change the system, and those
+//! whose subcommand decides.
 
 use crate::shell_syntax::Next;
 

@@ -53,7 +53,8 @@ const BUILTINS: [&str; 46] = [
 /// Directories in which a box searches programs; all are read-only in it.
 const PROGRAM_DIRECTORIES: [&str; 3] = ["/usr/local/bin/", "/usr/bin/", "/bin/"];
 
-/// True if `name` is a builtin that changes only the shell itself.
+/// True if `name` is a builtin that changes only the shell itself, or whose own commands are
+/// checked too (`eval`, `exec`).
 pub fn is_builtin(name: &str) -> bool {
     BUILTINS.contains(&name)
 }
