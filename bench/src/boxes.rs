@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ringwall_executor::{Ending, Executor, Host, Options, Outcome, Running};
+use ringwall_executor::{Ending, Executor, Host, Options, Outcome, RunningBox};
 use ringwall_policy::{Ceilings, Grant, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
 use tokio::runtime::Runtime;
 
@@ -72,7 +72,7 @@ impl Boxes {
         })
     }
 
-    pub(crate) async fn start(&self, limits: Limits, command: &[&str]) -> Result<Running, Error> {
+    pub(crate) async fn start(&self, limits: Limits, command: &[&str]) -> Result<RunningBox, Error> {
         let executor = match limits {
             Limits::Cgroups => &self.usual,
             Limits::WithoutCgroups => &self.without_cgroups,

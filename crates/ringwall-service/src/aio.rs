@@ -6,14 +6,13 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use ringwall_executor::Outcome;
-use ringwall_executor::aio_service::{AioError, AioService, RunningOnService, ServiceOutcome, ServiceUrl};
+use ringwall_executor::aio_service::{AioError, AioService, OnCreated, ServiceUrl};
 use ringwall_policy::{Grant, Secret};
 use ringwall_record::{AgentId, UserId};
 use serde::Deserialize;
 
 use crate::error::Error;
-use crate::exec::backend::{Backend, Started};
+use crate::exec::backend::{Backend, StartedBox};
 use crate::exec::lifecycle::Exec;
 use crate::exec::order::Ground;
 use crate::service::Inner;
@@ -33,33 +32,12 @@ pub(crate) struct AioPart {
     pub(crate) agent: Option<String>,
 }
 
-/// Code that runs on a service, and who is told which files it made there.
-#[derive(Debug)]
-pub(crate) struct OnService {
-    pub(crate) running: RunningOnService,
-    trail: Arc<Trail>,
-}
-
 /// A service and to whom it belongs.
 #[derive(Debug, Clone)]
 pub(crate) struct AssignedService {
     pub(crate) service: AioService,
     pub(crate) user: UserId,
     pub(crate) agent: AgentId,
-}
-
-impl OnService {
-    pub(crate) async fn wait(self) -> Result<Outcome, ringwall_executor::Error> {
-        let ServiceOutcome { outcome, created } = self.running.wait().await?;
-        match created {
-            Ok(created) => self.trail.created(Created::These(created)),
-            Err(error) => {
-                self.trail.created(Created::Unknown);
-                tracing::warn!(%error, "could not see what code made on the AIO service");
-            }
-        }
-        Ok(outcome)
-    }
 }
 
 impl Inner {
@@ -72,24 +50,33 @@ impl Inner {
 
 impl Exec {
     /// Starts its box, or its command on the service where that was chosen. Whose the service is is looked up here once more.
-    pub(crate) async fn start_box(&self, grant: Grant) -> Result<Started, ringwall_executor::Error> {
+    pub(crate) async fn start_box(&self, grant: Grant) -> Result<StartedBox, ringwall_executor::Error> {
         let (inner, exec_id) = (&self.service.inner, self.intent.exec_id.as_str());
         let service = inner.service_for(&self.order.user_id, &self.order.agent_id);
         match (self.order.backend, &self.order.ground, service) {
             (Backend::AioService, Ground::Code(code), Some(service)) => {
-                let running = service.start(grant, exec_id, code.service_work()).await?;
-                Ok(Started::Service(Box::new(OnService { running, trail: code.trail.clone() })))
+                let on_created = keep_created(code.trail.clone());
+                Ok(service.start(grant, exec_id, code.service_work(), on_created).await?.into())
             }
             (_, Ground::Code(code), _) if code.context().is_some() => {
                 let context = code.context().unwrap_or_default();
-                self.start_cell(grant, code, context).await.map(Box::new).map(Started::Cell)
+                self.start_cell(grant, code, context).await
             }
-            (Backend::Aio, Ground::Code(code), _) => {
-                Ok(Started::Visit(Box::new(self.start_in_session(grant, code).await?)))
-            }
-            (backend, _, _) => inner.start(backend, grant, exec_id).await,
+            (Backend::Aio, Ground::Code(code), _) => self.start_in_session(grant, code).await,
+            (backend, _, _) => inner.start(backend, grant, exec_id).await.map(Into::into),
         }
     }
+}
+
+/// Keeps the names of the files that code made on the service.
+fn keep_created(trail: Arc<Trail>) -> OnCreated {
+    Box::new(move |created| match created {
+        Ok(created) => trail.created(Created::These(created)),
+        Err(error) => {
+            trail.created(Created::Unknown);
+            tracing::warn!(%error, "could not see what code made on the AIO service");
+        }
+    })
 }
 
 impl AioPart {

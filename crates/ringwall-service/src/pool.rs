@@ -10,7 +10,7 @@ use ringwall_executor::docker::{ContainerShape, ContainerSpare, Runtime};
 use ringwall_executor::pool::{Maker, Pace, Pool, Sort};
 use ringwall_executor::session_box::Resident;
 use ringwall_executor::warm::{Spare, SpareSort};
-use ringwall_executor::{Options, Running};
+use ringwall_executor::{Options, RunningBox};
 use ringwall_policy::Grant;
 
 use crate::error::causes;
@@ -122,7 +122,7 @@ impl Maker for Boxes {
 
 impl Inner {
     /// A native box for this grant: a spare that serves it, or one made from nothing.
-    pub(crate) async fn start_native(&self, mut grant: Grant) -> Result<Running, ringwall_executor::Error> {
+    pub(crate) async fn start_native(&self, mut grant: Grant) -> Result<RunningBox, ringwall_executor::Error> {
         let sort = if self.makes_spares() { self.executor.sort_for(&grant) } else { None };
         if let Some(SpareBox::Native(spare)) = sort.and_then(|sort| self.boxes.take_spare(&BoxSort::Native(sort))) {
             match self.executor.start_spare(*spare, grant).await {

@@ -24,5 +24,4 @@ pub use crate::error::AioError;
 pub use address::ServiceUrl;
 pub use client::{AioService, CodeLanguage, CodeOutcome, ServiceInfo};
 pub use directory::ServiceDirectory;
-pub use running::{RunningOnService, ServiceHandle, ServiceOutcome};
-pub use start::{ServiceFile, ServiceWork};
+pub use start::{OnCreated, ServiceFile, ServiceWork};

@@ -15,10 +15,9 @@ use super::directory::ServiceDirectory;
 use super::follow::{Printing, follow};
 use super::line;
 use super::protections;
-use super::running::{RunningOnService, ServiceHandle};
+use super::running::{Guard, SIGKILL, ServiceControl};
 use crate::error::{AioError, Error};
-use crate::running::Streams;
-use crate::time_limit;
+use crate::running::{GRACE, RunningBox, Streams, time_limit};
 
 /// Everything before the command, with all its files.
 const PREPARED_WITHIN: Duration = Duration::from_secs(30);
@@ -26,7 +25,6 @@ const PREPARED_WITHIN: Duration = Duration::from_secs(30);
 const SERVICE_SLACK: Duration = Duration::from_secs(5);
 /// A shell is given no longer word than the kernel takes, which is 128 KiB; a longer line becomes a script.
 const MAX_LINE_LEN: usize = 96 << 10;
-const SIGKILL: &str = "SIGKILL";
 
 /// A file that a command is to find, by its name beneath the session's directory.
 #[derive(Debug, Clone)]
@@ -45,13 +43,22 @@ pub struct ServiceWork {
     pub input: Vec<u8>,
 }
 
+/// Gets the names of the files that are new in the session's directory, before [`RunningBox::wait`] returns the outcome.
+pub type OnCreated = Box<dyn FnOnce(Result<Vec<String>, AioError>) + Send>;
+
 impl AioService {
     /// Starts the granted command in a session's directory.
-    pub async fn start(&self, grant: Grant, exec_id: &str, work: ServiceWork) -> Result<RunningOnService, Error> {
+    pub async fn start(
+        &self,
+        grant: Grant,
+        exec_id: &str,
+        work: ServiceWork,
+        on_created: OnCreated,
+    ) -> Result<RunningBox, Error> {
         protections::check(&grant)?;
         let place = format!("ringwall-{exec_id}");
         let started = match tokio::time::timeout(PREPARED_WITHIN, self.prepare(&place, &work)).await {
-            Ok(Ok(directory)) => self.hand_over(&grant, &place, directory, &work.input).await,
+            Ok(Ok(directory)) => self.hand_over(&grant, &place, directory, &work.input, on_created).await,
             Ok(Err(error)) => Err(error),
             Err(_) => Err(AioError::TooLate { asked: "prepare a session", patience: PREPARED_WITHIN }),
         };
@@ -83,7 +90,8 @@ impl AioService {
         place: &str,
         directory: ServiceDirectory,
         input: &[u8],
-    ) -> Result<RunningOnService, AioError> {
+        on_created: OnCreated,
+    ) -> Result<RunningBox, AioError> {
         let cwd = line::working_directory(grant.cwd(), directory.path())?;
         let input_file = directory.place(&format!(".{place}.in"))?;
         let mut line = line::of_command(&cwd, grant.argv(), (!input.is_empty()).then_some(input_file.as_str()))?;
@@ -101,8 +109,8 @@ impl AioService {
             self.write_file(&script, line::of_script(&script, &line).as_bytes()).await?;
             line = line::running_script(&script);
         }
-        let time_limit = time_limit::of(grant);
-        let hard_timeout = time_limit.map(|limit| limit + time_limit::GRACE + SERVICE_SLACK);
+        let time_limit = time_limit(grant);
+        let hard_timeout = time_limit.map(|limit| limit + GRACE + SERVICE_SLACK);
         let (streams, printing) = pipes().map_err(AioError::Streams)?;
         let command = match self.begin(place, &line, env, hard_timeout).await {
             Ok(command) => command,
@@ -112,9 +120,9 @@ impl AioService {
             }
             Err(error) => return Err(error),
         };
-        let handle = ServiceHandle::new(self.clone(), place.to_owned());
+        let control = ServiceControl::new(self.clone(), place.to_owned());
         let followed = tokio::spawn(follow(self.clone(), place.to_owned(), command, printing));
-        Ok(RunningOnService::new(streams, handle, followed, time_limit, directory, before))
+        Ok(Guard::new(control, followed, directory, before).into_running(streams, time_limit, on_created))
     }
 }
 
@@ -124,6 +132,6 @@ fn pipes() -> std::io::Result<(Streams, Printing)> {
     let (stdout, to_stdout) = std::io::pipe()?;
     let (stderr, to_stderr) = std::io::pipe()?;
     let sender = |writer: std::io::PipeWriter| pipe::Sender::from_owned_fd(OwnedFd::from(writer));
-    let streams = Streams::Pipes { stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() };
+    let streams = Streams::of_pipes(stdin.into(), stdout.into(), stderr.into());
     Ok((streams, Printing { stdout: sender(to_stdout)?, stderr: sender(to_stderr)? }))
 }

@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use ringwall_policy::{
     Ceilings, Field, Grant, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
 };
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::client::{AioService, CodeLanguage};
 use super::connection::{Connection, Question};
-use super::running::RunningOnService;
-use super::start::{ServiceFile, ServiceWork};
+use super::start::{OnCreated, ServiceFile, ServiceWork};
 use crate::error::{AioError, Error};
 use crate::outcome::Ending;
-use crate::running::Streams;
+use crate::running::RunningBox;
 use crate::{ProtectionName, ProtectionState};
 
 const KEY: &str = "a-key-that-nobody-prints";
@@ -100,8 +101,19 @@ fn bash(line: &str) -> Grant {
     granted(&["bash", "-c", line], 60_000, &[], Root::Host)
 }
 
-async fn start(service: &AioService, grant: Grant) -> RunningOnService {
-    service.start(grant, "e_1", of("s1")).await.unwrap()
+async fn start(service: &AioService, grant: Grant) -> RunningBox {
+    service.start(grant, "e_1", of("s1"), unused()).await.unwrap()
+}
+
+/// The new files are not looked at.
+fn unused() -> OnCreated {
+    Box::new(|_| ())
+}
+
+/// Where the names of the new files come out.
+fn created() -> (OnCreated, mpsc::Receiver<Vec<String>>) {
+    let (sender, receiver) = mpsc::channel();
+    (Box::new(move |created| sender.send(created.unwrap()).unwrap()), receiver)
 }
 
 fn of(session: &str) -> ServiceWork {
@@ -109,8 +121,8 @@ fn of(session: &str) -> ServiceWork {
 }
 
 /// Both streams, read to their ends beside the command.
-fn reading(running: &mut RunningOnService) -> tokio::task::JoinHandle<(String, String)> {
-    let Some(Streams::Pipes { stdout, stderr, .. }) = running.streams.take() else { panic!("no streams") };
+fn reading(running: &mut RunningBox) -> tokio::task::JoinHandle<(String, String)> {
+    let [_, stdout, stderr] = running.take_streams().into_pipes().unwrap();
     tokio::task::spawn_blocking(move || {
         let mut texts = (String::new(), String::new());
         std::thread::scope(|scope| {
@@ -131,14 +143,15 @@ async fn a_command_has_its_words_files_and_environment() {
     ];
     let line =
         "cat data/in.txt; stat -c %s raw; echo \"$GREETING\"; cat; mkdir out; echo x > out/new; echo bad >&2; exit 3";
-    let mut running = service.start(bash(line), "e_1", ServiceWork { files, ..of("s1") }).await.unwrap();
+    let (on_created, new_files) = created();
+    let mut running = service.start(bash(line), "e_1", ServiceWork { files, ..of("s1") }, on_created).await.unwrap();
     assert!(running.protections().iter().all(|one| one.state == ProtectionState::NotAvailable));
     assert_eq!(running.protections().len(), ProtectionName::ALL.len());
     let reading = reading(&mut running);
     let ended = running.wait().await.unwrap();
     assert_eq!(reading.await.unwrap(), ("from us\n2\nit's $HOME\n".to_owned(), "bad\n".to_owned()));
-    assert_eq!(ended.outcome.ending, Ending::Exited(3));
-    assert_eq!(ended.created.unwrap(), ["out/new"]);
+    assert_eq!(ended.ending, Ending::Exited(3));
+    assert_eq!(new_files.recv().unwrap(), ["out/new"]);
     let begun = &stand_in.asked("/v1/bash/exec")[1];
     assert!(begun["hard_timeout"].as_f64().unwrap() > 60.0, "{begun}");
     assert_eq!(stand_in.asked("/v1/bash/sessions/ringwall-e_1/close").len(), 1);
@@ -146,17 +159,18 @@ async fn a_command_has_its_words_files_and_environment() {
     // The next one of the session finds what the first left, and another session does not.
     let mut again = start(&service, bash("cat out/new")).await;
     let read = self::reading(&mut again);
-    assert_eq!(again.wait().await.unwrap().outcome.ending, Ending::Exited(0));
+    assert_eq!(again.wait().await.unwrap().ending, Ending::Exited(0));
     assert_eq!(read.await.unwrap().0, "x\n");
     let input = b"given\n".repeat(50_000);
     let counting = ServiceWork { input, ..of("s1") };
-    let mut counting = service.start(bash("wc -l; ls -A"), "e_3", counting).await.unwrap();
+    let (on_created, new_files) = created();
+    let mut counting = service.start(bash("wc -l; ls -A"), "e_3", counting, on_created).await.unwrap();
     let read = self::reading(&mut counting);
-    let ended = counting.wait().await.unwrap();
+    counting.wait().await.unwrap();
     assert_eq!(read.await.unwrap().0, "50000\ndata\nout\nraw\n", "what it read is not left behind");
-    assert_eq!(ended.created.unwrap(), [""; 0]);
-    let other = service.start(bash("cat out/new"), "e_2", of("s2")).await.unwrap();
-    assert_eq!(other.wait().await.unwrap().outcome.ending, Ending::Exited(1));
+    assert_eq!(new_files.recv().unwrap(), [""; 0]);
+    let other = service.start(bash("cat out/new"), "e_2", of("s2"), unused()).await.unwrap();
+    assert_eq!(other.wait().await.unwrap().ending, Ending::Exited(1));
 }
 
 #[tokio::test]
@@ -164,11 +178,11 @@ async fn time_and_orders_end_a_command() {
     let stand_in = StandIn::start();
     let service = stand_in.service();
     let late = granted(&["sleep", "600"], 300, &[], Root::Host);
-    assert_eq!(start(&service, late).await.wait().await.unwrap().outcome.ending, Ending::TimedOut);
+    assert_eq!(start(&service, late).await.wait().await.unwrap().ending, Ending::TimedOut);
     assert_eq!(stand_in.asked("/v1/bash/kill")[0]["signal"], "SIGTERM");
 
     let mut running = start(&service, bash("trap '' TERM; echo ready; sleep 600; sleep 600")).await;
-    let Some(Streams::Pipes { stdout, .. }) = running.streams.take() else { panic!("no streams") };
+    let [_, stdout, _stderr] = running.take_streams().into_pipes().unwrap();
     let (first, stdout) = tokio::task::spawn_blocking(move || {
         let mut reader = BufReader::new(std::fs::File::from(stdout));
         let mut line = String::new();
@@ -178,9 +192,9 @@ async fn time_and_orders_end_a_command() {
     .await
     .unwrap();
     assert_eq!(first, "ready\n");
-    let handle = running.handle();
-    let (ended, ()) = tokio::join!(running.wait(), handle.stop(15));
-    assert_eq!(ended.unwrap().outcome.ending, Ending::Signalled(9));
+    let control = running.control();
+    let (ended, ()) = tokio::join!(running.wait(), control.stop(Signal::TERM));
+    assert_eq!(ended.unwrap().ending, Ending::Signalled(9));
     drop(stdout);
 }
 
@@ -205,7 +219,7 @@ async fn a_broken_connection_loses_nothing_that_was_printed() {
     stand_in.spoil(json!({"path": "/v1/bash/output", "kind": "reset", "after": 1}));
     let mut running = start(&stand_in.service(), bash("seq 20000; seq 3 >&2")).await;
     let reading = reading(&mut running);
-    assert_eq!(running.wait().await.unwrap().outcome.ending, Ending::Exited(0));
+    assert_eq!(running.wait().await.unwrap().ending, Ending::Exited(0));
     let (stdout, stderr) = reading.await.unwrap();
     let counted: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
     assert_eq!((stdout, stderr.as_str()), (counted, "1\n2\n3\n"));
@@ -216,7 +230,7 @@ async fn a_command_that_may_have_begun_is_ended_and_not_sent_again() {
     let stand_in = StandIn::start();
     // The first is the making of its directory.
     stand_in.spoil(json!({"path": "/v1/bash/exec", "kind": "cut", "after": 1}));
-    let error = stand_in.service().start(bash("sleep 600"), "e_1", of("s1")).await.unwrap_err();
+    let error = stand_in.service().start(bash("sleep 600"), "e_1", of("s1"), unused()).await.unwrap_err();
     assert!(matches!(error, Error::Aio(AioError::Unclear(_))), "{error}");
     assert_eq!(stand_in.asked("/v1/bash/exec").len(), 2);
     assert_eq!(stand_in.asked("/v1/bash/kill")[0]["signal"], "SIGKILL");
@@ -237,11 +251,12 @@ async fn a_line_that_no_shell_takes_becomes_a_script_that_leaves_nothing() {
     let stand_in = StandIn::start();
     let code = format!("print(len('{}'))", "x".repeat(110_000));
     let grant = granted(&["python3", "-c", &code], 60_000, &[], Root::Host);
-    let mut running = start(&stand_in.service(), grant).await;
+    let (on_created, new_files) = created();
+    let mut running = stand_in.service().start(grant, "e_1", of("s1"), on_created).await.unwrap();
     let reading = reading(&mut running);
-    let ended = running.wait().await.unwrap();
+    running.wait().await.unwrap();
     assert_eq!(reading.await.unwrap(), ("110000\n".to_owned(), String::new()));
-    assert_eq!(ended.created.unwrap(), [""; 0]);
+    assert_eq!(new_files.recv().unwrap(), [""; 0]);
 }
 
 #[tokio::test]
@@ -249,14 +264,14 @@ async fn grant_that_service_cannot_serve_is_refused_without_request() {
     let stand_in = StandIn::start();
     let service = stand_in.service();
     let required = granted(&["true"], 1000, &[Requirement::Memory], Root::Host);
-    let error = service.start(required, "e_1", of("s1")).await.unwrap_err();
+    let error = service.start(required, "e_1", of("s1"), unused()).await.unwrap_err();
     assert!(matches!(error, Error::ProtectionMissing { backend: "aio", .. }), "{error}");
     let image = granted(&["true"], 1000, &[], Root::Image("tools".parse().unwrap()));
-    let error = service.start(image, "e_1", of("s1")).await.unwrap_err();
+    let error = service.start(image, "e_1", of("s1"), unused()).await.unwrap_err();
     assert!(matches!(error, Error::Aio(AioError::NotForService(_))), "{error}");
     assert!(stand_in.asked("/v1/sandbox").is_empty());
     let files = vec![ServiceFile { path: "../x".to_owned(), content: Vec::new() }];
-    let error = service.start(bash("true"), "e_1", ServiceWork { files, ..of("s1") }).await.unwrap_err();
+    let error = service.start(bash("true"), "e_1", ServiceWork { files, ..of("s1") }, unused()).await.unwrap_err();
     assert!(matches!(error, Error::Aio(AioError::NotForService(_))), "{error}");
     assert!(stand_in.asked("/v1/bash/exec").is_empty());
 }

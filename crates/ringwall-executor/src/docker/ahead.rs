@@ -19,7 +19,7 @@ use rustix::process::Pid;
 use tokio::sync::{oneshot, watch};
 
 use super::argv::{Particulars, Sizes, argv_ahead, image};
-use super::container::{Errand, RunningContainer};
+use super::container::{Container, Errand};
 use super::daemon::{Daemon, Runtime};
 use super::environment::EnvironmentFile;
 use super::events::{ContainerId, Story};
@@ -38,7 +38,7 @@ use crate::plan::limits::Stay;
 use crate::pool::{Pace, Sort};
 use crate::process::program;
 use crate::protection::check;
-use crate::session_box::{Awake, Body, Resident, Wardrobe};
+use crate::session_box::{Awake, Resident, Wardrobe};
 use crate::sources::{check_working_directory, is_alone, owner};
 use crate::uids::SPARE_UIDS;
 
@@ -120,8 +120,8 @@ impl Docker {
         let name = name()?;
         let mut container = shared.in_time(Runtime::Usual, launch(shared, shape, user, &name)).await?;
         container.hold(lease);
-        let story = container.story().ok_or(Error::SpareUnfit("nobody follows it"))?;
-        let awake = Awake::begin(Body::Docker(Box::new(container))).await?;
+        let story = container.story();
+        let awake = Awake::begin(container.into_running()).await?;
         let proven = async {
             let (pid, id) = find_first_process(shared, &name, &story).await?;
             prove(pid, id, user, &init)?;
@@ -222,7 +222,7 @@ async fn launch(
     shape: &ContainerShape,
     user: Owner,
     name: &ContainerName,
-) -> Result<RunningContainer, Error> {
+) -> Result<Container, Error> {
     let environment = EnvironmentFile::ahead()?;
     shared.keep_watch()?;
     let program = program::place()?;

@@ -1,7 +1,6 @@
 //! A container while it runs: orders go in through the client, its story comes out of the daemon's events.
 //!
-//! The time limit is kept here, on the monotonic clock, as for every box: SIGTERM, a moment to obey, then the end. The
-//! pulse ends the wait when the daemon is gone. Dropping a container removes it.
+//! The pulse ends the wait when the daemon is gone. Dropping a container removes it.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use ringwall_jail::report::Protection;
+use rustix::process::Signal;
 use tokio::sync::watch;
 
 use super::client::Process;
@@ -23,11 +25,9 @@ use super::pulse::{self, Beat};
 use super::sweep;
 use super::usage::Meter;
 use super::words::{NotStarted, Words};
-use crate::cgroup::freezer::Pause;
 use crate::error::Error;
-use crate::outcome::{Ending, Outcome};
-use crate::running::Streams;
-use crate::time_limit;
+use crate::outcome::Ending;
+use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
 use crate::uids::Lease;
 
 /// How long an order to the daemon may take, and how long the container may take to end after the last one.
@@ -35,20 +35,17 @@ const ORDERED_WITHIN: Duration = Duration::from_secs(5);
 const ENDED_WITHIN: Duration = Duration::from_secs(8);
 /// How long the daemon's events may be behind the client's end.
 const EVENTS_BEHIND: Duration = Duration::from_secs(2);
-const SIGTERM: i32 = 15;
-const SIGKILL: i32 = 9;
-const SIGPIPE: i32 = 13;
+/// How long the daemon's event that memory ran out may be behind the end of the process that was killed for it.
+const OOM_EVENT_DELAY: Duration = Duration::from_millis(500);
 const SIGNAL_BASE: i32 = 128;
 const EACCES: i32 = 13;
 
-/// A started container.
+/// A started container. Removed when dropped.
 #[derive(Debug)]
-pub struct RunningContainer {
-    /// Taken by whoever moves the bytes.
-    pub streams: Option<Streams>,
-    /// The socket at which the box asks for connections, where its grant has a network. Taken by whoever answers.
-    pub way_out: Option<OwnedFd>,
-    handle: ContainerHandle,
+pub(crate) struct Container {
+    streams: Streams,
+    proxy_socket: Option<OwnedFd>,
+    control: Arc<DockerControl>,
     process: Process,
     words: Words,
     followed: Option<Followed>,
@@ -70,12 +67,12 @@ pub(crate) struct Errand {
     pub(crate) time_limit: Option<Duration>,
 }
 
-/// Gives orders to a running container, from anywhere.
-#[derive(Debug, Clone)]
-pub struct ContainerHandle {
+#[derive(Debug)]
+struct DockerControl {
     shared: Arc<Shared>,
     name: ContainerName,
-    ordered: Arc<watch::Sender<Ordered>>,
+    story: watch::Receiver<Story>,
+    ordered: watch::Sender<Ordered>,
 }
 
 /// The strongest order so far.
@@ -86,44 +83,55 @@ enum Ordered {
     End,
 }
 
-impl ContainerHandle {
-    /// Sends a signal to the command. (Docker reaches PID 1 alone, which passes it on to its one child.) A container
-    /// that has ended ignores it. Like every order it is carried out in the background.
-    pub fn signal(&self, number: i32) {
-        self.order(number, if number == SIGKILL { Ordered::End } else { Ordered::Signal });
+impl BoxControl for DockerControl {
+    /// Docker signals the container's PID 1, which forwards the signal to its one child. The client runs in the background and
+    /// fails if the container has ended.
+    fn signal(&self, signal: Signal) {
+        self.order(signal, if signal == Signal::KILL { Ordered::End } else { Ordered::Signal });
     }
 
-    /// Holds the whole container still, or lets it go on.
-    pub(crate) async fn pause(&self, pause: Pause) -> Result<(), Error> {
-        let verb = match pause {
-            Pause::Begin => "pause",
-            Pause::End => "unpause",
-        };
-        let answer = self.shared.client.call([verb, self.name.as_str()], ORDERED_WITHIN).await;
-        answer.map(drop).map_err(|failure| Error::NotPaused { why: failure.why() })
+    fn kill(&self) {
+        self.order(Signal::KILL, Ordered::End);
     }
 
-    /// Ends the container now.
-    pub fn kill(&self) {
-        self.order(SIGKILL, Ordered::End);
+    fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.turn("pause").boxed()
     }
 
-    /// Asks with a signal, and after a moment insists.
-    pub async fn stop(&self, signal: i32) {
-        self.signal(signal);
-        tokio::time::sleep(time_limit::GRACE).await;
-        self.kill();
+    fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.turn("unpause").boxed()
     }
 
-    fn order(&self, number: i32, order: Ordered) {
+    fn oom_kills(&self) -> u64 {
+        self.story.borrow().memory_kills
+    }
+
+    /// The daemon's event may come after the end of the process.
+    fn was_oom_killed_since(&self, before: u64) -> BoxFuture<'_, bool> {
+        let mut story = self.story.clone();
+        async move {
+            let reported = story.wait_for(|story| story.memory_kills > before);
+            tokio::time::timeout(OOM_EVENT_DELAY, reported).await.is_ok_and(|reported| reported.is_ok())
+        }
+        .boxed()
+    }
+}
+
+impl DockerControl {
+    fn order(&self, signal: Signal, order: Ordered) {
         self.ordered.send_modify(|ordered| *ordered = order.max(*ordered));
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (shared, name) = (self.shared.clone(), self.name.clone());
         runtime.spawn(async move {
-            let signal = format!("--signal={number}");
+            let option = format!("--signal={}", signal.as_raw());
             // Refused when the container is over, and late when the daemon is; `wait` sees either for itself.
-            let _ = shared.client.call(["kill", &signal, name.as_str()], ORDERED_WITHIN).await;
+            let _ = shared.client.call(["kill", &option, name.as_str()], ORDERED_WITHIN).await;
         });
+    }
+
+    async fn turn(&self, verb: &str) -> Result<(), Error> {
+        let answer = self.shared.client.call([verb, self.name.as_str()], ORDERED_WITHIN).await;
+        answer.map(drop).map_err(|failure| Error::NotPaused { why: failure.why() })
     }
 
     /// Comes back when the container was told to end and had long enough.
@@ -135,13 +143,9 @@ impl ContainerHandle {
         }
         tokio::time::sleep(ENDED_WITHIN).await;
     }
-
-    fn ordered(&self) -> Ordered {
-        *self.ordered.borrow()
-    }
 }
 
-impl RunningContainer {
+impl Container {
     pub(crate) fn new(
         shared: Arc<Shared>,
         mut process: Process,
@@ -155,20 +159,24 @@ impl RunningContainer {
             Some((Some(stdin), stdout, stderr)) => (stdin, stdout, stderr),
             _ => return Err(Error::ClientStreams(std::io::ErrorKind::BrokenPipe.into())),
         };
-        let pipes = || -> std::io::Result<(OwnedFd, OwnedFd, OwnedFd, Words)> {
+        let pipes = || -> std::io::Result<(Streams, Words)> {
             let (our_stderr, passed_on) = std::io::pipe()?;
             let words = Words::pass_on(stderr, passed_on.into())?;
-            Ok((stdin.into_owned_fd()?, stdout.into_owned_fd()?, our_stderr.into(), words))
+            Ok((Streams::of_pipes(stdin.into_owned_fd()?, stdout.into_owned_fd()?, our_stderr.into()), words))
         };
-        let (stdin, stdout, stderr, words) = pipes().map_err(Error::ClientStreams)?;
-        let ordered = Arc::new(watch::Sender::new(Ordered::Nothing));
+        let (streams, words) = pipes().map_err(Error::ClientStreams)?;
         let meter = Meter::begin(followed.watch());
         shared.unremoved.fetch_add(1, Ordering::AcqRel);
-        let handle = ContainerHandle { shared, name: followed.name().clone(), ordered };
-        Ok(RunningContainer {
-            streams: Some(Streams::Pipes { stdin, stdout, stderr }),
-            way_out: None,
-            handle,
+        let control = DockerControl {
+            shared,
+            name: followed.name().clone(),
+            story: followed.watch(),
+            ordered: watch::Sender::new(Ordered::Nothing),
+        };
+        Ok(Container {
+            streams,
+            proxy_socket: None,
+            control: Arc::new(control),
             process,
             words,
             followed: Some(followed),
@@ -188,17 +196,8 @@ impl RunningContainer {
     }
 
     /// What the daemon tells of it.
-    pub(crate) fn story(&self) -> Option<watch::Receiver<Story>> {
-        self.followed.as_ref().map(Followed::watch)
-    }
-
-    pub fn handle(&self) -> ContainerHandle {
-        self.handle.clone()
-    }
-
-    /// What holds in the box, as the daemon says.
-    pub fn protections(&self) -> &[Protection] {
-        &self.protections
+    pub(crate) fn story(&self) -> watch::Receiver<Story> {
+        self.control.story.clone()
     }
 
     /// Waits until the daemon has started the container, and says whether it did: a client that has ended without that
@@ -235,7 +234,7 @@ impl RunningContainer {
             }
         };
         match taken {
-            Ok(way_out) => self.way_out = Some(way_out),
+            Ok(proxy_socket) => self.proxy_socket = Some(proxy_socket),
             Err(Error::NoWayOut) => return Err(Error::WayOutWithheld { words: self.last_words(patience).await }),
             Err(error) => return Err(error),
         }
@@ -246,25 +245,34 @@ impl RunningContainer {
         self.words.last(patience).await
     }
 
+    pub(crate) fn into_running(mut self) -> RunningBox {
+        RunningBox::new(StartedParts {
+            streams: std::mem::take(&mut self.streams),
+            proxy_socket: self.proxy_socket.take(),
+            protections: std::mem::take(&mut self.protections),
+            control: Arc::clone(&self.control) as Arc<dyn BoxControl>,
+            started_at: self.began,
+            time_limit: self.errand.time_limit,
+            exit: self.follow().boxed(),
+        })
+    }
+
     /// Waits until the command has ended and the container is gone.
-    pub async fn wait(mut self) -> Result<Outcome, Error> {
-        let handle = self.handle();
-        let deadline = self.errand.time_limit.map(|limit| self.began + limit);
-        let limit = time_limit::keep(deadline, handle.stop(SIGTERM));
+    async fn follow(mut self) -> Result<BoxExit, Error> {
+        let control = Arc::clone(&self.control);
         let status = tokio::select! {
             status = self.process.wait() => status.map_err(Error::ClientStreams)?,
             why = self.beat.failed() => return Err(unavailable(self.runtime, why)),
-            () = handle.overdue() => {
+            () = control.overdue() => {
                 let why = "the container was told to end and did not".to_owned();
                 return Err(unavailable(self.runtime, why));
             }
-            never = limit => match never {},
         };
-        self.conclude(status, deadline).await
+        self.conclude(status).await
     }
 
     /// The outcome of a container whose client has ended. Whatever returns early leaves the removal to `drop`.
-    async fn conclude(&mut self, status: ExitStatus, deadline: Option<Instant>) -> Result<Outcome, Error> {
+    async fn conclude(&mut self, status: ExitStatus) -> Result<BoxExit, Error> {
         let Some(followed) = &self.followed else {
             return Err(unavailable(self.runtime, "the container was not followed".to_owned()));
         };
@@ -280,8 +288,8 @@ impl RunningContainer {
                         NotStarted::NotExecutable => Error::CommandNotExecutable { command, errno: EACCES },
                     });
                 }
-                let by_others = story.signals > 0 && self.handle.ordered() == Ordered::Nothing;
-                if by_others && let Err(failure) = pulse::ask(&self.handle.shared.client).await {
+                let by_others = story.signals > 0 && *self.control.ordered.borrow() == Ordered::Nothing;
+                if by_others && let Err(failure) = pulse::ask(&self.control.shared.client).await {
                     return Err(unavailable(self.runtime, failure.why()));
                 }
                 let was_signalled = story.signals > 0 || out_of_memory;
@@ -295,7 +303,9 @@ impl RunningContainer {
                 (ending, ended)
             }
             // Nobody reads the command's output any more, and the client felt it first.
-            (_, Some(SIGPIPE), ended) => (Ending::Signalled(SIGPIPE), ended.unwrap_or_else(Instant::now)),
+            (_, Some(signal), ended) if signal == Signal::PIPE.as_raw() => {
+                (Ending::Signalled(signal), ended.unwrap_or_else(Instant::now))
+            }
             (_, Some(signal), _) => {
                 return Err(unavailable(self.runtime, format!("the docker client was ended by signal {signal}")));
             }
@@ -306,25 +316,23 @@ impl RunningContainer {
             }
         };
         if story.removed && self.followed.take().is_some() {
-            self.handle.shared.unremoved.fetch_sub(1, Ordering::AcqRel);
+            self.control.shared.unremoved.fetch_sub(1, Ordering::AcqRel);
         }
-        let timed_out = deadline.is_some_and(|deadline| ended >= deadline);
-        Ok(Outcome {
-            ending: if timed_out { Ending::TimedOut } else { ending },
-            out_of_memory,
+        Ok(BoxExit {
+            ending,
             duration: ended.saturating_duration_since(self.began),
+            out_of_memory,
             usage: counted.usage,
-            protections: std::mem::take(&mut self.protections),
             steps: Vec::new(),
         })
     }
 }
 
-impl Drop for RunningContainer {
+impl Drop for Container {
     /// Whatever way we got here, no container stays. One that is known to be gone is followed no more.
     fn drop(&mut self) {
         if self.followed.take().is_some() {
-            sweep::remove_later(&self.handle.shared, self.handle.name.clone());
+            sweep::remove_later(&self.control.shared, self.control.name.clone());
         }
     }
 }

@@ -15,7 +15,7 @@ use ringwall_policy::{DockerImage, Grant, Net};
 
 use super::argv::{Particulars, argv, image};
 use super::client::Client;
-use super::container::{Errand, RunningContainer};
+use super::container::{Container, Errand};
 use super::daemon::{self, Daemon, DockerState, Runtime};
 use super::doorway::{self, Doorway};
 use super::environment::EnvironmentFile;
@@ -31,8 +31,10 @@ use crate::host::python::Python;
 use crate::plan::limits::Stay;
 use crate::process::program;
 use crate::protection::check;
+use crate::running::{RunningBox, time_limit};
+use crate::session_box::{Resident, Wardrobe};
+use crate::sources;
 use crate::sources::{ProjectPlace, check_working_directory, open_places};
-use crate::{sources, time_limit};
 
 /// With what it takes to say so, the whole start is over within 10 s.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);
@@ -123,20 +125,21 @@ impl Docker {
 
     /// Starts the granted command as a container that is named after its exec. When this returns the container runs,
     /// or has already ended; either way its outcome is waited for.
-    pub async fn start(&self, grant: Grant, exec_id: &str, runtime: Runtime) -> Result<RunningContainer, Error> {
+    pub async fn start(&self, grant: Grant, exec_id: &str, runtime: Runtime) -> Result<RunningBox, Error> {
         self.launch(&grant, exec_id, runtime, Stay::OneCommand).await
     }
 
+    /// A box that stays, as a container of this name.
+    pub async fn start_resident(&self, grant: Grant, name: &str, runtime: Runtime) -> Result<Resident, Error> {
+        let running = self.launch(&grant, name, runtime, Stay::Resident).await?;
+        Resident::begin(running, grant, Wardrobe::Image).await
+    }
+
     /// The same, or with this program as an agent in the command's place.
-    pub(crate) async fn launch(
-        &self,
-        grant: &Grant,
-        exec_id: &str,
-        runtime: Runtime,
-        stay: Stay,
-    ) -> Result<RunningContainer, Error> {
+    async fn launch(&self, grant: &Grant, exec_id: &str, runtime: Runtime, stay: Stay) -> Result<RunningBox, Error> {
         let shared = self.shared(runtime)?;
-        shared.in_time(runtime, launch(shared, grant, exec_id, runtime, stay)).await
+        let container = shared.in_time(runtime, launch(shared, grant, exec_id, runtime, stay)).await?;
+        Ok(container.into_running())
     }
 
     pub(crate) fn client(&self) -> Result<&Client, Error> {
@@ -158,7 +161,7 @@ async fn launch(
     exec_id: &str,
     runtime: Runtime,
     stay: Stay,
-) -> Result<RunningContainer, Error> {
+) -> Result<Container, Error> {
     let name = ContainerName::of_exec(exec_id)?;
     let daemon = shared.find_daemon(runtime).await?;
     let protections = protection::protections(&daemon, runtime);
@@ -191,7 +194,7 @@ async fn launch(
         command: grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
         time_limit: match stay {
             Stay::Resident => None,
-            Stay::OneCommand => time_limit::of(grant),
+            Stay::OneCommand => time_limit(grant),
         },
     };
     let mut container = shared.run(words, &name, runtime, protections, errand)?;
@@ -233,19 +236,19 @@ impl Shared {
         runtime: Runtime,
         protections: Vec<Protection>,
         errand: Errand,
-    ) -> Result<RunningContainer, Error> {
+    ) -> Result<Container, Error> {
         let followed = self.events.follow(name);
         let beat = self.pulse.listen();
         let process = self.client.start(words, Stdio::piped());
         let process = process
             .map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
-        RunningContainer::new(self.clone(), process, followed, beat, protections, runtime, errand)
+        Container::new(self.clone(), process, followed, beat, protections, runtime, errand)
     }
 
     /// Waits until the daemon has started it, or says why it has not.
     pub(super) async fn wait_for_start(
         &self,
-        container: &mut RunningContainer,
+        container: &mut Container,
         image: &DockerImage,
         runtime: Runtime,
     ) -> Result<(), Error> {

@@ -30,11 +30,8 @@ mod usage;
 mod watcher;
 mod words;
 
-pub(crate) use events::Story;
-
 pub use ahead::{ContainerShape, ContainerSpare};
 pub use build::{BuildStep, DEFAULT_IMAGE};
-pub use container::{ContainerHandle, RunningContainer};
 pub use daemon::{Daemon, DockerState, Runtime};
 pub use launch::{Docker, DockerSettings};
 pub use ringwall_jail::agent::AGENT;

@@ -112,6 +112,8 @@ pub enum Error {
     BoxDied { why: String },
     #[error("this box is paused")]
     BoxPaused,
+    #[error("{what} cannot be paused")]
+    PauseUnsupported { what: &'static str },
     #[error("the box could not be paused or resumed: {why}")]
     NotPaused { why: String },
     #[error("this command cannot run in this box, which has other {what}")]

@@ -15,11 +15,12 @@ use ringwall_jail::report::{Ending, Protection, ProtectionName, ProtectionState}
 use ringwall_policy::{Grant, Root, Workspace};
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use super::room::{BUNDLE, KERNEL, RUNSC, STATE};
-use super::running::{Kept, RunningGvisor};
+use super::running::Kept;
 use super::warden::Warden;
 use super::{config, room};
 use crate::c_string::literal;
@@ -30,9 +31,10 @@ use crate::executor::Executor;
 use crate::plan::limits;
 use crate::plan::limits::{GVISOR_THREADS, OUR_PROCESSES, Stay};
 use crate::process::program;
-use crate::running::{Streams, pipes};
+use crate::running::{RunningBox, Streams, time_limit};
+use crate::session_box::{Resident, Wardrobe};
 use crate::sources::{Sources, check_working_directory, is_alone, owner, session_place};
-use crate::{backend, counters, host, protection, time_limit};
+use crate::{backend, counters, host, protection};
 
 /// The one box in its room.
 const NAME: &str = "box";
@@ -54,11 +56,18 @@ impl Executor {
 
     /// Starts the granted command behind gVisor's kernel. When this returns, every protection is in force and the command
     /// begins.
-    pub async fn start_on_gvisor(&self, grant: Grant) -> Result<RunningGvisor, Error> {
+    pub async fn start_on_gvisor(&self, grant: Grant) -> Result<RunningBox, Error> {
         self.launch_on_gvisor(&grant, Stay::OneCommand).await
     }
 
-    pub(crate) async fn launch_on_gvisor(&self, grant: &Grant, stay: Stay) -> Result<RunningGvisor, Error> {
+    /// A box that stays, behind gVisor's kernel.
+    pub async fn start_resident_on_gvisor(&self, grant: Grant) -> Result<Resident, Error> {
+        let wardrobe = Wardrobe::of(&Sources::open(&grant, &self.images, self.data.as_deref()).await?);
+        let running = self.launch_on_gvisor(&grant, Stay::Resident).await?;
+        Resident::begin(running, grant, wardrobe).await
+    }
+
+    async fn launch_on_gvisor(&self, grant: &Grant, stay: Stay) -> Result<RunningBox, Error> {
         let unavailable = |why| Error::BackendUnavailable { backend: backend::GVISOR, why };
         let runsc = self.gvisor().map_err(unavailable)?;
         match tokio::time::timeout(STARTED_WITHIN, self.launch(runsc, grant, stay)).await {
@@ -67,7 +76,7 @@ impl Executor {
         }
     }
 
-    async fn launch(&self, runsc: &Path, grant: &Grant, stay: Stay) -> Result<RunningGvisor, Error> {
+    async fn launch(&self, runsc: &Path, grant: &Grant, stay: Stay) -> Result<RunningBox, Error> {
         if let Root::Image(_) = grant.root() {
             return Err(Error::NotForGvisor("an imported image"));
         }
@@ -108,14 +117,13 @@ impl Executor {
         protection::check(grant, &protections, backend::GVISOR)?;
 
         let warden = kept.keep(Warden::begin(self.spawner.program(), &operations).await?);
-        let (streams, theirs) = pipes(owner).map_err(talk)?;
-        let theirs = <[OwnedFd; 3]>::try_from(theirs).map_err(|_| Error::JailDied)?;
+        let (streams, theirs) = Streams::pipes(owner).map_err(talk)?;
         let create = words(&["create", "--bundle", BUNDLE, "--pid-file", KERNEL, NAME]);
         let created = warden.run(create, theirs, kept.entrance(version)).await;
         if created != Some(Ending::Exited(0)) {
-            let words = match streams {
-                Streams::Pipes { stderr, .. } => read(stderr).await,
-                Streams::Terminal(_) => String::new(),
+            let words = match streams.into_pipes() {
+                Some([_, _, stderr]) => read(stderr).await,
+                None => String::new(),
             };
             return Err(Error::GvisorRefused { words });
         }
@@ -129,10 +137,10 @@ impl Executor {
         }
         drop(sources);
         let time_limit = match stay {
-            Stay::OneCommand => time_limit::of(grant),
+            Stay::OneCommand => time_limit(grant),
             Stay::Resident => None,
         };
-        Ok(RunningGvisor::new(kept, warden, ended, streams, protections, time_limit))
+        Ok(kept.into_running(warden, ended, streams, protections, time_limit))
     }
 }
 
@@ -157,8 +165,8 @@ pub(super) fn words_of_pause(pause: Pause) -> Vec<CString> {
 }
 
 /// What passes a signal on to every process of the box.
-pub(super) fn words_of_signal(number: i32) -> Vec<CString> {
-    words(&["kill", "--all", NAME, &number.to_string()])
+pub(super) fn words_of_signal(signal: Signal) -> Vec<CString> {
+    words(&["kill", "--all", NAME, &signal.as_raw().to_string()])
 }
 
 pub(super) fn null() -> Result<OwnedFd, Error> {

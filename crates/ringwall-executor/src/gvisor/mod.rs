@@ -11,5 +11,3 @@ mod launch;
 mod room;
 mod running;
 mod warden;
-
-pub use running::{GvisorHandle, RunningGvisor};

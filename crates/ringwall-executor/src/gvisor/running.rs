@@ -1,16 +1,19 @@
 //! A box behind gVisor while it runs: `runsc` passes signals on to it, and its end is that of gVisor's kernel.
 //!
 //! That tells a signal which ended the command only by its exit code, as a shell does. It is taken for one when a signal is
-//! known to have come from outside. Dropping a box ends it.
+//! known to have come from outside.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use ringwall_jail::CgroupEntry;
 use ringwall_jail::plan::CgroupVersion;
 use ringwall_jail::report::{Ending as KernelEnding, Protection};
+use rustix::process::Signal;
 use tokio::sync::oneshot;
 
 use super::launch::{NOWHERE, null, words_of_pause, words_of_signal};
@@ -18,135 +21,52 @@ use super::warden::Warden;
 use crate::cgroup::freezer::Pause;
 use crate::cgroup::groups::Groups;
 use crate::error::Error;
-use crate::outcome::{Ending, Outcome, Usage};
-use crate::running::Streams;
-use crate::time_limit;
+use crate::outcome::{Ending, Usage};
+use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
 
-const SIGTERM: i32 = 15;
-const SIGKILL: i32 = 9;
 const SIGNAL_BASE: i32 = 128;
 
-/// A started box.
 #[derive(Debug)]
-pub struct RunningGvisor {
-    /// Taken by whoever moves the bytes.
-    pub streams: Option<Streams>,
-    kept: Kept,
-    handle: GvisorHandle,
-    /// How gVisor's kernel ended.
-    ended: oneshot::Receiver<KernelEnding>,
-    began: Instant,
-    time_limit: Option<Duration>,
-    protections: Vec<Protection>,
-}
-
-/// Gives orders to a running box, from anywhere.
-#[derive(Debug, Clone)]
-pub struct GvisorHandle {
+struct GvisorControl {
     warden: Arc<Warden>,
     /// Whether a signal was ever sent from outside.
-    signalled: Arc<AtomicBool>,
+    signalled: AtomicBool,
 }
 
-impl GvisorHandle {
-    /// Sends a signal to every process in the box, in the background. A box that has ended ignores it.
-    pub fn signal(&self, number: i32) {
+impl BoxControl for GvisorControl {
+    /// `runsc kill --all` in the background reaches every process of the box. It fails if the box has ended.
+    fn signal(&self, signal: Signal) {
         self.signalled.store(true, Ordering::Release);
         let (Ok(runtime), Ok(streams)) = (tokio::runtime::Handle::try_current(), nothing()) else { return };
         let warden = Arc::clone(&self.warden);
         runtime.spawn(async move {
-            // Refused when the box is over; whoever waits for it sees that for itself.
-            let _ = warden.run(words_of_signal(number), streams, NOWHERE).await;
+            let _ = warden.run(words_of_signal(signal), streams, NOWHERE).await;
         });
     }
 
-    /// Holds the whole box still, or lets it go on.
-    pub(crate) async fn pause(&self, pause: Pause) -> Result<(), Error> {
+    /// Without its warden no process of the box lives.
+    fn kill(&self) {
+        self.signalled.store(true, Ordering::Release);
+        self.warden.kill();
+    }
+
+    fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.turn(Pause::Begin).boxed()
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.turn(Pause::End).boxed()
+    }
+}
+
+impl GvisorControl {
+    async fn turn(&self, pause: Pause) -> Result<(), Error> {
         let refused = |why: &str| Error::NotPaused { why: why.to_owned() };
         match self.warden.run(words_of_pause(pause), nothing()?, NOWHERE).await {
             Some(KernelEnding::Exited(0)) => Ok(()),
             Some(_) => Err(refused("runsc refused")),
             None => Err(refused("the box has ended")),
         }
-    }
-
-    /// Ends the box now: without its warden no process of it lives.
-    pub fn kill(&self) {
-        self.signalled.store(true, Ordering::Release);
-        self.warden.kill();
-    }
-
-    /// Asks with a signal, and after a moment insists.
-    pub async fn stop(&self, signal: i32) {
-        self.signal(signal);
-        tokio::time::sleep(time_limit::GRACE).await;
-        self.kill();
-    }
-}
-
-impl RunningGvisor {
-    pub(super) fn new(
-        kept: Kept,
-        warden: Arc<Warden>,
-        ended: oneshot::Receiver<KernelEnding>,
-        streams: Streams,
-        protections: Vec<Protection>,
-        time_limit: Option<Duration>,
-    ) -> Self {
-        RunningGvisor {
-            streams: Some(streams),
-            kept,
-            handle: GvisorHandle { warden, signalled: Arc::default() },
-            ended,
-            began: Instant::now(),
-            time_limit,
-            protections,
-        }
-    }
-
-    pub fn handle(&self) -> GvisorHandle {
-        self.handle.clone()
-    }
-
-    /// What holds in the box.
-    pub fn protections(&self) -> &[Protection] {
-        &self.protections
-    }
-
-    /// Waits until the command has ended and no process of the box is left.
-    pub async fn wait(mut self) -> Result<Outcome, Error> {
-        let handle = self.handle();
-        let deadline = self.time_limit.map(|limit| self.began + limit);
-        let ended = tokio::select! {
-            biased;
-            ended = &mut self.ended => ended.ok(),
-            never = time_limit::keep(deadline, handle.stop(SIGTERM)) => match never {},
-        };
-        let over = Instant::now();
-        let cost = handle.warden.end().await;
-        let counted = self.kept.groups.count();
-        self.kept.groups.remove().await;
-        let out_of_memory = counted.oom_kills > 0;
-        let was_signalled = handle.signalled.load(Ordering::Acquire) || out_of_memory;
-        let ending = match ended {
-            _ if deadline.is_some_and(|deadline| over >= deadline) => Ending::TimedOut,
-            Some(KernelEnding::Exited(code)) if code > SIGNAL_BASE && was_signalled => {
-                Ending::Signalled(code - SIGNAL_BASE)
-            }
-            Some(KernelEnding::Exited(code)) => Ending::Exited(code),
-            // gVisor's kernel itself was killed: for memory, or by somebody outside.
-            Some(KernelEnding::Signalled(_) | KernelEnding::OverMemory) if out_of_memory => Ending::Signalled(SIGKILL),
-            Some(KernelEnding::Signalled(_) | KernelEnding::OverMemory) | None => Ending::Stopped(SIGKILL),
-        };
-        let cpu = Some(counted.cpu_microseconds).filter(|microseconds| *microseconds > 0).or(cost);
-        Ok(Outcome {
-            ending,
-            out_of_memory,
-            duration: over - self.began,
-            usage: Usage { cpu: cpu.map(Duration::from_micros), peak_memory_bytes: counted.peak_memory_bytes },
-            protections: std::mem::take(&mut self.protections),
-            steps: Vec::new(),
-        })
     }
 }
 
@@ -173,6 +93,59 @@ impl Kept {
             Some(CgroupVersion::V1) => (CgroupEntry::TasksFiles, self.groups.doors.iter().map(AsFd::as_fd).collect()),
             Some(CgroupVersion::V2) => (CgroupEntry::CloneInto, self.groups.birthplace().into_iter().collect()),
         }
+    }
+
+    /// Call when `runsc start` has succeeded. `ended` tells how gVisor's kernel ended.
+    pub(super) fn into_running(
+        self,
+        warden: Arc<Warden>,
+        ended: oneshot::Receiver<KernelEnding>,
+        streams: Streams,
+        protections: Vec<Protection>,
+        time_limit: Option<Duration>,
+    ) -> RunningBox {
+        let started_at = Instant::now();
+        let control = Arc::new(GvisorControl { warden, signalled: AtomicBool::new(false) });
+        RunningBox::new(StartedParts {
+            streams,
+            proxy_socket: None,
+            protections,
+            exit: self.follow(Arc::clone(&control), ended, started_at).boxed(),
+            control,
+            started_at,
+            time_limit,
+        })
+    }
+
+    async fn follow(
+        mut self,
+        control: Arc<GvisorControl>,
+        ended: oneshot::Receiver<KernelEnding>,
+        started_at: Instant,
+    ) -> Result<BoxExit, Error> {
+        let ended = ended.await.ok();
+        let duration = started_at.elapsed();
+        let cost = control.warden.end().await;
+        let counted = self.groups.count();
+        self.groups.remove().await;
+        let out_of_memory = counted.oom_kills > 0;
+        let was_signalled = control.signalled.load(Ordering::Acquire) || out_of_memory;
+        let ending = match ended {
+            Some(KernelEnding::Exited(code)) if code > SIGNAL_BASE && was_signalled => {
+                Ending::Signalled(code - SIGNAL_BASE)
+            }
+            Some(KernelEnding::Exited(code)) => Ending::Exited(code),
+            // gVisor's kernel itself was killed: for memory, or by somebody outside.
+            Some(KernelEnding::Signalled(_) | KernelEnding::OverMemory) if out_of_memory => {
+                Ending::Signalled(Signal::KILL.as_raw())
+            }
+            Some(KernelEnding::Signalled(_) | KernelEnding::OverMemory) | None => {
+                Ending::Stopped(Signal::KILL.as_raw())
+            }
+        };
+        let cpu = Some(counted.cpu_microseconds).filter(|microseconds| *microseconds > 0).or(cost);
+        let usage = Usage { cpu: cpu.map(Duration::from_micros), peak_memory_bytes: counted.peak_memory_bytes };
+        Ok(BoxExit { ending, duration, out_of_memory, usage, steps: Vec::new() })
     }
 }
 

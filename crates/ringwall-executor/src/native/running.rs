@@ -1,13 +1,13 @@
-//! A box while it runs: orders go in, reports come out, and its end is waited for to the last process.
-//!
-//! The time limit is kept here, on the monotonic clock: SIGTERM, a moment to obey, then the end. Dropping a
-//! running box ends it.
+//! A native box from the hand-over of its plan to its end.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ringwall_jail::report::{ControlMessage, Ending as JailEnding, Protection, Report, StepTime};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use ringwall_jail::cgroups::CgroupUsage;
+use ringwall_jail::report::{ControlMessage, Ending as InitEnding, Protection, Report, StepTime};
 use ringwall_jail::wire;
 use rustix::net::Shutdown;
 use rustix::process::{Signal, pidfd_send_signal};
@@ -17,80 +17,100 @@ use crate::cgroup::cache::ShelvedGroups;
 use crate::cgroup::freezer::Freezer;
 use crate::counters::Watched;
 use crate::error::Error;
-use crate::outcome::{Ending, Outcome, Usage};
-use crate::pidfd::{ended, process_id};
+use crate::outcome::{Ending, Usage};
+use crate::pidfd::{Init, ended, process_id};
+use crate::plan::limits::Stay;
 use crate::process::receive;
 use crate::process::spawner::Parent;
-use crate::running::Streams;
-use crate::time_limit;
+use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
 use crate::uids::Lease;
 
-const SIGTERM: i32 = 15;
-const SIGKILL: i32 = 9;
-
-/// A started box.
+/// Kills the box when dropped, and then keeps its cgroups for the next one.
 #[derive(Debug)]
-pub struct Running {
-    /// Taken by whoever moves the bytes.
-    pub streams: Option<Streams>,
-    /// The socket at which the box asks for connections, where its grant has a network. Taken by whoever answers.
-    pub way_out: Option<OwnedFd>,
-    handle: Handle,
-    began: Instant,
-    time_limit: Option<Duration>,
+pub(crate) struct NativeBox {
+    socket: Arc<UnixStream>,
+    init: Init,
+    started_at: Instant,
     protections: Vec<Protection>,
     steps: Vec<StepTime>,
     groups: ShelvedGroups,
-    /// Whoever bore it, where that is a spawner.
+    /// The spawner that made it; `None` if PID 1 is a child of this process.
     parent: Option<Parent>,
-    /// The user that it is on the host, where another one will be that after it.
+    /// Given back when the box has ended, so that no other box gets the uid before.
     pub(crate) lease: Option<Lease>,
-    /// Rootless: what ends it when it takes too much of a counter that all boxes share.
+    /// Rootless only.
     pub(crate) watched: Option<Arc<Watched>>,
 }
 
-/// Gives orders to a running box, from anywhere.
-#[derive(Debug, Clone)]
-pub struct Handle {
-    control: Arc<UnixStream>,
-    init: Arc<OnceLock<OwnedFd>>,
+#[derive(Debug)]
+struct NativeControl {
+    socket: Arc<UnixStream>,
+    init: Init,
+    /// Session boxes only, and `None` if the box has no cgroup of its own.
+    freezer: Option<Freezer>,
+    /// Session boxes only.
+    counters: Vec<OwnedFd>,
 }
 
-impl Handle {
-    /// Sends a signal to every process in the box. A box that has ended ignores it.
-    pub fn signal(&self, number: i32) {
-        let _ = wire::send(self.control.as_ref(), &ControlMessage::Signal(number), &[]);
+impl BoxControl for NativeControl {
+    /// PID 1 forwards the signal to every process of the box.
+    fn signal(&self, signal: Signal) {
+        let _ = wire::send(self.socket.as_ref(), &ControlMessage::Signal(signal.as_raw()), &[]);
     }
 
-    /// Ends the box now: without its PID 1 no process of it lives.
-    pub fn kill(&self) {
-        if let Some(init) = self.init.get() {
-            let _ = pidfd_send_signal(init, Signal::KILL);
+    /// The kernel kills a PID namespace together with its PID 1. On cgroup v1 a frozen process cannot die, so the box is thawed
+    /// after the kill.
+    fn kill(&self) {
+        kill(&self.init);
+        if let Some(freezer) = &self.freezer {
+            let _ = freezer.thaw();
         }
     }
 
-    /// Asks with a signal, and after a moment insists.
-    pub async fn stop(&self, signal: i32) {
-        self.signal(signal);
-        tokio::time::sleep(time_limit::GRACE).await;
-        self.kill();
+    fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            match &self.freezer {
+                Some(freezer) => freezer.freeze().await.map_err(not_paused),
+                // PID 1 forwards SIGSTOP, which no process can catch or ignore.
+                None => {
+                    self.signal(Signal::STOP);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(std::future::ready(match &self.freezer {
+            Some(freezer) => freezer.thaw().map_err(not_paused),
+            None => {
+                self.signal(Signal::CONT);
+                Ok(())
+            }
+        }))
+    }
+
+    fn oom_kills(&self) -> u64 {
+        CgroupUsage::read(&self.counters).oom_kills
     }
 }
 
-impl Running {
-    pub(crate) fn new(
-        control: UnixStream,
-        time_limit: Option<Duration>,
-        groups: ShelvedGroups,
-        steps: Vec<StepTime>,
-        parent: Option<Parent>,
-    ) -> Self {
-        Running {
-            streams: None,
-            way_out: None,
-            handle: Handle { control: Arc::new(control), init: Arc::default() },
-            began: Instant::now(),
-            time_limit,
+fn not_paused(errno: rustix::io::Errno) -> Error {
+    Error::NotPaused { why: errno.to_string() }
+}
+
+fn kill(init: &Init) {
+    if let Some(init) = init.get() {
+        let _ = pidfd_send_signal(init, Signal::KILL);
+    }
+}
+
+impl NativeBox {
+    pub(crate) fn new(socket: UnixStream, groups: ShelvedGroups, steps: Vec<StepTime>, parent: Option<Parent>) -> Self {
+        NativeBox {
+            socket: Arc::new(socket),
+            init: Init::default(),
+            started_at: Instant::now(),
             protections: Vec::new(),
             steps,
             groups,
@@ -100,61 +120,49 @@ impl Running {
         }
     }
 
-    /// Of one that was made ahead and now begins: what it is to be.
-    pub(crate) fn commission(&mut self, time_limit: Option<Duration>) {
-        self.time_limit = time_limit;
+    /// For a warm box, whose outcome counts only the steps after its grant.
+    pub(crate) fn forget_steps(&mut self) {
         self.steps.clear();
     }
 
-    /// A handle to its PID 1.
-    pub(crate) fn introduce(&self, init: OwnedFd) {
-        let _ = self.handle.init.set(init);
+    pub(crate) fn set_init(&self, init: OwnedFd) {
+        let _ = self.init.set(init);
     }
 
-    /// The same as whoever keeps it gets to see it.
-    pub(crate) fn init(&self) -> Arc<OnceLock<OwnedFd>> {
-        Arc::clone(&self.handle.init)
+    pub(crate) fn init(&self) -> Init {
+        Arc::clone(&self.init)
     }
 
     pub(crate) fn parent(&self) -> Option<&Parent> {
         self.parent.as_ref()
     }
 
-    pub(crate) fn control(&self) -> &UnixStream {
-        &self.handle.control
+    pub(crate) fn socket(&self) -> &UnixStream {
+        &self.socket
     }
 
+    /// PID 1 has reported that every protection is in force and that it starts the command.
     pub(crate) fn started(&mut self, protections: Vec<Protection>, steps: Vec<StepTime>, init: Option<OwnedFd>) {
         if let Some(init) = init {
-            self.introduce(init);
+            self.set_init(init);
         }
         self.protections = protections;
         self.steps.extend(steps);
         self.steps.sort_by_key(|step| step.step);
-        // The time limit is the command's own; making the box does not count.
-        self.began = Instant::now();
-    }
-
-    /// By what the whole box is held still, and what counts its memory, for whoever keeps it for long.
-    pub(crate) fn freezer(&self) -> Option<Freezer> {
-        self.groups.freezer()
-    }
-
-    pub(crate) fn copy_counters(&self) -> Vec<OwnedFd> {
-        self.groups.copy_counters()
+        self.started_at = Instant::now();
     }
 
     /// Waits for the end of a box that was told to stop half-made.
     pub(crate) async fn hold(&self) {
-        while let Ok(Some(_)) = receive::<Report>(self.control()).await {}
+        while let Ok(Some(_)) = receive::<Report>(self.socket()).await {}
     }
 
     /// Gives up a box that is not up. When this returns, its command has not begun and never will, or is over: with the
     /// socket closed PID 1 cannot say that it starts the command, and without having said so it does not. If it has said
     /// so before, that lies here to be read, with a handle to end it by.
     pub(crate) async fn give_up(&mut self) {
-        let _ = rustix::net::shutdown(self.control(), Shutdown::Both);
-        while let Ok(Some((report, descriptors))) = wire::receive(self.control()) {
+        let _ = rustix::net::shutdown(self.socket(), Shutdown::Both);
+        while let Ok(Some((report, descriptors))) = wire::receive(self.socket()) {
             if let Report::Started { protections, steps } = report {
                 self.started(protections, steps, descriptors.into_iter().next());
                 self.end().await;
@@ -165,14 +173,14 @@ impl Running {
 
     /// Kills the box and waits until no process of it is left.
     pub(crate) async fn end(&self) {
-        self.handle.kill();
+        kill(&self.init);
         self.gone().await;
     }
 
     /// Waits until no process of the box is left. Its socket does not tell: a killed PID 1 closes that before the kernel
     /// has ended the others. Its handle does: the kernel says that PID 1 is over when all of its namespace are.
     async fn gone(&self) {
-        if let Some(init) = self.handle.init.get() {
+        if let Some(init) = self.init.get() {
             ended(init).await;
         }
     }
@@ -182,34 +190,40 @@ impl Running {
         self.groups.remove().await;
     }
 
-    pub fn handle(&self) -> Handle {
-        self.handle.clone()
-    }
-
-    /// What holds in the box. Known from its start, also of one whose command then turns out not to exist.
-    pub fn protections(&self) -> &[Protection] {
-        &self.protections
-    }
-
     /// The process id of PID 1 on this side, for measuring it.
-    pub fn init_pid(&self) -> Option<u32> {
-        self.handle.init.get().and_then(process_id)
+    pub(crate) fn init_pid(&self) -> Option<u32> {
+        self.init.get().and_then(process_id)
+    }
+
+    /// Call after [`started`](Self::started).
+    pub(crate) fn into_running(
+        mut self,
+        streams: Streams,
+        proxy_socket: Option<OwnedFd>,
+        stay: Stay,
+        time_limit: Option<Duration>,
+    ) -> RunningBox {
+        let (freezer, counters) = match stay {
+            Stay::OneCommand => (None, Vec::new()),
+            Stay::Resident => (self.groups.freezer(), self.groups.copy_counters()),
+        };
+        let control = NativeControl { socket: Arc::clone(&self.socket), init: self.init(), freezer, counters };
+        RunningBox::new(StartedParts {
+            streams,
+            proxy_socket,
+            protections: std::mem::take(&mut self.protections),
+            control: Arc::new(control),
+            started_at: self.started_at,
+            exit: self.follow().boxed(),
+            time_limit,
+        })
     }
 
     /// Waits until the command has ended and every process of the box but PID 1 is gone. The kernel takes the rest
     /// apart while the answer is on its way; dropping the executor waits for that too.
-    pub async fn wait(mut self) -> Result<Outcome, Error> {
-        let handle = self.handle();
-        let deadline = self.time_limit.map(|limit| self.began + limit);
-        let limit = time_limit::keep(deadline, handle.stop(SIGTERM));
-        tokio::pin!(limit);
+    async fn follow(mut self) -> Result<BoxExit, Error> {
         let (ending, usage, oom_kills) = loop {
-            let report = tokio::select! {
-                biased;
-                report = receive(&self.handle.control) => report,
-                never = &mut limit => match never {},
-            };
-            let report = match report {
+            let report = match receive(self.socket()).await {
                 Ok(report) => report,
                 Err(error) => {
                     self.end().await;
@@ -248,30 +262,25 @@ impl Running {
                 }
             }
         };
-        let ended = Instant::now();
-        let timed_out = deadline.is_some_and(|deadline| ended >= deadline);
-        Ok(Outcome {
+        Ok(BoxExit {
             ending: match ending {
-                _ if timed_out => Ending::TimedOut,
-                Some(JailEnding::Exited(code)) => Ending::Exited(code),
-                Some(JailEnding::Signalled(signal)) => Ending::Signalled(signal),
-                Some(JailEnding::OverMemory) => Ending::Signalled(SIGKILL),
+                Some(InitEnding::Exited(code)) => Ending::Exited(code),
+                Some(InitEnding::Signalled(signal)) => Ending::Signalled(signal),
+                Some(InitEnding::OverMemory) => Ending::Signalled(Signal::KILL.as_raw()),
                 None if self.watched.as_ref().is_some_and(|watched| watched.was_ended()) => Ending::OverCounters,
-                None => Ending::Stopped(SIGKILL),
+                None => Ending::Stopped(Signal::KILL.as_raw()),
             },
-            out_of_memory: oom_kills > 0 || ending == Some(JailEnding::OverMemory),
-            duration: ended - self.began,
+            duration: self.started_at.elapsed(),
+            out_of_memory: oom_kills > 0 || ending == Some(InitEnding::OverMemory),
             usage,
-            protections: std::mem::take(&mut self.protections),
             steps: std::mem::take(&mut self.steps),
         })
     }
 }
 
-impl Drop for Running {
-    /// Whatever way we got here, no box stays.
+impl Drop for NativeBox {
     fn drop(&mut self) {
-        self.handle.kill();
-        let _ = rustix::net::shutdown(self.handle.control.as_ref(), Shutdown::Both);
+        kill(&self.init);
+        let _ = rustix::net::shutdown(self.socket.as_ref(), Shutdown::Both);
     }
 }

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Duration;
 
 use ringwall_jail::plan::{Privilege, Resource};
 use ringwall_jail::report::{Report, Step};
@@ -16,16 +15,19 @@ use crate::cgroup::cache::ShelvedGroups;
 use crate::counters::register;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
+use crate::host;
 use crate::host::python::Python;
 use crate::native::prepare::{Born, Prepared, network};
 use crate::native::provide::{Belongings, OWN_STEPS, Wanted};
-use crate::native::running::Running;
+use crate::native::running::NativeBox;
+use crate::plan::limits::Stay;
 use crate::plan::lower::{Birthplace, Occupant, Particulars, lower};
+use crate::process::program;
 use crate::process::receive;
 use crate::process::spawner::TIMEOUT;
-use crate::running::{Streams, pipes};
+use crate::running::{RunningBox, Streams, time_limit};
+use crate::session_box::{Resident, Wardrobe};
 use crate::sources::{Sources, owner};
-use crate::{host, time_limit};
 
 /// What is no permission: how the box is shown, and where a test wants it to stop.
 #[derive(Debug, Default, Clone, Copy)]
@@ -43,15 +45,31 @@ pub struct Hold {
 
 impl Executor {
     /// Starts the granted command. When this returns, every protection is in force and the command begins.
-    pub async fn start(&self, grant: Grant, options: Options) -> Result<Running, Error> {
+    pub async fn start(&self, grant: Grant, options: Options) -> Result<RunningBox, Error> {
         let prepared = self.prepare_as(owner(&grant), network(&grant))?;
         self.start_prepared(prepared, grant, options).await
     }
 
     /// The same in namespaces that were begun before.
-    pub async fn start_prepared(&self, prepared: Prepared, grant: Grant, options: Options) -> Result<Running, Error> {
+    pub async fn start_prepared(
+        &self,
+        prepared: Prepared,
+        grant: Grant,
+        options: Options,
+    ) -> Result<RunningBox, Error> {
         let sources = Sources::open(&grant, &self.images, self.data.as_deref()).await?;
         self.launch_box(prepared, &grant, sources, options, Occupant::Command).await
+    }
+
+    /// Makes a box that stays, with everything that the grant gives but its command. When this returns, every protection is
+    /// in force and the agent is there. The grant's time limit is not the box's.
+    pub async fn start_resident(&self, grant: Grant) -> Result<Resident, Error> {
+        let sources = Sources::open(&grant, &self.images, self.data.as_deref()).await?;
+        let wardrobe = Wardrobe::of(&sources);
+        let occupant = Occupant::Agent(program::agent(self.host.privilege)?);
+        let prepared = self.prepare_as(owner(&grant), network(&grant))?;
+        let running = self.launch_box(prepared, &grant, sources, Options::default(), occupant).await?;
+        Resident::begin(running, grant, wardrobe).await
     }
 
     /// `sources` are those of the grant.
@@ -62,7 +80,7 @@ impl Executor {
         mut sources: Sources,
         options: Options,
         occupant: Occupant,
-    ) -> Result<Running, Error> {
+    ) -> Result<RunningBox, Error> {
         // Namespaces that were begun for somebody else are of no use.
         let prepared = match owner(grant) {
             Some(owner) if self.host.privilege == Privilege::Root && prepared.host != owner => {
@@ -98,74 +116,69 @@ impl Executor {
             occupant,
         };
         let plan = lower(grant, &self.host, &sources, &particulars)?;
-        let time_limit = match particulars.occupant {
-            Occupant::Command => time_limit::of(grant),
+        let (stay, time_limit) = match particulars.occupant {
+            Occupant::Command => (Stay::OneCommand, time_limit(grant)),
             // How long it stays is for its owner to say; each visit has a limit of its own.
-            Occupant::Agent(_) => None,
+            Occupant::Agent(_) => (Stay::Resident, None),
         };
         let is_open = plan.proxy_port.is_some();
         let (mut streams, theirs) = match options.terminal {
-            Some(_) => (None, Vec::new()),
-            None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,
+            Some(_) => (Streams::default(), Vec::new()),
+            None => Streams::pipes(owner).map(|(ours, theirs)| (ours, theirs.into())).map_err(talk)?,
         };
+        let mut proxy_socket = None;
         let wanted = Wanted { plan, ahead: None, streams: &theirs, hold_at: options.hold_at.map(|hold| hold.step) };
-        let mut running = self.hand_over(prepared, wanted, time_limit).await?;
+        let mut native = self.hand_over(prepared, wanted).await?;
         drop(theirs);
         if let Some(hold) = options.hold_at.filter(|hold| OWN_STEPS.contains(&hold.step)) {
             (hold.held)(hold.step);
-            running.hold().await;
+            native.hold().await;
             return Err(Error::Held(hold.step));
         }
         let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
-            let Ok(report) = tokio::time::timeout_at(deadline, receive(running.control())).await else {
-                if let Some(parent) = running.parent() {
+            let Ok(report) = tokio::time::timeout_at(deadline, receive(native.socket())).await else {
+                if let Some(parent) = native.parent() {
                     self.spawner.retire(parent);
                 }
-                running.give_up().await;
+                native.give_up().await;
                 return Err(Error::NoAnswer { from: "its first process", timeout: TIMEOUT });
             };
             match report? {
                 Some((Report::Started { protections, steps }, descriptors)) => {
-                    running.started(protections, steps, descriptors.into_iter().next());
+                    native.started(protections, steps, descriptors.into_iter().next());
                     break;
                 }
                 Some((Report::Terminal, descriptors)) => {
-                    streams = descriptors.into_iter().next().map(Streams::Terminal);
+                    streams = descriptors.into_iter().next().map(Streams::of_terminal).unwrap_or_default();
                 }
-                Some((Report::ProxySocket, descriptors)) => running.way_out = descriptors.into_iter().next(),
+                Some((Report::ProxySocket, descriptors)) => proxy_socket = descriptors.into_iter().next(),
                 Some((Report::Failed(failure), _)) => {
-                    running.clean_up().await;
+                    native.clean_up().await;
                     return Err(Error::Setup(failure));
                 }
                 Some((Report::Holding(step), _)) => {
                     if let Some(hold) = options.hold_at {
                         (hold.held)(step);
                     }
-                    running.hold().await;
+                    native.hold().await;
                     return Err(Error::Held(step));
                 }
                 Some((Report::Waiting | Report::NotExecuted { .. } | Report::Ended { .. }, _)) | None => {
-                    running.clean_up().await;
+                    native.clean_up().await;
                     return Err(Error::JailDied);
                 }
             }
         }
-        if is_open && running.way_out.is_none() {
+        if is_open && proxy_socket.is_none() {
             return Err(Error::NoWayOut);
         }
-        running.streams = streams;
         drop(sources);
-        Ok(running)
+        Ok(native.into_running(streams, proxy_socket, stay, time_limit))
     }
 
     /// Gives PID 1 what it needs to make the box, which is then followed by its socket.
-    pub(crate) async fn hand_over(
-        &self,
-        mut prepared: Prepared,
-        wanted: Wanted<'_>,
-        time_limit: Option<Duration>,
-    ) -> Result<Running, Error> {
+    pub(crate) async fn hand_over(&self, mut prepared: Prepared, wanted: Wanted<'_>) -> Result<NativeBox, Error> {
         let protections = wanted.plan.protections.clone();
         let mut limits = wanted.plan.resource_limits.iter();
         let open_files =
@@ -182,16 +195,16 @@ impl Executor {
         drop(birth);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let (control, groups) = follow(control, groups, |control| UnixStream::from_std(control.into())).await?;
-        let mut running = Running::new(control, time_limit, groups, steps, parent);
+        let mut native = NativeBox::new(control, groups, steps, parent);
         if let Some(mut lease) = lease {
-            lease.bind(running.init());
-            running.lease = Some(lease);
+            lease.bind(native.init());
+            native.lease = Some(lease);
         }
         if self.host.privilege == Privilege::Rootless {
             let max_passed = self.host.counter_caps.passed(open_files);
-            running.watched = Some(self.guard.watch(running.init(), max_passed));
+            native.watched = Some(self.guard.watch(native.init(), max_passed));
         }
-        Ok(running)
+        Ok(native)
     }
 
     /// The name of a box's cgroups, where there are any.

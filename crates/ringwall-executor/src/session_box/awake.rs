@@ -15,12 +15,11 @@ use tokio::net::unix::pipe::Sender;
 use super::listen::{ignore, listen};
 use super::mouth::Mouth;
 use super::register::{Death, Life, Progress, Shared, Wanted};
-use super::reins::Body;
 use crate::c_string::literal;
 use crate::counters::register;
 use crate::error::Error;
 use crate::outcome::{Ending, Outcome};
-use crate::running::Streams;
+use crate::running::RunningBox;
 
 /// How long the agent may take for its first word, and to start a command.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,22 +29,23 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Awake {
     pub(super) shared: Arc<Shared>,
-    pub(super) way_out: Option<OwnedFd>,
+    pub(super) proxy_socket: Option<OwnedFd>,
     pub(super) protections: Vec<Protection>,
 }
 
 impl Awake {
     /// When this returns, the agent has said that it is there.
-    pub(crate) async fn begin(mut body: Body) -> Result<Self, Error> {
-        let Some(Streams::Pipes { stdin, stdout, stderr }) = body.take_streams() else { return Err(Error::JailDied) };
+    pub(crate) async fn begin(mut running: RunningBox) -> Result<Self, Error> {
+        let pipes = running.take_streams().into_pipes();
+        let [stdin, stdout, stderr] = pipes.ok_or(Error::JailDied)?;
         let mouth = Mouth::open(register(stdin, Sender::from_owned_fd).await.map_err(Error::Talk)?);
-        let shared = Arc::new(Shared::new(body.reins(), mouth));
-        let (protections, way_out) = (body.protections(), body.take_way_out());
+        let shared = Arc::new(Shared::new(running.control(), mouth));
+        let (protections, proxy_socket) = (running.protections().to_vec(), running.proxy_socket.take());
         tokio::spawn(listen(stdout, Arc::clone(&shared)));
         tokio::spawn(ignore(stderr));
-        tokio::spawn(follow(body, Arc::clone(&shared)));
+        tokio::spawn(follow(running, Arc::clone(&shared)));
         // From here on dropping it ends the box.
-        let mut awake = Awake { shared, way_out, protections };
+        let mut awake = Awake { shared, proxy_socket, protections };
         let mut life = awake.shared.life.subscribe();
         match tokio::time::timeout(TIMEOUT, life.wait_for(|life| *life != Life::Waking)).await {
             Ok(Ok(life)) => match &*life {
@@ -116,8 +116,8 @@ impl Drop for Awake {
 }
 
 /// Waits for the end of the box, and tells everybody.
-async fn follow(body: Body, shared: Arc<Shared>) {
-    let outcome = body.wait().await;
+async fn follow(running: RunningBox, shared: Arc<Shared>) {
+    let outcome = running.wait().await;
     // Also what it was thought to have ended for comes of that.
     let ran_out = matches!(&outcome, Ok(Outcome { out_of_memory: true, .. }));
     let death = match (shared.doom().cloned(), outcome) {

@@ -3,10 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use ringwall_jail::agent::frame::{CHUNK, FrameError, INPUT_WINDOW, InputStream, ProcessId, ToAgent};
 use tokio::sync::watch;
 
 use super::register::Shared;
+use crate::running::InputWriter;
 
 /// How much may still be sent.
 #[derive(Debug)]
@@ -72,7 +75,7 @@ impl VisitInput {
         VisitInput { window, shared, visit, to, state: InputState::Open }
     }
 
-    /// Sends all of it, as fast as the visit reads. Given up halfway, a part was sent.
+    /// Sends all of it, as fast as the visit reads. Enabled up halfway, a part was sent.
     pub async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
         let mut window = self.window.0.subscribe();
@@ -101,6 +104,12 @@ impl VisitInput {
         if let Some(place) = self.shared.mouth.place().await {
             place.say(&ToAgent::CloseInput { process: self.visit, to: self.to });
         }
+    }
+}
+
+impl InputWriter for VisitInput {
+    fn write_all<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
+        self.write(bytes).boxed()
     }
 }
 

@@ -10,12 +10,11 @@ use ringwall_policy::{Field, Grant};
 use super::admit::admit;
 use super::awake::{Awake, TIMEOUT};
 use super::lower::Wardrobe;
+use super::process::{Channel, StartedProcess, Visit, VisitOptions};
 use super::register::{Death, Life, Progress, Wanted};
-use super::reins::Body;
-use super::visit::{Channel, RunningVisit, VisitOptions};
 use crate::cgroup::freezer::Pause;
 use crate::error::Error;
-use crate::time_limit;
+use crate::running::{RunningBox, time_limit};
 
 const ENOENT: i32 = 2;
 const ENOTDIR: i32 = 20;
@@ -25,24 +24,24 @@ const ENOTTY: i32 = 25;
 #[derive(Debug)]
 pub struct Resident {
     /// The socket at which the box asks for connections, where its grant has a network. Taken by whoever answers.
-    pub way_out: Option<OwnedFd>,
+    pub proxy_socket: Option<OwnedFd>,
     awake: Awake,
     grant: Grant,
     wardrobe: Wardrobe,
 }
 
 impl Resident {
-    pub(crate) async fn begin(body: Body, grant: Grant, wardrobe: Wardrobe) -> Result<Self, Error> {
-        Ok(Self::of(Awake::begin(body).await?, grant, wardrobe))
+    pub(crate) async fn begin(running: RunningBox, grant: Grant, wardrobe: Wardrobe) -> Result<Self, Error> {
+        Ok(Self::of(Awake::begin(running).await?, grant, wardrobe))
     }
 
     /// A box that was nobody's is this grant's from now on.
     pub(crate) fn of(mut awake: Awake, grant: Grant, wardrobe: Wardrobe) -> Self {
-        Resident { way_out: awake.way_out.take(), awake, grant, wardrobe }
+        Resident { proxy_socket: awake.proxy_socket.take(), awake, grant, wardrobe }
     }
 
     /// Starts a granted command in the box. When this returns it runs.
-    pub async fn visit(&self, grant: Grant, options: VisitOptions) -> Result<RunningVisit, Error> {
+    pub async fn visit(&self, grant: Grant, options: VisitOptions) -> Result<StartedProcess, Error> {
         admit(&self.grant, &grant)?;
         match &*self.awake.shared.life.borrow() {
             Life::Paused => return Err(Error::BoxPaused),
@@ -56,16 +55,10 @@ impl Resident {
         let stdin = if terminal.is_some() { Enabled::Yes } else { stdin };
         let start = self.wardrobe.dress(&grant, terminal, channel, stdin)?;
         let stderr = if terminal.is_some() { Enabled::No } else { Enabled::Yes };
-        let memory_kills = self.awake.shared.reins.memory_kills();
+        let memory_kills = self.awake.shared.control.oom_kills();
         let registered = self.awake.shared.register(Wanted { stdin, stderr, channel })?;
         let mut progress = registered.progress.clone();
-        let mut visit = RunningVisit::new(
-            Arc::clone(&self.awake.shared),
-            registered,
-            self.awake.protections.clone(),
-            time_limit::of(&grant),
-            memory_kills,
-        );
+        let (visit, streams) = Visit::new(Arc::clone(&self.awake.shared), registered, time_limit(&grant), memory_kills);
         let begun = async {
             if let Some(place) = self.awake.shared.mouth.place().await {
                 place.say(&ToAgent::Start { process: visit.id(), spec: Box::new(start) });
@@ -86,8 +79,7 @@ impl Resident {
             Progress::NotStarted { errno, tried } => Err(not_started(&grant, errno, tried)),
             Progress::Lost(death) => Err(death.to_error()),
             Progress::Asked | Progress::Started | Progress::Exited(_) | Progress::Ended(_) => {
-                visit.begin();
-                Ok(visit)
+                Ok(visit.begin(streams, self.awake.protections.clone()))
             }
         }
     }

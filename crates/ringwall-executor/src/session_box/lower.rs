@@ -13,6 +13,7 @@ use crate::c_string::{c_string, literal};
 use crate::error::Error;
 use crate::host::python::{ASKED, INSTALLED, Python};
 use crate::plan::lower;
+use crate::sources::Sources;
 
 /// Where commands of a box get what they are not given.
 #[derive(Debug)]
@@ -24,6 +25,12 @@ pub(crate) enum Wardrobe {
 }
 
 impl Wardrobe {
+    /// For a box with a root of ours.
+    pub(crate) fn of(sources: &Sources) -> Self {
+        let root = sources.image.as_ref().map_or(PathBuf::from("/"), |image| image.place().to_owned());
+        Wardrobe::Ours { home: lower::home(sources), root }
+    }
+
     pub(crate) fn dress(
         &self,
         grant: &Grant,

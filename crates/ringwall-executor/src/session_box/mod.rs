@@ -15,18 +15,15 @@ mod lower;
 mod mouth;
 mod output;
 mod pause;
+mod process;
 mod register;
-mod reins;
-mod start;
-mod visit;
 
 pub(crate) use awake::Awake;
 pub(crate) use lower::Wardrobe;
-pub(crate) use reins::Body;
 
 pub use input::VisitInput;
 pub use keep::Resident;
 pub use output::VisitOutput;
+pub use process::{Channel, SessionProcess, StartedProcess, VisitOptions, VisitStreams};
 pub use register::Death;
 pub use ringwall_jail::agent::frame::Enabled;
-pub use visit::{Channel, RunningVisit, VisitHandle, VisitOptions, VisitStreams};

@@ -60,23 +60,23 @@ impl Shared {
             (Life::Waking, _) | (Life::Paused, Pause::Begin) => return Ok(()),
             (Life::Awake, Pause::End) => {
                 // Nothing is held still, as far as is known; that is made sure of.
-                let _ = self.reins.pause(Pause::End).await;
+                let _ = self.control.resume().await;
                 return Ok(());
             }
             (Life::Awake, Pause::Begin) => {
-                let stopped = self.reins.pause(Pause::Begin).await;
+                let stopped = self.control.pause().await;
                 // One that is being ended was let go for that, and held still again it would never die. Whoever ends it from here on
                 // lets it go after this.
                 let stopped = self.doom().map_or(stopped, |death| Err(death.to_error()));
                 if let Err(error) = stopped {
                     // It may have been done, or half of it.
-                    let _ = self.reins.pause(Pause::End).await;
+                    let _ = self.control.resume().await;
                     return Err(error);
                 }
                 self.clock.stop();
             }
             (Life::Paused, Pause::End) => {
-                self.reins.pause(Pause::End).await?;
+                self.control.resume().await?;
                 self.clock.go_on();
             }
         }

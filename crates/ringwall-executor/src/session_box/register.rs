@@ -15,9 +15,9 @@ use super::clock::Clock;
 use super::input::Window;
 use super::mouth::Mouth;
 use super::output::Buffer;
-use super::reins::Reins;
 use crate::cgroup::freezer::Pause;
 use crate::error::Error;
+use crate::running::BoxControl;
 
 /// How many visits a box has at once. Each may keep so much waiting as its windows allow.
 const MAX_PROCESSES: usize = 64;
@@ -70,7 +70,7 @@ pub(crate) struct Exit {
 /// What everybody around one box has in common.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) reins: Reins,
+    pub(crate) control: Arc<dyn BoxControl>,
     pub(crate) clock: Clock,
     pub(crate) life: watch::Sender<Life>,
     /// For commands and input; what is urgent goes by [`Shared::order`].
@@ -120,9 +120,9 @@ pub(crate) struct Wanted {
 }
 
 impl Shared {
-    pub(crate) fn new(reins: Reins, mouth: Mouth) -> Self {
+    pub(crate) fn new(control: Arc<dyn BoxControl>, mouth: Mouth) -> Self {
         Shared {
-            reins,
+            control,
             clock: Clock::begin(),
             life: watch::Sender::new(Life::Waking),
             mouth,
@@ -143,7 +143,7 @@ impl Shared {
     /// Ends the box, for this reason if there was none before.
     pub(crate) fn end_for(&self, reason: Death) {
         let _ = self.doom.set(reason);
-        self.reins.kill();
+        self.control.kill();
     }
 
     /// Why the box was ended, if it was.

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use ringwall_executor::docker::Runtime;
-use ringwall_executor::{Ending, Error, Streams};
+use ringwall_executor::{Ending, Error, Input, Output, Streams};
 use ringwall_policy::Field;
+use rustix::process::Signal;
 
 use super::daemon::{Daemon, HOSTILE_IMAGE};
 use super::project::{Project, UID, Wish, block_on, docker_root, exec_id, read, write};
@@ -19,10 +20,10 @@ pub(crate) fn streams_are_those_of_any_box(daemon: &Daemon) {
     let grant = project.grant(&Wish::default(), &["cat"]);
     block_on(async {
         let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
-        let Some(Streams::Pipes { stdin, stdout, stderr }) = container.streams.take() else { panic!("no pipes") };
+        let mut streams = container.take_streams();
+        let Some(Input::Pipe(stdin)) = streams.stdin.take() else { panic!("no pipe") };
         write(stdin, "through the wall\n");
-        let unused = std::io::pipe().unwrap().1.into();
-        let output = read(Streams::Pipes { stdin: unused, stdout, stderr });
+        let output = read(streams);
         assert_eq!(container.wait().await.unwrap().ending, Ending::Exited(0));
         assert_eq!(output.await.unwrap().0, "through the wall\n");
     });
@@ -86,18 +87,18 @@ pub(crate) fn orders_reach_the_container(daemon: &Daemon) {
         let name = exec_id();
         block_on(async {
             let mut container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
-            let Some(Streams::Pipes { stdin, stdout, stderr }) = container.streams.take() else { panic!("no pipes") };
+            let mut streams = container.take_streams();
+            let Some(Output::Pipe(stdout)) = streams.stdout.take() else { panic!("no pipe") };
             // The trap is set when this line has come.
             let ready = tokio::task::spawn_blocking(move || {
                 let mut line = [0; 6];
                 std::io::Read::read_exact(&mut std::fs::File::from(stdout.try_clone().unwrap()), &mut line).unwrap();
                 stdout
             });
-            let output = read(Streams::Pipes { stdin, stdout: ready.await.unwrap(), stderr });
-            let handle = container.handle();
+            let output = read(Streams { stdout: Some(Output::Pipe(ready.await.unwrap())), ..streams });
             match is_kill {
-                true => handle.kill(),
-                false => handle.signal(10),
+                true => container.control().kill(),
+                false => container.control().signal(Signal::USR1),
             }
             assert_eq!(container.wait().await.unwrap().ending, expected);
             output.await.unwrap();
@@ -127,7 +128,7 @@ pub(crate) fn many_at_once(daemon: &Daemon) {
             let docker = docker.clone();
             running.spawn(async move {
                 let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
-                let output = read(container.streams.take().unwrap());
+                let output = read(container.take_streams());
                 let outcome = container.wait().await.unwrap();
                 assert_eq!(outcome.ending, Ending::Exited(number));
                 assert_eq!(output.await.unwrap().0, format!("{number}\n"));

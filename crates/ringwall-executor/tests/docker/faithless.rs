@@ -133,9 +133,9 @@ pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
             match resident.visit(session.grant(&["true"]), VisitOptions::default()).await {
                 Err(Error::BoxDied { .. }) => {}
                 // Its streams are held and not read, so that what comes has nowhere to go.
-                Ok(mut process) => {
-                    let _streams = process.streams.take();
-                    let lost = process.wait().await;
+                Ok(visit) => {
+                    let _streams = visit.streams;
+                    let lost = visit.running.wait().await;
                     assert!(matches!(lost, Err(Error::BoxDied { .. })), "{fault}: {lost:?}");
                 }
                 Err(other) => panic!("{fault}: {other}"),
@@ -147,15 +147,15 @@ pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
         let session = Session::without_docker(Maker::Native);
         std::fs::write(session.path(FAULT), "withheld").unwrap();
         let resident = session.settle().await.unwrap();
-        let process = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
-        assert_eq!(process.wait().await.unwrap().ending, Ending::Exited(0), "its command was over");
+        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        assert_eq!(visit.into_running().wait().await.unwrap().ending, Ending::Exited(0), "its command was over");
         assert!(matches!(resident.died().await, Death::Itself(_)));
         // The control: one that says what the agent would is believed.
         let session = Session::without_docker(Maker::Native);
         std::fs::write(session.path(FAULT), "honest").unwrap();
         let resident = session.settle().await.unwrap();
-        let process = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
-        assert_eq!(process.wait().await.unwrap().ending, Ending::Exited(0));
+        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        assert_eq!(visit.into_running().wait().await.unwrap().ending, Ending::Exited(0));
         assert_eq!(neighbour.say(&next_door, "echo fine").await.stdout, "fine\n");
     });
 }

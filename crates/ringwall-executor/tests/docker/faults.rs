@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ringwall_executor::docker::{Docker, DockerSettings, RunningContainer, Runtime};
-use ringwall_executor::{Ending, Error};
+use ringwall_executor::docker::{Docker, DockerSettings, Runtime};
+use ringwall_executor::{Ending, Error, RunningBox};
 use ringwall_policy::Root;
 use rustix::process::Signal;
 
@@ -24,7 +24,7 @@ fn unavailable<T: std::fmt::Debug>(result: Result<T, Error>, since: Instant) {
     println!("{took:?}: {}", result.unwrap_err());
 }
 
-async fn sleeper(docker: &Docker, project: &Project, name: &str) -> RunningContainer {
+async fn sleeper(docker: &Docker, project: &Project, name: &str) -> RunningBox {
     let grant = project.grant(&Wish::default(), &["sleep", "1000"]);
     docker.start(grant, name, Runtime::Usual).await.unwrap()
 }
@@ -132,7 +132,7 @@ pub(crate) fn gvisor_where_it_is_installed() {
     let (outcome, output) = runtime().block_on(async {
         assert!(docker.probe().await.available(Runtime::Gvisor).is_ok());
         let mut container = docker.start(grant, &exec_id(), Runtime::Gvisor).await.unwrap();
-        let output = super::project::read(container.streams.take().unwrap());
+        let output = super::project::read(container.take_streams());
         let outcome = container.wait().await.unwrap();
         (outcome, output.await.unwrap())
     });

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use ringwall_executor::Streams;
 use ringwall_executor::docker::Runtime;
 use serde_json::{Value, json};
 
@@ -16,9 +15,9 @@ fn look(daemon: &Daemon, project: &Project, wish: &Wish, look: impl FnOnce(&str)
     let name = exec_id();
     block_on(async {
         let mut container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
-        let Some(Streams::Pipes { stdin, stdout, stderr }) = container.streams.take() else { panic!("no pipes") };
+        let streams = container.take_streams();
         look(&format!("ringwall-{name}"));
-        let output = read(Streams::Pipes { stdin, stdout, stderr });
+        let output = read(streams);
         container.wait().await.unwrap();
         output.await.unwrap();
     });

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringwall_executor::docker::{Docker, Runtime};
-use ringwall_executor::{Error, Executor, Options, Outcome, Streams};
+use ringwall_executor::{Error, Executor, Options, Outcome, Output, Streams};
 use ringwall_policy::{
     Ceilings, Field, Grant, Layer, LayerName, Layers, NetMode, NetRequest, Owner, ProjectAccess, ProjectMounts,
     Request, Root, Secret, Verdict, Workspace,
@@ -132,7 +132,7 @@ impl Project {
         let grant = self.grant(wish, command);
         block_on(async {
             let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await?;
-            let output = read(container.streams.take().unwrap());
+            let output = read(container.take_streams());
             let outcome = container.wait().await?;
             let (stdout, stderr) = output.await.unwrap();
             Ok(Run { outcome, stdout, stderr })
@@ -145,7 +145,7 @@ impl Project {
         let executor = Executor::new(ringwall_executor::Host::probe(), self.data())?;
         block_on(async {
             let mut running = executor.start(grant, Options::default()).await?;
-            let output = read(running.streams.take().unwrap());
+            let output = read(running.take_streams());
             let outcome = running.wait().await?;
             let (stdout, stderr) = output.await.unwrap();
             Ok(Run { outcome, stdout, stderr })
@@ -159,8 +159,9 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Reads both streams to their ends; nothing is written to the command.
 pub(crate) fn read(streams: Streams) -> tokio::task::JoinHandle<(String, String)> {
-    let Streams::Pipes { stdin, stdout, stderr } = streams else { panic!("no terminal was asked for") };
-    drop(stdin);
+    let Streams { stdout: Some(Output::Pipe(stdout)), stderr: Some(Output::Pipe(stderr)), .. } = streams else {
+        panic!("no terminal was asked for")
+    };
     let whole = |stream: std::os::fd::OwnedFd| {
         let mut text = Vec::new();
         std::fs::File::from(stream).read_to_end(&mut text).unwrap();

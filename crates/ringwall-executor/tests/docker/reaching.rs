@@ -100,12 +100,12 @@ fn open() -> Wish {
 async fn run(docker: &Docker, project: &Project, other: &Other, gate: &Arc<Only>, script: &str) -> (Ending, String) {
     let grant = project.grant(&open(), &["sh", "-c", script]);
     let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
-    let way_out = container.way_out.take().unwrap();
+    let way_out = container.proxy_socket.take().unwrap();
     let (tell, over) = oneshot::channel();
     let serving = tokio::spawn(other.proxy(gate).serve(way_out, async {
         let _ = over.await;
     }));
-    let output = read(container.streams.take().unwrap());
+    let output = read(container.take_streams());
     let ending = container.wait().await.unwrap().ending;
     let _ = tell.send(());
     serving.await.unwrap().unwrap();
@@ -173,8 +173,8 @@ pub(crate) fn a_proxy_that_is_gone_is_no_way_out(daemon: &Daemon) {
     let grant = project.grant(&open(), &["sh", "-c", "/bin/busybox wget -qO- http://one.test/ 2>&1"]);
     block_on(async {
         let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
-        drop(container.way_out.take().unwrap());
-        let output = read(container.streams.take().unwrap());
+        drop(container.proxy_socket.take().unwrap());
+        let output = read(container.take_streams());
         assert_eq!(container.wait().await.unwrap().ending, Ending::Exited(1));
         let said = output.await.unwrap().0;
         assert!(said.contains("refused") || said.contains("reset"), "{said}");
@@ -195,7 +195,7 @@ pub(crate) fn a_container_that_stays_reaches_hosts_too(daemon: &Daemon) {
         let other = Other::serve().await;
         let gate = Only::new("one.test");
         let mut resident = session.settle_for(&open()).await.unwrap();
-        let way_out = resident.way_out.take().unwrap();
+        let way_out = resident.proxy_socket.take().unwrap();
         let serving = tokio::spawn(other.proxy(&gate).serve(way_out, resident.gone()));
         let visit = async |script: &str| {
             let grant = session.wish(&open(), &["sh", "-c", script]);

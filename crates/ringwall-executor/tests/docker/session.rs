@@ -4,7 +4,7 @@ use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
 use ringwall_executor::docker::{ContainerShape, ContainerSpare, Docker, DockerSettings, Runtime};
-use ringwall_executor::session_box::{Resident, RunningVisit, VisitOptions, VisitOutput};
+use ringwall_executor::session_box::{Resident, StartedProcess, VisitOptions, VisitOutput};
 use ringwall_executor::{Error, Executor, Host, Outcome};
 use ringwall_policy::{Field, Grant, Owner, PathAccess, PathControl, Root, SessionMounts, Workspace};
 use tokio::io::AsyncReadExt;
@@ -136,17 +136,17 @@ impl Session {
         match (self.maker, &self.docker) {
             (Maker::Native, _) => {
                 let mut running = self.executor.start(grant, ringwall_executor::Options::default()).await?;
-                let output = super::project::read(running.streams.take().unwrap());
+                let output = super::project::read(running.take_streams());
                 Ok((running.wait().await?, output.await.unwrap().0))
             }
             (Maker::Gvisor, _) => {
                 let mut running = self.executor.start_on_gvisor(grant).await?;
-                let output = super::project::read(running.streams.take().unwrap());
+                let output = super::project::read(running.take_streams());
                 Ok((running.wait().await?, output.await.unwrap().0))
             }
             (Maker::Docker, Some(docker)) => {
                 let mut running = docker.start(grant, &exec_id(), Runtime::Usual).await?;
-                let output = super::project::read(running.streams.take().unwrap());
+                let output = super::project::read(running.take_streams());
                 Ok((running.wait().await?, output.await.unwrap().0))
             }
             (Maker::Docker, None) => panic!("this session has no docker"),
@@ -158,8 +158,8 @@ impl Session {
         self.follow(resident.visit(self.grant(&["sh", "-c", script]), VisitOptions::default()).await.unwrap()).await
     }
 
-    pub(crate) async fn follow(&self, mut visit: RunningVisit) -> Said {
-        let mut streams = visit.streams.take().unwrap();
+    pub(crate) async fn follow(&self, visit: StartedProcess) -> Said {
+        let mut streams = visit.streams;
         let whole = async {
             let stdout = read(&mut streams.stdout).await;
             let stderr = match &mut streams.stderr {
@@ -168,7 +168,7 @@ impl Session {
             };
             (stdout, stderr)
         };
-        let (outcome, (stdout, stderr)) = tokio::join!(visit.wait(), whole);
+        let (outcome, (stdout, stderr)) = tokio::join!(visit.running.wait(), whole);
         Said { outcome: outcome.unwrap(), stdout, stderr }
     }
 }

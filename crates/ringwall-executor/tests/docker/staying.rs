@@ -5,9 +5,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ringwall_executor::session_box::{Channel, Death, Enabled, Resident, RunningVisit, VisitOptions};
-use ringwall_executor::{Ending, Error};
+use ringwall_executor::session_box::{Channel, Death, Enabled, Resident, StartedProcess, VisitOptions};
+use ringwall_executor::{BoxControl, Ending, Error};
 use ringwall_policy::Field;
+use rustix::process::Signal;
 
 use super::daemon::{Daemon, wait_until};
 use super::project::block_on;
@@ -58,9 +59,10 @@ pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
             let murder = session.grant(&["sh", "-c", "read -r when; kill -9 $PPID; sleep 1000"]);
             let options = VisitOptions { stdin: Enabled::Yes, ..VisitOptions::default() };
             let mut murder = resident.visit(murder, options).await.unwrap();
-            let mut stdin = murder.streams.as_mut().unwrap().stdin.take().unwrap();
+            let mut stdin = murder.streams.stdin.take().unwrap();
             stdin.write(b"now\n").await.unwrap();
-            let (sleeper, murder, death) = tokio::join!(sleeper.wait(), murder.wait(), resident.died());
+            let (sleeper, murder, death) =
+                tokio::join!(sleeper.into_running().wait(), murder.into_running().wait(), resident.died());
             assert!(matches!(sleeper, Err(Error::BoxDied { .. })), "{maker:?}: {sleeper:?}");
             assert!(matches!(murder, Err(Error::BoxDied { .. })), "{maker:?}: {murder:?}");
             assert!(matches!(death, Death::Itself(_)), "{maker:?}: {death:?}");
@@ -83,13 +85,13 @@ pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
             resident.pause().await.unwrap();
             let refused = resident.visit(session.grant(&["true"]), VisitOptions::default()).await;
             assert!(matches!(refused, Err(Error::BoxPaused)), "{maker:?}");
-            let (before, time) = (ticks(), ticker.handle().box_time());
+            let (before, time) = (ticks(), ticker.process.box_time());
             tokio::time::sleep(Duration::from_millis(200)).await;
             assert_eq!(ticks(), before, "{maker:?}: nothing runs");
-            assert_eq!(ticker.handle().box_time(), time, "{maker:?}: no time passes");
+            assert_eq!(ticker.process.box_time(), time, "{maker:?}: no time passes");
             resident.resume().await.unwrap();
             wait_until("it ticks again", || ticks() > before);
-            assert!(ticker.handle().box_time() > time, "{maker:?}");
+            assert!(ticker.process.box_time() > time, "{maker:?}");
             limits_stand_still(&session, &resident).await;
             // Whoever breaks off has asked all the same, and the next turn finds it as it is.
             let mut given_up = Box::pin(resident.pause());
@@ -101,7 +103,7 @@ pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
             wait_until("it ticks again", || ticks() > before);
             resident.pause().await.unwrap();
             resident.end().await;
-            assert_eq!(ticker.wait().await.unwrap().ending, Ending::Stopped(9), "{maker:?}");
+            assert_eq!(ticker.into_running().wait().await.unwrap().ending, Ending::Stopped(9), "{maker:?}");
             // One that is being ended is not held still any more, or it would never be gone.
             let resident = session.settle().await.unwrap();
             resident.dismiss();
@@ -120,10 +122,10 @@ async fn limits_stand_still(session: &Session, resident: &Resident) {
         let milliseconds = u64::try_from(limit.as_millis()).unwrap();
         let reader = session.limited(&[(Field::TimeoutMs, milliseconds)], &["sh", "-c", "read -r line; exit 4"]);
         let mut reader = resident.visit(reader, options).await.unwrap();
-        let mut stdin = reader.streams.as_mut().unwrap().stdin.take().unwrap();
+        let mut stdin = reader.streams.stdin.take().unwrap();
         stdin.write(b"now\n").await.unwrap();
         resident.pause().await.unwrap();
-        let reader = tokio::spawn(reader.wait());
+        let reader = tokio::spawn(reader.into_running().wait());
         tokio::time::sleep(limit + Duration::from_millis(100)).await;
         resident.resume().await.unwrap();
         let outcome = reader.await.unwrap().unwrap();
@@ -156,18 +158,17 @@ pub(crate) fn process_in_paused_box_can_be_ended(daemon: &Daemon) {
             let [sleeper, deaf] = [session.grant(&["sleep", "1000"]), deaf]
                 .map(|grant| async { resident.visit(grant, VisitOptions::default()).await.unwrap() });
             let (sleeper, mut deaf) = tokio::join!(sleeper, deaf);
-            let mut streams = deaf.streams.take().unwrap();
-            read_until(&mut streams.stdout, "deaf").await;
+            read_until(&mut deaf.streams.stdout, "deaf").await;
             resident.pause().await.unwrap();
-            let stop = |visit: RunningVisit, signal| async move {
-                let handle = visit.handle();
-                let (outcome, ()) = tokio::join!(visit.wait(), handle.stop(signal));
+            let stop = |visit: StartedProcess, signal| async move {
+                let process = visit.process.clone();
+                let (outcome, ()) = tokio::join!(visit.into_running().wait(), process.stop(signal));
                 outcome.unwrap().ending
             };
-            assert_eq!(stop(sleeper, 15).await, Ending::Signalled(15), "{maker:?}");
+            assert_eq!(stop(sleeper, Signal::TERM).await, Ending::Signalled(15), "{maker:?}");
             until(|| resident.is_paused()).await;
             // One who resumes meanwhile has the last word.
-            let (ending, resumed) = tokio::join!(stop(deaf, 15), async {
+            let (ending, resumed) = tokio::join!(stop(deaf, Signal::TERM), async {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 resident.resume().await
             });
@@ -225,7 +226,7 @@ pub(crate) fn serve(wish: &OsStr) -> ! {
             resident.pause().await.unwrap();
         }
         println!("ready");
-        let outcome = visit.wait().await;
+        let outcome = visit.into_running().wait().await;
         panic!("it should have been killed: {outcome:?}");
     })
 }

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use ringwall_executor::session_box::{Channel, Death, Enabled, VisitOptions};
-use ringwall_executor::{Ending, Error, ProtectionName, ProtectionState, WindowSize};
+use ringwall_executor::{BoxControl, Ending, Error, ProtectionName, ProtectionState, WindowSize};
 use ringwall_policy::Field;
+use rustix::process::Signal;
 
 use super::daemon::{Daemon, wait_until};
 use super::project::{Wish, block_on};
@@ -33,7 +34,7 @@ pub(crate) fn a_box_serves_one_after_another_and_both_at_once(daemon: &Daemon) {
                 second.stderr
             );
             assert_eq!(second.stderr, "", "{maker:?}");
-            let mut stdin = first.streams.as_mut().unwrap().stdin.take().unwrap();
+            let mut stdin = first.streams.stdin.take().unwrap();
             stdin.write(b"first\n").await.unwrap();
             let said = session.follow(first).await;
             assert_eq!(said.outcome.ending, Ending::Exited(3), "{maker:?}: {said:?}");
@@ -88,8 +89,8 @@ pub(crate) fn output_before_channel_message_arrives_first(daemon: &Daemon) {
         let session = Session::new(maker, daemon);
         block_on(async {
             let resident = session.settle().await.unwrap();
-            let mut visit = resident.visit(session.grant(&["sh", "-c", script]), WITH_CHANNEL).await.unwrap();
-            let mut streams = visit.streams.take().unwrap();
+            let visit = resident.visit(session.grant(&["sh", "-c", script]), WITH_CHANNEL).await.unwrap();
+            let mut streams = visit.streams;
             let (mut to, mut from) = streams.channel.take().unwrap();
             let mut stderr = streams.stderr.take().unwrap();
             for round in 100..100 + ROUNDS {
@@ -101,7 +102,7 @@ pub(crate) fn output_before_channel_message_arrives_first(daemon: &Daemon) {
             }
             assert_eq!(read(&mut from).await, "last\n", "{maker:?}: and then it ends");
             assert_eq!(read(&mut streams.stdout).await, "end\n", "{maker:?}");
-            assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
+            assert_eq!(visit.running.wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
         });
     }
 }
@@ -121,14 +122,13 @@ pub(crate) fn much_output_fills_no_memory_and_keeps_nobody(daemon: &Daemon) {
             let stuck = resident.visit(session.grant(&["yes"]), VisitOptions::default()).await.unwrap();
             let before = resident_memory();
             let script = format!("head -c {MUCH} /dev/zero; echo done >&2");
-            let mut visit =
-                resident.visit(session.grant(&["sh", "-c", &script]), VisitOptions::default()).await.unwrap();
-            let mut streams = visit.streams.take().unwrap();
+            let visit = resident.visit(session.grant(&["sh", "-c", &script]), VisitOptions::default()).await.unwrap();
+            let mut streams = visit.streams;
             let counted = async {
                 let mut sink = tokio::io::sink();
                 tokio::io::copy(&mut streams.stdout, &mut sink).await.unwrap()
             };
-            let (outcome, counted) = tokio::join!(visit.wait(), counted);
+            let (outcome, counted) = tokio::join!(visit.running.wait(), counted);
             assert_eq!((outcome.unwrap().ending, counted), (Ending::Exited(0), MUCH), "{maker:?}");
             assert_eq!(read(streams.stderr.as_mut().unwrap()).await, "done\n");
             let grown = resident_memory().saturating_sub(before);
@@ -136,12 +136,16 @@ pub(crate) fn much_output_fills_no_memory_and_keeps_nobody(daemon: &Daemon) {
             // What nobody took is let go, and the command goes on to its end.
             let unread =
                 resident.visit(session.grant(&["head", "-c", "10000000", "/dev/zero"]), VisitOptions::default());
-            assert_eq!(unread.await.unwrap().wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
-            let handle = stuck.handle();
+            assert_eq!(
+                unread.await.unwrap().into_running().wait().await.unwrap().ending,
+                Ending::Exited(0),
+                "{maker:?}"
+            );
+            let handle = stuck.process.clone();
             let stopped = async {
-                handle.stop(15).await;
+                handle.stop(Signal::TERM).await;
             };
-            let (outcome, ()) = tokio::join!(stuck.wait(), stopped);
+            let (outcome, ()) = tokio::join!(stuck.into_running().wait(), stopped);
             assert_eq!(outcome.unwrap().ending, Ending::Signalled(15), "{maker:?}");
         });
     }
@@ -155,7 +159,7 @@ pub(crate) fn input_waits_for_its_reader(daemon: &Daemon) {
         block_on(async {
             let resident = session.settle().await.unwrap();
             let mut visit = resident.visit(session.grant(&["sh", "-c", script]), WITH_STDIN).await.unwrap();
-            let mut stdin = visit.streams.as_mut().unwrap().stdin.take().unwrap();
+            let mut stdin = visit.streams.stdin.take().unwrap();
             let written = tokio::spawn(async move {
                 stdin.write(&vec![b'x'; MUCH]).await.unwrap();
                 stdin.close().await;
@@ -165,12 +169,12 @@ pub(crate) fn input_waits_for_its_reader(daemon: &Daemon) {
             assert!(!written.is_finished(), "{maker:?}: more was taken than a window and a pipe hold");
             assert_eq!(session.say(&resident, "touch go").await.outcome.ending, Ending::Exited(0));
             written.await.unwrap();
-            assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
+            assert_eq!(visit.into_running().wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
             assert_eq!(std::fs::metadata(session.path("all")).unwrap().len(), MUCH as u64, "{maker:?}");
             let mut visit =
                 resident.visit(session.grant(&["sh", "-c", "exec <&-; read -r x <go"]), WITH_STDIN).await.unwrap();
-            let mut stdin = visit.streams.as_mut().unwrap().stdin.take().unwrap();
-            visit.wait().await.unwrap();
+            let mut stdin = visit.streams.stdin.take().unwrap();
+            visit.into_running().wait().await.unwrap();
             let broken = stdin.write(b"too late").await.unwrap_err();
             assert_eq!(broken.kind(), std::io::ErrorKind::BrokenPipe, "{maker:?}");
         });
@@ -184,7 +188,7 @@ pub(crate) fn a_terminal_hears_keys_and_sizes(daemon: &Daemon) {
         let session = Session::new(maker, daemon);
         block_on(async {
             let resident = session.settle().await.unwrap();
-            let mut visit = match resident.visit(session.grant(&["sh", "-c", script]), ON_A_TERMINAL).await {
+            let visit = match resident.visit(session.grant(&["sh", "-c", script]), ON_A_TERMINAL).await {
                 // Not every gVisor knows the key that interrupts. That is seen before anything begins, and told.
                 Err(Error::NoTerminal) if maker == Maker::Gvisor => {
                     println!("this machine's gVisor has no terminals");
@@ -193,21 +197,21 @@ pub(crate) fn a_terminal_hears_keys_and_sizes(daemon: &Daemon) {
                 }
                 visit => visit.unwrap(),
             };
-            let mut streams = visit.streams.take().unwrap();
+            let mut streams = visit.streams;
             assert!(streams.stderr.is_none());
             let first = read_until(&mut streams.stdout, "ready").await;
             assert!(first.contains("24 80"), "{maker:?}: {first:?}");
-            visit.handle().resize(WindowSize { rows: 40, columns: 100 });
+            visit.process.resize(WindowSize { rows: 40, columns: 100 });
             read_until(&mut streams.stdout, "40 100").await;
             let mut stdin = streams.stdin.take().unwrap();
             stdin.write(b"\x03").await.unwrap();
-            let (outcome, last) = tokio::join!(visit.wait(), read(&mut streams.stdout));
+            let (outcome, last) = tokio::join!(visit.running.wait(), read(&mut streams.stdout));
             assert_eq!(outcome.unwrap().ending, Ending::Exited(7), "{maker:?}");
             assert!(last.contains("caught"), "{maker:?}: {last:?}");
             // Over before anybody looks, or after: neither is waited for in vain.
             for _ in 0..20 {
                 let visit = resident.visit(session.grant(&["true"]), ON_A_TERMINAL).await.unwrap();
-                assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
+                assert_eq!(visit.into_running().wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
             }
         });
     }
@@ -232,8 +236,8 @@ pub(crate) fn no_visit_looks_into_another(daemon: &Daemon) {
             assert_eq!(apart.unwrap().state, ProtectionState::Enforced, "{maker:?}");
             let env = vec![("CANARY", "in the mine".to_owned())];
             let grant = session.wish(&Wish { env, ..Wish::default() }, &["sh", "-c", victim]);
-            let mut visit = resident.visit(grant, WITH_STDIN).await.unwrap();
-            let mut streams = visit.streams.take().unwrap();
+            let visit = resident.visit(grant, WITH_STDIN).await.unwrap();
+            let mut streams = visit.streams;
             read_until(&mut streams.stdout, "up").await;
             let attack = session.say(&resident, &format!("PIDS=$(cat pid); {look}")).await;
             assert_eq!(attack.stdout, "signal\n", "{maker:?}: only that: {}", attack.stderr);
@@ -249,7 +253,7 @@ pub(crate) fn no_visit_looks_into_another(daemon: &Daemon) {
             let moved = session.say(&resident, "mkdir -p a b; echo x > a/x; mv a/x b/y && cat b/y").await;
             assert_eq!(moved.stdout, "x\n", "{maker:?}: {}", moved.stderr);
             drop(streams);
-            assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(1), "{maker:?}");
+            assert_eq!(visit.running.wait().await.unwrap().ending, Ending::Exited(1), "{maker:?}");
         });
     }
 }
@@ -260,12 +264,11 @@ pub(crate) fn signals_reach_the_group(daemon: &Daemon) {
         let session = Session::new(maker, daemon);
         block_on(async {
             let resident = session.settle().await.unwrap();
-            let mut visit =
-                resident.visit(session.grant(&["sh", "-c", script]), VisitOptions::default()).await.unwrap();
-            let mut streams = visit.streams.take().unwrap();
+            let visit = resident.visit(session.grant(&["sh", "-c", script]), VisitOptions::default()).await.unwrap();
+            let mut streams = visit.streams;
             assert_eq!(read_some(&mut streams.stdout, 6).await, "ready\n");
-            visit.handle().signal(10);
-            let (outcome, last) = tokio::join!(visit.wait(), read(&mut streams.stdout));
+            visit.process.signal(Signal::USR1);
+            let (outcome, last) = tokio::join!(visit.running.wait(), read(&mut streams.stdout));
             assert_eq!((outcome.unwrap().ending, last.as_str()), (Ending::Exited(5), "heard\n"), "{maker:?}");
         });
     }
@@ -280,11 +283,13 @@ pub(crate) fn a_visits_time_is_its_own(daemon: &Daemon) {
             // Both ignore what they are asked; one is in a group of its own.
             let script = format!("trap '' TERM; set -m; sleep {word} & while :; do sleep 1; done");
             let limited = session.limited(&[(Field::TimeoutMs, 300)], &["sh", "-c", &script]);
-            let outcome = resident.visit(limited, VisitOptions::default()).await.unwrap().wait().await.unwrap();
+            let outcome =
+                resident.visit(limited, VisitOptions::default()).await.unwrap().into_running().wait().await.unwrap();
             assert_eq!(outcome.ending, Ending::TimedOut, "{maker:?}");
             assert!(outcome.duration >= Duration::from_millis(300), "{maker:?}: {:?}", outcome.duration);
             let obedient = session.limited(&[(Field::TimeoutMs, 300)], &["sleep", &word]);
-            let outcome = resident.visit(obedient, VisitOptions::default()).await.unwrap().wait().await.unwrap();
+            let outcome =
+                resident.visit(obedient, VisitOptions::default()).await.unwrap().into_running().wait().await.unwrap();
             assert_eq!(outcome.ending, Ending::TimedOut, "{maker:?}");
             // A kernel in a kernel shows its processes to nobody.
             if maker != Maker::Gvisor {
@@ -302,7 +307,8 @@ pub(crate) fn memory_that_runs_out_is_known(daemon: &Daemon) {
             let resident = session.settle().await.unwrap();
             assert!(!session.say(&resident, "true").await.outcome.out_of_memory);
             let hog = session.grant(&["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"]);
-            let outcome = resident.visit(hog, VisitOptions::default()).await.unwrap().wait().await.unwrap();
+            let outcome =
+                resident.visit(hog, VisitOptions::default()).await.unwrap().into_running().wait().await.unwrap();
             assert_eq!((outcome.ending, outcome.out_of_memory), (Ending::Signalled(9), true), "{maker:?}");
             // What is killed behind gVisor is its kernel, and so the box.
             if maker == Maker::Gvisor {
@@ -354,7 +360,7 @@ pub(crate) fn costs(daemon: &Daemon) {
             let began = Instant::now();
             for _ in 0..VISITS {
                 let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
-                assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0));
+                assert_eq!(visit.into_running().wait().await.unwrap().ending, Ending::Exited(0));
             }
             println!("a visit costs {:?} in a box of {maker:?}", began.elapsed() / VISITS);
             if maker == Maker::Docker {

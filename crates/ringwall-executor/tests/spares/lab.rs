@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ringwall_executor::warm::{Spare, SpareKind, SpareSort};
-use ringwall_executor::{Ending, Executor, Host, Options, Outcome, Protection, Running, Streams};
+use ringwall_executor::{Ending, Executor, Host, Options, Outcome, Protection, RunningBox};
 use ringwall_policy::{
     Ceilings, Field, Grant, Layer, LayerName, Layers, NetList, NetMode, NetRequest, Owner, PathAccess, PathControl,
     Request, Root, Secret, SessionMounts, UnknownHost, Verdict, Workspace, decide, profile,
@@ -149,8 +149,8 @@ impl Lab {
         self.follow(running, b"").0
     }
 
-    pub(crate) fn follow(&self, mut running: Running, input: &[u8]) -> (Said, Outcome) {
-        let Some(Streams::Pipes { stdin, stdout, stderr }) = running.streams.take() else { panic!("no streams") };
+    pub(crate) fn follow(&self, mut running: RunningBox, input: &[u8]) -> (Said, Outcome) {
+        let [stdin, stdout, stderr] = running.take_streams().into_pipes().unwrap();
         let _ = File::from(stdin).write_all(input);
         let readers = [stdout, stderr].map(|pipe| {
             std::thread::spawn(move || {

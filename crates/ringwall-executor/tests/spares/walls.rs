@@ -118,7 +118,7 @@ pub(crate) fn a_box_whose_proxy_is_gone_reaches_nobody() {
     for (is_held, told) in [(true, "connected"), (false, "ConnectionRefusedError")] {
         let grant = lab.open_grant(&["python3", "-c", ASK, &port]);
         let mut running = lab.runtime.block_on(lab.executor.start(grant, Options::default())).unwrap();
-        let way_out = Some(running.way_out.take().unwrap()).filter(|_| is_held);
+        let way_out = Some(running.proxy_socket.take().unwrap()).filter(|_| is_held);
         let said = lab.follow(running, b"go\n").0;
         assert_eq!(said.stdout, format!("{told} ConnectionRefusedError\n"), "{said:?}");
         drop(way_out);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ringwall_executor::egress::{Proxy, Resolver};
 use ringwall_executor::pool::{Hold, OnBusy};
-use ringwall_executor::session_box::{Enabled, Resident, RunningVisit, VisitOptions, VisitStreams};
+use ringwall_executor::session_box::{Enabled, Resident, StartedProcess, VisitOptions, VisitStreams};
 use ringwall_executor::{Ending, Outcome};
 use ringwall_policy::{
     BrowserKind, ExternalMode, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetRequest, PathAccess,
@@ -81,7 +81,7 @@ impl Home {
     }
 
     /// Starts a command beside what is there.
-    pub(super) async fn start(&self, argv: &[String], options: VisitOptions) -> Result<RunningVisit, Fault> {
+    pub(super) async fn start(&self, argv: &[String], options: VisitOptions) -> Result<StartedProcess, Fault> {
         let grant = grant(&self.request, argv, &self.layers)?;
         Ok(self.resident().visit(grant, options).await?)
     }
@@ -90,11 +90,11 @@ impl Home {
     pub(super) async fn run(&self, words: &[&str], input: Option<Take<&File>>, most: u64) -> Result<Vec<u8>, Fault> {
         let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let stdin = if input.is_some() { Enabled::Yes } else { Enabled::No };
-        let mut visit = self.start(&argv, VisitOptions { stdin, ..VisitOptions::default() }).await?;
+        let options = VisitOptions { stdin, ..VisitOptions::default() };
+        // Its other streams are dropped here: output that nobody reads would hold it up.
+        let StartedProcess { streams: VisitStreams { stdin, stdout, .. }, running, .. } =
+            self.start(&argv, options).await?;
         let failed = |why: &str| Fault::failed(format!("{} in the browser's box {why}", words.join(" ")));
-        let Some(VisitStreams { stdin, stdout, .. }) = visit.streams.take() else {
-            return Err(failed("has no streams"));
-        };
         let feed = async {
             let (Some(mut stdin), Some(mut input)) = (stdin, input) else { return Ok(()) };
             let mut portion = vec![0; PORTION];
@@ -124,7 +124,7 @@ impl Home {
             Err(_) => return Err(failed("took too long")),
         }
         drop(bounded);
-        match tokio::time::timeout(DONE_WITHIN, visit.wait()).await {
+        match tokio::time::timeout(DONE_WITHIN, running.wait()).await {
             Ok(Ok(Outcome { ending: Ending::Exited(0), .. })) => Ok(printed),
             Ok(Ok(Outcome { ending, .. })) => Err(failed(&format!("ended with {ending:?}"))),
             Ok(Err(error)) => Err(error.into()),
@@ -196,7 +196,9 @@ impl Service {
         };
         let reach = Reach::Public { lifted: lifted.clone(), external: Box::new(external) };
         let gate = Arc::new(BrowserGate::new(reach));
-        let Some(listener) = resident.way_out.take() else { return Err(ringwall_executor::Error::NoWayOut.into()) };
+        let Some(listener) = resident.proxy_socket.take() else {
+            return Err(ringwall_executor::Error::NoWayOut.into());
+        };
         let proxy = Proxy::new(gate.clone(), Resolver::system(), lifted);
         let gone = resident.gone();
         tokio::spawn(async move {

@@ -1,9 +1,13 @@
 //! One running browser: a command in its box, whose control is a socket of which nobody but the server holds the other end.
 
+use std::sync::{Mutex, PoisonError};
+
 use ringwall_browser::{Browser, FieldNames, Files};
-use ringwall_executor::session_box::{Channel, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitStreams};
+use ringwall_executor::session_box::{Channel, SessionProcess, StartedProcess, VisitInput, VisitOptions, VisitStreams};
+use ringwall_executor::{BoxControl as _, RunningBox};
 use ringwall_policy::BrowserKind;
 use ringwall_risk::{PASSWORD_FIELDS, PAYMENT_FIELDS};
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::task::JoinHandle;
 
@@ -12,7 +16,6 @@ use super::home::Home;
 use super::stop::Stop;
 use crate::auth::token::random_digits;
 
-const SIGKILL: i32 = 9;
 const ON_THE_WAY: usize = 256 << 10;
 /// How long Chromium may take to have a page.
 const THERE_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
@@ -43,7 +46,9 @@ pub(super) struct Instance {
     pub(super) folder: Folder,
     /// Tells this one from the next.
     pub(super) number: u64,
-    visit: RunningVisit,
+    process: SessionProcess,
+    /// In a mutex because a `RunningBox` is not `Sync`. Never locked.
+    running: Mutex<RunningBox>,
     feeding: JoinHandle<()>,
 }
 
@@ -53,7 +58,9 @@ impl Instance {
         let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>()?));
         let started = stop.unless(Self::start(&home, &folder)).await;
         match started {
-            Ok((visit, browser, feeding)) => Ok(Self { window, home, browser, folder, number, visit, feeding }),
+            Ok((process, running, browser, feeding)) => {
+                Ok(Self { window, home, browser, folder, number, process, running: Mutex::new(running), feeding })
+            }
             Err(fault) => {
                 if let Err(left) = home.end(&folder.0).await {
                     tracing::warn!(
@@ -66,13 +73,18 @@ impl Instance {
         }
     }
 
-    async fn start(home: &Home, folder: &Folder) -> Result<(RunningVisit, Browser, JoinHandle<()>), Fault> {
+    async fn start(
+        home: &Home,
+        folder: &Folder,
+    ) -> Result<(SessionProcess, RunningBox, Browser, JoinHandle<()>), Fault> {
         let executable = ringwall_browser::find_executable().ok_or_else(|| Fault::failed(super::perform::MISSING))?;
         let (profile, downloads) = (folder.profile(), folder.downloads());
         home.run(&["mkdir", "-m", "700", "--", &folder.0, &profile, &downloads, &folder.uploads()], None, 0).await?;
         let words = ringwall_browser::arguments(executable, &profile, home.way_out.clone());
-        let mut visit = home.start(&words, VisitOptions { channel: Channel::Open, ..VisitOptions::default() }).await?;
-        let Some(VisitStreams { channel: Some((to, from)), .. }) = visit.streams.take() else {
+        let options = VisitOptions { channel: Channel::Open, ..VisitOptions::default() };
+        let StartedProcess { process, running, streams: VisitStreams { channel: Some((to, from)), .. } } =
+            home.start(&words, options).await?
+        else {
             return Err(Fault::failed("the browser has no way to be controlled"));
         };
         let (ours, theirs) = tokio::io::duplex(ON_THE_WAY);
@@ -81,7 +93,7 @@ impl Instance {
         let names = FieldNames { passwords: list(&PASSWORD_FIELDS), payments: list(&PAYMENT_FIELDS) };
         let connecting = Browser::connect(from, ours, Files { downloads }, &names);
         match tokio::time::timeout(THERE_WITHIN, connecting).await {
-            Ok(Ok(browser)) => Ok((visit, browser, feeding)),
+            Ok(Ok(browser)) => Ok((process, running, browser, feeding)),
             Ok(Err(error)) => Err(Fault::failed(format!("Chromium did not start: {error}"))),
             Err(_) => Err(Fault::failed("Chromium did not start in time")),
         }
@@ -92,8 +104,8 @@ impl Instance {
     }
 
     /// By which its end is seen.
-    pub(super) fn handle(&self) -> VisitHandle {
-        self.visit.handle()
+    pub(super) fn process(&self) -> SessionProcess {
+        self.process.clone()
     }
 
     /// Whether it stands still with its session's box.
@@ -104,11 +116,11 @@ impl Instance {
     /// Ends it. When this returns, no process of it is left, unless its box stands still: then both end together. An error
     /// means that files of it are left.
     pub(super) async fn close(self) -> Result<(), Fault> {
-        let Self { home, browser, folder, visit, feeding, .. } = self;
+        let Self { home, browser, folder, process, running, feeding, .. } = self;
         browser.close().await;
-        let handle = visit.handle();
+        let running = running.into_inner().unwrap_or_else(PoisonError::into_inner);
         // What is left of it ends with its box where that is its own. One that stands still goes on for that.
-        let _ = tokio::join!(visit.wait(), handle.stop(SIGKILL));
+        let _ = tokio::join!(running.wait(), process.stop(Signal::KILL));
         feeding.abort();
         home.end(&folder.0).await
     }

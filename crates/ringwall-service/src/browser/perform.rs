@@ -277,9 +277,9 @@ impl Deed {
         inner.browsers.take_place(inner, &self.seat, window).await?;
         let home = stop.unless(self.service.make_home(&self.place, window)).await?;
         let instance = Instance::open(window, home, inner.browsers.next_number(), stop).await?;
-        let handle = instance.handle();
+        let process = instance.process();
         let watching = watch_over(Arc::downgrade(inner), Arc::downgrade(&self.seat), instance.number, async move {
-            handle.ended().await
+            process.ended().await
         });
         tokio::spawn(watching);
         **turn = Some(instance);

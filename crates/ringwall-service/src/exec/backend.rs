@@ -1,28 +1,21 @@
 //! The makers of boxes behind one face. Which one makes a box was decided before; no other ever stands in.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use ringwall_executor::aio_service::{AioError, ServiceHandle};
-use ringwall_executor::docker::{ContainerHandle, RunningContainer, Runtime};
-use ringwall_executor::gvisor::{GvisorHandle, RunningGvisor};
-use ringwall_executor::session_box::{VisitHandle, VisitStreams};
-use ringwall_executor::{Handle, Outcome, Protection, Running, Streams, backend};
+use ringwall_executor::aio_service::AioError;
+use ringwall_executor::docker::Runtime;
+use ringwall_executor::pool::{Hold, Lease};
+use ringwall_executor::{Outcome, RunningBox, backend};
 use ringwall_policy::{Grant, Root};
+use tokio::sync::mpsc;
 
-use crate::aio::OnService;
 use crate::egress::ExecGate;
 use crate::error::Error;
-use crate::exec::output::{Fed, Printed};
+use crate::pool::Boxes;
 use crate::service::Inner;
-use crate::session::context::{CellHandle, RunningCell, SessionBox};
-use crate::session::residents::OnVisit;
-
-const SIGHUP: i32 = 1;
-const SIGKILL: i32 = 9;
-const SIGTERM: i32 = 15;
+use crate::session::context::SessionBox;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Backend {
@@ -72,33 +65,33 @@ impl FromStr for Backend {
     }
 }
 
-/// A started box of any maker.
+/// A started box, and what it uses of its session.
 #[derive(Debug)]
-pub(crate) enum Started {
-    Native(Box<Running>),
-    Gvisor(Box<RunningGvisor>),
-    Docker(Box<RunningContainer>),
-    Visit(Box<OnVisit>),
-    Service(Box<OnService>),
-    Cell(Box<RunningCell>),
+pub(crate) struct StartedBox {
+    pub(crate) running: RunningBox,
+    /// For commands in a session box.
+    pub(crate) session: Option<InSession>,
 }
 
-/// The outer ends of a command's streams.
+/// What a command in a session box uses of its session.
 #[derive(Debug)]
-pub(crate) struct Ends {
-    pub(crate) stdin: Fed,
-    pub(crate) stdout: Printed,
-    pub(crate) stderr: Printed,
+pub(crate) struct InSession {
+    pub(crate) home: Arc<SessionBox>,
+    /// Answers the box's requests for the network while the command has it.
+    pub(crate) gate: Option<Arc<ExecGate>>,
+    /// Shows the output of the command's terminal.
+    pub(crate) screen: Option<mpsc::Sender<Vec<u8>>>,
+    pub(crate) _stay: Stay,
 }
 
+/// How a command has its session's box. The box is given back when this is dropped.
 #[derive(Debug)]
-pub(crate) enum Reins {
-    Native(Handle),
-    Gvisor(GvisorHandle),
-    Docker(ContainerHandle),
-    Visit(VisitHandle),
-    Service(ServiceHandle),
-    Cell(CellHandle),
+#[expect(dead_code, reason = "held, and let go of when it is dropped")]
+pub(crate) enum Stay {
+    /// No other command may start in it.
+    Alone(Lease<Boxes>),
+    /// Others may start in it too.
+    Beside(Hold<Boxes>),
 }
 
 impl Inner {
@@ -114,20 +107,14 @@ impl Inner {
         backend: Backend,
         grant: Grant,
         exec_id: &str,
-    ) -> Result<Started, ringwall_executor::Error> {
+    ) -> Result<RunningBox, ringwall_executor::Error> {
         match backend {
-            Backend::Native => self.start_native(grant).await.map(Box::new).map(Started::Native),
-            Backend::Docker => {
-                self.docker.start(grant, exec_id, Runtime::Usual).await.map(Box::new).map(Started::Docker)
-            }
+            Backend::Native => self.start_native(grant).await,
+            Backend::Docker => self.docker.start(grant, exec_id, Runtime::Usual).await,
             // gVisor is a runtime of either: an image of docker's is docker's to run.
             Backend::Gvisor => match grant.root() {
-                Root::Docker(_) => {
-                    self.docker.start(grant, exec_id, Runtime::Gvisor).await.map(Box::new).map(Started::Docker)
-                }
-                Root::Host | Root::Image(_) => {
-                    self.executor.start_on_gvisor(grant).await.map(Box::new).map(Started::Gvisor)
-                }
+                Root::Docker(_) => self.docker.start(grant, exec_id, Runtime::Gvisor).await,
+                Root::Host | Root::Image(_) => self.executor.start_on_gvisor(grant).await,
             },
             Backend::Aio => Err(ringwall_executor::Error::NotForThisBox { what: "files" }),
             Backend::AioService => Err(AioError::NotForService("what is no code of its own workspace").into()),
@@ -135,129 +122,21 @@ impl Inner {
     }
 }
 
-impl Started {
-    /// Nothing where they were taken already, or are a terminal of a box of its own.
-    pub(crate) fn take_streams(&mut self) -> Option<Ends> {
-        let streams = match self {
-            Started::Native(running) => running.streams.take(),
-            Started::Gvisor(running) => running.streams.take(),
-            Started::Docker(container) => container.streams.take(),
-            Started::Service(on_service) => on_service.running.streams.take(),
-            Started::Cell(cell) => {
-                let [stdout, stderr] = cell.streams.take()?.map(Printed::Cell);
-                return Some(Ends { stdin: Fed::Visit(None), stdout, stderr });
-            }
-            Started::Visit(on_visit) => {
-                let VisitStreams { stdin, stdout, stderr, .. } = on_visit.visit.streams.take()?;
-                let stdout = match on_visit.screen.take() {
-                    Some(screen) => Printed::Screen(stdout, screen),
-                    None => Printed::Visit(stdout),
-                };
-                let stderr = stderr.map_or(Printed::Nothing, Printed::Visit);
-                return Some(Ends { stdin: Fed::Visit(stdin), stdout, stderr });
-            }
-        };
-        match streams? {
-            Streams::Pipes { stdin, stdout, stderr } => {
-                Some(Ends { stdin: Fed::Pipe(stdin), stdout: stdout.into(), stderr: stderr.into() })
-            }
-            Streams::Terminal(_) => None,
-        }
-    }
-
-    /// Where the box asks for connections, if its grant has a network.
-    pub(crate) fn take_way_out(&mut self) -> Option<OwnedFd> {
-        match self {
-            Started::Native(running) => running.way_out.take(),
-            Started::Docker(container) => container.way_out.take(),
-            Started::Gvisor(_) | Started::Visit(_) | Started::Service(_) | Started::Cell(_) => None,
-        }
-    }
-
-    /// Who answers for what a command asks of the network in a box that stays, where that has one.
-    pub(crate) fn gate(&self) -> Option<Arc<ExecGate>> {
-        match self {
-            Started::Visit(on_visit) => on_visit.gate.clone(),
-            Started::Cell(cell) => cell.gate.clone(),
-            Started::Native(_) | Started::Gvisor(_) | Started::Docker(_) | Started::Service(_) => None,
-        }
-    }
-
-    /// The box that it shares with others of its session, if it does.
+impl StartedBox {
     pub(crate) fn home(&self) -> Option<&Arc<SessionBox>> {
-        match self {
-            Started::Visit(on_visit) => Some(&on_visit.home),
-            Started::Cell(cell) => Some(&cell.home),
-            Started::Native(_) | Started::Gvisor(_) | Started::Docker(_) | Started::Service(_) => None,
-        }
+        self.session.as_ref().map(|session| &session.home)
     }
 
-    pub(crate) fn protections(&self) -> Vec<Protection> {
-        match self {
-            Started::Native(running) => running.protections().to_vec(),
-            Started::Gvisor(running) => running.protections().to_vec(),
-            Started::Docker(container) => container.protections().to_vec(),
-            Started::Visit(on_visit) => on_visit.visit.protections().to_vec(),
-            Started::Service(on_service) => on_service.running.protections().to_vec(),
-            Started::Cell(cell) => cell.protections.clone(),
-        }
-    }
-
-    pub(crate) fn reins(&self) -> Reins {
-        match self {
-            Started::Native(running) => Reins::Native(running.handle()),
-            Started::Gvisor(running) => Reins::Gvisor(running.handle()),
-            Started::Docker(container) => Reins::Docker(container.handle()),
-            Started::Visit(on_visit) => Reins::Visit(on_visit.visit.handle()),
-            Started::Service(on_service) => Reins::Service(on_service.running.handle()),
-            Started::Cell(cell) => Reins::Cell(cell.handle()),
-        }
-    }
-
+    /// Waits for the end of the box, and gives the session's box back.
     pub(crate) async fn wait(self) -> Result<Outcome, ringwall_executor::Error> {
-        match self {
-            Started::Native(running) => running.wait().await,
-            Started::Gvisor(running) => running.wait().await,
-            Started::Docker(container) => container.wait().await,
-            Started::Visit(on_visit) => on_visit.visit.wait().await,
-            Started::Service(on_service) => on_service.wait().await,
-            Started::Cell(cell) => cell.wait().await,
-        }
+        let outcome = self.running.wait().await;
+        drop(self.session);
+        outcome
     }
 }
 
-impl Reins {
-    /// Asks, and after a moment insists.
-    pub(crate) async fn stop(&self) {
-        match self {
-            Reins::Native(handle) => handle.stop(SIGTERM).await,
-            Reins::Gvisor(handle) => handle.stop(SIGTERM).await,
-            Reins::Docker(handle) => handle.stop(SIGTERM).await,
-            Reins::Visit(handle) => handle.stop(SIGTERM).await,
-            Reins::Service(handle) => handle.stop(SIGTERM).await,
-            Reins::Cell(handle) => handle.stop().await,
-        }
-    }
-
-    /// Says that nobody is at its terminal any more, and after a moment insists. Only what is in a session's box has one.
-    pub(crate) async fn hang_up(&self) {
-        match self {
-            Reins::Visit(handle) => handle.stop(SIGHUP).await,
-            Reins::Native(_) | Reins::Gvisor(_) | Reins::Docker(_) | Reins::Service(_) | Reins::Cell(_) => {
-                self.stop().await;
-            }
-        }
-    }
-
-    /// Ends it without asking. A command of a session's box ends alone, unless it takes more than that.
-    pub(crate) async fn kill(&self) {
-        match self {
-            Reins::Native(handle) => handle.kill(),
-            Reins::Gvisor(handle) => handle.kill(),
-            Reins::Docker(handle) => handle.kill(),
-            Reins::Visit(handle) => handle.stop(SIGKILL).await,
-            Reins::Service(handle) => handle.kill(),
-            Reins::Cell(handle) => handle.kill().await,
-        }
+impl From<RunningBox> for StartedBox {
+    fn from(running: RunningBox) -> Self {
+        Self { running, session: None }
     }
 }

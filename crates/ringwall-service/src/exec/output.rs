@@ -8,12 +8,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use ringwall_executor::register;
-use ringwall_executor::session_box::{VisitInput, VisitOutput};
+use ringwall_executor::{Input, Output, register};
 use ringwall_record::StoredOutput;
 use ringwall_workspace::{OutputFile, Stream};
 use rustix::io::Errno;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::{mpsc, watch};
 
@@ -21,45 +20,17 @@ use crate::exec::registry::Live;
 
 const CHUNK: usize = 64 * 1024;
 
-/// Where a command's input goes.
-#[derive(Debug)]
-pub(crate) enum Fed {
-    Pipe(OwnedFd),
-    /// To a visit, where it has any.
-    Visit(Option<VisitInput>),
-}
-
-/// Where what a command prints comes from.
-#[derive(Debug)]
-pub(crate) enum Printed {
-    Pipe(OwnedFd),
-    /// From a visit, whose end is its output's.
-    Visit(VisitOutput),
-    /// From a visit's terminal. Whoever sits there is shown each piece, and one who does not look holds it up.
-    Screen(VisitOutput, mpsc::Sender<Vec<u8>>),
-    /// From a cell, whose end is its output's.
-    Cell(DuplexStream),
-    /// There is no such stream.
-    Nothing,
-}
-
-impl From<OwnedFd> for Printed {
-    fn from(pipe: OwnedFd) -> Self {
-        Printed::Pipe(pipe)
-    }
-}
-
 /// Writes a command's whole input, as far as it is read. A command that does not read it is not waited for.
-pub(crate) async fn feed(to: Fed, input: &[u8], mut over: watch::Receiver<bool>) {
+pub(crate) async fn feed(to: Option<Input>, input: &[u8], mut over: watch::Receiver<bool>) {
     // Without an input it ends at once.
     if input.is_empty() {
         return;
     }
     let write = async {
         match to {
-            Fed::Pipe(pipe) => register(pipe, Sender::from_owned_fd).await?.write_all(input).await,
-            Fed::Visit(Some(mut visit)) => visit.write(input).await,
-            Fed::Visit(None) => Ok(()),
+            Some(Input::Pipe(pipe)) => register(pipe, Sender::from_owned_fd).await?.write_all(input).await,
+            Some(Input::Stream(mut stream)) => stream.write_all(input).await,
+            None => Ok(()),
         }
     };
     tokio::select! {
@@ -69,9 +40,11 @@ pub(crate) async fn feed(to: Fed, input: &[u8], mut over: watch::Receiver<bool>)
     }
 }
 
-/// Reads one stream to its end. `over` turns true when the box is.
+/// Reads one stream to its end. `over` turns true when the box is. Each piece of a terminal's output is sent to `screen`, and
+/// a receiver that does not take it holds up the command.
 pub(crate) async fn capture(
-    from: impl Into<Printed>,
+    from: Option<Output>,
+    screen: Option<mpsc::Sender<Vec<u8>>>,
     stream: Stream,
     file: OutputFile,
     limit: u64,
@@ -79,12 +52,10 @@ pub(crate) async fn capture(
     over: watch::Receiver<bool>,
 ) -> StoredOutput {
     let mut keeper = Keeper { stream, file, limit, live, kept: StoredOutput::Complete };
-    let read = match from.into() {
-        Printed::Pipe(pipe) => read_all(pipe, &mut keeper, over).await,
-        Printed::Visit(output) => read_visit(output, &mut keeper, None).await,
-        Printed::Cell(output) => read_visit(output, &mut keeper, None).await,
-        Printed::Screen(output, screen) => read_visit(output, &mut keeper, Some(screen)).await,
-        Printed::Nothing => Ok(()),
+    let read = match from {
+        Some(Output::Pipe(pipe)) => read_all(pipe, &mut keeper, over).await,
+        Some(Output::Stream(stream)) => read_stream(stream, &mut keeper, screen).await,
+        None => Ok(()),
     };
     if let Err(error) = read {
         tracing::error!(exec_id = %live.exec_id, %stream, %error, "could not read what a command prints");
@@ -132,8 +103,8 @@ async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Recei
     }
 }
 
-/// The output of a visit or a cell ends with it, whoever else still writes there.
-async fn read_visit(
+/// The output of a process in a session box ends with it, also if others still write there.
+async fn read_stream(
     mut output: impl AsyncRead + Unpin,
     keeper: &mut Keeper<'_>,
     screen: Option<mpsc::Sender<Vec<u8>>>,
@@ -218,7 +189,7 @@ mod tests {
         rustix::io::write(&writer, b"last words").unwrap();
         // The other end stays open.
         let (_tell, over) = watch::channel(true);
-        let kept = capture(pipe, Stream::Stdout, file.clone(), 100, &live(), over).await;
+        let kept = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 100, &live(), over).await;
         assert_eq!((kept, file.read(0, 100).unwrap().as_slice()), (StoredOutput::Complete, b"last words".as_slice()));
     }
 
@@ -238,7 +209,8 @@ mod tests {
             }
         };
         let live = live();
-        let (kept, ()) = tokio::join!(capture(pipe, Stream::Stdout, file.clone(), 1 << 30, &live, over), go_on);
+        let capture = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 1 << 30, &live, over);
+        let (kept, ()) = tokio::join!(capture, go_on);
         assert_eq!((kept, file.length()), (StoredOutput::Complete, before));
     }
 }

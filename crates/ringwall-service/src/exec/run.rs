@@ -4,19 +4,20 @@
 
 use std::time::Instant;
 
-use ringwall_executor::Outcome;
+use ringwall_executor::{Outcome, Streams};
 use ringwall_policy::Grant;
 use ringwall_workspace::{ExecFiles, Stream};
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::sync::watch;
 
 use crate::agent_files::{Disk, watch_all};
 use crate::error::causes;
-use crate::exec::backend::{Ends, Reins, Started};
+use crate::exec::backend::StartedBox;
 use crate::exec::lifecycle::{Exec, Ran};
 use crate::exec::line;
 use crate::exec::order::Ground;
-use crate::exec::outcome::{RUNTIME_ERROR, Told};
+use crate::exec::outcome::Told;
 use crate::exec::output::{capture, feed};
 use crate::exec::queue::Slot;
 use crate::exec::registry::{Cancellation, Company};
@@ -53,22 +54,21 @@ impl Exec {
             }
         }
         let memory_mb = started.home().map_or(self.limits.memory_mb, |home| home.resident.memory_mb());
-        let protections = Some(json!(started.protections()));
-        let Some(Ends { stdin, stdout, stderr }) = started.take_streams() else {
-            started.reins().kill().await;
-            let _ = started.wait().await;
-            return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));
+        let protections = Some(json!(started.running.protections()));
+        let Streams { stdin, stdout, stderr } = started.running.take_streams();
+        let way_out = self.way_out(&net, started.running.proxy_socket.take());
+        let (shared, screen) = match &mut started.session {
+            Some(session) => (session.gate.clone(), session.screen.take()),
+            None => (None, None),
         };
-        let way_out = self.way_out(&net, started.take_way_out());
-        let shared = started.gate();
         let (tell, over) = watch::channel(false);
         let wait = async {
             let ended = self.wait(started, disks).await;
             tell.send_replace(true);
             ended
         };
-        let capture = |pipe, stream: Stream, limit, over| {
-            capture(pipe, stream, files.output(stream).clone(), limit, &self.live, over)
+        let capture = |from, screen, stream: Stream, limit, over| {
+            capture(from, screen, stream, files.output(stream).clone(), limit, &self.live, over)
         };
         let carry = {
             let mut over = over.clone();
@@ -91,8 +91,8 @@ impl Exec {
             wait,
             carry,
             feed(stdin, input, over.clone()),
-            capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
-            capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
+            capture(stdout, screen, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
+            capture(stderr, None, Stream::Stderr, self.limits.stderr_bytes, over),
         );
         let refused = match gate.or(shared).as_deref() {
             Some(gate) => self.keep_network(gate).await,
@@ -120,7 +120,7 @@ impl Exec {
     /// Waits for the end of the box, or brings it about. With words, if that is because the disk is full.
     async fn wait(
         &self,
-        started: Started,
+        started: StartedBox,
         disks: &[Disk],
     ) -> (Result<Outcome, ringwall_executor::Error>, Option<String>) {
         let home = started.home().cloned();
@@ -132,11 +132,11 @@ impl Exec {
 
     async fn wait_for(
         &self,
-        started: Started,
+        started: StartedBox,
         home: Option<&SessionBox>,
         disks: &[Disk],
     ) -> (Result<Outcome, ringwall_executor::Error>, Option<String>) {
-        let reins: Reins = started.reins();
+        let control = started.running.control();
         let over = started.wait();
         tokio::pin!(over);
         let by = tokio::select! {
@@ -146,7 +146,7 @@ impl Exec {
             full = watch_all(disks) => {
                 match home {
                     Some(home) => home.end_as_full(full.clone()),
-                    None => reins.kill().await,
+                    None => control.stop(Signal::KILL).await,
                 }
                 return (over.await, Some(full));
             }
@@ -161,9 +161,9 @@ impl Exec {
                 _ => None,
             };
             match by {
-                Cancellation::ByCaller => reins.stop().await,
-                Cancellation::HungUp => reins.hang_up().await,
-                Cancellation::ServerStops => reins.kill().await,
+                Cancellation::ByCaller => control.stop(Signal::TERM).await,
+                Cancellation::HungUp => control.stop(Signal::HUP).await,
+                Cancellation::ServerStops => control.stop(Signal::KILL).await,
             }
             std::future::pending().await
         };

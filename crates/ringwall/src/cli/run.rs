@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use clap::Args;
 use ringwall_executor::{
-    Early, Ending, Error, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Step, real_path,
+    BoxControl, Early, Ending, Error, Executor, Hold, Host, Options, Outcome, Prepared, Step, real_path,
 };
 use ringwall_policy::{
     Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
 };
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::message::Message;
-use crate::cli::{streams, streams::Output};
+use crate::cli::streams;
 
 /// Time to write the remaining output of a killed command to a slow reader.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -112,30 +113,27 @@ async fn follow(
     let mut running = tokio::select! {
         started = executor.start_prepared(prepared, grant, options) => started?,
         // The command has not started. Dropping the future removes the incomplete box.
-        signal = interrupts.next() => return Ok(exit_code(128 + signal)),
+        signal = interrupts.next() => return Ok(exit_code(128 + signal.as_raw())),
     };
     // Removes what killed processes left behind, in parallel to the command.
     executor.sweep();
     let bounds = (limits.get(Field::StdoutBytes), limits.get(Field::StderrBytes));
-    let output = match running.streams.take() {
-        Some(ends) if arguments.json => streams::capture_output(ends, bounds),
-        Some(ends) => streams::forward_output(ends),
-        None => Output::none(),
-    };
-    let handle = running.handle();
+    let ends = running.take_streams();
+    let output = if arguments.json { streams::capture_output(ends, bounds) } else { streams::forward_output(ends) };
+    let control = running.control();
     let mut stopped = None;
     let outcome = tokio::select! {
         outcome = running.wait() => outcome,
-        never = interrupts.forward(&handle, &mut stopped) => match never {},
+        never = interrupts.forward(&*control, &mut stopped) => match never {},
     };
     let mut outcome = outcome?;
     if let Some(signal) = stopped {
-        outcome.ending = Ending::Stopped(signal);
+        outcome.ending = Ending::Stopped(signal.as_raw());
     }
     let written = match outcome.ending {
         Ending::Exited(_) => tokio::select! {
             written = output.finish() => written,
-            signal = interrupts.next() => return Ok(exit_code(128 + signal)),
+            signal = interrupts.next() => return Ok(exit_code(128 + signal.as_raw())),
         },
         // A reader that does not read must not keep this process alive after a killed command.
         _ => tokio::time::timeout(OUTPUT_TIMEOUT, output.finish()).await.unwrap_or_else(|_| Ok(Default::default())),
@@ -287,20 +285,20 @@ impl Interrupts {
         })
     }
 
-    async fn next(&mut self) -> i32 {
+    async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
-            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
-            _ = self.hang_up.recv() => SignalKind::hangup().as_raw_value(),
+            _ = self.interrupt.recv() => Signal::INT,
+            _ = self.terminate.recv() => Signal::TERM,
+            _ = self.hang_up.recv() => Signal::HUP,
         }
     }
 
-    async fn forward(&mut self, handle: &Handle, stopped: &mut Option<i32>) -> std::convert::Infallible {
+    async fn forward(&mut self, control: &dyn BoxControl, stopped: &mut Option<Signal>) -> std::convert::Infallible {
         let first = self.next().await;
         *stopped = Some(first);
         tokio::select! {
-            () = handle.stop(first) => {}
-            _ = self.next() => handle.kill(),
+            () = control.stop(first) => {}
+            _ = self.next() => control.kill(),
         }
         std::future::pending().await
     }

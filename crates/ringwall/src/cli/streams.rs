@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ringwall_executor::{Captured, Streams, WindowSize, capture, pass_on};
+use ringwall_executor::{Captured, Input, Output as BoxOutput, Streams, WindowSize, capture, pass_on};
 use rustix::event::{PollFd, PollFlags};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 use rustix::time::Timespec;
@@ -64,48 +64,40 @@ async fn outcome_of(task: Option<JoinHandle<std::io::Result<Captured>>>) -> std:
     }
 }
 
-/// Forwards standard input, and captures output up to `bounds` bytes for stdout and stderr.
+/// Forwards standard input, and captures output up to `bounds` bytes for stdout and stderr. Not for a
+/// terminal.
 pub(crate) fn capture_output(streams: Streams, bounds: (u64, u64)) -> Output {
-    match streams {
-        Streams::Pipes { stdin, stdout, stderr } => {
-            forward_stdin(stdin);
-            let box_end = Arc::<BoxEnd>::default();
-            let stdout =
-                spawn_when_readable(stdout, &box_end, move |stdout, box_end| capture(stdout, bounds.0, box_end));
-            let stderr =
-                spawn_when_readable(stderr, &box_end, move |stderr, box_end| capture(stderr, bounds.1, box_end));
-            Output { box_end, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
-        }
-        Streams::Terminal(_) => Output::none(),
-    }
+    let Some([stdin, stdout, stderr]) = streams.into_pipes() else { return Output::none() };
+    forward_stdin(stdin);
+    let box_end = Arc::<BoxEnd>::default();
+    let stdout = spawn_when_readable(stdout, &box_end, move |stdout, box_end| capture(stdout, bounds.0, box_end));
+    let stderr = spawn_when_readable(stderr, &box_end, move |stderr, box_end| capture(stderr, bounds.1, box_end));
+    Output { box_end, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
 }
 
 /// Forwards standard input and output.
 pub(crate) fn forward_output(streams: Streams) -> Output {
-    match streams {
-        Streams::Pipes { stdin, stdout, stderr } => {
-            forward_stdin(stdin);
-            let box_end = Arc::<BoxEnd>::default();
-            let stdout =
-                spawn_when_readable(stdout, &box_end, |from, box_end| forward(&from, rustix::stdio::stdout(), box_end));
-            let stderr =
-                spawn_when_readable(stderr, &box_end, |from, box_end| forward(&from, rustix::stdio::stderr(), box_end));
-            Output { box_end, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
+    if let Streams { stdin, stdout: Some(BoxOutput::Pipe(terminal)), stderr: None } = streams {
+        let raw_terminal = RawTerminal::enter();
+        if let Some(Input::Pipe(keys)) = stdin {
+            forward_stdin(keys);
         }
-        Streams::Terminal(terminal) => {
-            let raw_terminal = RawTerminal::enter();
-            if let Ok(keys) = terminal.try_clone() {
-                forward_stdin(keys);
-            }
-            if let Ok(terminal) = terminal.try_clone() {
-                follow_size(terminal);
-            }
-            let box_end = Arc::<BoxEnd>::default();
-            let flag = Arc::clone(&box_end);
-            let screen = tokio::task::spawn_blocking(move || forward(&terminal, rustix::stdio::stdout(), &flag.flag));
-            Output { box_end, tasks: [Some(screen), None], raw_terminal }
+        if let Ok(terminal) = terminal.try_clone() {
+            follow_size(terminal);
         }
+        let box_end = Arc::<BoxEnd>::default();
+        let flag = Arc::clone(&box_end);
+        let screen = tokio::task::spawn_blocking(move || forward(&terminal, rustix::stdio::stdout(), &flag.flag));
+        return Output { box_end, tasks: [Some(screen), None], raw_terminal };
     }
+    let Some([stdin, stdout, stderr]) = streams.into_pipes() else { return Output::none() };
+    forward_stdin(stdin);
+    let box_end = Arc::<BoxEnd>::default();
+    let stdout =
+        spawn_when_readable(stdout, &box_end, |from, box_end| forward(&from, rustix::stdio::stdout(), box_end));
+    let stderr =
+        spawn_when_readable(stderr, &box_end, |from, box_end| forward(&from, rustix::stdio::stderr(), box_end));
+    Output { box_end, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
 }
 
 /// Copies standard input into the box in a thread that ends when either side is closed. It is not

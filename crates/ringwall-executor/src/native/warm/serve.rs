@@ -10,27 +10,28 @@ use rustix::io::Errno;
 
 use super::interpreter;
 use super::spare::{Spare, SpareKind};
+use crate::box_layout;
 use crate::error::{Error, Unserved, talk};
 use crate::executor::Executor;
-use crate::native::running::Running;
+use crate::plan::limits::Stay;
 use crate::plan::lower;
 use crate::process::receive;
 use crate::process::spawner::TIMEOUT;
 use crate::protection::protection_of;
+use crate::running::{RunningBox, time_limit};
 use crate::sources::{Sources, owner};
 use crate::uids::Lease;
-use crate::{box_layout, time_limit};
 
 impl Executor {
     /// Starts the granted command in a spare. When this returns, every protection is in force and the command begins.
-    pub async fn start_spare(&self, spare: Spare, grant: Grant) -> Result<Running, Box<Unserved>> {
+    pub async fn start_spare(&self, spare: Spare, grant: Grant) -> Result<RunningBox, Box<Unserved>> {
         match self.serve(spare, &grant).await {
             Ok(running) => Ok(running),
             Err(error) => Err(Box::new(Unserved { grant, error })),
         }
     }
 
-    async fn serve(&self, spare: Spare, grant: &Grant) -> Result<Running, Error> {
+    async fn serve(&self, spare: Spare, grant: &Grant) -> Result<RunningBox, Error> {
         if self.shape_for(grant).as_ref() != Some(spare.shape()) {
             return Err(Error::SpareUnfit("its shape is another"));
         }
@@ -38,35 +39,34 @@ impl Executor {
         let whose = owner(grant).ok_or(Error::SpareUnfit("it shows a workspace alone"))?;
         let sources = Sources::open(grant, &self.images, self.data.as_deref()).await?;
         let completion = self.complete(kind, grant, &sources, whose)?;
-        let Spare { mut running, streams, .. } = spare;
-        let host = running.lease.as_ref().map(Lease::owner).ok_or(Error::SpareUnfit("it is nobody"))?;
+        let Spare { mut native, streams, .. } = spare;
+        let host = native.lease.as_ref().map(Lease::owner).ok_or(Error::SpareUnfit("it is nobody"))?;
         let mut mapping = |owner| self.mappings.get(owner, host, || self.spawner.mapping(owner, host));
         let trees = ringwall_jail::sources::open(&completion.operations, &mut mapping).map_err(Error::Setup)?;
-        match ringwall_jail::send_completion(running.control(), completion, &trees) {
+        match ringwall_jail::send_completion(native.socket(), completion, &trees) {
             // One that is gone has said why, and that is read next.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(talk(errno)),
         }
         drop(trees);
-        running.commission(time_limit::of(grant));
-        match tokio::time::timeout(TIMEOUT, receive(running.control())).await {
-            Ok(Ok(Some((Report::Started { protections, steps }, _)))) => running.started(protections, steps, None),
+        native.forget_steps();
+        match tokio::time::timeout(TIMEOUT, receive(native.socket())).await {
+            Ok(Ok(Some((Report::Started { protections, steps }, _)))) => native.started(protections, steps, None),
             Ok(Ok(Some((Report::Failed(failure), _)))) => {
-                running.clean_up().await;
+                native.clean_up().await;
                 return Err(Error::Setup(failure));
             }
             Ok(Ok(_)) => {
-                running.clean_up().await;
+                native.clean_up().await;
                 return Err(Error::JailDied);
             }
             Ok(Err(error)) => return Err(error),
             Err(_) => {
-                running.give_up().await;
+                native.give_up().await;
                 return Err(Error::NoAnswer { from: "its first process", timeout: TIMEOUT });
             }
         }
-        running.streams = Some(streams);
-        Ok(running)
+        Ok(native.into_running(streams, None, Stay::OneCommand, time_limit(grant)))
     }
 
     fn complete(&self, kind: SpareKind, grant: &Grant, sources: &Sources, whose: Owner) -> Result<Completion, Error> {

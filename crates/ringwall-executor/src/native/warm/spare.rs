@@ -14,11 +14,11 @@ use crate::error::{Error, talk};
 use crate::executor::Executor;
 use crate::native::prepare::Born;
 use crate::native::provide::Wanted;
-use crate::native::running::Running;
+use crate::native::running::NativeBox;
 use crate::plan::lower::Birthplace;
 use crate::process::receive;
 use crate::process::spawner::TIMEOUT;
-use crate::running::{Streams, pipes};
+use crate::running::Streams;
 use crate::uids::SPARE_UIDS;
 
 /// What waits in a spare.
@@ -34,7 +34,7 @@ pub enum SpareKind {
 #[derive(Debug)]
 pub struct Spare {
     sort: SpareSort,
-    pub(super) running: Running,
+    pub(super) native: NativeBox,
     pub(super) streams: Streams,
     made: Instant,
 }
@@ -54,44 +54,44 @@ impl Executor {
             return Err(Error::SpareUnfit("whoever makes boxes was replaced meanwhile"));
         }
         let plan = shape.plan_for(owner, &self.group_name(&prepared));
-        let (streams, theirs) = pipes(owner).map_err(talk)?;
+        let (streams, theirs) = Streams::pipes(owner).map_err(talk)?;
         let ahead = match *kind {
             SpareKind::Plain => WarmMode::Plain,
             SpareKind::Python => WarmMode::Interpreter,
         };
         let wanted = Wanted { plan, ahead: Some(ahead), streams: &theirs, hold_at: None };
-        let mut running = self.hand_over(prepared, wanted, None).await?;
+        let mut native = self.hand_over(prepared, wanted).await?;
         drop(theirs);
-        lease.bind(running.init());
-        running.lease = Some(lease);
-        match tokio::time::timeout(TIMEOUT, receive(running.control())).await {
+        lease.bind(native.init());
+        native.lease = Some(lease);
+        match tokio::time::timeout(TIMEOUT, receive(native.socket())).await {
             Ok(Ok(Some((Report::Waiting, descriptors)))) => {
                 if let Some(init) = descriptors.into_iter().next() {
-                    running.introduce(init);
+                    native.set_init(init);
                 }
             }
             Ok(Ok(Some((Report::Failed(failure), _)))) => {
-                running.clean_up().await;
+                native.clean_up().await;
                 return Err(Error::Setup(failure));
             }
             Ok(Ok(Some((Report::NotExecuted { tried, .. }, _)))) => {
-                running.clean_up().await;
+                native.clean_up().await;
                 return Err(Error::CommandNotFound { command: tried.to_string_lossy().into_owned() });
             }
             Ok(Ok(_)) => {
-                running.clean_up().await;
+                native.clean_up().await;
                 return Err(Error::JailDied);
             }
             Ok(Err(error)) => return Err(error),
             Err(_) => {
-                if let Some(parent) = running.parent() {
+                if let Some(parent) = native.parent() {
                     self.spawner.retire(parent);
                 }
-                running.give_up().await;
+                native.give_up().await;
                 return Err(Error::NoAnswer { from: "its first process", timeout: TIMEOUT });
             }
         }
-        Ok(Spare { sort: sort.clone(), running, streams, made: Instant::now() })
+        Ok(Spare { sort: sort.clone(), native, streams, made: Instant::now() })
     }
 }
 
@@ -111,17 +111,17 @@ impl Spare {
     /// Whether it still waits: nobody has ended it, and it has said nothing. One that did is never handed out.
     pub fn is_alive(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut events = [PollFd::from_borrowed_fd(self.running.control().as_fd(), PollFlags::IN)];
+        let mut events = [PollFd::from_borrowed_fd(self.native.socket().as_fd(), PollFlags::IN)];
         rustix::event::poll(&mut events, Some(&at_once)).is_ok_and(|ready| ready == 0)
     }
 
     /// Ends it. When this returns, no process of it is left.
     pub async fn end(self) {
-        self.running.end().await;
+        self.native.end().await;
     }
 
     /// The process id of its PID 1 on this side, for measuring it.
     pub fn init_pid(&self) -> Option<u32> {
-        self.running.init_pid()
+        self.native.init_pid()
     }
 }

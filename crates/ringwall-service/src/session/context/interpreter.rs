@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use ringwall_executor::Outcome;
 use ringwall_executor::session_box::{
-    Channel, Enabled, Resident, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitOutput,
+    Channel, Enabled, Resident, SessionProcess, StartedProcess, VisitInput, VisitOptions, VisitOutput,
 };
+use ringwall_executor::{BoxControl as _, Outcome, RunningBox};
 use ringwall_policy::Grant;
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -15,7 +16,6 @@ use crate::session::code::Language;
 
 const PYTHON: &str = include_str!("runner.py");
 const JAVASCRIPT: &str = include_str!("runner.js");
-const SIGKILL: i32 = 9;
 const PORTION: usize = 16 << 10;
 
 /// The words that start it; nothing for a language that has none.
@@ -30,7 +30,8 @@ pub(super) fn words(language: Language) -> Option<Vec<String>> {
 
 #[derive(Debug)]
 pub(super) struct Interpreter {
-    visit: RunningVisit,
+    process: SessionProcess,
+    running: RunningBox,
     asked: VisitInput,
     said: VisitOutput,
     stdout: VisitOutput,
@@ -52,17 +53,15 @@ pub(super) enum Conversed {
 impl Interpreter {
     pub(super) async fn start(resident: &Resident, grant: Grant) -> Result<Self, ringwall_executor::Error> {
         let options = VisitOptions { terminal: None, channel: Channel::Open, stdin: Enabled::No };
-        let mut visit = resident.visit(grant, options).await?;
-        let streams = visit.streams.take();
-        let parts = streams.and_then(|streams| Some((streams.channel?, streams.stdout, streams.stderr?)));
-        let Some(((asked, said), stdout, stderr)) = parts else {
+        let StartedProcess { process, streams, running } = resident.visit(grant, options).await?;
+        let (Some((asked, said)), stdout, Some(stderr)) = (streams.channel, streams.stdout, streams.stderr) else {
             return Err(ringwall_executor::Error::BoxDied { why: "its agent gave a command no streams".to_owned() });
         };
-        Ok(Self { visit, asked, said, stdout, stderr, held: Vec::new(), cells: 0 })
+        Ok(Self { process, running, asked, said, stdout, stderr, held: Vec::new(), cells: 0 })
     }
 
-    pub(super) fn handle(&self) -> VisitHandle {
-        self.visit.handle()
+    pub(super) fn process(&self) -> &SessionProcess {
+        &self.process
     }
 
     /// Has it run code, within a time of its box: asked to stop then, and after a moment ended, with its box where that is
@@ -74,7 +73,7 @@ impl Interpreter {
         let [out, err] = streams;
         let mut out = Pump { from: self.stdout, held: Vec::new(), to: Some(out) };
         let mut err = Pump { from: self.stderr, held: Vec::new(), to: Some(err) };
-        let (handle, mut is_late) = (self.visit.handle(), false);
+        let (process, mut is_late) = (self.process.clone(), false);
         let said = {
             let talk = async {
                 self.asked.write(line.as_bytes()).await.ok()?;
@@ -82,9 +81,9 @@ impl Interpreter {
                 read_answer(line, id).await
             };
             let watch = async {
-                handle.passed(limit).await;
+                process.passed(limit).await;
                 is_late = true;
-                handle.interrupt().await;
+                process.interrupt().await;
                 std::future::pending::<()>().await;
             };
             let pump = async {
@@ -110,9 +109,9 @@ impl Interpreter {
                 let end = async {
                     tokio::select! {
                         biased;
-                        outcome = self.visit.wait() => outcome,
+                        outcome = self.running.wait() => outcome,
                         never = async {
-                            handle.stop(SIGKILL).await;
+                            process.stop(Signal::KILL).await;
                             std::future::pending().await
                         } => never,
                     }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use ringwall_executor::BoxControl as _;
 use ringwall_policy::Isolation;
 use ringwall_record::Timestamp;
+use rustix::process::Signal;
 use serde::Serialize;
 
 use super::session_box::{BoxKey, Context, Doing, SessionBox};
@@ -11,8 +13,6 @@ use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::service::Service;
 use crate::session::{Place, SessionAddress};
-
-const SIGINT: i32 = 2;
 
 /// Which context a request is about, as it names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Service {
             context.handle.clone()
         });
         if let Some(handle) = &running {
-            handle.signal(SIGINT);
+            handle.signal(Signal::INT);
         }
         Ok(running.is_some())
     }

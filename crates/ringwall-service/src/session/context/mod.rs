@@ -15,5 +15,4 @@ pub use answer::Bundle;
 pub use keep::{ContextAddress, ContextView};
 
 pub(crate) use answer::CellAnswer;
-pub(crate) use cell::{CellHandle, RunningCell};
 pub(crate) use session_box::{BoxKey, SessionBox};

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ringwall_executor::session_box::{Resident, VisitHandle};
+use ringwall_executor::BoxControl as _;
+use ringwall_executor::session_box::{Resident, SessionProcess};
 use ringwall_policy::Isolation;
 use ringwall_record::{SessionKey, Timestamp};
 use ringwall_workspace::Workspace;
+use rustix::process::Signal;
 
 use super::interpreter::Interpreter;
 use crate::egress::SessionWay;
@@ -19,8 +21,6 @@ use crate::session::code::Language;
 
 /// How many contexts a session has at most in one box.
 pub(super) const MAX_CONTEXTS: usize = 8;
-
-const SIGKILL: i32 = 9;
 
 /// Which box: a session has one of each strength that its code asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ pub(super) struct Context {
     pub(super) used_at: Timestamp,
     /// Not while it runs something, and not before it is started.
     idle: Option<Interpreter>,
-    pub(super) handle: Option<VisitHandle>,
+    pub(super) handle: Option<SessionProcess>,
     pub(super) doing: Doing,
     /// What was begun before the last restart does not come back.
     restarts: u64,
@@ -145,7 +145,7 @@ impl SessionBox {
     }
 
     /// It is started. Whether it is still wanted.
-    pub(super) fn begun(&self, id: &str, restarts: u64, handle: &VisitHandle) -> bool {
+    pub(super) fn begun(&self, id: &str, restarts: u64, handle: &SessionProcess) -> bool {
         let mut contexts = self.lock();
         let own = contexts.get_mut(id).filter(|context| context.restarts == restarts);
         own.map(|context| context.handle = Some(handle.clone())).is_some()
@@ -192,10 +192,10 @@ impl SessionBox {
     }
 }
 
-fn end(idle: Option<Interpreter>, handle: Option<VisitHandle>) {
+fn end(idle: Option<Interpreter>, handle: Option<SessionProcess>) {
     if let Some(handle) = handle {
         // In whatever state the box is, and whatever it takes.
-        tokio::spawn(async move { handle.stop(SIGKILL).await });
+        tokio::spawn(async move { handle.stop(Signal::KILL).await });
     }
     drop(idle);
 }

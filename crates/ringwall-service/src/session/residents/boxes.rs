@@ -96,7 +96,8 @@ async fn make(
     };
     let mut resident = resident?;
     let lifted = || service.settings_now().egress.allowed_hosts.clone();
-    let way = resident.way_out.take().map(|listener| SessionWay::open(&service, listener, lifted(), resident.gone()));
+    let way =
+        resident.proxy_socket.take().map(|listener| SessionWay::open(&service, listener, lifted(), resident.gone()));
     Ok(SessionBox::new(resident, way, workspace))
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use futures::future::BoxFuture;
 use ringwall_executor::WindowSize;
-use ringwall_executor::session_box::{VisitHandle, VisitInput};
+use ringwall_executor::session_box::{SessionProcess, VisitInput};
 use tokio::sync::oneshot;
 
 /// More is not taken before some of it was read.
@@ -13,7 +13,7 @@ const MAX_COUNT: usize = 256 << 10;
 /// By what a running terminal is reached.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    pub(super) handle: VisitHandle,
+    pub(super) handle: SessionProcess,
     pub(super) stdin: VisitInput,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Keyboard {
     typed: Vec<u8>,
     /// The window's last size, if it has changed before the terminal was there.
     size: Option<WindowSize>,
-    handle: Option<VisitHandle>,
+    handle: Option<SessionProcess>,
     state: State,
 }
 

@@ -15,6 +15,5 @@ mod turn;
 pub(crate) use boxes::home_grant;
 pub(crate) use process::ProcessReins;
 pub use process::{AfterInput, ProcessOutput};
-pub(crate) use start::OnVisit;
 pub(crate) use terminal::Seat;
 pub use terminal::{OpenedTerminal, Terminal, TerminalEnd, TerminalEvent};

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_executor::session_box::{VisitHandle, VisitInput};
+use ringwall_executor::BoxControl as _;
+use ringwall_executor::session_box::{SessionProcess, VisitInput};
 use ringwall_record::{ExecId, ExecSummary, Status};
 use ringwall_workspace::Stream;
+use rustix::process::Signal;
 
 use crate::auth::principal::Principal;
 use crate::error::Error;
@@ -27,12 +29,12 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// By what a running process is reached.
 #[derive(Debug)]
 pub(crate) struct ProcessReins {
-    handle: VisitHandle,
+    handle: SessionProcess,
     stdin: tokio::sync::Mutex<Option<VisitInput>>,
 }
 
 impl ProcessReins {
-    pub(crate) fn new(handle: VisitHandle, stdin: Option<VisitInput>) -> Self {
+    pub(crate) fn new(handle: SessionProcess, stdin: Option<VisitInput>) -> Self {
         ProcessReins { handle, stdin: tokio::sync::Mutex::new(stdin) }
     }
 }
@@ -135,7 +137,8 @@ impl Service {
         number: i32,
     ) -> Result<(), Error> {
         let live = self.process(by, address, exec_id).await?;
-        live.process().ok_or_else(|| not_reached(exec_id))?.handle.signal(number);
+        let signal = Signal::from_named_raw(number).ok_or_else(|| Error::invalid(format!("{number} is no signal")))?;
+        live.process().ok_or_else(|| not_reached(exec_id))?.handle.signal(signal);
         Ok(())
     }
 

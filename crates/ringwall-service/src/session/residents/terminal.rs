@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringwall_executor::WindowSize;
-use ringwall_executor::session_box::{VisitHandle, VisitInput};
+use ringwall_executor::session_box::{SessionProcess, VisitInput};
 use ringwall_record::{ExecId, Reason, Status};
 use tokio::sync::{mpsc, oneshot};
 
@@ -37,7 +37,12 @@ pub(crate) struct Seat {
 
 impl Seat {
     /// Hands the running terminal over. Without anybody there it ends.
-    pub(crate) fn offer(&self, handle: VisitHandle, stdin: Option<VisitInput>, live: &Live) -> mpsc::Sender<Vec<u8>> {
+    pub(crate) fn offer(
+        &self,
+        handle: SessionProcess,
+        stdin: Option<VisitInput>,
+        live: &Live,
+    ) -> mpsc::Sender<Vec<u8>> {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).take();
         let is_taken = match (keys, stdin) {
             (Some(keys), Some(stdin)) => keys.send(Keys { handle, stdin }).is_ok(),

@@ -5,23 +5,24 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use ringwall_jail::agent::frame::{Enabled, InputStream, OutputStream, ProcessId, SignalTarget, ToAgent};
 use ringwall_jail::plan::WindowSize;
 use ringwall_jail::report::{Ending as JailEnding, Protection};
+use rustix::process::Signal;
 use tokio::sync::watch;
 
 use super::input::VisitInput;
 use super::output::{Buffer, VisitOutput};
 use super::register::{Death, Exit, Life, Progress, Registered, Shared};
 use crate::error::Error;
-use crate::outcome::{Ending, Outcome, Usage};
-use crate::time_limit;
+use crate::outcome::{Ending, Usage};
+use crate::running::{BoxControl, BoxExit, GRACE, Input, Output, RunningBox, StartedParts, Streams};
 
-const SIGINT: i32 = 2;
-const SIGTERM: i32 = 15;
-const SIGKILL: i32 = 9;
+const KILLED: Ending = Ending::Signalled(Signal::KILL.as_raw());
 /// How long a visit may live after everything in it was killed. It has no time to lose, so only an agent that does not
 /// work any more takes so long.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
@@ -58,55 +59,91 @@ pub struct VisitStreams {
     pub channel: Option<(VisitInput, VisitOutput)>,
 }
 
-/// A started visit.
+/// A started process of a session box. Dropping it kills the process.
 #[derive(Debug)]
-pub struct RunningVisit {
-    /// Taken by whoever moves the bytes.
-    pub streams: Option<VisitStreams>,
-    handle: VisitHandle,
+pub struct StartedProcess {
+    pub process: SessionProcess,
+    pub streams: VisitStreams,
+    /// Without streams, see [`into_running`](Self::into_running).
+    pub running: RunningBox,
+}
+
+impl StartedProcess {
+    /// The process as any box. Its channel is closed.
+    pub fn into_running(self) -> RunningBox {
+        let Self { streams: VisitStreams { stdin, stdout, stderr, .. }, mut running, .. } = self;
+        let output = |output| Output::Stream(Box::new(output));
+        running.put_streams(Streams {
+            stdin: stdin.map(|stdin| Input::Stream(Box::new(stdin))),
+            stdout: Some(output(stdout)),
+            stderr: stderr.map(output),
+        });
+        running
+    }
+}
+
+/// Kills the process when dropped, unless it is over.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    process: SessionProcess,
     /// What waits to be read, whoever reads it.
     buffers: Vec<Arc<Buffer>>,
     began: Duration,
     time_limit: Option<Duration>,
-    protections: Vec<Protection>,
     memory_kills: u64,
 }
 
 /// Gives orders to a visit, from anywhere. One that is over ignores them.
 #[derive(Debug, Clone)]
-pub struct VisitHandle {
+pub struct SessionProcess {
     shared: Arc<Shared>,
     id: ProcessId,
     progress: watch::Receiver<Progress>,
 }
 
-impl VisitHandle {
-    /// Sends a signal to the command's process group.
-    pub fn signal(&self, number: i32) {
-        self.shared.order(&ToAgent::Signal { process: self.id, number, target: SignalTarget::Group });
+impl BoxControl for SessionProcess {
+    /// Reaches the process group of the command.
+    fn signal(&self, signal: Signal) {
+        self.send(signal, SignalTarget::Group);
     }
 
-    /// Ends every process of the visit's session now.
-    pub fn kill(&self) {
-        self.signal_session(SIGKILL);
+    /// In the background, because a paused box has to be resumed first.
+    fn kill(&self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let process = self.clone();
+        runtime.spawn(async move { process.stop(Signal::KILL).await });
     }
 
+    fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
+        std::future::ready(Err(Error::PauseUnsupported { what: "a single process of a session's box" })).boxed()
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    /// Reaches every process of the command's session (`setsid`), also those in other process groups.
+    fn stop(&self, signal: Signal) -> BoxFuture<'_, ()> {
+        async move {
+            // The agent of a paused box receives nothing. The box is paused again when this is dropped.
+            let _going_on = self.shared.stir().await;
+            self.send(signal, SignalTarget::Session);
+            self.insist().await;
+        }
+        .boxed()
+    }
+}
+
+impl SessionProcess {
     pub fn resize(&self, size: WindowSize) {
         self.shared.order(&ToAgent::Resize { process: self.id, size });
     }
 
-    /// Asks all of the session with a signal, and after a moment insists. A box that stands still goes on for that.
-    pub async fn stop(&self, signal: i32) {
-        let _going_on = self.shared.stir().await;
-        self.signal_session(signal);
-        self.insist().await;
-    }
-
     /// Asks the command as Ctrl-C does. Whoever sees that it obeyed, though it lives on, drops this: after a moment it insists
-    /// as [`Self::stop`] does.
+    /// as [`stop`](BoxControl::stop) does.
     pub async fn interrupt(&self) {
         let _going_on = self.shared.stir().await;
-        self.signal(SIGINT);
+        self.signal(Signal::INT);
         self.insist().await;
     }
 
@@ -126,8 +163,8 @@ impl VisitHandle {
     }
 
     async fn insist(&self) {
-        self.reaches_within(Progress::is_over, time_limit::GRACE).await;
-        self.kill();
+        self.reaches_within(Progress::is_over, GRACE).await;
+        self.send(Signal::KILL, SignalTarget::Session);
         if !self.reaches_within(Progress::is_over, KILLED_WITHIN).await {
             self.shared.end_for(Death::Itself("its agent could not end a command".to_owned()));
         }
@@ -135,8 +172,8 @@ impl VisitHandle {
         self.reaches_within(Progress::is_told, KILLED_WITHIN).await;
     }
 
-    fn signal_session(&self, number: i32) {
-        self.shared.order(&ToAgent::Signal { process: self.id, number, target: SignalTarget::Session });
+    fn send(&self, signal: Signal, target: SignalTarget) {
+        self.shared.order(&ToAgent::Signal { process: self.id, number: signal.as_raw(), target });
     }
 
     /// Whether it is so before the box has had so much time.
@@ -150,14 +187,13 @@ impl VisitHandle {
     }
 }
 
-impl RunningVisit {
+impl Visit {
     pub(crate) fn new(
         shared: Arc<Shared>,
         registered: Registered,
-        protections: Vec<Protection>,
         time_limit: Option<Duration>,
         memory_kills: u64,
-    ) -> Self {
+    ) -> (Self, VisitStreams) {
         let Registered { id, stdout, stderr, stdin, channel, progress } = registered;
         let channels = channel.iter().map(|(_, buffer)| buffer);
         let buffers = std::iter::once(&stdout).chain(&stderr).chain(channels).cloned().collect();
@@ -171,46 +207,39 @@ impl RunningVisit {
                 .map(|(window, buffer)| (input(window, InputStream::Channel), output(buffer, OutputStream::Channel))),
         };
         let began = shared.clock.now();
-        RunningVisit {
-            streams: Some(streams),
-            handle: VisitHandle { shared, id, progress },
-            buffers,
-            began,
-            time_limit,
-            protections,
-            memory_kills,
-        }
+        let process = SessionProcess { shared, id, progress };
+        (Visit { process, buffers, began, time_limit, memory_kills }, streams)
     }
 
     pub(crate) fn id(&self) -> ProcessId {
-        self.handle.id
+        self.process.id
     }
 
     /// The time limit is the command's own; starting it does not count.
-    pub(crate) fn begin(&mut self) {
-        self.began = self.handle.shared.clock.now();
-    }
-
-    pub fn handle(&self) -> VisitHandle {
-        self.handle.clone()
-    }
-
-    /// What holds in the box.
-    pub fn protections(&self) -> &[Protection] {
-        &self.protections
+    pub(crate) fn begin(mut self, streams: VisitStreams, protections: Vec<Protection>) -> StartedProcess {
+        self.began = self.process.shared.clock.now();
+        let process = self.process.clone();
+        let running = RunningBox::new(StartedParts {
+            streams: Streams::default(),
+            proxy_socket: None,
+            protections,
+            control: Arc::new(process.clone()),
+            started_at: Instant::now(),
+            time_limit: None,
+            exit: self.follow().boxed(),
+        });
+        StartedProcess { process, streams, running }
     }
 
     /// Waits until the command has ended and all that it printed was read by whoever took its streams.
-    pub async fn wait(mut self) -> Result<Outcome, Error> {
-        // What nobody took nobody reads.
-        self.streams = None;
-        let handle = self.handle();
+    async fn follow(self) -> Result<BoxExit, Error> {
+        let process = &self.process;
         let deadline = self.time_limit.map(|limit| self.began + limit);
-        let mut progress = handle.progress.clone();
+        let mut progress = process.progress.clone();
         let over = tokio::select! {
             biased;
             over = progress.wait_for(Progress::is_over) => over.map(|over| over.clone()),
-            never = handle.keep_limit(deadline) => match never {},
+            never = process.keep_limit(deadline) => match never {},
         };
         let over = match over {
             Ok(Progress::Exited(_)) => tokio::select! {
@@ -232,7 +261,7 @@ impl RunningVisit {
     /// An agent whose visit is over, and of whose output nothing is left to be read, has a moment to say so.
     async fn insist_on_end(&self) -> Infallible {
         loop {
-            let shared = &self.handle.shared;
+            let shared = &self.process.shared;
             shared.until(shared.clock.now() + KILLED_WITHIN).await;
             if self.buffers.iter().all(|buffer| buffer.is_empty()) {
                 shared.end_for(Death::Itself("its agent did not let go of a command".to_owned()));
@@ -240,61 +269,54 @@ impl RunningVisit {
         }
     }
 
-    async fn conclude(&mut self, exit: Exit, deadline: Option<Duration>) -> Outcome {
+    async fn conclude(&self, exit: Exit, deadline: Option<Duration>) -> BoxExit {
         let ending = match exit.ending {
             _ if deadline.is_some_and(|deadline| exit.at >= deadline) => Ending::TimedOut,
             JailEnding::Exited(code) => Ending::Exited(code),
             JailEnding::Signalled(signal) => Ending::Signalled(signal),
-            JailEnding::OverMemory => Ending::Signalled(SIGKILL),
+            JailEnding::OverMemory => KILLED,
         };
-        let reins = &self.handle.shared.reins;
+        let control = &self.process.shared.control;
         let out_of_memory = match ending {
-            Ending::Signalled(SIGKILL) => reins.has_killed_since(self.memory_kills).await,
-            _ => reins.memory_kills() > self.memory_kills,
+            KILLED => control.was_oom_killed_since(self.memory_kills).await,
+            _ => control.oom_kills() > self.memory_kills,
         };
-        self.outcome(ending, out_of_memory, exit.at, usage(&exit))
+        self.exit(ending, out_of_memory, exit.at, usage(&exit))
     }
 
     /// The box is gone, and the visit with it.
-    fn mourn(&mut self, death: &Death, deadline: Option<Duration>) -> Result<Outcome, Error> {
-        let now = self.handle.shared.clock.now();
+    fn mourn(&self, death: &Death, deadline: Option<Duration>) -> Result<BoxExit, Error> {
+        let now = self.process.shared.clock.now();
         let is_late = deadline.is_some_and(|deadline| now >= deadline);
         match death {
-            Death::OutOfMemory => Ok(self.outcome(Ending::Signalled(SIGKILL), true, now, Usage::default())),
-            _ if is_late => Ok(self.outcome(Ending::TimedOut, false, now, Usage::default())),
-            Death::Ordered => Ok(self.outcome(Ending::Stopped(SIGKILL), false, now, Usage::default())),
+            Death::OutOfMemory => Ok(self.exit(KILLED, true, now, Usage::default())),
+            _ if is_late => Ok(self.exit(Ending::TimedOut, false, now, Usage::default())),
+            Death::Ordered => Ok(self.exit(Ending::Stopped(Signal::KILL.as_raw()), false, now, Usage::default())),
             Death::Itself(_) => Err(death.to_error()),
         }
     }
 
-    fn outcome(&mut self, ending: Ending, out_of_memory: bool, at: Duration, usage: Usage) -> Outcome {
-        Outcome {
-            ending,
-            out_of_memory,
-            duration: at.saturating_sub(self.began),
-            usage,
-            protections: std::mem::take(&mut self.protections),
-            steps: Vec::new(),
-        }
+    fn exit(&self, ending: Ending, out_of_memory: bool, at: Duration, usage: Usage) -> BoxExit {
+        BoxExit { ending, duration: at.saturating_sub(self.began), out_of_memory, usage, steps: Vec::new() }
     }
 }
 
-impl VisitHandle {
+impl SessionProcess {
     /// Stops the visit at its deadline. Never comes back: whoever waits for the visit sees its end.
     async fn keep_limit(&self, deadline: Option<Duration>) -> Infallible {
         match deadline {
             Some(deadline) => self.shared.until(deadline).await,
             None => std::future::pending().await,
         }
-        self.stop(SIGTERM).await;
+        self.stop(Signal::TERM).await;
         std::future::pending().await
     }
 }
 
-impl Drop for RunningVisit {
+impl Drop for Visit {
     fn drop(&mut self) {
-        if !self.handle.progress.borrow().is_over() {
-            self.handle.kill();
+        if !self.process.progress.borrow().is_over() {
+            self.process.send(Signal::KILL, SignalTarget::Session);
         }
     }
 }
