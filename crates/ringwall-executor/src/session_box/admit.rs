@@ -1,8 +1,9 @@
-//! Whether a command may run in a box that is there already: its grant must not say less than the box has.
+//! Checks that a command may run in an existing box.
 //!
-//! The box was made for another grant. Whatever that gave and this one does not would be given to the command all the
-//! same, so the files must be the very same, and everything that this grant requires must hold. Limits that are kept for a
-//! box as a whole (memory, processes, processors, room on disk) are the box's own: one that asks for more is refused.
+//! The box was made for another grant, and whatever that grant allows the command gets too. So
+//! files, root and network must be the same, and every protection that the command requires must
+//! hold. Limits of the whole box (memory, processes, CPUs, scratch space) stay those of the box; a
+//! grant that asks for more is refused.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +12,7 @@ use ringwall_policy::{Field, Grant, PathControl, SessionMounts, Workspace};
 
 use crate::error::Error;
 
-/// Limits of the box as a whole.
+/// Limits of the whole box.
 const SHARED: [Field; 4] = [Field::MemoryMb, Field::CpuMillis, Field::Pids, Field::ScratchMb];
 
 pub(crate) fn admit(home: &Grant, visitor: &Grant) -> Result<(), Error> {
@@ -44,7 +45,7 @@ fn is_same_workspace(home: &Workspace, visitor: &Workspace) -> bool {
     }
 }
 
-/// What of the host is mounted; which of it a command names is no matter.
+/// The mounted paths of the host. The paths that a command names do not matter.
 fn reach(mounts: &SessionMounts) -> Option<BTreeSet<(&Path, &Path)>> {
     match &mounts.control {
         PathControl::Off(_) => None,

@@ -1,7 +1,7 @@
-//! A box whose agent is there, and which is nobody's yet: what a session's box is before it has a grant.
+//! A box with a running agent and no grant yet: the first stage of a session box.
 //!
-//! Three tasks are around it: one speaks, one listens, one waits for the end of the box and tells everybody. The box ends
-//! with its value; when nobody is left who holds it, nothing of it stays.
+//! Three tasks serve it: one writes to the agent, one reads from it, and one waits for the end of
+//! the box and publishes it. Dropping the value ends the box.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::error::Error;
 use crate::outcome::{Ending, Outcome};
 use crate::running::RunningBox;
 
-/// How long the agent may take for its first word, and to start a command.
+/// Time limit for the agent's first message and for starting a command.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may take to say whether it can go somewhere. Whoever asks has another way.
+/// Time limit for the answer of [`Awake::reaches`]; the caller has an alternative.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    /// When this returns, the agent has said that it is there.
+    /// Returns after the agent's first message.
     pub(crate) async fn begin(mut running: RunningBox) -> Result<Self, Error> {
         let pipes = running.take_streams().into_pipes();
         let [stdin, stdout, stderr] = pipes.ok_or(Error::JailDied)?;
@@ -44,7 +44,7 @@ impl Awake {
         tokio::spawn(listen(stdout, Arc::clone(&shared)));
         tokio::spawn(ignore(stderr));
         tokio::spawn(follow(running, Arc::clone(&shared)));
-        // From here on dropping it ends the box.
+        // From here on, dropping `awake` ends the box.
         let mut awake = Awake { shared, proxy_socket, protections };
         let mut life = awake.shared.life.subscribe();
         match tokio::time::timeout(TIMEOUT, life.wait_for(|life| *life != Life::Waking)).await {
@@ -67,8 +67,8 @@ impl Awake {
         self.shared.doom().is_none() && !matches!(*self.shared.life.borrow(), Life::Over(_))
     }
 
-    /// Has the agent go into a directory, and there execute the directory itself, which cannot be: so the answer says that
-    /// the agent hears, and that whoever runs in the box gets as far as that.
+    /// Asks the agent to execute a directory as a command, which always fails. The kind of failure
+    /// shows that the agent answers and that the directory is reachable in the box.
     pub(crate) async fn reaches(&self, directory: &str) -> bool {
         let none = Wanted { stdin: Enabled::No, stderr: Enabled::No, channel: Enabled::No };
         let Ok(registered) = self.shared.register(none) else { return false };
@@ -93,7 +93,7 @@ impl Awake {
         matches!(answer, Ok(Some(Progress::NotStarted { tried, .. })) if tried == directory)
     }
 
-    /// Ends the box, and waits until nothing is left.
+    /// Ends the box and waits for its last process.
     pub(crate) async fn end(&self) {
         self.shared.end_for(Death::Ordered);
         self.died().await;
@@ -115,10 +115,10 @@ impl Drop for Awake {
     }
 }
 
-/// Waits for the end of the box, and tells everybody.
+/// Waits for the end of the box and publishes the reason.
 async fn follow(running: RunningBox, shared: Arc<Shared>) {
     let outcome = running.wait().await;
-    // Also what it was thought to have ended for comes of that.
+    // An OOM kill can also be the cause of an agent that seemed to end by itself.
     let ran_out = matches!(&outcome, Ok(Outcome { out_of_memory: true, .. }));
     let death = match (shared.doom().cloned(), outcome) {
         (Some(Death::Ordered), _) => Death::Ordered,
@@ -133,7 +133,7 @@ async fn follow(running: RunningBox, shared: Arc<Shared>) {
     shared.bury(death);
 }
 
-/// Whether the end was none of our own: then memory that ran out is the best reason there is.
+/// True if we did not end the box; an OOM kill then explains it best.
 fn ended_by_kernel(shared: &Shared) -> bool {
     matches!(shared.doom(), None | Some(Death::Itself(_)))
 }

@@ -1,4 +1,4 @@
-//! Time as a box knows it: it stands still while the box does.
+//! The clock of a box, which stops while the box is paused.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ pub(crate) struct Clock(Mutex<Ticking>);
 #[derive(Debug)]
 struct Ticking {
     passed: Duration,
-    /// Since when more passes, if any does.
+    /// The start of the running interval; `None` while stopped.
     since: Option<Instant>,
 }
 
@@ -18,7 +18,7 @@ impl Clock {
         Clock(Mutex::new(Ticking { passed: Duration::ZERO, since: Some(Instant::now()) }))
     }
 
-    /// How much time the box has had.
+    /// The running time of the box.
     pub(crate) fn now(&self) -> Duration {
         let ticking = self.lock();
         ticking.passed + ticking.since.map_or(Duration::ZERO, |since| since.elapsed())

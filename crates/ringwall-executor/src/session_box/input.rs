@@ -1,4 +1,4 @@
-//! What goes into a visit: as much at once as it was heard to take.
+//! Input of a session process, limited by the window that the agent has acknowledged.
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use tokio::sync::watch;
 use super::register::Shared;
 use crate::running::InputWriter;
 
-/// How much may still be sent.
+/// The number of bytes that may be sent.
 #[derive(Debug)]
 pub(crate) struct Window(watch::Sender<Allowed>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Allowed {
     Bytes(usize),
-    /// Nobody reads there any more.
+    /// The process has closed its input.
     Closed,
 }
 
@@ -27,7 +27,7 @@ impl Window {
         Window(watch::Sender::new(Allowed::Bytes(INPUT_WINDOW)))
     }
 
-    /// So much was taken. More than was sent is a lie.
+    /// Records an acknowledgement. Acknowledging more than was sent is a protocol error.
     pub(crate) fn taken(&self, bytes: u32) -> Result<(), FrameError> {
         let mut outcome = Ok(());
         self.0.send_modify(|allowed| {
@@ -40,7 +40,7 @@ impl Window {
         outcome
     }
 
-    /// Said once.
+    /// Records that the process closed its input; a second message is a protocol error.
     pub(crate) fn close(&self) -> Result<(), FrameError> {
         match self.0.send_replace(Allowed::Closed) {
             Allowed::Bytes(_) => Ok(()),
@@ -48,13 +48,13 @@ impl Window {
         }
     }
 
-    /// The visit is over.
+    /// The process has ended.
     pub(crate) fn end(&self) {
         self.0.send_replace(Allowed::Closed);
     }
 }
 
-/// An input of a visit. Dropping it closes it.
+/// An input stream of a session process. Dropping it closes the stream.
 #[derive(Debug)]
 pub struct VisitInput {
     window: Arc<Window>,
@@ -75,7 +75,8 @@ impl VisitInput {
         VisitInput { window, shared, visit, to, state: InputState::Open }
     }
 
-    /// Sends all of it, as fast as the visit reads. Enabled up halfway, a part was sent.
+    /// Sends all bytes as fast as the process reads. If the future is dropped, a part may have been
+    /// sent.
     pub async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
         let mut window = self.window.0.subscribe();
@@ -98,7 +99,7 @@ impl VisitInput {
         Ok(())
     }
 
-    /// The visit reads to the end of what was sent, and then that it is the end.
+    /// Closes the stream; the process reads end of file after the bytes that were sent.
     pub async fn close(mut self) {
         self.state = InputState::Closed;
         if let Some(place) = self.shared.mouth.place().await {

@@ -1,4 +1,4 @@
-//! A box that stays with one session, from its grant to its end.
+//! A session box, from its grant to its end.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,10 +20,11 @@ const ENOENT: i32 = 2;
 const ENOTDIR: i32 = 20;
 const ENOTTY: i32 = 25;
 
-/// A box that stays.
+/// A session box.
 #[derive(Debug)]
 pub struct Resident {
-    /// The socket at which the box asks for connections, where its grant has a network. Taken by whoever answers.
+    /// The listening socket of the egress proxy if the grant has a network. Taken by the code that
+    /// serves it.
     pub proxy_socket: Option<OwnedFd>,
     awake: Awake,
     grant: Grant,
@@ -35,12 +36,12 @@ impl Resident {
         Ok(Self::of(Awake::begin(running).await?, grant, wardrobe))
     }
 
-    /// A box that was nobody's is this grant's from now on.
+    /// Gives a box without a grant this grant.
     pub(crate) fn of(mut awake: Awake, grant: Grant, wardrobe: Wardrobe) -> Self {
         Resident { proxy_socket: awake.proxy_socket.take(), awake, grant, wardrobe }
     }
 
-    /// Starts a granted command in the box. When this returns it runs.
+    /// Starts a command in the box and returns when it runs.
     pub async fn visit(&self, grant: Grant, options: VisitOptions) -> Result<StartedProcess, Error> {
         admit(&self.grant, &grant)?;
         match &*self.awake.shared.life.borrow() {
@@ -68,7 +69,7 @@ impl Resident {
         let begun = match tokio::time::timeout(TIMEOUT, begun).await {
             Ok(Ok(begun)) => begun,
             Ok(Err(_)) => Progress::Lost(Death::Itself("it was forgotten".to_owned())),
-            // Its clock may have stood still meanwhile, and then nobody could answer.
+            // A pause during the start explains a missing answer.
             Err(_) if *self.awake.shared.life.borrow() == Life::Paused => return Err(Error::BoxPaused),
             Err(_) => {
                 self.awake.shared.end_for(Death::Itself("its agent did not answer".to_owned()));
@@ -84,7 +85,7 @@ impl Resident {
         }
     }
 
-    /// What holds in the box, and so for every visit.
+    /// The protections of the box, which hold for every process in it.
     pub fn protections(&self) -> &[Protection] {
         &self.awake.protections
     }
@@ -97,48 +98,48 @@ impl Resident {
         *self.awake.shared.life.borrow() == Life::Paused
     }
 
-    /// Waits until the box is gone to its last process, and says why.
+    /// Waits for the last process of the box and returns the reason of its end.
     pub async fn died(&self) -> Death {
         self.awake.died().await
     }
 
-    /// The same for whoever does not hold the box, and so does not keep it.
+    /// The same without a reference that keeps the box alive.
     pub fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut life = self.awake.shared.life.subscribe();
         async move {
-            // Without anybody left who could say so it is gone too.
+            // A closed channel also means that the box is gone.
             let _ = life.wait_for(|life| matches!(life, Life::Over(_))).await;
         }
     }
 
-    /// Holds everything in the box still, where it is. The time limits of its visits stand still too. Neither this nor its
-    /// contrary is broken off by whoever stops waiting for it.
+    /// Pauses all processes of the box; time limits stop too. Dropping the future does not
+    /// interrupt the change.
     pub async fn pause(&self) -> Result<(), Error> {
         self.awake.shared.turn(Pause::Begin).await
     }
 
-    /// Lets the box go on.
+    /// Resumes the box.
     pub async fn resume(&self) -> Result<(), Error> {
         self.awake.shared.turn(Pause::End).await
     }
 
-    /// Ends the box with everything in it.
+    /// Ends the box and all its processes.
     pub fn dismiss(&self) {
         self.awake.shared.end_for(Death::Ordered);
     }
 
-    /// The same, and waits until nothing is left.
+    /// The same, and waits for the last process.
     pub async fn end(&self) {
         self.awake.end().await;
     }
 
-    /// How much memory everything in it may have together.
+    /// The memory limit of the box.
     pub fn memory_mb(&self) -> u64 {
         self.grant.effective().limits.get(Field::MemoryMb)
     }
 }
 
-/// Why the command did not start, in the words of every box.
+/// The error for a command that did not start, as for every box.
 fn not_started(grant: &Grant, errno: i32, tried: String) -> Error {
     let directory = || grant.cwd().to_owned();
     match errno {

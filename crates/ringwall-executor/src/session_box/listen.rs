@@ -1,7 +1,7 @@
-//! The words of an agent, from its standard output.
+//! Reads the agent's messages from its standard output.
 //!
-//! Whatever it says is bounded by its frames and judged by the register; the first word that does not fit ends the box.
-//! What it writes to its standard error is nobody's, and is let go.
+//! Frames are bounded, and the register checks each message; the first invalid one ends the box.
+//! The agent's standard error is read and discarded.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::net::unix::pipe::Receiver;
 use super::register::{Death, Shared};
 use crate::counters::register;
 
-/// Hears the agent until it is gone or says what it cannot say.
+/// Reads until the agent ends or breaks the protocol.
 pub(crate) async fn listen(pipe: OwnedFd, shared: Arc<Shared>) {
     let why = match hear(pipe, &shared).await {
         Heard::End => "its agent has ended",

@@ -1,4 +1,5 @@
-//! A visit's grant in the agent's terms. Pure but for one look where a box on the host's system finds its Python.
+//! Turns the grant of a session process into a message to the agent. Pure, except for the lookup of
+//! Python in a box on the host's system.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -15,17 +16,17 @@ use crate::host::python::{ASKED, INSTALLED, Python};
 use crate::plan::lower;
 use crate::sources::Sources;
 
-/// Where commands of a box get what they are not given.
+/// The source of default variables and of Python.
 #[derive(Debug)]
 pub(crate) enum Wardrobe {
-    /// From us, who made the root: where they are at home, and where the root is.
+    /// A root that we made: its home directory and its path on the host.
     Ours { home: &'static str, root: PathBuf },
-    /// From the image, whose variables the agent was started with.
+    /// An image, with whose variables the agent was started.
     Image,
 }
 
 impl Wardrobe {
-    /// For a box with a root of ours.
+    /// For a box whose root we made.
     pub(crate) fn of(sources: &Sources) -> Self {
         let root = sources.image.as_ref().map_or(PathBuf::from("/"), |image| image.place().to_owned());
         Wardrobe::Ours { home: lower::home(sources), root }
@@ -53,7 +54,7 @@ impl Wardrobe {
     }
 }
 
-/// Only what the grant itself says; the agent adds the image's variables beneath.
+/// Only the grant's variables; the agent adds those of the image.
 fn from_image(grant: &Grant, on_terminal: bool) -> Result<Command, Error> {
     let terminal = on_terminal.then_some((TERMINAL.0, TERMINAL.1.as_bytes()));
     let granted = grant.env().iter().map(|(key, value)| (key.as_str(), value.expose().as_bytes()));

@@ -1,9 +1,9 @@
-//! Boxes that stay: one session's, with our agent inside, which starts one command after another (a *visit*).
+//! Session boxes: a box with our agent inside, which starts one *session process* after another.
 //!
-//! A box that stays is made like any other, with the agent as its command, so everything that holds a box holds it, and
-//! whatever ends a box ends it with all visits. The agent is believed nothing (`listen`): code of the box can end it and
-//! speak in its place. What it says is bounded, must be what could come now, and goes to the visits of its own box alone;
-//! anything else ends the box.
+//! A session box is made like any other box, with the agent as its command, so all protections
+//! apply and whatever ends the box ends its processes. The agent is not trusted (`listen`): code in
+//! the box can end it and write in its place. Its messages are bounded, must be possible in the
+//! current state, and affect only its own box; any other message ends the box.
 
 mod admit;
 mod awake;

@@ -1,8 +1,8 @@
-//! What is said to an agent, by its standard input: at once where nothing waits and the pipe has room for all of it, and
-//! otherwise by a task that waits for room. In a talk of a few bytes to and fro, a task that has to be woken for each of them
-//! would be much of its time.
+//! Writes messages to an agent's standard input: at once if none waits and the pipe has room for
+//! the whole message, otherwise by a task that waits for room. In an exchange of a few bytes,
+//! waking a task for each message would take much of the time.
 //!
-//! Orders keep their order. What is urgent goes before them, and never is much.
+//! Commands are FIFO. Urgent messages jump the queue and are limited to 16 Ki entries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::{Mutex, mpsc};
 
-/// What waits because the agent is busy.
+/// Queued messages while the agent is busy.
 const MAX_URGENT: usize = 16 * 1024;
 const MAX_COMMANDS: usize = 16;
-/// So much goes into a pipe whole or not at all (`PIPE_BUF`).
+/// A pipe takes this much whole or not at all (`PIPE_BUF`).
 const WHOLE: usize = 4096;
 
 #[derive(Debug)]
@@ -27,18 +27,18 @@ pub(crate) struct Mouth {
 
 #[derive(Debug)]
 struct Line {
-    /// Held for as long as it takes to write one of them.
+    /// Locked for one write.
     pipe: Mutex<Sender>,
-    /// How much is said and not written yet.
+    /// Number of queued messages.
     waiting: AtomicUsize,
 }
 
-/// An agent that hears so little that what is urgent piles up.
+/// The agent reads so slowly that the queue of urgent messages is full.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Deaf;
 
 impl Mouth {
-    /// The task ends when nobody is left who could say anything, or nobody who reads.
+    /// The task ends when all senders are dropped or the agent has closed its input.
     pub(crate) fn open(pipe: Sender) -> Self {
         let line = Arc::new(Line { pipe: Mutex::new(pipe), waiting: AtomicUsize::new(0) });
         let (urgent, urgent_out) = mpsc::channel(MAX_URGENT);
@@ -47,10 +47,10 @@ impl Mouth {
         Mouth { line, urgent, orders }
     }
 
-    /// Says something short, before everything that waits.
+    /// Sends a short message ahead of the queue.
     pub(crate) fn say_urgently(&self, order: &ToAgent<'_>) -> Result<(), Deaf> {
         let Some(frame) = frame(order) else { return Ok(()) };
-        // Nothing overtakes it from here on.
+        // From here on no message overtakes it.
         self.line.waiting.fetch_add(1, Ordering::SeqCst);
         match self.urgent.try_send(frame) {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Deaf),
@@ -58,13 +58,13 @@ impl Mouth {
         }
     }
 
-    /// A place in the row of what is to be said; none when nobody says anything any more.
+    /// Waits for a place in the queue; `None` if the agent is gone.
     pub(crate) async fn place(&self) -> Option<Place<'_>> {
         let permit = self.orders.reserve().await.ok()?;
         Some(Place { permit, line: &self.line })
     }
 
-    /// Says it behind what was said before, without anybody who waits for a place.
+    /// Queues a message without waiting for a place.
     pub(crate) fn say_later(&self, order: &ToAgent<'_>) {
         let Some(frame) = frame(order) else { return };
         self.line.waiting.fetch_add(1, Ordering::SeqCst);
@@ -77,7 +77,7 @@ impl Mouth {
     }
 }
 
-/// Something can be said now.
+/// A reserved place in the queue.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     permit: mpsc::Permit<'a, Vec<u8>>,
@@ -95,8 +95,8 @@ impl Place<'_> {
 }
 
 impl Line {
-    /// Whether it is written. Nothing of it is where it is not: neither in the middle of another, nor before one of those that
-    /// wait, nor a part of it.
+    /// Returns true if the message was written. It is never written in part, inside another
+    /// message, or before a queued one.
     fn take_now(&self, frame: &[u8]) -> bool {
         if frame.len() > WHOLE || self.waiting.load(Ordering::SeqCst) > 0 {
             return false;
@@ -105,7 +105,7 @@ impl Line {
     }
 }
 
-/// Nothing where it is longer than anything that can be said.
+/// `None` if the message is too long.
 fn frame(order: &ToAgent<'_>) -> Option<Vec<u8>> {
     let mut frame = Vec::new();
     append(order, &mut frame).ok().map(|()| frame)
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// However much waits, and whoever has room when, everything arrives whole and in the order in which it was said.
+    /// Messages arrive whole and in order for any queue length and pipe fill.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn messages_arrive_whole_and_in_order() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
@@ -161,7 +161,8 @@ mod tests {
         let say = |visit: u32| {
             let (mouth, bytes) = (mouth.clone(), bytes.clone());
             tokio::spawn(async move {
-                // Few bytes go at once, many do not, and more than a pipe holds have to wait for their reader.
+                // Short messages are written at once, long ones are queued, and more than a pipe
+                // holds waits for the reader.
                 for turn in 1..=last {
                     let length = if turn % 7 == 0 { CHUNK } else { turn };
                     let bytes = &bytes[..length];
@@ -186,7 +187,7 @@ mod tests {
         }
     }
 
-    /// What goes at once wakes nobody, and what does not fit is not said by halves.
+    /// A message that fits wakes no task, and one that does not fit is not written in part.
     #[tokio::test]
     async fn message_that_fits_is_written_at_once() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
@@ -207,7 +208,7 @@ mod tests {
         assert!(!mouth.line.take_now(&one), "behind that one");
     }
 
-    /// A terminal that gets another size, and then a key.
+    /// A resize of a terminal followed by a key.
     #[tokio::test]
     async fn nothing_overtakes_what_is_urgent() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();

@@ -1,7 +1,8 @@
-//! What comes out of a visit, on its way to whoever reads it.
+//! Buffers the output of a session process for its reader.
 //!
-//! So much waits here at most as the agent was told that there is room for; one that says more is no agent of ours. Who
-//! reads gives room again. Where nobody reads any more, everything is let go, so that no visit waits for them.
+//! The buffer holds at most the window that the agent was given; an agent that sends more breaks
+//! the protocol. Reading extends the window. Output without a reader is discarded, so that no
+//! process waits.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::register::Shared;
 
-/// Room is given in portions.
+/// The window is extended in portions.
 const PORTION: usize = OUTPUT_WINDOW / 2;
 
 #[derive(Debug)]
@@ -23,9 +24,9 @@ pub(crate) struct Buffer(Mutex<State>);
 #[derive(Debug)]
 struct State {
     bytes: VecDeque<u8>,
-    /// How much more may come.
+    /// Bytes that may still arrive.
     room: usize,
-    /// How much was read and not yet given as room.
+    /// Bytes read and not yet added to the window.
     read: usize,
     reader: Reader,
     end: End,
@@ -51,7 +52,7 @@ impl Buffer {
         Buffer(Mutex::new(state))
     }
 
-    /// Takes what came. Gives how much room there is to be told of.
+    /// Stores received bytes. Returns by how much to extend the window.
     pub(crate) fn push(&self, bytes: &[u8]) -> Result<Option<u32>, FrameError> {
         let mut state = self.lock();
         if bytes.is_empty() || bytes.len() > state.room {
@@ -71,19 +72,19 @@ impl Buffer {
         }
     }
 
-    /// Whether everything that came was read.
+    /// True if all received bytes were read.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().bytes.is_empty()
     }
 
-    /// Nothing more comes.
+    /// Marks the end of the stream.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.end = End::Reached;
         state.wake();
     }
 
-    /// Nobody reads any more.
+    /// The reader is gone.
     fn leave(&self) -> Option<u32> {
         let mut state = self.lock();
         state.reader = Reader::Gone;
@@ -108,9 +109,9 @@ impl Buffer {
     }
 }
 
-/// What a reader got.
+/// The result of a read.
 enum Taken {
-    /// Something, and so much room is to be told of.
+    /// Bytes, and by how much to extend the window.
     Some(Option<u32>),
     Nothing,
     End,
@@ -133,7 +134,7 @@ impl State {
     }
 }
 
-/// One stream of a visit, read to its end. Dropping it lets go of what is still to come.
+/// An output stream of a session process. Dropping it discards the rest.
 #[derive(Debug)]
 pub struct VisitOutput {
     buffer: Arc<Buffer>,
@@ -147,8 +148,8 @@ impl VisitOutput {
         VisitOutput { buffer, shared, visit, from }
     }
 
-    /// What is there, without waiting for more. When something has come out of the channel, everything that was written to
-    /// the other two before is there.
+    /// Returns the buffered bytes without waiting. After a message on the channel, everything
+    /// written to the other two streams before it is there.
     pub fn read_now(&mut self) -> Vec<u8> {
         let mut now = Vec::new();
         while let Taken::Some(room) = self.buffer.take(&mut |bytes| {
@@ -172,7 +173,7 @@ impl AsyncRead for VisitOutput {
         if into.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        // Left before looking: whatever comes after that look wakes it.
+        // Stored before the check, so that later bytes wake the reader.
         self.buffer.lock().waker = Some(context.waker().clone());
         let taken = self.buffer.take(&mut |bytes| {
             let count = bytes.len().min(into.remaining());

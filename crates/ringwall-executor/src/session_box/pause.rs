@@ -1,8 +1,8 @@
-//! Holding a box still, and letting it go on: what is wanted, and who needs it otherwise for a moment.
+//! Pauses and resumes a box, and resumes it temporarily for operations that need the agent.
 //!
-//! Each turn is a task of its own, so that it is made to its end also where whoever asked for it is gone. An agent that is
-//! held still hears nothing. So whoever ends a command has the box go on meanwhile (`stir`), and it stands still again
-//! afterwards, unless somebody has resumed it.
+//! Each change runs in its own task, so it completes even if the caller is gone. A paused agent
+//! reads nothing, so ending a command resumes the box meanwhile (`stir`); it is paused again
+//! afterwards unless it was resumed.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::register::{Death, Life, Shared};
 use crate::cgroup::freezer::Pause;
 use crate::error::Error;
 
-/// The box goes on at least as long as this lives.
+/// Keeps the box running while it lives.
 #[derive(Debug)]
 pub(crate) struct Stirred {
     shared: Arc<Shared>,
-    /// Nothing where the box could not be let go, and ends.
+    /// `None` if the box could not be resumed and ends.
     going_on: Option<OwnedRwLockReadGuard<Pause>>,
 }
 
 impl Shared {
-    /// Makes what is wanted so. Whoever stops waiting for it does not break it off.
+    /// Applies the wanted state. Dropping the future does not interrupt it.
     pub(crate) async fn turn(self: &Arc<Self>, pause: Pause) -> Result<(), Error> {
         let shared = Arc::clone(self);
         let turned = tokio::spawn(async move {
@@ -33,7 +33,7 @@ impl Shared {
         turned.await.unwrap_or(Err(Error::JailDied))
     }
 
-    /// Lets the box go on, and keeps it from being held still.
+    /// Resumes the box and keeps it from being paused.
     pub(crate) async fn stir(self: &Arc<Self>) -> Stirred {
         let going_on = Arc::clone(&self.wanted).read_owned().await;
         if *self.life.borrow() != Life::Paused {
@@ -59,17 +59,17 @@ impl Shared {
             (Life::Over(death), _) => return Err(death.to_error()),
             (Life::Waking, _) | (Life::Paused, Pause::Begin) => return Ok(()),
             (Life::Awake, Pause::End) => {
-                // Nothing is held still, as far as is known; that is made sure of.
+                // The box is not paused as far as known; resume it to be sure.
                 let _ = self.control.resume().await;
                 return Ok(());
             }
             (Life::Awake, Pause::Begin) => {
                 let stopped = self.control.pause().await;
-                // One that is being ended was let go for that, and held still again it would never die. Whoever ends it from here on
-                // lets it go after this.
+                // A box that is ending was thawed for that; frozen again it would never die. Its
+                // end thaws it again after this.
                 let stopped = self.doom().map_or(stopped, |death| Err(death.to_error()));
                 if let Err(error) = stopped {
-                    // It may have been done, or half of it.
+                    // The freeze may have been applied in part.
                     let _ = self.control.resume().await;
                     return Err(error);
                 }
@@ -98,7 +98,7 @@ impl Shared {
 impl Drop for Stirred {
     fn drop(&mut self) {
         let is_to_stand_still = self.going_on.take().is_some_and(|wanted| *wanted == Pause::Begin);
-        // Without a runtime everything ends.
+        // Without a runtime the process is shutting down.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if is_to_stand_still {
             let shared = Arc::clone(&self.shared);

@@ -1,7 +1,8 @@
-//! A command in a box that stays: its streams, orders to it, and its outcome.
+//! A process of a session box: its streams, its control and its outcome.
 //!
-//! The time limit is kept here, by the box's clock: SIGTERM to the whole session, a moment to obey, SIGKILL; a box whose
-//! agent does not even do that is ended. Dropping a visit ends it.
+//! The time limit is enforced here, on the box's clock: SIGTERM to the whole process session,
+//! [`time_limit::GRACE`], SIGKILL. If the agent does not even do that, the box is ended. Dropping
+//! the running process ends it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,14 +24,14 @@ use crate::outcome::{Ending, Usage};
 use crate::running::{BoxControl, BoxExit, GRACE, Input, Output, RunningBox, StartedParts, Streams};
 
 const KILLED: Ending = Ending::Signalled(Signal::KILL.as_raw());
-/// How long a visit may live after everything in it was killed. It has no time to lose, so only an agent that does not
-/// work any more takes so long.
+/// Time between SIGKILL and the end of the process. It needs none, so only a broken agent takes
+/// longer.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a visit has beside its two outputs.
+/// Options of a session process.
 #[derive(Debug, Clone, Copy)]
 pub struct VisitOptions {
-    /// A terminal of its own, of this size, in place of the three streams.
+    /// A terminal of this size instead of the three streams.
     pub terminal: Option<WindowSize>,
     pub channel: Channel,
     pub stdin: Enabled,
@@ -42,19 +43,19 @@ impl Default for VisitOptions {
     }
 }
 
-/// Whether the command has descriptor 3, by which it talks with us beside its streams.
+/// Whether the command has descriptor 3, a socket to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
     None,
     Open,
 }
 
-/// The outer ends of a visit's streams. What is dropped is let go, and keeps the visit from nothing.
+/// The outer ends of the streams. A dropped output is discarded and does not block the process.
 #[derive(Debug)]
 pub struct VisitStreams {
     pub stdin: Option<VisitInput>,
     pub stdout: VisitOutput,
-    /// Not with a terminal, which has one output.
+    /// `None` with a terminal, which has one output.
     pub stderr: Option<VisitOutput>,
     pub channel: Option<(VisitInput, VisitOutput)>,
 }
@@ -86,14 +87,14 @@ impl StartedProcess {
 #[derive(Debug)]
 pub(crate) struct Visit {
     process: SessionProcess,
-    /// What waits to be read, whoever reads it.
+    /// The buffers of all outputs.
     buffers: Vec<Arc<Buffer>>,
     began: Duration,
     time_limit: Option<Duration>,
     memory_kills: u64,
 }
 
-/// Gives orders to a visit, from anywhere. One that is over ignores them.
+/// Controls a session process from anywhere. After its end all calls are ignored.
 #[derive(Debug, Clone)]
 pub struct SessionProcess {
     shared: Arc<Shared>,
@@ -139,25 +140,25 @@ impl SessionProcess {
         self.shared.order(&ToAgent::Resize { process: self.id, size });
     }
 
-    /// Asks the command as Ctrl-C does. Whoever sees that it obeyed, though it lives on, drops this: after a moment it insists
-    /// as [`stop`](BoxControl::stop) does.
+    /// Sends SIGINT to the command's process group and kills like [`stop`](BoxControl::stop) after
+    /// a moment. A caller that sees the command obey drops the future.
     pub async fn interrupt(&self) {
         let _going_on = self.shared.stir().await;
         self.signal(Signal::INT);
         self.insist().await;
     }
 
-    /// How much time its box has had, which stands still while the box does.
+    /// The running time of its box, without pauses.
     pub fn box_time(&self) -> Duration {
         self.shared.clock.now()
     }
 
-    /// Comes back when the box has had so much more time.
+    /// Returns after this much running time of the box.
     pub async fn passed(&self, time: Duration) {
         self.shared.until(self.box_time() + time).await;
     }
 
-    /// Waits until its command runs no more.
+    /// Waits for the end of its command.
     pub async fn ended(&self) {
         let _ = self.progress.clone().wait_for(Progress::is_over).await;
     }
@@ -168,7 +169,7 @@ impl SessionProcess {
         if !self.reaches_within(Progress::is_over, KILLED_WITHIN).await {
             self.shared.end_for(Death::Itself("its agent could not end a command".to_owned()));
         }
-        // What it has printed is passed on before the box may stand still again.
+        // Its output is passed on before the box may be paused again.
         self.reaches_within(Progress::is_told, KILLED_WITHIN).await;
     }
 
@@ -176,7 +177,7 @@ impl SessionProcess {
         self.shared.order(&ToAgent::Signal { process: self.id, number: signal.as_raw(), target });
     }
 
-    /// Whether it is so before the box has had so much time.
+    /// Returns true if the state is reached within this running time of the box.
     async fn reaches_within(&self, is_so: fn(&Progress) -> bool, patience: Duration) -> bool {
         let mut progress = self.progress.clone();
         tokio::select! {
@@ -231,7 +232,7 @@ impl Visit {
         StartedProcess { process, streams, running }
     }
 
-    /// Waits until the command has ended and all that it printed was read by whoever took its streams.
+    /// Waits until the command has ended and its output was read or discarded.
     async fn follow(self) -> Result<BoxExit, Error> {
         let process = &self.process;
         let deadline = self.time_limit.map(|limit| self.began + limit);
@@ -258,7 +259,7 @@ impl Visit {
         }
     }
 
-    /// An agent whose visit is over, and of whose output nothing is left to be read, has a moment to say so.
+    /// Ends the box if the agent does not report the end of a process whose output is complete.
     async fn insist_on_end(&self) -> Infallible {
         loop {
             let shared = &self.process.shared;
@@ -284,7 +285,7 @@ impl Visit {
         self.exit(ending, out_of_memory, exit.at, usage(&exit))
     }
 
-    /// The box is gone, and the visit with it.
+    /// The result of a process whose box has ended.
     fn mourn(&self, death: &Death, deadline: Option<Duration>) -> Result<BoxExit, Error> {
         let now = self.process.shared.clock.now();
         let is_late = deadline.is_some_and(|deadline| now >= deadline);

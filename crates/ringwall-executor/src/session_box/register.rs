@@ -76,10 +76,10 @@ pub(crate) struct Shared {
     /// For commands and input; what is urgent goes by [`Shared::order`].
     pub(crate) mouth: Mouth,
     visits: Mutex<Visits>,
-    /// Whether it is to stand still, whatever it does for a moment. Held by whoever turns it, and shared by those who need it
+    /// True if it is to stand still, whatever it does for a moment. Held by whoever turns it, and shared by those who need it
     /// to go on.
     pub(crate) wanted: Arc<RwLock<Pause>>,
-    /// Whether its commands are kept from looking into each other, as the agent says before there are any.
+    /// True if its commands are kept from looking into each other, as the agent says before there are any.
     pub(crate) isolated: OnceLock<Enabled>,
     /// The first reason to end the box.
     doom: OnceLock<Death>,
