@@ -1,7 +1,7 @@
-//! Output that is kept: its beginning up to a limit, and how much there was in all.
+//! Captures output: its beginning up to a limit, and its total size.
 //!
-//! The pipe is read to its end whatever the limit, so that a command is never stopped or slowed for printing
-//! too much, and memory stays flat however long it prints.
+//! The pipe is always read to its end, so a command is never stopped or slowed for printing too
+//! much, and memory stays bounded.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use rustix::time::Timespec;
 const CHUNK: usize = 64 * 1024;
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// What was kept.
+/// Captured output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Captured {
     pub kept: Vec<u8>,
@@ -59,11 +59,11 @@ pub fn pass_on(from: &OwnedFd, to: &OwnedFd, over: &AtomicBool) -> std::io::Resu
     }
 }
 
-/// The next bytes, or 0 at the end. When the box is over, an empty stream is at its end too, even if somebody else was
-/// given the other end of it.
+/// Reads the next bytes, or 0 at the end. After the end of the box an empty stream has ended, even
+/// if another process still holds the write end.
 fn read_until_over(stream: &OwnedFd, buffer: &mut [u8], over: &AtomicBool) -> std::io::Result<usize> {
     loop {
-        // Asked before looking: what was written before the end is then seen.
+        // Read before polling, so that everything written before the end is seen.
         let last = over.load(Ordering::Acquire);
         let wait = if last { Timespec { tv_sec: 0, tv_nsec: 0 } } else { LOOK_AGAIN };
         let mut events = [PollFd::new(stream, PollFlags::IN)];
@@ -95,7 +95,7 @@ mod tests {
     fn when_the_box_is_over_nobody_can_keep_us_waiting() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&write, b"last words").unwrap();
-        // `write` stays open, as if the box had given it to somebody.
+        // `write` stays open, as if another process held it.
         let captured = capture(read, 100, &AtomicBool::new(true)).unwrap();
         assert_eq!(captured.kept, b"last words");
         drop(write);

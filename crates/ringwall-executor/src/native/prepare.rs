@@ -1,4 +1,4 @@
-//! A box before anything is known of its command: at most its namespaces, and the user that it is on the host.
+//! A box before its command is known: its namespaces and its host user.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -18,8 +18,8 @@ use crate::process::spawner::{Parent, Spawner};
 use crate::uids::{Lease, OWN_UIDS, box_uid};
 use crate::{box_layout, host};
 
-/// The one box of a program that makes one, begun before the program knows anything else: its namespaces get ready while
-/// it reads its arguments and looks at the host.
+/// The box of `ringwall run`, started first: its namespaces are made while the program reads its
+/// arguments and probes the host.
 #[derive(Debug)]
 pub struct Early {
     pub(crate) prepared: Prepared,
@@ -28,13 +28,13 @@ pub struct Early {
 }
 
 impl Early {
-    /// Call it first of all, while there is one thread.
+    /// Call it before any other work, while the process has one thread.
     pub fn begin() -> Result<Self, Error> {
         ringwall_jail::restrict::allow_core_limit();
         let (number, privilege) = (0, host::privilege());
         let host = host::ids(privilege, box_uid(0));
-        // On version 2 it is born into its cgroup, later. Without Landlock a box could reach the program that its PID 1
-        // runs from, and only a spawner runs from a copy.
+        // On cgroup v2 it is created later, in its cgroup. Without Landlock a box could reach the
+        // executable of its PID 1, and only the spawner runs from a copy.
         if layout::is_version_2() || ringwall_jail::landlock_version().is_err() {
             let (control, theirs) = wire::pair().map_err(talk)?;
             let birth = Born::NotYet(theirs);
@@ -50,31 +50,31 @@ impl Early {
     }
 }
 
-/// A box of which at most the namespaces exist.
+/// A box that has at most its namespaces.
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) control: OwnedFd,
     pub(crate) number: u64,
     pub(crate) host: Owner,
-    /// Where its network namespace comes from.
+    /// Whether the network namespace is new or reused.
     pub(crate) network: NetworkSource,
     pub(crate) birth: Born,
-    /// Whoever bears it, where that is the spawner and it was asked already.
+    /// The spawner process that makes PID 1, if it was asked already.
     pub(crate) parent: Option<Parent>,
     /// The uid of a box without a workspace; the next box may have it after this one has ended.
     pub(crate) lease: Option<Lease>,
 }
 
-/// Whether PID 1 is there already.
+/// Whether PID 1 exists.
 #[derive(Debug)]
 pub(crate) enum Born {
     In(Birthplace),
-    /// Its end of the socket.
+    /// The socket end for PID 1.
     NotYet(OwnedFd),
 }
 
 impl Executor {
-    /// For a program that makes one box and ends, and has begun it already.
+    /// For a program that makes one box, which it has begun.
     pub fn of_one(early: Result<Early, Error>, data: &Path) -> Result<(Self, Prepared), Error> {
         let Early { prepared, privilege, init } = early?;
         let host = Host::probe_as(privilege);
@@ -85,8 +85,8 @@ impl Executor {
         Ok((executor, prepared))
     }
 
-    /// Begins a box: empty namespaces, in which nothing runs and nothing is mounted, of this user on the host where one is
-    /// said. Dropping them ends them.
+    /// Prepares a box with empty namespaces for this host user, or for one of its own. Dropping it
+    /// ends the box.
     pub(crate) fn prepare_as(&self, owner: Option<Owner>, network: NetworkSource) -> Result<Prepared, Error> {
         let number = self.next_number();
         match (self.host.privilege, owner) {
@@ -103,7 +103,8 @@ impl Executor {
         }
     }
 
-    /// The same of a user who has one box after another, of strangers to each other: they have nothing in common.
+    /// The same for a uid that serves boxes of different agents one after another: they share
+    /// nothing.
     pub(crate) fn prepare_alone(&self, host: Owner) -> Result<Prepared, Error> {
         self.begin(self.next_number(), host, NetworkSource::New)
     }
@@ -112,15 +113,15 @@ impl Executor {
         self.started.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Asks for PID 1, or leaves that for later.
+    /// Requests PID 1 now, or leaves it for later.
     fn begin(&self, number: u64, host: Owner, network: NetworkSource) -> Result<Prepared, Error> {
         let (control, theirs) = wire::pair().map_err(talk)?;
         let birth = Born::NotYet(theirs);
         let mut prepared = Prepared { control, number, host, network, birth, parent: None, lease: None };
         match &self.host.cgroups {
-            // When its cgroup is there, directly into it.
+            // Created later, directly in its cgroup.
             Ok(layout) if layout.version == CgroupVersion::V2 => {}
-            // At once; it writes itself into its cgroups later.
+            // Created at once; it joins its cgroups later.
             _ => {
                 let Born::NotYet(theirs) = &prepared.birth else { return Ok(prepared) };
                 let parent = ask_for_birth(&self.spawner, self.host.privilege, &prepared, &[theirs.as_fd()])?;
@@ -132,7 +133,8 @@ impl Executor {
     }
 }
 
-/// A namespace with a way out is no other box's, ever: somebody outside may still hold a socket in it.
+/// A network namespace with a proxy socket is never reused, because a socket in it may still be
+/// open.
 pub(crate) fn network(grant: &Grant) -> NetworkSource {
     match grant.effective().net {
         ringwall_policy::Net::None => NetworkSource::Reused,

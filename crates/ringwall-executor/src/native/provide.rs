@@ -1,4 +1,5 @@
-//! What PID 1 cannot have from inside: its plan, as root the trees that are mounted, and the cgroups.
+//! Sends PID 1 what it cannot make inside the box: the plan, as root the cloned mounts, and the
+//! cgroups.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -17,10 +18,10 @@ use crate::executor::Executor;
 use crate::native::prepare::{Born, Prepared, ask_for_birth};
 use crate::process::spawner::Parent;
 
-/// The steps that this process does itself.
+/// The steps done by this process.
 pub(crate) const OWN_STEPS: [Step; 2] = [Step::MakeCgroups, Step::OpenSources];
 
-/// What is made for a box before it is told to begin.
+/// Resources made for a box before it starts.
 #[derive(Debug, Default)]
 pub(crate) struct Belongings {
     pub(crate) groups: Groups,
@@ -29,21 +30,21 @@ pub(crate) struct Belongings {
     pub(crate) parent: Option<Parent>,
 }
 
-/// What a box is to be.
+/// What to hand over to PID 1.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) plan: Plan,
-    /// Whether it is made before its command is known.
+    /// Set for a warm box.
     pub(crate) ahead: Option<WarmMode>,
-    /// The command's ends.
+    /// The command's ends of the streams.
     pub(crate) streams: &'a [OwnedFd],
-    /// Where a test wants it to stop.
+    /// The step at which a crash test holds the box.
     pub(crate) hold_at: Option<Step>,
 }
 
 impl Executor {
-    /// Gives PID 1 its plan and what it cannot have from inside: as root the trees that are mounted, then, while it
-    /// builds, the cgroups. (One that is born into its cgroup gets that first.)
+    /// Sends PID 1 its plan, as root the cloned mounts, and then, while it builds the root, the
+    /// cgroups. On cgroup v2 the cgroup comes first, because PID 1 is created in it.
     pub(crate) fn provide(
         &self,
         prepared: &Prepared,
@@ -110,16 +111,17 @@ impl Executor {
         restrict::require(required, &belongings.protections).map_err(Error::Setup)
     }
 
-    /// Tells somebody who outlives this process which groups it is about to make. (A spawner knows them by their names.)
+    /// Starts the reaper, which outlives this process, for the groups that will be made. (A spawner
+    /// knows them by their names.)
     fn start_cgroup_reaper(&self, init: Pid, cgroups: &Cgroups) -> Result<(), Error> {
         let cgroup_reaper = CgroupReaper::start(init, groups::paths(cgroups)).map_err(talk)?;
-        // There is one box of our own, so there was none before.
+        // Set once, because this process makes one box.
         let _ = self.cgroup_reaper.set(cgroup_reaper);
         Ok(())
     }
 }
 
-/// A PID 1 that is gone already has said why, and that is read next.
+/// If PID 1 has ended, its report is read next.
 fn sent(outcome: rustix::io::Result<()>) -> Result<(), Error> {
     match outcome {
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),

@@ -152,14 +152,15 @@ impl NativeBox {
         self.started_at = Instant::now();
     }
 
-    /// Waits for the end of a box that was told to stop half-made.
+    /// Waits for the end of a box that is held at a step.
     pub(crate) async fn hold(&self) {
         while let Ok(Some(_)) = receive::<Report>(self.socket()).await {}
     }
 
-    /// Gives up a box that is not up. When this returns, its command has not begun and never will, or is over: with the
-    /// socket closed PID 1 cannot say that it starts the command, and without having said so it does not. If it has said
-    /// so before, that lies here to be read, with a handle to end it by.
+    /// Gives up a box that has not started. When this returns, its command never starts or has
+    /// ended: with a closed socket PID 1 cannot report `Started`, and without that report it does
+    /// not fork the command. If it reported before, the report and a handle to kill it by are read
+    /// here.
     pub(crate) async fn give_up(&mut self) {
         let _ = rustix::net::shutdown(self.socket(), Shutdown::Both);
         while let Ok(Some((report, descriptors))) = wire::receive(self.socket()) {
@@ -177,20 +178,21 @@ impl NativeBox {
         self.gone().await;
     }
 
-    /// Waits until no process of the box is left. Its socket does not tell: a killed PID 1 closes that before the kernel
-    /// has ended the others. Its handle does: the kernel says that PID 1 is over when all of its namespace are.
+    /// Waits until no process of the box is left. A killed PID 1 closes its socket before the
+    /// kernel has ended the others, so the pidfd is used: it becomes readable after the last
+    /// process of the namespace.
     async fn gone(&self) {
         if let Some(init) = self.init.get() {
             ended(init).await;
         }
     }
 
-    /// Does what a spawner that was killed could not do any more.
+    /// Removes the cgroups, which a killed spawner could not.
     pub(crate) async fn clean_up(&mut self) {
         self.groups.remove().await;
     }
 
-    /// The process id of PID 1 on this side, for measuring it.
+    /// The host PID of PID 1, for measurements.
     pub(crate) fn init_pid(&self) -> Option<u32> {
         self.init.get().and_then(process_id)
     }
@@ -219,8 +221,8 @@ impl NativeBox {
         })
     }
 
-    /// Waits until the command has ended and every process of the box but PID 1 is gone. The kernel takes the rest
-    /// apart while the answer is on its way; dropping the executor waits for that too.
+    /// Waits until the command and every process of the box but PID 1 have ended. The kernel
+    /// removes the rest while the answer is sent; dropping the executor waits for it.
     async fn follow(mut self) -> Result<BoxExit, Error> {
         let (ending, usage, oom_kills) = loop {
             let report = match receive(self.socket()).await {
@@ -248,12 +250,12 @@ impl NativeBox {
                     | Report::ProxySocket,
                     _,
                 )) => {}
-                // PID 1 said nothing: it was killed itself, by us at a deadline, by the kernel for memory, or by others.
+                // PID 1 was killed: by us at a deadline, by the kernel for memory, or from outside.
                 None => {
                     self.gone().await;
                     let counted = self.groups.count();
                     let usage = Usage {
-                        // Version 1 has nobody left who counted it.
+                        // On version 1 no count is left.
                         cpu: (counted.cpu_microseconds > 0).then(|| Duration::from_micros(counted.cpu_microseconds)),
                         peak_memory_bytes: counted.peak_memory_bytes,
                     };

@@ -1,4 +1,5 @@
-//! From a grant to a running box: lower it, provide what PID 1 cannot have from inside, wait until all is in force.
+//! Starts a native box: lowers the grant to a plan, provides what PID 1 cannot make inside, and
+//! waits until all protections are in force.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -29,14 +30,14 @@ use crate::running::{RunningBox, Streams, time_limit};
 use crate::session_box::{Resident, Wardrobe};
 use crate::sources::{Sources, owner};
 
-/// What is no permission: how the box is shown, and where a test wants it to stop.
+/// Options that are not permissions.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Options {
     pub terminal: Option<ringwall_jail::plan::WindowSize>,
     pub hold_at: Option<Hold>,
 }
 
-/// Stop half-made at this step, say so, and wait for the end: crash tests kill boxes at each step.
+/// Holds the box at a step until it is killed, for crash tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Hold {
     pub step: Step,
@@ -44,13 +45,14 @@ pub struct Hold {
 }
 
 impl Executor {
-    /// Starts the granted command. When this returns, every protection is in force and the command begins.
+    /// Starts the granted command. Returns when every protection is in force and the command
+    /// starts.
     pub async fn start(&self, grant: Grant, options: Options) -> Result<RunningBox, Error> {
         let prepared = self.prepare_as(owner(&grant), network(&grant))?;
         self.start_prepared(prepared, grant, options).await
     }
 
-    /// The same in namespaces that were begun before.
+    /// The same in prepared namespaces.
     pub async fn start_prepared(
         &self,
         prepared: Prepared,
@@ -61,8 +63,8 @@ impl Executor {
         self.launch_box(prepared, &grant, sources, options, Occupant::Command).await
     }
 
-    /// Makes a box that stays, with everything that the grant gives but its command. When this returns, every protection is
-    /// in force and the agent is there. The grant's time limit is not the box's.
+    /// Starts a session box with the grant's files and limits, but without its command and time
+    /// limit. Returns when every protection is in force and the agent runs.
     pub async fn start_resident(&self, grant: Grant) -> Result<Resident, Error> {
         let sources = Sources::open(&grant, &self.images, self.data.as_deref()).await?;
         let wardrobe = Wardrobe::of(&sources);
@@ -72,7 +74,7 @@ impl Executor {
         Resident::begin(running, grant, wardrobe).await
     }
 
-    /// `sources` are those of the grant.
+    /// `sources` must be those of the grant.
     pub(crate) async fn launch_box(
         &self,
         prepared: Prepared,
@@ -81,7 +83,7 @@ impl Executor {
         options: Options,
         occupant: Occupant,
     ) -> Result<RunningBox, Error> {
-        // Namespaces that were begun for somebody else are of no use.
+        // Namespaces prepared for another user cannot be used.
         let prepared = match owner(grant) {
             Some(owner) if self.host.privilege == Privilege::Root && prepared.host != owner => {
                 self.prepare_as(Some(owner), network(grant))?
@@ -90,11 +92,12 @@ impl Executor {
         };
         let owner = prepared.host;
         if matches!(occupant, Occupant::Agent(_)) && sources.image.is_none() {
-            // What will run in it is not known yet.
+            // The commands are not known yet.
             sources.python = Python::in_root(Path::new("/"), OsStr::new(SEARCH));
         }
         let birthplace = match &prepared.birth {
-            // The skeleton shows files that the host has replaced since: this box is made from nothing.
+            // The base rootfs shows files that the host has replaced since, so this box is made
+            // without it.
             _ if !self.spawner.is_current() => Birthplace::Host,
             Born::In(birthplace) => *birthplace,
             Born::NotYet(_) => self.spawner.birthplace()?,
@@ -108,8 +111,9 @@ impl Executor {
             hidden: self.data.clone(),
             kernel_mounts: match birthplace {
                 Birthplace::Host => host::kernel_mounts()?,
-                // The skeleton has masks for the mounts that were there when its directories were cloned; later mounts do
-                // not reach it. A box that shows host directories besides has masks for all (`Sources::covered`).
+                // The base rootfs masks the kernel mounts that existed when its directories were
+                // cloned; later mounts do not reach it. A box that shows further host directories
+                // masks all (`Sources::covered`).
                 Birthplace::Skeleton => Vec::new(),
             },
             birthplace,
@@ -118,7 +122,7 @@ impl Executor {
         let plan = lower(grant, &self.host, &sources, &particulars)?;
         let (stay, time_limit) = match particulars.occupant {
             Occupant::Command => (Stay::OneCommand, time_limit(grant)),
-            // How long it stays is for its owner to say; each visit has a limit of its own.
+            // The session decides how long it lives; each process has its own limit.
             Occupant::Agent(_) => (Stay::Resident, None),
         };
         let is_open = plan.proxy_port.is_some();
@@ -177,7 +181,7 @@ impl Executor {
         Ok(native.into_running(streams, proxy_socket, stay, time_limit))
     }
 
-    /// Gives PID 1 what it needs to make the box, which is then followed by its socket.
+    /// Sends PID 1 what it needs to make the box.
     pub(crate) async fn hand_over(&self, mut prepared: Prepared, wanted: Wanted<'_>) -> Result<NativeBox, Error> {
         let protections = wanted.plan.protections.clone();
         let mut limits = wanted.plan.resource_limits.iter();
@@ -190,7 +194,7 @@ impl Executor {
         }
         let Belongings { groups, steps, parent, .. } = belongings;
         let groups = ShelvedGroups::new(groups, self.shelf.clone());
-        // Ours alone from here on, so that its end is seen.
+        // Close the other end, so that the end of PID 1 is seen.
         let Prepared { control, birth, lease, .. } = prepared;
         drop(birth);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
@@ -207,7 +211,7 @@ impl Executor {
         Ok(native)
     }
 
-    /// The name of a box's cgroups, where there are any.
+    /// The name of the box's cgroups; empty without cgroups.
     pub(crate) fn group_name(&self, prepared: &Prepared) -> String {
         match self.host.cgroups {
             Ok(_) => self.spawner.group_name(prepared.number),
@@ -216,8 +220,9 @@ impl Executor {
     }
 }
 
-/// Registers a box's control socket with the runtime. That can fail, or be cancelled, after up to 10 s of waiting for a free
-/// epoll watch: then the socket is closed, which ends PID 1, and the groups return to their shelf.
+/// Registers a box's control socket with the runtime. This can fail or be cancelled after waiting
+/// up to 10 s for a free epoll watch: then the socket closes, which ends PID 1, and the cgroups
+/// return to the cache.
 async fn follow<T>(
     control: OwnedFd,
     groups: ShelvedGroups,
@@ -226,8 +231,8 @@ async fn follow<T>(
     Ok((register(control, wrap).await.map_err(Error::Talk)?, groups))
 }
 
-/// Why PID 1 failed, where it did: whoever removes its cgroups after it may have removed them under our hands, and that
-/// is not what went wrong.
+/// The reason why PID 1 failed. Its cgroups may have been removed meanwhile, and an error from that
+/// is not the cause.
 fn last_words(control: &OwnedFd) -> Option<Error> {
     rustix::io::ioctl_fionbio(control, true).ok()?;
     match wire::receive(control) {

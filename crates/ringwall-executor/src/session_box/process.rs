@@ -303,7 +303,8 @@ impl Visit {
 }
 
 impl SessionProcess {
-    /// Stops the visit at its deadline. Never comes back: whoever waits for the visit sees its end.
+    /// Stops the process at its deadline. Never returns: the caller waits for the end of the
+    /// process.
     async fn keep_limit(&self, deadline: Option<Duration>) -> Infallible {
         match deadline {
             Some(deadline) => self.shared.until(deadline).await,
@@ -323,7 +324,7 @@ impl Drop for Visit {
 }
 
 impl Progress {
-    /// Whether the command runs no more.
+    /// True if the command has ended.
     fn is_over(&self) -> bool {
         match self {
             Progress::Asked | Progress::Started => false,
@@ -331,7 +332,7 @@ impl Progress {
         }
     }
 
-    /// Whether nothing more comes of it.
+    /// True if no further message about it can come.
     fn is_told(&self) -> bool {
         match self {
             Progress::Asked | Progress::Started | Progress::Exited(_) => false,
@@ -341,7 +342,7 @@ impl Progress {
 }
 
 impl Shared {
-    /// Waits until the box has had so much time. One that is gone gets no more.
+    /// Waits until the box has run for this long, or has ended.
     async fn until(&self, deadline: Duration) {
         let mut life = self.life.subscribe();
         loop {

@@ -1,7 +1,8 @@
-//! The visits of one box: what each has said so far, and what could come next.
+//! The session processes of one box: their state, and which messages of the agent are possible
+//! next.
 //!
-//! A visit is asked for, started, exited and ended, in this order; what does not fit is no word of our agent. When the box
-//! is gone, every visit that was not over is told why, and no other begins.
+//! A process is requested, started, exited and ended, in this order; any other order is a protocol
+//! error. When the box is gone, every unfinished process gets the reason, and no other starts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,35 +20,35 @@ use crate::cgroup::freezer::Pause;
 use crate::error::Error;
 use crate::running::BoxControl;
 
-/// How many visits a box has at once. Each may keep so much waiting as its windows allow.
+/// Maximum number of processes at a time; each may buffer as much as its windows allow.
 const MAX_PROCESSES: usize = 64;
-/// No kernel counts further, and no record can.
+/// Larger than any real offset; the record stores signed 64-bit integers.
 const MAX_OFFSET: u64 = i64::MAX as u64;
 const MAX_ERRNO: i32 = 4095;
 const LAST_SIGNAL: i32 = 64;
 
-/// Why a box is gone.
+/// Why a box has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Death {
-    /// It was told to end.
+    /// The server ended it.
     Ordered,
-    /// Its memory ran out, and the agent or all of it was killed.
+    /// The memory limit was reached, and the agent or the whole box was killed.
     OutOfMemory,
-    /// Its own doing, in words.
+    /// The box broke a rule; the text says which.
     Itself(String),
 }
 
-/// How a box is.
+/// The state of a box.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// The agent has not yet said that it is there.
+    /// Before the agent's first message.
     Waking,
     Awake,
     Paused,
     Over(Death),
 }
 
-/// How far a visit is.
+/// The progress of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
     Asked,
@@ -67,19 +68,19 @@ pub(crate) struct Exit {
     pub(crate) at: Duration,
 }
 
-/// What everybody around one box has in common.
+/// Shared by all tasks and handles of one box.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) control: Arc<dyn BoxControl>,
     pub(crate) clock: Clock,
     pub(crate) life: watch::Sender<Life>,
-    /// For commands and input; what is urgent goes by [`Shared::order`].
+    /// For commands and input. Urgent messages use [`Shared::order`].
     pub(crate) mouth: Mouth,
     visits: Mutex<Visits>,
-    /// True if it is to stand still, whatever it does for a moment. Held by whoever turns it, and shared by those who need it
-    /// to go on.
+    /// The wanted state. Write-locked while the state changes, read-locked by operations that need
+    /// a running box.
     pub(crate) wanted: Arc<RwLock<Pause>>,
-    /// True if its commands are kept from looking into each other, as the agent says before there are any.
+    /// Whether processes are isolated from each other, as the agent reports before the first one.
     pub(crate) isolated: OnceLock<Enabled>,
     /// The first reason to end the box.
     doom: OnceLock<Death>,
@@ -92,7 +93,7 @@ struct Visits {
     over: Option<Death>,
 }
 
-/// One visit, as the agent's words reach it.
+/// The receiving ends of one process.
 #[derive(Debug)]
 struct Entry {
     outlets: [Option<Arc<Buffer>>; 3],
@@ -100,7 +101,7 @@ struct Entry {
     progress: watch::Sender<Progress>,
 }
 
-/// The other ends of an entry.
+/// The ends for the caller.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) id: ProcessId,
@@ -111,7 +112,7 @@ pub(crate) struct Registered {
     pub(crate) progress: watch::Receiver<Progress>,
 }
 
-/// What a visit is to have.
+/// The streams that a process needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) stdin: Enabled,
@@ -133,20 +134,20 @@ impl Shared {
         }
     }
 
-    /// Says something short. An agent that hears so little that these pile up is given up.
+    /// Sends an urgent message. An agent that reads so slowly that the queue is full ends the box.
     pub(crate) fn order(&self, order: &ToAgent<'_>) {
         if self.mouth.say_urgently(order).is_err() {
             self.end_for(Death::Itself("its agent does not listen".to_owned()));
         }
     }
 
-    /// Ends the box, for this reason if there was none before.
+    /// Ends the box; the first reason is kept.
     pub(crate) fn end_for(&self, reason: Death) {
         let _ = self.doom.set(reason);
         self.control.kill();
     }
 
-    /// Why the box was ended, if it was.
+    /// The reason if the box was ended.
     pub(crate) fn doom(&self) -> Option<&Death> {
         self.doom.get()
     }
@@ -176,7 +177,7 @@ impl Shared {
         Ok(Registered { id, stdout, stderr, stdin, channel: channel_in.zip(channel_out), progress: watched })
     }
 
-    /// Takes one word of the agent. An error when it could not have come now.
+    /// Handles one message of the agent. Fails if the message is not possible in the current state.
     pub(crate) fn hear(&self, said: &FromAgent<'_>) -> Result<(), FrameError> {
         if let FromAgent::Ready { isolated } = *said {
             return self.wake(isolated);
@@ -190,7 +191,7 @@ impl Shared {
         match *said {
             FromAgent::Ready { .. } => Err(FrameError),
             FromAgent::Started { process } => entry(&process)?.advance(Progress::Started),
-            // No path holds a NUL, and no record can.
+            // A path contains no NUL, and the record cannot store one.
             FromAgent::NotStarted { errno, tried, .. } if !(1..=MAX_ERRNO).contains(&errno) || tried.contains('\0') => {
                 Err(FrameError)
             }
@@ -244,7 +245,7 @@ impl Shared {
     }
 
     fn wake(&self, isolated: Enabled) -> Result<(), FrameError> {
-        // Before any command was here that could say it in the agent's place.
+        // No process that could write in the agent's place exists yet.
         self.isolated.set(isolated).map_err(|_| FrameError)?;
         let mut outcome = Err(FrameError);
         self.life.send_if_modified(|life| {
@@ -258,7 +259,7 @@ impl Shared {
         outcome
     }
 
-    /// The box is gone: whoever waits for something of it is told.
+    /// Marks the box as dead and gives all waiters the reason.
     pub(crate) fn bury(&self, death: Death) {
         let mut visits = self.lock();
         visits.over = Some(death.clone());
@@ -312,12 +313,12 @@ impl Entry {
     }
 }
 
-/// Whether a process can end so.
+/// True if a process can end like this.
 fn is_possible(ending: Ending) -> bool {
     match ending {
         Ending::Exited(code) => (0..=0xff).contains(&code),
         Ending::Signalled(signal) => (1..=LAST_SIGNAL).contains(&signal),
-        // Only PID 1 of a box ends anything for that, and it does not ask us.
+        // Only PID 1 reports this, not the agent.
         Ending::OverMemory => false,
     }
 }

@@ -1,7 +1,9 @@
-//! The interpreter that waits in a spare: how it is started, for which commands it can stand in, and what it is told.
+//! The interpreter of a warm box: how it is started, which commands it can run, and what it
+//! receives.
 //!
-//! `runner.py` is its text until then. It was started with an environment of ours; whatever it has read of that by then
-//! must be what it would have read of the command's own, so a command that sets any of it is not for a spare.
+//! It runs `runner.py` until then. It was started with our environment, and what it has read of
+//! that must equal what it would have read of the command's, so a command that sets one of these
+//! variables gets no warm interpreter.
 
 use std::ffi::{CString, OsStr};
 use std::path::Path;
@@ -19,12 +21,12 @@ use crate::host::python::{ASKED, INSTALLED, Python};
 
 const RUNNER: &str = include_str!("runner.py");
 
-/// What the interpreter and its libraries read when they start, by names and by beginnings of names.
+/// Variables, and prefixes of variables, that the interpreter and its libraries read at start.
 const READ_AT_START: [&str; 8] = ["PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TZDIR", "LOCPATH", "GCONV_PATH"];
 const BEGINNINGS_READ_AT_START: [&str; 5] = ["PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_"];
 
 impl SpareKind {
-    /// The kind that serves a grant best.
+    /// The kind that fits a grant best.
     pub fn of(grant: &Grant) -> Self {
         let is_python = |program: &OsStr| {
             program == INSTALLED || (program == ASKED && Python::choose(grant, Path::new("/")) == Python::Python3)
@@ -33,7 +35,7 @@ impl SpareKind {
             [program, option, code] => is_python(program) && option == "-c" && code.to_str().is_some(),
             _ => false,
         };
-        // Its search path is another one.
+        // An agent's commands have another search path.
         let is_at_home = !matches!(grant.workspace(), Workspace::Agent(_));
         let is_neutral = !grant.env().keys().any(|key| is_read_at_start(key.as_bytes()));
         if is_code && is_at_home && is_neutral { SpareKind::Python } else { SpareKind::Plain }
@@ -45,14 +47,15 @@ fn is_read_at_start(key: &[u8]) -> bool {
         || BEGINNINGS_READ_AT_START.iter().any(|beginning| key.starts_with(beginning.as_bytes()))
 }
 
-/// How it is started: with the text behind `-c`, in a namespace of its own, so that the code's is untouched.
+/// Its command: the text after `-c`, executed in a namespace of its own, so that the code's is
+/// empty.
 pub(super) fn command() -> &'static Command {
     static COMMAND: LazyLock<Command> = LazyLock::new(make_command);
     &COMMAND
 }
 
 fn make_command() -> Command {
-    // The text is plain enough that Rust's way to write a string down is Python's as well.
+    // For this text, Rust's escaped form is also a valid Python string.
     let text = format!("exec({RUNNER:?}, {{}})");
     let environment = [
         ("HOME", box_layout::HOME),
@@ -70,7 +73,8 @@ fn make_command() -> Command {
     }
 }
 
-/// What it is told: a directory, the code, and the environment, each with a NUL behind it, which none of them has in it.
+/// What it receives: directory, code and environment, each followed by a NUL byte, which none of
+/// them contains.
 pub(super) fn assignment(command: &Command) -> Result<Assignment, Error> {
     let [_, _, code] = command.argv.as_slice() else { return Err(Error::SpareUnfit("it waits for code")) };
     let read = |environment: &[CString]| -> Vec<CString> {

@@ -1,10 +1,11 @@
-//! Boxes made ahead, for commands that are not known yet: *spares*. The pool (`crate::pool`) keeps them.
+//! Warm boxes: boxes prepared before their command is known (decision 0010). The pool
+//! (`crate::pool`) owns them.
 //!
-//! A spare is an ordinary box that lacks the files of a workspace and a command. It is used once: whoever gets it is the
-//! first and the last tenant in it. Its `shape` is what was settled when it was made; it serves a grant of that shape and
-//! no other. With a Python interpreter in it that waits for code (`interpreter`), a run costs a tenth of a started one.
-//! Only as root: whoever's files it will show, a spare is a user of its own on the host (`leases`), and the files are
-//! shown to that user as its own (`mappings`).
+//! A warm box is an ordinary box without the files of a workspace and without a command. It serves
+//! one exec. Its `shape` is what was fixed when it was made, and it serves only grants of that
+//! shape. With a waiting Python interpreter (`interpreter`) a run costs a tenth of starting one.
+//! Warm boxes need root: each has a host uid of its own (`crate::uids`), and id-mapped mounts show
+//! it the workspace's files as its own (`crate::process::mappings`).
 
 mod interpreter;
 mod serve;

@@ -1,7 +1,7 @@
-//! A spare gets its grant: the files are shown to it, and the command begins.
+//! Gives a warm box its grant: mounts the files and starts the command.
 //!
-//! Nothing is decided here that was not decided for a box made from nothing: the same sources, the same rules, the same
-//! command. Whatever goes wrong before the command has begun gives the grant back, for a box made from nothing.
+//! Sources, rules and command are those of a cold box. Any failure before the command starts
+//! returns the grant, and a cold box is made from it.
 
 use ringwall_jail::plan::{Assignment, Completion, Identity, Operation, Owner, Privilege};
 use ringwall_jail::report::Report;
@@ -23,7 +23,8 @@ use crate::sources::{Sources, owner};
 use crate::uids::Lease;
 
 impl Executor {
-    /// Starts the granted command in a spare. When this returns, every protection is in force and the command begins.
+    /// Starts the granted command in a warm box. Returns when every protection is in force and the
+    /// command starts.
     pub async fn start_spare(&self, spare: Spare, grant: Grant) -> Result<RunningBox, Box<Unserved>> {
         match self.serve(spare, &grant).await {
             Ok(running) => Ok(running),
@@ -44,7 +45,7 @@ impl Executor {
         let mut mapping = |owner| self.mappings.get(owner, host, || self.spawner.mapping(owner, host));
         let trees = ringwall_jail::sources::open(&completion.operations, &mut mapping).map_err(Error::Setup)?;
         match ringwall_jail::send_completion(native.socket(), completion, &trees) {
-            // One that is gone has said why, and that is read next.
+            // If the box has ended, its report is read next.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(talk(errno)),
         }
@@ -70,7 +71,7 @@ impl Executor {
     }
 
     fn complete(&self, kind: SpareKind, grant: &Grant, sources: &Sources, whose: Owner) -> Result<Completion, Error> {
-        // As a box would be that is this user itself.
+        // The identity of a cold box of the workspace's owner.
         let identity = Identity {
             privilege: Privilege::Root,
             inside_uid: box_layout::UID,
@@ -90,8 +91,8 @@ impl Executor {
     }
 }
 
-/// What a box that is the workspace's owner has a right to by that, a spare has too. (Whatever belongs to others, and is
-/// shown as the box's own all the same, says so already.)
+/// Maps mounts to the workspace's owner, so that a warm box has the same rights as a cold box of
+/// that owner. Mounts of other owners are mapped already.
 fn show_as_its_own(operations: &mut [Operation], whose: Owner) {
     for operation in operations {
         if let Operation::Bind { source, .. } = operation {

@@ -1,5 +1,5 @@
-//! What is settled when a spare is made: its limits, its places, its cgroups. Two grants of one shape differ in their
-//! files, their command and their time limit, which all come later.
+//! The shape of a warm box: limits, mount points, cgroups. Two grants of one shape differ only in
+//! files, command and time limit, which come later.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::plan::{frame, limits};
 use crate::protection::protection_of;
 use crate::{box_layout, counters, host};
 
-/// A plan without names, files and command; equal plans make spares that can stand in for each other.
+/// A plan without names, files and command. Warm boxes of equal shape are interchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape(Arc<Plan>);
 
 impl Executor {
-    /// The shape of the spares that can serve this grant. None can where a box needs another root than the host's system,
-    /// is shown files outside a workspace, or where this is not root.
+    /// The shape of warm boxes for this grant. `None` for a box with another root than the host's
+    /// system, for one that shows files outside a workspace, and without root.
     pub fn shape_for(&self, grant: &Grant) -> Option<Shape> {
         let shows_a_workspace_alone = match grant.workspace() {
             Workspace::Project(_) | Workspace::Agent(_) => true,
@@ -41,7 +41,7 @@ impl Executor {
         self.shape(grant, self.spawner.birthplace().ok()?).ok()
     }
 
-    /// Whether this is somebody who can show files of one user to another.
+    /// True if this process can map files of one user to another, which needs root and a spawner.
     pub(crate) fn makes_spares(&self) -> bool {
         self.host.privilege == Privilege::Root && self.own_child.is_none()
     }
@@ -66,7 +66,7 @@ impl Executor {
             resource_limits: limits::resource_limits(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host),
             access: Vec::new(),
             watchdog: limits::watchdog(allowed, vec![literal("/")]),
-            // No spare is shown files of the host's.
+            // A warm box shows no files of the host.
             unix_sockets: UnixSockets::Allowed,
             terminal: None,
             proxy_port: None,
@@ -82,7 +82,7 @@ impl Shape {
         self.0.root
     }
 
-    /// The plan of one spare.
+    /// The plan of one warm box.
     pub(super) fn plan_for(&self, owner: Owner, group: &str) -> Plan {
         let mut plan = Plan::clone(&self.0);
         plan.identity = identity(owner);

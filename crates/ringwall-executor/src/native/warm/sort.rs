@@ -1,4 +1,4 @@
-//! Which spares can stand in for each other, and how urgently one more of them is wanted.
+//! The kinds of warm boxes for the pool, and how urgently another one is made.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::executor::Executor;
 use crate::pool::{Pace, Sort};
 use ringwall_policy::Grant;
 
-/// So long nobody has asked for a spare: whoever took the last one has its answer by now.
+/// After this pause the exec that took the last one has its answer.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Plain spares save little, and wait for a long pause.
+/// A plain warm box saves little, so it waits longer.
 const LONG_PAUSE: Duration = Duration::from_millis(30);
 
-/// Equal ones make spares that can stand in for each other.
+/// Equal specs give interchangeable warm boxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpareSort {
     pub kind: SpareKind,
@@ -21,7 +21,7 @@ pub struct SpareSort {
 }
 
 impl Executor {
-    /// The sort of the spares that serve this grant best, where any can.
+    /// The spec of the warm box that fits this grant best, if there is one.
     pub fn sort_for(&self, grant: &Grant) -> Option<SpareSort> {
         Some(SpareSort { shape: self.shape_for(grant)?, kind: SpareKind::of(grant) })
     }
@@ -30,7 +30,8 @@ impl Executor {
 impl Sort for SpareSort {
     fn pause(&self, waiting: usize) -> Duration {
         match self.kind {
-            // Whoever comes next would wait longer for an interpreter than anybody for a processor.
+            // Without a ready interpreter the next exec would wait longer for one than running
+            // execs lose by its start.
             SpareKind::Python if waiting == 0 => Duration::ZERO,
             SpareKind::Python => PAUSE,
             SpareKind::Plain => LONG_PAUSE,

@@ -1,4 +1,4 @@
-//! One spare: made, looked at, and let go of. Dropping it ends its box.
+//! One warm box: made, checked and ended. Dropping it ends its box.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -21,12 +21,12 @@ use crate::process::spawner::TIMEOUT;
 use crate::running::Streams;
 use crate::uids::SPARE_UIDS;
 
-/// What waits in a spare.
+/// What waits in a warm box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SpareKind {
-    /// Nothing: any command can be started in it.
+    /// Only PID 1: any command can be started.
     Plain,
-    /// An interpreter: it runs what `python3 -c` would.
+    /// An interpreter for code that `python3 -c` would run.
     Python,
 }
 
@@ -40,7 +40,7 @@ pub struct Spare {
 }
 
 impl Executor {
-    /// Makes a spare. It takes as long as a box does, and with an interpreter as long as that takes to start.
+    /// Makes a warm box, which takes as long as a cold one plus the start of the interpreter.
     pub async fn prepare_spare(&self, sort: &SpareSort) -> Result<Spare, Error> {
         let SpareSort { kind, shape } = sort;
         let mut lease = self.leases.take(SPARE_UIDS).ok_or(Error::SpareUnfit("there are too many of them"))?;
@@ -108,19 +108,19 @@ impl Spare {
         self.made
     }
 
-    /// Whether it still waits: nobody has ended it, and it has said nothing. One that did is never handed out.
+    /// True if it still waits. A box that has ended or sent a message is never used.
     pub fn is_alive(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut events = [PollFd::from_borrowed_fd(self.native.socket().as_fd(), PollFlags::IN)];
         rustix::event::poll(&mut events, Some(&at_once)).is_ok_and(|ready| ready == 0)
     }
 
-    /// Ends it. When this returns, no process of it is left.
+    /// Ends it and waits for its last process.
     pub async fn end(self) {
         self.native.end().await;
     }
 
-    /// The process id of its PID 1 on this side, for measuring it.
+    /// The host PID of its PID 1, for measurements.
     pub fn init_pid(&self) -> Option<u32> {
         self.native.init_pid()
     }
