@@ -1,4 +1,4 @@
-//! The maker of boxes: what it knows of this machine, and what it keeps from one box to the next.
+//! The executor: facts about the machine, and resources that outlive a box.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -19,28 +19,29 @@ use crate::process::spawner::Spawner;
 use crate::sources;
 use crate::uids::{Leases, OWN_UIDS, SPARE_UIDS, box_uid, spare_uid};
 
-/// Makes boxes.
+/// Starts boxes.
 #[derive(Debug)]
 pub struct Executor {
     pub(crate) host: Host,
     pub(crate) spawner: Spawner,
     pub(crate) images: Store,
-    /// Our own files, hidden from every box; `None` while there are none.
+    /// The data directory, hidden from every box; `None` if there is none.
     pub(crate) data: Option<PathBuf>,
     pub(crate) started: AtomicU64,
-    /// Cgroups for the next box, where they can be used again.
+    /// Cgroups for reuse, if they can be reused.
     pub(crate) shelf: Option<Arc<Shelf>>,
-    /// A PID 1 that is a child of this very process, and whoever removes its cgroups should this process be killed.
+    /// PID 1 as a child of this process (`ringwall run`), and the reaper that removes its cgroups
+    /// if this process is killed.
     pub(crate) own_child: Option<Pid>,
     pub(crate) cgroup_reaper: OnceLock<CgroupReaper>,
-    /// Who boxes that are made ahead are on the host, and what shows them files of others as their own.
+    /// Host uids of warm boxes, and id mappings that show them files of others as their own.
     pub(crate) leases: Arc<Leases>,
     /// Uids of boxes without a workspace.
     pub(crate) own_uids: Arc<Leases>,
     pub(crate) mappings: Mappings,
-    /// gVisor's program, where there is one.
+    /// The path of `runsc`, if there is one.
     pub(crate) runsc: Option<PathBuf>,
-    /// Ends boxes that take too much of what they share with this process.
+    /// Ends boxes that take too much of counters shared with this process.
     pub(crate) guard: Guard,
 }
 
@@ -75,7 +76,7 @@ impl Executor {
         }
     }
 
-    /// Removes what executors that were killed together with their spawners left behind.
+    /// Removes cgroups of executors that were killed together with their spawners.
     pub fn sweep(&self) {
         if let Ok(layout) = &self.host.cgroups {
             layout.sweep();
@@ -88,7 +89,8 @@ impl Executor {
 }
 
 impl Drop for Executor {
-    /// Waits for a PID 1 of our own; dropping the cgroup reaper or the spawner then waits for the rest, cgroups included.
+    /// Waits for PID 1 if it is our child. Dropping the cgroup reaper or the spawner then waits for
+    /// the rest, cgroups included.
     fn drop(&mut self) {
         if let Some(init) = self.own_child {
             while matches!(rustix::process::waitpid(Some(init), WaitOptions::empty()), Err(Errno::INTR)) {}

@@ -1,6 +1,7 @@
-//! What can go wrong between us and an AIO service, each with what was asked of it and what to do.
+//! Errors of an AIO service, each with the request and a remedy.
 //!
-//! Words of the service's are cut and shown without control characters. Neither its address nor our key is in any of them.
+//! Text of the service is shortened and shown without control characters. No message contains its
+//! address or our key.
 
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ pub enum AioError {
 }
 
 impl AioError {
-    /// What the reader can do about it.
+    /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::AddressMalformed(_) => "aio.url is like http://127.0.0.1:8080 or https://aio.example",
@@ -63,7 +64,7 @@ impl AioError {
         }
     }
 
-    /// Whether the same question may be answered a moment later.
+    /// True if the same request may succeed later.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TooLate { .. } | Self::Failed { status: 502..=504, .. } => true,

@@ -1,4 +1,4 @@
-//! What can go wrong between a grant and an outcome, each with what failed, on what, and what to do.
+//! Errors between grant and outcome: what failed, on what, and what to do.
 
 mod aio;
 
@@ -144,7 +144,7 @@ pub enum Error {
     Held(Step),
 }
 
-/// A spare that could not serve: why, and the grant, with which nothing was begun.
+/// A warm box that could not serve: the reason, and the unused grant.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Unserved {
@@ -164,7 +164,7 @@ const ENOSYS: i32 = 38;
 const EAGAIN: i32 = 11;
 
 impl Error {
-    /// Why the kernel would not run a command, from its error number.
+    /// The error of a command that the kernel did not execute, from its errno.
     pub(crate) fn not_executed(command: impl Into<String>, errno: i32) -> Self {
         let command = command.into();
         match errno {
@@ -173,7 +173,7 @@ impl Error {
         }
     }
 
-    /// What the reader can do about it.
+    /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::DirectoryMissing(_) => "create it, or name another directory",

@@ -1,9 +1,9 @@
-//! `python` means python3 where a system has no other.
+//! Provides `python` as python3 on systems without a `python`.
 //!
-//! Debian and its kin install `python3` alone, yet everybody writes `python`. Where none of the directories that will be searched
-//! has a `python`, a command of that name is python3; and where a shell or the like may run one, a box on the host's system
-//! has a link of that name, laid over a directory in which programs are searched. That costs a mount, so only boxes have
-//! it whose command speaks of python.
+//! Debian and others install only `python3`, but many commands say `python`. If no directory of the
+//! search path has a `python`, a command of that name is python3. If a shell may run one, a box on
+//! the host's system gets a link of that name over a directory of the search path. This costs a
+//! mount, so only boxes whose command names python have it.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -18,11 +18,11 @@ use crate::c_string::literal;
 
 pub(crate) const ASKED: &str = "python";
 pub(crate) const INSTALLED: &str = "python3";
-/// A directory of the root's own with nothing but the link, and where it is laid.
+/// A directory that contains only the link, and the directory over which it is mounted.
 const OWN: &str = "/var/python";
 const LAID_OVER: &str = "/usr/local/bin";
 
-/// Under which name the command is looked up.
+/// The name under which the command is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Python {
     AsNamed,
@@ -30,7 +30,7 @@ pub(crate) enum Python {
 }
 
 impl Python {
-    /// Looks into the root that the box will have.
+    /// Looks into the root of the box.
     pub(crate) fn choose(grant: &Grant, root: &Path) -> Self {
         if !speaks_of_python(grant.argv()) {
             return Python::AsNamed;
@@ -39,12 +39,12 @@ impl Python {
         Self::in_root(root, search)
     }
 
-    /// For whoever does not know yet what will run.
+    /// For a box whose commands are not known yet.
     pub(crate) fn in_root(root: &Path, search: &OsStr) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::open(root, flags, Mode::empty()) {
             Ok(root) => Self::among(search, |path| {
-                // An image's links lead where they lead inside it.
+                // Links of an image are resolved inside it.
                 let flags = OFlags::PATH | OFlags::CLOEXEC;
                 rustix::fs::openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).is_ok()
             }),
@@ -63,7 +63,7 @@ impl Python {
         if !is_anywhere(ASKED) && is_anywhere(INSTALLED) { Python::Python3 } else { Python::AsNamed }
     }
 
-    /// The words of the command with its first one settled.
+    /// The command's arguments with the first one resolved.
     pub(crate) fn argv(self, words: &[OsString]) -> impl Iterator<Item = &OsStr> {
         words.iter().enumerate().map(move |(index, word)| match (self, index) {
             (Python::Python3, 0) if word == ASKED => OsStr::new(INSTALLED),
@@ -71,14 +71,14 @@ impl Python {
         })
     }
 
-    /// Lays the link over the host's programs, where it is needed.
+    /// Mounts the link over the host's programs if needed.
     pub(crate) fn lay(self) -> Option<Operation> {
         let layer = Operation::Layer { own: literal(OWN), at: literal(LAID_OVER) };
         (self == Python::Python3).then_some(layer)
     }
 }
 
-/// Where the host has a python3 and no python.
+/// The path of python3 if the host has no python.
 pub(crate) fn find_alone() -> Option<CString> {
     if Python::in_root(Path::new("/"), OsStr::new(SEARCH)) == Python::AsNamed {
         return None;
@@ -87,7 +87,7 @@ pub(crate) fn find_alone() -> Option<CString> {
     places.into_iter().find(|path| Path::new(path).exists()).map(|path| literal(&path))
 }
 
-/// The directory with the link, in a root on the host's system.
+/// Makes the directory with the link, in a root on the host's system.
 pub(crate) fn place(python3: Option<&CString>) -> Vec<Operation> {
     let link = |target: &CString| {
         let at = literal(&format!("{OWN}/{ASKED}"));
@@ -96,7 +96,7 @@ pub(crate) fn place(python3: Option<&CString>) -> Vec<Operation> {
     python3.into_iter().flat_map(link).collect()
 }
 
-/// Whether a command is python, or may run one by that name. An interpreter's own code is not looked at.
+/// True if a command is python or may run it by that name. Code for an interpreter is not examined.
 fn speaks_of_python(words: &[OsString]) -> bool {
     let Some((program, rest)) = words.split_first() else { return false };
     program == ASKED || program != INSTALLED && rest.iter().any(|word| names_python(word.as_bytes()))

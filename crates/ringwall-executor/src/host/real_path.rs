@@ -1,7 +1,8 @@
-//! Where a name of the host really leads, through whatever links are on the way.
+//! Resolves names of the host through all links.
 //!
-//! The answer is the kernel's own name for what was found, and can be stale when it is used: whoever opens it checks that
-//! it is still there, through no link. Nothing is opened but located (O_PATH), so that no FIFO waits and no device acts.
+//! The answer is the kernel's name and may be stale when used: the code that opens it checks that
+//! it is still the same, through no link. Files are located with O_PATH only, so no FIFO blocks and
+//! no device acts.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -11,10 +12,10 @@ use std::path::{Component, Path, PathBuf};
 use ringwall_jail::plan::FileKind;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
-/// As many links as the kernel follows in one path.
+/// The kernel's limit of links in one path.
 const MAX_LINKS: usize = 40;
 
-/// Something that is there.
+/// An existing file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RealPlace {
     pub path: PathBuf,
@@ -38,12 +39,13 @@ impl PlaceKind {
     }
 }
 
-/// Nothing where nothing is, or where this user cannot look.
+/// `None` if the path does not exist or is not accessible.
 pub fn find_place(path: &Path) -> Option<RealPlace> {
     find(path, ResolveFlags::empty())
 }
 
-/// The same for a name that somebody else has given: nothing where it leads elsewhere in every process (`/dev/fd/7`).
+/// The same for a name from outside: `None` if it means something else in every process
+/// (`/dev/fd/7`).
 pub(crate) fn find_others_place(path: &Path) -> Option<RealPlace> {
     find(path, ResolveFlags::NO_MAGICLINKS)
 }
@@ -61,8 +63,8 @@ fn find(path: &Path, resolve: ResolveFlags) -> Option<RealPlace> {
     Some(RealPlace { path, kind })
 }
 
-/// Where an absolute path leads, or would if it were there: what exists of it is resolved, and the rest is added. A link
-/// to what is not there yet leads there all the same.
+/// The real path of an absolute path that may not exist: the existing part is resolved, and the
+/// rest is appended. A dangling link leads to its target.
 pub fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -79,7 +81,7 @@ pub fn resolve(path: &Path) -> PathBuf {
                 if without_dots == path {
                     return path;
                 }
-                // What `..` leads back to may exist, and may be a link.
+                // The path without `..` may exist and may be a link.
                 path = without_dots;
             }
         }
@@ -87,7 +89,7 @@ pub fn resolve(path: &Path) -> PathBuf {
     plain(&path)
 }
 
-/// The longest part of a path that is there, by its real name, and the rest.
+/// The longest existing part of a path, resolved, and the rest.
 fn split(path: &Path) -> Option<(PathBuf, PathBuf)> {
     path.ancestors().find_map(|part| {
         let found = find_place(part)?;
@@ -95,7 +97,7 @@ fn split(path: &Path) -> Option<(PathBuf, PathBuf)> {
     })
 }
 
-/// Without `.` and `..`. Where nothing is, there are no links to go wrong.
+/// Removes `.` and `..`. A missing part contains no links, so this is safe for it.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -110,7 +112,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The kernel's own name for an open file.
+/// The kernel's path of an open file.
 pub(crate) fn where_is(handle: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     Ok(rustix::fs::readlink(link, Vec::new())?.into_bytes())

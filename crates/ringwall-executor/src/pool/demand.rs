@@ -86,7 +86,8 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         self.wishes.iter().find(|wish| wish.kind == *kind).map_or(0, |wish| wish.wanted)
     }
 
-    /// Somebody asks for one of these. Gives the sort as it is known here, and nothing where none is ever made.
+    /// Records a request for this kind. Returns the stored kind, or `None` if warm boxes are
+    /// disabled.
     pub(super) fn ask(&mut self, kind: &Kind, now: Moment) -> Option<Kind> {
         if self.least == 0 {
             return None;
@@ -95,7 +96,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         Some(self.wish_for(kind, now))
     }
 
-    /// Gives the sort as it is known here, from now on.
+    /// Adds or finds a kind and returns the stored one.
     fn wish_for(&mut self, kind: &Kind, now: Moment) -> Kind {
         if let Some(wish) = self.find(kind) {
             wish.asked = now;
@@ -112,24 +113,24 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         kind.clone()
     }
 
-    /// And there was none.
+    /// Records that a request found no warm box.
     pub(super) fn missed(&mut self, kind: &Kind, max: u32) {
         if let Some(wish) = self.find(kind) {
             wish.wanted = wish.wanted.saturating_add(1).min(max);
         }
     }
 
-    /// From when on one more may be made, where a pause of this length is due.
+    /// The earliest time for another box, given this pause.
     pub(super) fn not_before(&self, wish: &Wish<Kind>, pause: Duration) -> Moment {
         wish.not_before.max(self.asked.map_or(Moment::ZERO, |asked| asked + pause))
     }
 
-    /// True if fewer would do when some wait for long.
+    /// True if the target may be lowered.
     pub(super) fn is_above_least(&self, kind: &Kind) -> bool {
         self.wanted(kind) > self.least
     }
 
-    /// One has waited so long that fewer would do.
+    /// Lowers the target, because a box waited too long.
     pub(super) fn unused(&mut self, kind: &Kind) {
         let least = self.least;
         if let Some(wish) = self.find(kind).filter(|wish| wish.wanted > least) {
@@ -137,7 +138,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         }
     }
 
-    /// Nobody has asked since: what is kept is wanted as at first, and nothing else is.
+    /// Forgets kinds without requests since `moment`; the kept kind returns to the minimum.
     pub(super) fn forget_before(&mut self, moment: Moment) {
         let (kept, least) = (&self.kept, self.least);
         self.wishes.retain_mut(|wish| {
@@ -149,7 +150,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         });
     }
 
-    /// Since when nobody has asked for something that [`Self::forget_before`] would change.
+    /// The oldest request that [`Self::forget_before`] would act on.
     pub(super) fn oldest(&self) -> Option<Moment> {
         let changes = |wish: &&Wish<Kind>| !self.is_kept(wish) || wish.wanted > self.least;
         self.wishes.iter().filter(changes).map(|wish| wish.asked).min()

@@ -1,5 +1,5 @@
-//! Tasks that want boxes, and boxes that count themselves. What is random here is the order in which tasks run; what has to
-//! hold then, holds for every order.
+//! Tests of the pool with concurrent tasks and boxes that count themselves. The order of tasks is
+//! random; the assertions hold for every order.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, watch};
 use super::*;
 use crate::pool::{Pace, Sort, SpareFigures};
 
-/// How many boxes there are, and were at most.
+/// The current and the maximum number of boxes.
 #[derive(Debug, Default)]
 struct Census {
     there: AtomicU32,
@@ -60,12 +60,12 @@ impl Drop for House {
 #[derive(Debug)]
 struct Builder {
     census: Arc<Census>,
-    /// How many spares may be made.
+    /// Permits to make warm boxes.
     leave: Arc<Semaphore>,
     are_broken: AtomicBool,
 }
 
-/// A sort of spares that are made at once.
+/// A kind of warm boxes that are made at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wood(u8);
 
@@ -143,7 +143,7 @@ async fn acquire(pool: &Arc<Pool<Builder>>, key: u8, on_busy: OnBusy) -> Result<
     pool.acquire(&key, on_busy, || make).await
 }
 
-/// Lets every other task do what it can.
+/// Lets all other tasks run.
 async fn settled() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -152,7 +152,7 @@ async fn settled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
-    // Nobody is refused for being slow here: how fast this machine is does not matter.
+    // A long timeout, so that the result does not depend on the machine's speed.
     let patient = Bounds { acquire_timeout: Duration::from_secs(3600), ..bounds(3, 2) };
     let (pool, census) = pool(patient, usize::MAX >> 4);
     let tasks: Vec<_> = (0..64_u32)
@@ -163,7 +163,7 @@ async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
                     let key = u8::try_from((number + round) % 5).expect("small");
                     if (number + round) % 7 == 0 {
                         drop(pool.take_spare(&Wood(0)));
-                        // Gives up at whatever point this is.
+                        // Cancels at an arbitrary point.
                         let _ = tokio::time::timeout(
                             Duration::from_micros(u64::from(round)),
                             acquire(&pool, key, OnBusy::Wait),
@@ -220,7 +220,7 @@ async fn who_waits_too_long_is_refused_and_a_cancelled_one_leaves_nothing() {
     assert!(matches!(acquire(&pool, 1, OnBusy::Wait).await, Err(Refused::TimedOut)));
     assert!(matches!(acquire(&pool, 1, OnBusy::Fail).await, Err(Refused::Busy)));
     drop(held);
-    // Given up while the box is being made: it is made, and goes again.
+    // Cancelled while the box is being made: it is made and then ended.
     {
         let making = acquire(&pool, 1, OnBusy::Wait);
         tokio::pin!(making);
@@ -320,7 +320,7 @@ async fn settings_hold_for_spares_at_once() {
     assert!(pool.take_spare(&Wood(0)).is_none());
     settled().await;
     assert_eq!(pool.figures().idle, 3);
-    // Where the most becomes less, spares go before a session's box.
+    // With a lower maximum, warm boxes are ended before session boxes.
     drop(acquire(&pool, 7, OnBusy::Wait).await);
     pool.set_bounds(bounds(2, 2));
     settled().await;

@@ -1,7 +1,8 @@
-//! The rule in a world that keeps its own books: which boxes there are, who was told what, and who does what next.
+//! Tests of the rules against a model with its own records.
 //!
-//! For small bounds every state is visited that any order of events leads to; beyond, events come at random. After every
-//! event the books must agree with the rule, and from every state everybody must be served when nobody comes any more.
+//! For small bounds every reachable state is visited; for larger ones events are random. After
+//! every event the model must agree with the rules, and from every state all requests must be
+//! served when no more arrive.
 
 use std::collections::HashSet;
 
@@ -13,7 +14,7 @@ use world::*;
 #[path = "places_world.rs"]
 mod world;
 
-/// Every state that some order of events leads to, with its own end; gives how many there are.
+/// Visits every reachable state and lets each come to rest; returns their number.
 fn visit_all(first: World, keys: u8, kinds: u8, most: usize) -> usize {
     let mut seen = HashSet::from([first.shape()]);
     let mut waiting = vec![first];
@@ -88,7 +89,7 @@ proptest! {
         let mut world = World::new(max, min);
         for choice in choices {
             let events = world.events(5, 2, 8);
-            // A stop is the end of every story, so that one in ten is enough.
+            // A stop ends a run, so only one in ten is applied.
             let event = events[choice.index(events.len())];
             if event != Event::Stop || choice.index(10) == 0 {
                 world.happen(event);
@@ -172,7 +173,7 @@ fn kept_kind_is_made_at_start_and_refilled() {
     (0..3).for_each(|_| world.happen(Event::TakeSpare(0)));
     let figures = world.rule.figures();
     assert_eq!((figures.hits, figures.misses), (2, 3), "the first two were warm");
-    // One after the other, with a pause between.
+    // One after another, with pauses.
     for _ in 0..4 {
         world.now += IDLE / 2;
         let steps = world.rule.settle(world.now);

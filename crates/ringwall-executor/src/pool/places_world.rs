@@ -1,5 +1,5 @@
-//! A world of boxes and of those who want them, beside the rule: it does what the rule says and checks after each event that
-//! nothing is promised twice, lost, or waited for in vain.
+//! A model of boxes and requests beside the rules: it performs their steps and checks after each
+//! event that no box is promised twice, lost, or waited for in vain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ pub(super) type Key = u8;
 pub(super) type Kind = u8;
 
 impl Sort for u8 {
-    /// The first at once, each further one when it was quiet.
+    /// The first warm box is made at once, each further one after a pause.
     fn pause(&self, waiting: usize) -> Duration {
         if waiting == 0 { Duration::ZERO } else { IDLE / 2 }
     }
 
-    /// Every other sort takes long.
+    /// Odd kinds are slow to make.
     fn pace(&self) -> Pace {
         if self.is_multiple_of(2) { Pace::Quick } else { Pace::Slow }
     }
@@ -26,9 +26,9 @@ impl Sort for u8 {
 pub(super) enum Event {
     Acquire(Key, OnBusy),
     Take(Ticket),
-    /// Gives up; whatever it has begun to make goes on.
+    /// Cancels a request; a box that it makes is still made.
     Cancel(Ticket),
-    /// Gives up before it has begun to make what it was told to.
+    /// Cancels a request before it starts to make its box.
     CancelUnbegun(Ticket, MemberId),
     Release(Ticket),
     Hold(Ticket),
@@ -39,9 +39,9 @@ pub(super) enum Event {
     Ended(MemberId),
     Dismiss(Key),
     TakeSpare(Kind),
-    /// The settings want so many spares at least.
+    /// Sets the minimum of warm boxes.
     Least(u32),
-    /// Spares of this sort are wanted without being asked for.
+    /// Keeps a kind without demand.
     Keep(Option<Kind>),
     Wait,
     Stop,
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// What can happen now.
+    /// All possible events.
     pub(super) fn events(&self, keys: u8, kinds: u8, most: usize) -> Vec<Event> {
         let mut events = vec![Event::Wait];
         if self.wishes.len() < most && !self.is_stopped {
@@ -240,14 +240,15 @@ impl World {
             if self.rule.has(maker, id) {
                 self.wishes.get_mut(&maker).expect("a wish").1 = Wish::Has(id);
             } else {
-                // It was dismissed, or everything stops: whoever made it is told so.
+                // The box was dismissed or the pool stops: the request that made it ends.
                 self.wishes.remove(&maker);
             }
         }
         steps
     }
 
-    /// Whoever was offered a box that dies waits again; whoever has it, has it until they give it back.
+    /// A request that was assigned a dying box waits again; one that uses it keeps it until
+    /// release.
     pub(super) fn call_off(&mut self, id: MemberId) {
         for (_, wish) in self.wishes.values_mut() {
             if *wish == Wish::Called(id) {
@@ -285,7 +286,7 @@ impl World {
         }
     }
 
-    /// Those who want the same box get it in the order in which they came.
+    /// Requests for one session are served in order.
     pub(super) fn serve(&mut self, ticket: Ticket, turn: Wish) -> Key {
         let key = self.wishes.get(&ticket).expect("somebody who is there").0;
         let first = self.wishes.iter().find(|(_, wish)| **wish == (key, Wish::Waits)).map(|(ticket, _)| *ticket);
@@ -315,7 +316,7 @@ impl World {
         for (key, wish) in self.wishes.values() {
             let (Wish::Called(id) | Wish::Has(id) | Wish::Makes(id)) = wish else { continue };
             let of = self.boxes.get(id);
-            // Whoever has a box that died may have it still when it is gone.
+            // A request may still hold a box that has died and is gone.
             if matches!(of, Some((_, Life::Begun | Life::Up))) {
                 *users.entry(*id).or_default() += 1;
             }
@@ -325,7 +326,7 @@ impl World {
         self.check_nobody_waits_in_vain(figures);
     }
 
-    /// None is made that is not wanted, none stays, and none has a place that somebody waits for.
+    /// No unwanted warm box is made or stays, and none takes a slot that a request waits for.
     fn check_spares(&self, figures: Figures) {
         let being_made = [Pace::Quick, Pace::Slow].map(|pace| self.rule.spares_being_made_at(pace));
         assert!(being_made.iter().all(|count| *count <= 1), "one of each pace after the other");
@@ -377,7 +378,7 @@ impl World {
         }
     }
 
-    /// Nobody comes any more, and everybody does what they have to: then everybody was served, and a stop leaves nothing.
+    /// Without new requests every request is served, and a stop leaves nothing.
     pub(super) fn come_to_rest(mut self) {
         for _ in 0..200 {
             let next = self
@@ -399,7 +400,7 @@ impl World {
         assert!(self.wishes.is_empty() && self.boxes.is_empty() && self.rule.is_empty(), "something is left: {self:?}");
     }
 
-    /// The state without what only counts up: ids by their order, times by how long ago they were.
+    /// The state without counters: ids by their order, times by their age.
     pub(super) fn shape(&self) -> String {
         let ids: Vec<MemberId> = self.rule.members.keys().copied().collect();
         let id = |id: MemberId| ids.iter().position(|other| *other == id);
