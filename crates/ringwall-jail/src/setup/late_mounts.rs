@@ -2,8 +2,8 @@
 //!
 //! The container was started with an empty read-only tmpfs as placeholder. No tenant code runs in
 //! it yet, but its image is untrusted: the mount point is opened without following symlinks, and
-//! what is mounted there must be that tmpfs. It is unmounted first, so that the container's mounts
-//! are those of any other container.
+//! what is mounted there must be a read-only tmpfs. It is unmounted first, so that the container's
+//! mounts are those of any other container.
 //!
 //! Call these functions on a thread that ends afterwards: it cannot return to its mount namespace.
 

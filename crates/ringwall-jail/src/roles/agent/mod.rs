@@ -14,5 +14,5 @@ mod streams;
 
 pub use agent::main as agent_main;
 
-/// Path of the agent in every box, and the `argv[0]` with which it is started.
+/// Path of the agent in a session box, and the `argv[0]` with which it is started.
 pub const AGENT: &str = "/run/ringwall/agent";

@@ -2,7 +2,8 @@
 //!
 //! The filter denies by default. A call that is newer than this table fails with ENOSYS, so that
 //! libraries fall back. A call that was reviewed and refused fails with EPERM or, if programs then
-//! fall back, with ENOSYS or EINVAL. A test checks that no number is missing or listed twice.
+//! fall back, with ENOSYS or EINVAL. A test checks that no number is listed twice or, on x86_64,
+//! missing.
 
 use linux_raw_sys::general::*;
 
