@@ -46,8 +46,8 @@ pub const SERVICE_CEILINGS: Limits = Limits {
 /// [`SERVICE_CEILINGS`] for background code, without a ceiling on the timeout.
 pub const PROCESS_CEILINGS: Limits = Limits { timeout_ms: UNLIMITED, ..SERVICE_CEILINGS };
 
-/// Ceilings of a local `ringwall run`: the size of the machine. No timeout is allowed; the largest
-/// finite one is [`Field::max_value`].
+/// Ceilings of a local `ringwall run`: the size of the machine. The timeout may be unlimited; the
+/// largest finite one is [`Field::max_value`].
 pub fn machine_ceilings(memory_mb: u64, cpus: u64, pids: u64) -> Limits {
     // A machine that reports 0 or an impossible value still gets valid ceilings.
     let sane = |field: Field, value: u64| value.clamp(1, field.max_value());

@@ -1,8 +1,8 @@
 //! Operator settings with a range: the limits layer, and counts such as queue length, retention and
 //! quotas.
 //!
-//! Limits are checked against [`profile::SERVICE_CEILINGS`] when they are saved, so settings under
-//! which no exec could run are never stored. Counts are no limits of an exec; no other layer
+//! Limits are checked against [`profile::SERVICE_CEILINGS`] when they are saved, so no limit is
+//! stored for which every exec would be denied. Counts are no limits of an exec; no other layer
 //! changes them.
 
 use std::fmt;

@@ -1,7 +1,8 @@
 //! Laws of merging, on random layers.
 //!
 //! Numbers are small and often equal, so that layers often limit each other. The results are
-//! compared with a simple model: the smallest value wins.
+//! compared with a simple model: the smallest value of the operator (or the default) and the
+//! narrowing layers wins.
 
 #![expect(clippy::expect_used, reason = "a failed assumption is a failed test")]
 
