@@ -12,8 +12,9 @@ pub enum Target {
     Css(String),
     /// A reference of the last outline, such as `e12`.
     Reference(String),
-    /// The innermost visible element with this text, ignoring letter case; clickable elements
-    /// first.
+    /// A visible element with this text, ignoring letter case. In this order: a clickable element
+    /// with exactly this text, a clickable one that contains it, any with exactly this text, any
+    /// that contains it.
     Text(String),
     /// The focused element, to which `Press` sends its key.
     Focused,

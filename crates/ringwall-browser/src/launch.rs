@@ -18,8 +18,8 @@ const PATHS: &[&str] = &[
 
 const SHELL_SCRIPT: &str = r#"exec "$@" 4>&3 </dev/null >/dev/null 2>/dev/null"#;
 
-/// Chromium's own sandbox needs what a box forbids; the box is the sandbox. All requests that
-/// Chromium makes by itself are off, and so is replacing the requested address (http by https).
+/// Chromium's own sandbox needs what a box forbids; the box is the sandbox. Requests that Chromium
+/// makes by itself are turned off, and so is replacing the requested address (http by https).
 const FLAGS: &[&str] = &[
     "--headless",
     "--no-sandbox",
