@@ -50,7 +50,7 @@ const BUILTINS: [&str; 46] = [
     "wait",
     "time",
 ];
-/// Directories in which a box searches programs; all are read-only in it.
+/// Directories in which a box with an agent's files searches programs; all are read-only in it.
 const PROGRAM_DIRECTORIES: [&str; 3] = ["/usr/local/bin/", "/usr/bin/", "/bin/"];
 
 /// True if `name` is a builtin that changes only the shell itself, or whose own commands are
