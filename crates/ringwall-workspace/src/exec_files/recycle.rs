@@ -1,4 +1,4 @@
-//! Recycles the artifacts directory of a box that did not use it for the next exec of the
+//! Recycles artifacts directories: one that its box did not use serves the next exec of the
 //! workspace.
 //!
 //! Most boxes leave no artifacts, and on file systems such as ext4 creating an inode is slow where
