@@ -1,9 +1,11 @@
-//! A container made ahead for a session that is not known yet: our agent in it, before an empty place, as a user of its own.
+//! Warm containers: started with our agent, an empty `/workspace` and a host user of their own,
+//! before their session is known.
 //!
-//! Started by the words of every container, but for its files. When a session wants its box, its directory is mounted there
-//! from outside, through a mapping that shows its owner's files as the container's own (`warm`), and from then on it is that
-//! session's box like any other. Nobody else ever gets it. One that anything was done to, or of which anything cannot be
-//! proven, is ended; whatever goes wrong gives the grant back, for a container made from nothing.
+//! The command line is that of a session's container without the files. When a session takes a warm
+//! container, its directory is mounted into it from outside, through an ID mapping that shows the
+//! owner's files as the container user's. The container then belongs to that session only. A
+//! container that was touched through docker, or that fails a check, is removed. Every failure
+//! returns the grant, and a cold container is made from it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -43,15 +45,17 @@ use crate::sources::{check_working_directory, is_alone, owner};
 use crate::uids::SPARE_UIDS;
 
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
-/// Making one keeps a processor busy for a third of a second: nobody may have asked for a box for so long.
+/// Making a container uses one CPU for about a third of a second, so no exec may have asked for a
+/// box for this long.
 const QUIET: Duration = Duration::from_millis(500);
-/// Boxes on the host's system have a right to the other users that are for spares.
+/// Native warm boxes use the other half of these uids.
 const MAX_COUNT: u32 = SPARE_UIDS / 2;
 
-/// What is settled when a container is made ahead. Two grants of one shape differ in their files alone.
+/// The properties that are fixed when a warm container is made. Grants of the same shape differ
+/// only in their files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerShape {
-    /// As it was known: another one might make another container of the same words.
+    /// Part of the shape because the command line depends on the daemon's abilities.
     daemon: Daemon,
     image: DockerImage,
     sizes: Sizes,
@@ -67,23 +71,24 @@ impl Sort for ContainerShape {
     }
 }
 
-/// A container that waits for its session.
+/// A warm container that no session has taken yet.
 #[derive(Debug)]
 pub struct ContainerSpare {
     shared: Arc<Shared>,
     shape: ContainerShape,
     awake: Awake,
-    /// Who it is on the host.
+    /// The container's user, which has the same uid on the host.
     user: Owner,
     init: Init,
     story: watch::Receiver<Story>,
-    /// What images were when it was made.
+    /// [`Images::changes`](super::images::Images::changes) when the container was made.
     images: u64,
 }
 
 impl Docker {
-    /// The shape of the containers made ahead that can serve this grant. None can where this is not root, where the daemon
-    /// has users of its own, and for a session that has more than its own files or an environment of its own.
+    /// The shape of the warm containers that can serve this grant. `None` if this server is not
+    /// root, if the daemon uses a user namespace or is rootless, and for a session with more than
+    /// its own files, a network or environment variables.
     pub async fn shape_for(&self, executor: &Executor, grant: &Grant) -> Option<ContainerShape> {
         let shared = self.shared(Runtime::Usual).ok()?;
         let shows_a_session_alone = matches!(grant.workspace(), Workspace::Session(mounts) if is_alone(mounts));
@@ -102,12 +107,13 @@ impl Docker {
         Some(ContainerShape { daemon, image, sizes: Sizes::of(grant) })
     }
 
-    /// Whether containers can be made ahead here, as far as is known.
+    /// False without a docker client, and once an attempt has shown that warm containers cannot
+    /// work here.
     pub fn is_for_spares(&self) -> bool {
         self.shared(Runtime::Usual).is_ok_and(|shared| !shared.is_not_for_spares.load(Ordering::Acquire))
     }
 
-    /// Makes a container ahead. It takes as long as any.
+    /// Starts a warm container and checks it. Takes as long as starting any container.
     pub async fn prepare_spare(&self, executor: &Executor, shape: &ContainerShape) -> Result<ContainerSpare, Error> {
         let shared = self.shared(Runtime::Usual)?;
         if !self.is_for_spares() {
@@ -140,7 +146,8 @@ impl Docker {
         }
     }
 
-    /// Makes a container that waits the box of a session. One that cannot be is ended.
+    /// Turns a warm container into the box of a session. On failure the container is removed and
+    /// the grant returned.
     pub async fn start_resident_in(
         &self,
         executor: &Executor,
@@ -163,19 +170,20 @@ impl Docker {
 }
 
 impl ContainerSpare {
-    /// Whether it still waits as it was made: nobody has ended it or done anything to it, and its image's name means the same.
+    /// True if the container runs, no docker command touched it since its start, and no image name
+    /// has changed its meaning.
     pub fn is_alive(&self) -> bool {
         let story = *self.story.borrow();
         let is_as_made = !story.is_touched && !is_over(&self.init) && self.images == self.shared.images.changes();
         is_as_made && self.awake.is_alive()
     }
 
-    /// Ends it. When this returns, no process of it is left.
+    /// Ends the container. When this returns, all its processes are dead.
     pub async fn end(self) {
         self.awake.end().await;
     }
 
-    /// Shows a session's files to it.
+    /// Mounts the session's directory at `/workspace` and checks that the agent can enter it.
     async fn receive(&self, executor: &Executor, grant: &Grant) -> Result<(), Error> {
         if !self.is_alive() {
             return Err(Error::SpareUnfit("it does not wait any more"));
@@ -192,7 +200,7 @@ impl ContainerSpare {
         let tree = ringwall_jail::sources::open(&[show], &mut mapping).map_err(Error::Setup)?.pop();
         let tree = tree.ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
         enter(&self.init, move |process| ringwall_jail::late_mounts::replace(&tree, process, WORKSPACE)).await?;
-        // Also that nothing was done to it meanwhile of which nobody has told us yet.
+        // `is_alive` once more: events of a change may have arrived since the first check.
         match self.awake.reaches(WORKSPACE).await && self.is_alive() {
             true => Ok(()),
             false => Err(Error::SpareUnfit("it does not see the files")),
@@ -201,7 +209,8 @@ impl ContainerSpare {
 }
 
 impl Shared {
-    /// What will not be otherwise next time is not tried again.
+    /// Stops further attempts after an error that would occur again: a failed proof, or a kernel or
+    /// file system that refuses the mounts.
     fn note(&self, error: &Error) {
         let is_for_good = match error {
             Error::NoSparesHere(_) => true,
@@ -244,14 +253,15 @@ async fn launch(
     Ok(container)
 }
 
-/// A name that nobody else's container has; whose it will be is not known.
+/// A random name, because the exec or session is not known yet.
 fn name() -> Result<ContainerName, Error> {
     let random = kernel_file::read("/proc/sys/kernel/random/uuid");
     let random = random.map_err(|_| Error::SpareUnfit("there is no random name for it"))?;
     ContainerName::of_exec(&format!("ahead-{}", random.trim()))
 }
 
-/// What the daemon says: asked by its name, of the container that was followed.
+/// Inspects the container by name and returns its first process. The id must be the one that the
+/// events reported.
 async fn find_first_process(
     shared: &Shared,
     name: &ContainerName,
@@ -268,7 +278,8 @@ async fn find_first_process(
     }
 }
 
-/// On a thread that ends then: whoever enters the mounts of a process does not come back.
+/// Runs `work` on a thread of its own: `work` moves the thread into the mount namespace of `init`,
+/// and it cannot move back.
 async fn enter(
     init: &Init,
     work: impl FnOnce(BorrowedFd<'_>) -> Result<(), Failure> + Send + 'static,
@@ -276,7 +287,7 @@ async fn enter(
     let (told, done) = oneshot::channel();
     let init = Arc::clone(init);
     let thread = std::thread::Builder::new().name("mounts".to_owned()).spawn(move || {
-        // Nobody may be listening any more.
+        // The receiver may have been dropped.
         let _ = told.send(init.get().map(|process| work(process.as_fd())));
     });
     match (thread, done.await) {

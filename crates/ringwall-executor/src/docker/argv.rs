@@ -1,8 +1,9 @@
-//! The words of `docker run`. Pure: the same grant and daemon give the same words, and snapshot tests show them.
+//! Builds the command line of `docker run`. Pure: the same grant and daemon give the same
+//! arguments, which snapshot tests show.
 //!
-//! What a container may do is decided here and only here. No word holds a value of the environment. Paths go into
-//! `--mount`, which is read as a line of comma-separated values: there a path can be quoted, where `-v` would take a
-//! colon in it for its own, and unlike `-v` it makes no directory that is missing.
+//! All permissions of a container are decided in this file. No argument contains the value of an
+//! environment variable; those are in `--env-file`. Paths use `--mount`, a CSV line in which a path
+//! can be quoted. `-v` would split a path at a colon and create a missing source directory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,8 +27,9 @@ use crate::{box_layout, egress};
 const MIB: u64 = 1024 * 1024;
 const BYTES_PER_INODE: u64 = 4096;
 const MILLIS: u64 = 1000;
-/// Docker's client copies the proxies of its own settings, passwords included, into every container that does not
-/// name them. A name without a value, which the client's environment does not have either, names and unsets it.
+/// Docker's client copies the proxies of its own settings, passwords included, into every container
+/// whose command line does not name them. `--env=NAME` without a value names the variable and,
+/// because the client's environment lacks it too, leaves it unset.
 const PROXIES: [&str; 10] = [
     "ALL_PROXY",
     "FTP_PROXY",
@@ -41,7 +43,7 @@ const PROXIES: [&str; 10] = [
     "no_proxy",
 ];
 
-/// What is no permission: how this one container is named and found again.
+/// The arguments that grant no permission: names, labels, runtime and our own files.
 #[derive(Debug)]
 pub(crate) struct Particulars<'a> {
     pub(crate) name: &'a ContainerName,
@@ -50,13 +52,13 @@ pub(crate) struct Particulars<'a> {
     pub(crate) environment: &'a Path,
     pub(crate) python: Python,
     pub(crate) stay: Stay,
-    /// This program, where it has a part in the container: as the agent of one that stays, or as a porter.
+    /// Our executable, mounted as the agent of a session box or as the entrypoint shim.
     pub(crate) program: Option<&'a Path>,
-    /// The socket through which a porter hands the way out to us.
+    /// The socket on which the entrypoint shim sends us the proxy socket.
     pub(crate) doorway: Option<&'a Path>,
 }
 
-/// What of a grant is settled when its container starts, beside its files: how much of everything it may have.
+/// The limits of a container that are fixed at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
     memory_mb: u64,
@@ -77,7 +79,7 @@ impl Sizes {
     }
 }
 
-/// What a container is, whoever asked for it.
+/// The common parts of cold and warm containers.
 struct Outline<'a> {
     image: &'a DockerImage,
     sizes: Sizes,
@@ -88,7 +90,7 @@ struct Outline<'a> {
     command: Vec<OsString>,
 }
 
-/// The whole command line after `docker`.
+/// All arguments after `docker`.
 pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
     let image = image(grant)?;
     let (owner, mounts) = match grant.workspace() {
@@ -104,7 +106,7 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     }
     match (&grant.effective().net, particulars.doorway, particulars.runtime) {
         (Net::None, None, _) | (Net::Allowlist { .. }, Some(_), Runtime::Usual) => {}
-        // Its sockets are its own kernel's, and cannot be handed to anybody outside.
+        // gVisor's sockets belong to its own network stack and cannot be passed to the host.
         (Net::Allowlist { .. }, _, Runtime::Gvisor) => return Err(Error::NotForGvisor("a network")),
         (Net::None, Some(_), _) | (Net::Allowlist { .. }, None, Runtime::Usual) => return Err(Error::NoWayOut),
     }
@@ -124,7 +126,8 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     words(outline, daemon, particulars)
 }
 
-/// The same for a container that waits for a session's files, which come later: an agent before an empty place.
+/// All arguments after `docker` for a warm container: the agent, and an empty read-only
+/// `/workspace` until a session takes it.
 pub(crate) fn argv_ahead(
     image: &DockerImage,
     sizes: Sizes,
@@ -144,7 +147,7 @@ pub(crate) fn argv_ahead(
     words(outline, daemon, particulars)
 }
 
-/// The image that a container for this grant is made of.
+/// The image of the grant's root.
 pub(crate) fn image(grant: &Grant) -> Result<&DockerImage, Error> {
     match grant.root() {
         Root::Docker(image) => Ok(image),
@@ -161,7 +164,8 @@ fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -
     words.push(format!("--hostname={}", box_layout::HOSTNAME).into());
     words.extend(isolation().map(Into::into));
     if daemon.core_limit {
-        // One byte is too little for a core file, and unlike zero it keeps the kernel from starting a piped core handler.
+        // 1 byte is too small for a core file. Unlike 0, it also keeps the kernel from starting a
+        // piped core handler.
         words.push("--ulimit=core=1".into());
     }
     words.push("--ulimit=nofile=4096".into());
@@ -180,7 +184,7 @@ fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -
     let is_set = |key: &str| outline.environment.contains_key(key) || ours.iter().any(|(name, _)| *name == key);
     let unset = PROXIES.iter().filter(|key| !is_set(key));
     words.extend(unset.map(|key| format!("--env={key}").into()));
-    // An image's own entry point would run before, and around, the command that was granted.
+    // An image's entry point would run in place of the granted command, with it as arguments.
     words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--"].map(Into::into));
     words.push(outline.image.as_str().into());
     if doorway.is_some() {
@@ -190,7 +194,7 @@ fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -
     Ok(words)
 }
 
-/// The walls: no network, no privilege, nothing shared with the host, and an image that cannot be changed.
+/// No network, no capabilities, no IPC or cgroup namespace of the host, and a read-only image.
 fn isolation() -> [&'static str; 6] {
     [
         "--network=none",
@@ -210,7 +214,7 @@ fn limits(sizes: Sizes, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<St
         };
     let memory = sizes.memory_mb * MIB;
     let scratch = sizes.scratch_mb * MIB;
-    // Docker refuses more processors than there are, and all that there are is no limit either.
+    // Docker refuses `--cpus` above the number of CPUs.
     let most = daemon.cpus.max(1).saturating_mul(MILLIS);
     let cpus = sizes.cpu_millis.min(most);
     let mut words = vec![
@@ -222,15 +226,15 @@ fn limits(sizes: Sizes, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<St
             (scratch / BYTES_PER_INODE).max(64)
         ),
     ];
-    // Where the kernel does not count swap, docker says so into the command's own standard error.
+    // If the kernel does not count swap, docker would print a warning into the command's stderr.
     if daemon.swap_limit {
         words.push(format!("--memory-swap={memory}b"));
     }
     words
 }
 
-/// Processes of the container that do not count against what the box was promised: docker's PID 1, and the threads of
-/// gVisor's own kernel, which ends when it gets no more.
+/// Processes that do not count against the box's limit: docker's PID 1, and the threads of gVisor's
+/// kernel, which aborts if it cannot start one.
 fn not_the_boxs_own(runtime: Runtime) -> u64 {
     match runtime {
         Runtime::Usual => limits::OUR_PROCESSES,
@@ -256,12 +260,12 @@ fn project(mounts: &ProjectMounts) -> Result<Vec<OsString>, Error> {
     Ok(words)
 }
 
-/// A session's directory is the whole workspace.
+/// A session's directory is mounted as all of `/workspace`.
 fn session(mounts: &SessionMounts) -> Result<Vec<OsString>, Error> {
     Ok(vec!["--mount".into(), bind(&mounts.work, WORKSPACE)?.into()])
 }
 
-/// An empty directory that nobody can write to.
+/// An empty read-only tmpfs.
 fn empty(at: &str) -> String {
     format!("type=tmpfs,dst={at},readonly,tmpfs-mode=0555,tmpfs-size=4096")
 }
@@ -270,7 +274,7 @@ fn bind(path: &Path, at: &str) -> Result<String, Error> {
     Ok(format!("type=bind,{},dst={at}", field(&format!("src={}", plain(path)?))))
 }
 
-/// One value of a line of comma-separated values.
+/// Quotes one CSV value.
 fn field(text: &str) -> String {
     match text.contains([',', '"']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -282,7 +286,8 @@ fn joined(option: &str, path: &Path) -> Result<OsString, Error> {
     Ok(format!("{option}{}", plain(path)?).into())
 }
 
-/// The client sends paths as JSON, which would quietly replace what is not UTF-8, and reads lines.
+/// Refuses control characters, which break the CSV line, and paths that are not UTF-8: the client
+/// sends paths as JSON, which would silently replace invalid bytes.
 fn plain(path: &Path) -> Result<&str, Error> {
     let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
     text.ok_or_else(|| Error::PathNotForDocker(path.to_owned()))

@@ -62,7 +62,7 @@ fn decide_with(request: &Request, require: &[Requirement], net: Option<NetReques
     }
 }
 
-/// A granted project, for the tests of other rooms too.
+/// A grant for a project, also used by the tests of other modules.
 pub(crate) fn grant(env: &[(&str, &str)], require: &[Requirement]) -> Grant {
     decide(&request(mounts(), env), require)
 }
@@ -115,7 +115,7 @@ fn daemon_without_core_limit_is_not_asked_for_one() {
     assert!(!asks(false));
 }
 
-/// Whatever it is for, it is the container that a session would have, but for whose it is and its files.
+/// A warm container differs from a session's container only in its user and its mounts.
 #[test]
 fn ahead_of_a_session() {
     let mounts = SessionMounts {

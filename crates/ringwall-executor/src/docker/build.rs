@@ -1,7 +1,8 @@
-//! The default image, made of what this machine's own package manager offers: no registry is asked.
+//! Builds the default image from this machine's package mirror; no registry is used.
 //!
-//! `debootstrap` makes a small system in a directory of ours, in a mount namespace of its own so that nothing that it
-//! mounts stays; a user and a name for python are added; docker imports the result. Doing it again replaces the image.
+//! `debootstrap` installs a minimal system into a scratch directory. It runs in its own mount
+//! namespace, so its mounts disappear with it. Then a user and the name `python` are added, and
+//! docker imports the result. A second build replaces the image.
 
 use std::fs::DirBuilder;
 use std::io::Write;
@@ -23,26 +24,26 @@ use crate::error::Error;
 use crate::image::erase::erase;
 use crate::process::find_in_path;
 
-/// What boxes run on unless somebody says otherwise.
+/// The image of docker boxes if none is configured.
 pub const DEFAULT_IMAGE: &str = "ringwall/sandbox:latest";
 
-/// Beside what every system has.
+/// Installed in addition to debootstrap's `minbase`.
 const PACKAGES: &str = "bash,coreutils,findutils,jq,git,python3";
 const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "ftp_proxy", "no_proxy"];
 const QUESTION: Duration = Duration::from_secs(9);
 const REMOVALS: u32 = 20;
 
-/// How far it is, for a progress bar.
+/// Progress of a build, for a progress bar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildStep {
-    /// What the package manager is doing, in its own words.
+    /// A line of debootstrap's output.
     Install(String),
     Pack,
     Import,
 }
 
 impl Docker {
-    /// Makes the image and gives its id. Root's work; takes about a minute.
+    /// Builds the image and returns its id. Needs root; takes about a minute.
     pub async fn build_image(
         &self,
         image: &DockerImage,
@@ -80,7 +81,7 @@ impl Docker {
         import.arg(image.as_str());
         let id = run(import, "import the archive", &mut |_| {}).await?.trim().to_owned();
         if let Some(old) = old.map(|old| old.trim().to_owned()).filter(|old| *old != id) {
-            // Without a name it is only in the way; if something still uses it, it stays.
+            // The replaced image has no name any more. Removal fails if a container still uses it.
             let _ = client.call(["image", "rm", &old], QUESTION).await;
         }
         Ok(id)
@@ -104,7 +105,7 @@ async fn install(
     run(installer, "install a system", &mut words).await.map(drop)
 }
 
-/// Runs a program to its end and gives its last line; every line is also shown.
+/// Runs a program to its end, passes each line of stdout to `show` and returns the last one.
 async fn run(
     mut program: tokio::process::Command,
     step: &'static str,
@@ -129,7 +130,8 @@ async fn run(
     let mut beginning = stderr.take(MAX_STDERR_LEN);
     let read_complaint = async {
         let _ = beginning.read_to_end(&mut complaint).await;
-        // The rest is read and let go: whoever complains at length would wait for ever at a full pipe.
+        // Reads and discards the rest; otherwise a program with long error output would block on
+        // the full pipe.
         tokio::io::copy(beginning.get_mut(), &mut tokio::io::sink()).await
     };
     let (_, _) = tokio::join!(read_lines, read_complaint);
@@ -137,12 +139,12 @@ async fn run(
     if status.success() {
         return Ok(last);
     }
-    // debootstrap complains where it also talks.
+    // debootstrap prints its errors to stdout.
     let complaint = in_short(&String::from_utf8_lossy(&complaint));
     Err(fail(format!("{name} ended with {status}: {}", if complaint.is_empty() { last } else { complaint })))
 }
 
-/// What a box expects beside the packages.
+/// Adds what a box needs besides the packages: the user, its group and home, and `python`.
 fn furnish(root: &Path) -> std::io::Result<()> {
     let (user, uid, gid, home) = (box_layout::USER, box_layout::UID, box_layout::GID, box_layout::HOME);
     append(&root.join("etc/passwd"), &format!("{user}:x:{uid}:{gid}:{user}:{home}:/bin/bash\n"))?;
@@ -161,7 +163,7 @@ fn append(path: &Path, line: &str) -> std::io::Result<()> {
     std::fs::OpenOptions::new().append(true).open(path)?.write_all(line.as_bytes())
 }
 
-/// A directory that is gone afterwards, whatever way it ends.
+/// A directory that is deleted on drop.
 #[derive(Debug)]
 struct Scratch {
     parent: OwnedFd,
@@ -174,7 +176,7 @@ impl Scratch {
         DirBuilder::new().recursive(true).mode(0o700).create(data)?;
         let parent = rustix::fs::open(data, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let name = format!("docker-image.{}", crate::kernel_file::read("/proc/sys/kernel/random/uuid")?.trim());
-        // Inside, root is /; it has to be as open as a / is.
+        // Mode 0700 keeps other users out of `root` inside, whose mode is that of a `/`.
         rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o700))?;
         let path = data.join(&name);
         Ok(Scratch { parent, name, path })
@@ -183,7 +185,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A program that was just ended may still make a last file.
+        // A program that was just killed may still create a file.
         for _ in 0..REMOVALS {
             match erase(&self.parent, &self.name) {
                 Ok(()) | Err(rustix::io::Errno::NOENT) => return,

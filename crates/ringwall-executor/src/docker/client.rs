@@ -1,8 +1,9 @@
-//! The one place that starts the `docker` client, and every call to it that expects a short answer.
+//! Starts the `docker` client, and makes all calls to it that expect a short answer.
 //!
-//! The client gets an environment of a few names: what else is in ours could steer it, or reach a container by it. It
-//! leads a process group of its own, so that it can be ended together with what it started (ssh, a plugin). It cannot be
-//! made to die with us without `unsafe`; `watcher` sees to what it leaves.
+//! The client gets only a few environment variables: others could change its behaviour or leak into
+//! a container. It leads its own process group, so that it is killed together with its children
+//! (ssh, a plugin). A parent-death signal would need `unsafe`; if this server is killed, `watcher`
+//! removes the containers.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -15,25 +16,26 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use crate::process::find_in_path;
 
-/// What the client needs of our environment to find its settings and its daemon. No proxy is among them, see `argv`.
+/// The variables that the client needs to find its settings and its daemon. Proxies are left out;
+/// see `argv`.
 const PASSED_ON: [&str; 7] = ["HOME", "PATH", "USER", "LOGNAME", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"];
 const PASSED_ON_PREFIX: &str = "DOCKER_";
 const MAX_ANSWER: u64 = 4 * 1024 * 1024;
 const MAX_STDERR_LEN: u64 = 16 * 1024;
 
-/// Where the client is and which daemon it is to ask.
+/// The client's path, and the context that selects the daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) program: PathBuf,
     pub(crate) context: Option<String>,
 }
 
-/// Why a call gave no answer.
+/// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum CallFailure {
     NotStarted(std::io::Error),
     TooLate(Duration),
-    /// Its exit code was not 0; its words.
+    /// The exit code was not 0. Contains the client's stderr in one line.
     Refused(String),
 }
 
@@ -49,13 +51,13 @@ impl CallFailure {
 }
 
 impl Client {
-    /// The client that was asked for, or the first in PATH.
+    /// `asked`, or the first `docker` in PATH.
     pub(crate) fn find(asked: Option<PathBuf>, context: Option<String>) -> Option<Self> {
         let program = asked.or_else(|| find_in_path("docker"))?;
         Some(Client { program, context })
     }
 
-    /// The words before the verb.
+    /// Arguments before the subcommand.
     pub(crate) fn leading_words(&self) -> Vec<OsString> {
         self.context.iter().flat_map(|context| ["--context".into(), context.into()]).collect()
     }
@@ -72,7 +74,7 @@ impl Client {
         Process::start(command)
     }
 
-    /// Asks something and gives what the client printed.
+    /// Runs the client and returns its stdout.
     pub(crate) async fn call<S: AsRef<OsStr>>(
         &self,
         words: impl IntoIterator<Item = S>,
@@ -86,7 +88,7 @@ impl Client {
     }
 }
 
-/// A program that gets only what is passed on, alone in its process group.
+/// A command with the few environment variables above, in its own process group.
 #[expect(clippy::disallowed_methods, reason = "the client that asks docker for a box, and what makes its image")]
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
@@ -97,7 +99,7 @@ pub(crate) fn command(program: &Path) -> Command {
     command
 }
 
-/// A started program. Dropping it ends its whole group.
+/// A started program. Dropping it kills its process group.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -116,11 +118,12 @@ impl Process {
         self.child.wait().await
     }
 
-    /// Its whole output, as long as that is short.
+    /// Returns stdout, up to [`MAX_ANSWER`].
     async fn answer(&mut self) -> Result<String, CallFailure> {
         let (mut answer, mut complaint) = (Vec::new(), Vec::new());
         if let Some((_, stdout, stderr)) = self.take_streams() {
-            // Each pipe is closed when enough of it was read: a client that has more to say ends, instead of waiting.
+            // Each pipe is closed at its limit, so that a client with more output ends by SIGPIPE
+            // instead of blocking.
             async fn read(pipe: impl AsyncRead + Unpin, longest: u64, into: &mut Vec<u8>) -> std::io::Result<usize> {
                 pipe.take(longest).read_to_end(into).await
             }
@@ -136,7 +139,7 @@ impl Process {
     }
 
     fn end(&mut self) {
-        // There is an id only as long as the process was not waited for, so nobody else's group can be meant.
+        // `id` is `None` once the process was reaped, so a reused PID is never signalled.
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(id) = id {
             let _ = kill_process_group(id, Signal::KILL);
@@ -150,7 +153,7 @@ impl Drop for Process {
     }
 }
 
-/// A complaint in one line: the client adds a blank line and where to read more.
+/// Joins the client's error text into one line, without its hint where to read more.
 pub(crate) fn in_short(words: &str) -> String {
     let lines = words
         .lines()
@@ -190,7 +193,7 @@ mod tests {
         command.args(["-c", "sleep 1000 & wait"]).stdin(Stdio::null()).stderr(theirs).stdout(Stdio::piped());
         let process = Process::start(command).unwrap();
         drop(process);
-        // The pipe ends when its last writer, the grandchild, is gone.
+        // The read returns 0 when the grandchild, the last writer, is dead.
         let ended = tokio::task::spawn_blocking(move || std::io::Read::read(&mut alive, &mut [0]));
         assert_eq!(ended.await.unwrap().unwrap(), 0);
         let late = client("/bin/sh").call(["-c", "sleep 1000 & wait"], Duration::from_millis(1)).await;

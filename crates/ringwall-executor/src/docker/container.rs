@@ -1,6 +1,7 @@
-//! A container while it runs: orders go in through the client, its story comes out of the daemon's events.
+//! A running container: commands to it go through the docker client, its state comes from the
+//! daemon's events.
 //!
-//! The pulse ends the wait when the daemon is gone. Dropping a container removes it.
+//! The wait ends when `pulse` finds the daemon gone. Dropping a container removes it.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -30,17 +31,17 @@ use crate::outcome::Ending;
 use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
 use crate::uids::Lease;
 
-/// How long an order to the daemon may take, and how long the container may take to end after the last one.
+/// Limit for a docker command on the container, and for the end of the container after SIGKILL.
 const ORDERED_WITHIN: Duration = Duration::from_secs(5);
 const ENDED_WITHIN: Duration = Duration::from_secs(8);
-/// How long the daemon's events may be behind the client's end.
+/// The maximum delay of the daemon's events after the client's end.
 const EVENTS_BEHIND: Duration = Duration::from_secs(2);
-/// How long the daemon's event that memory ran out may be behind the end of the process that was killed for it.
+/// The maximum delay of the daemon's `oom` event after the end of the killed process.
 const OOM_EVENT_DELAY: Duration = Duration::from_millis(500);
 const SIGNAL_BASE: i32 = 128;
 const EACCES: i32 = 13;
 
-/// A started container. Removed when dropped.
+/// A started container, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Container {
     streams: Streams,
@@ -55,15 +56,15 @@ pub(crate) struct Container {
     errand: Errand,
     protections: Vec<Protection>,
     runtime: Runtime,
-    /// Given back when it is gone.
+    /// The container's uid, returned when the container is gone.
     lease: Option<Lease>,
 }
 
-/// What a container is there for.
+/// The command's name, for messages, and its time limit.
 #[derive(Debug)]
 pub(crate) struct Errand {
     pub(crate) command: String,
-    /// None where how long it stays is for its owner to say.
+    /// `None` for a session box: its owner decides when it ends.
     pub(crate) time_limit: Option<Duration>,
 }
 
@@ -75,7 +76,7 @@ struct DockerControl {
     ordered: watch::Sender<Ordered>,
 }
 
-/// The strongest order so far.
+/// The strongest signal sent so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Ordered {
     Nothing,
@@ -84,8 +85,8 @@ enum Ordered {
 }
 
 impl BoxControl for DockerControl {
-    /// Docker signals the container's PID 1, which forwards the signal to its one child. The client runs in the background and
-    /// fails if the container has ended.
+    /// Docker signals the container's PID 1, which forwards the signal to its one child. The client
+    /// runs in the background and fails if the container has ended.
     fn signal(&self, signal: Signal) {
         self.order(signal, if signal == Signal::KILL { Ordered::End } else { Ordered::Signal });
     }
@@ -124,7 +125,8 @@ impl DockerControl {
         let (shared, name) = (self.shared.clone(), self.name.clone());
         runtime.spawn(async move {
             let option = format!("--signal={}", signal.as_raw());
-            // Refused when the container is over, and late when the daemon is; `wait` sees either for itself.
+            // Fails if the container has ended, or times out if the daemon hangs; `follow` notices
+            // both.
             let _ = shared.client.call(["kill", &option, name.as_str()], ORDERED_WITHIN).await;
         });
     }
@@ -134,7 +136,7 @@ impl DockerControl {
         answer.map(drop).map_err(|failure| Error::NotPaused { why: failure.why() })
     }
 
-    /// Comes back when the container was told to end and had long enough.
+    /// Returns [`ENDED_WITHIN`] after the container was killed.
     async fn overdue(&self) {
         let mut ordered = self.ordered.subscribe();
         let told = ordered.wait_for(|ordered| *ordered == Ordered::End).await.is_ok();
@@ -190,18 +192,18 @@ impl Container {
         })
     }
 
-    /// Who it is on the host, for as long as it lives.
+    /// Keeps the container's uid reserved while the container lives.
     pub(crate) fn hold(&mut self, lease: Lease) {
         self.lease = Some(lease);
     }
 
-    /// What the daemon tells of it.
+    /// The container's state, as the daemon's events report it.
     pub(crate) fn story(&self) -> watch::Receiver<Story> {
         self.control.story.clone()
     }
 
-    /// Waits until the daemon has started the container, and says whether it did: a client that has ended without that
-    /// is asked for its reason.
+    /// Waits until the daemon has started the container. `false` if the client ended without that;
+    /// `last_words` then has the reason.
     pub(crate) async fn started(&mut self, patience: Duration) -> Result<bool, Error> {
         let Some(followed) = &self.followed else { return Ok(false) };
         let ended = tokio::select! {
@@ -214,12 +216,13 @@ impl Container {
         };
         let patience = if ended { patience } else { Duration::ZERO };
         let story = followed.until(|story| story.started.is_some(), patience).await;
-        // The time limit is the command's own; making the box does not count.
+        // Making the container does not count against the time limit.
         self.began = story.started.unwrap_or(self.began);
         Ok(story.started.is_some())
     }
 
-    /// Waits until the way out was handed over and the command has begun, also where both are over already.
+    /// Waits until the shim has sent the proxy socket and executed the command. If the client has
+    /// ended already, waits at most `patience` for them.
     pub(crate) async fn take_way_out(&mut self, doorway: Doorway, patience: Duration) -> Result<(), Error> {
         let command = self.errand.command.clone();
         let taking = doorway.take_way_out(&command);
@@ -257,7 +260,8 @@ impl Container {
         })
     }
 
-    /// Waits until the command has ended and the container is gone.
+    /// Waits until the command has ended and, up to [`EVENTS_BEHIND`], until the container is
+    /// removed.
     async fn follow(mut self) -> Result<BoxExit, Error> {
         let control = Arc::clone(&self.control);
         let status = tokio::select! {
@@ -271,7 +275,8 @@ impl Container {
         self.conclude(status).await
     }
 
-    /// The outcome of a container whose client has ended. Whatever returns early leaves the removal to `drop`.
+    /// Determines the outcome after the client has ended. If this returns early, `drop` removes the
+    /// container.
     async fn conclude(&mut self, status: ExitStatus) -> Result<BoxExit, Error> {
         let Some(followed) = &self.followed else {
             return Err(unavailable(self.runtime, "the container was not followed".to_owned()));
@@ -294,15 +299,16 @@ impl Container {
                 }
                 let was_signalled = story.signals > 0 || out_of_memory;
                 let ending = match code - SIGNAL_BASE {
-                    // PID 1 tells a signal only by its exit code, as a shell does. It is taken for one when a signal is
-                    // known to have come from outside.
+                    // PID 1 reports a signal only as an exit code above 128, as a shell does. It
+                    // counts as a signal if one is known to have been sent from outside or memory
+                    // ran out.
                     signal @ 1.. if was_signalled && by_others => Ending::Stopped(signal),
                     signal @ 1.. if was_signalled => Ending::Signalled(signal),
                     _ => Ending::Exited(code),
                 };
                 (ending, ended)
             }
-            // Nobody reads the command's output any more, and the client felt it first.
+            // The client got SIGPIPE: the reader of the command's output is gone.
             (_, Some(signal), ended) if signal == Signal::PIPE.as_raw() => {
                 (Ending::Signalled(signal), ended.unwrap_or_else(Instant::now))
             }
@@ -329,7 +335,7 @@ impl Container {
 }
 
 impl Drop for Container {
-    /// Whatever way we got here, no container stays. One that is known to be gone is followed no more.
+    /// Removes the container unless it is known to be gone.
     fn drop(&mut self) {
         if self.followed.take().is_some() {
             sweep::remove_later(&self.control.shared, self.control.name.clone());

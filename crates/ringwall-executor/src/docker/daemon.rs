@@ -1,6 +1,6 @@
-//! What the daemon is and what it can do, from one `docker info`.
+//! Reads the daemon's version and abilities from one `docker info`.
 //!
-//! Facts, not decisions; `argv` and `protection` draw the conclusions.
+//! Facts only; `argv` and `protection` decide.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,17 +12,17 @@ use serde::{Deserialize, Deserializer};
 use super::client::{CallFailure, Client};
 use crate::backend;
 
-/// A probe is over within 10 s: first the client alone, which needs no daemon, then the daemon.
+/// A probe takes at most 10 s: first the client's version, which needs no daemon, then the daemon.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 const DAEMON_TIMEOUT: Duration = Duration::from_secs(7);
 const GVISOR: &str = "runsc";
 
-/// Who makes the container.
+/// The OCI runtime that runs a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
-    /// The one that the daemon uses by itself.
+    /// The daemon's default runtime.
     Usual,
-    /// gVisor's `runsc`: system calls end in a kernel of its own.
+    /// gVisor's `runsc`, which answers system calls in a kernel of its own.
     Gvisor,
 }
 
@@ -35,7 +35,7 @@ impl Runtime {
         }
     }
 
-    /// The runtime's name among the daemon's, where it is not the usual one.
+    /// The value of `--runtime`; `None` for the daemon's default.
     pub(crate) const fn name(self) -> Option<&'static str> {
         match self {
             Runtime::Usual => None,
@@ -44,19 +44,19 @@ impl Runtime {
     }
 }
 
-/// What a look at docker found.
+/// The result of a probe.
 #[derive(Debug, Clone)]
 pub struct DockerState {
-    /// The client's path; none where there is no client.
+    /// The client's path; `None` if there is no client.
     pub client: Option<PathBuf>,
     pub client_version: Option<String>,
     pub context: Option<String>,
-    /// The daemon, or why there is none.
+    /// The daemon, or why it does not answer.
     pub daemon: Result<Daemon, String>,
 }
 
 impl DockerState {
-    /// Whether this runtime can make boxes; if not, why.
+    /// The daemon, or why this runtime cannot make boxes.
     pub fn available(&self, runtime: Runtime) -> Result<&Daemon, String> {
         let daemon = self.daemon.as_ref().map_err(Clone::clone)?;
         daemon.check(runtime)?;
@@ -95,7 +95,8 @@ impl Daemon {
     }
 }
 
-/// As much of `docker info` as matters here. A client without a daemon prints the same, with errors instead.
+/// The used part of `docker info`. Without a daemon the client prints the same object with
+/// `ServerErrors`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Info {
@@ -121,12 +122,12 @@ struct ClientInfo {
     context: String,
 }
 
-/// An empty list is `null` to the client.
+/// The client prints an empty list as `null`.
 fn null_is_nothing<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Looks at the client and its daemon.
+/// Asks the client for its version and for the daemon.
 pub(crate) async fn probe(client: Option<&Client>) -> DockerState {
     let Some(client) = client else {
         let daemon = Err("there is no docker client in PATH".to_owned());
@@ -149,7 +150,7 @@ pub(crate) async fn probe(client: Option<&Client>) -> DockerState {
     found(version, context.or_else(|| client.context.clone()), daemon)
 }
 
-/// The daemon alone, for a start.
+/// Asks for the daemon only; used before a container starts.
 pub(crate) async fn find(client: &Client) -> Result<Daemon, String> {
     ask(client).await.map_err(|failure| failure.why()).and_then(daemon)
 }
@@ -166,8 +167,9 @@ fn daemon(info: Info) -> Result<Daemon, String> {
     if info.server_version.is_empty() {
         return Err("the docker daemon did not say its version".to_owned());
     }
-    // A daemon with root's capabilities raises hard limits. A rootless one refuses a container whose limit is above its own;
-    // its limit is not known here, and is most likely that of our process, which belongs to the same user.
+    // A daemon with root's capabilities raises hard limits. A rootless one refuses a container
+    // whose limit is above its own; its limit is not known here, and is most likely that of our
+    // process, which belongs to the same user.
     let core_limit = !Daemon::is_rootless(&info.security_options) || ringwall_jail::restrict::has_core_limit();
     Ok(Daemon {
         version: info.server_version,

@@ -1,9 +1,11 @@
-//! Where a container hands its way out to us: a socket that is shown to it alone, and gone as soon as it was used.
+//! A Unix socket on which a container sends us its proxy socket, mounted into that container only
+//! and removed after use.
 //!
-//! A container's network namespace is made by others, so its way out is opened by a porter of ours inside (`ringwall_jail::shim`)
-//! and comes through here; from then on there is no difference to any other box. The socket answers one caller, before
-//! anything of the command runs. It lies in our own directory, where no box looks and other users cannot, under a name
-//! that says whose it is, so that what a killed server left can be told from what another still uses.
+//! The daemon makes the container's network namespace, so an entrypoint shim inside
+//! (`ringwall_jail::shim`) opens the listening proxy socket and sends it through this one. The
+//! proxy then works as for any other box. The socket accepts one connection, before the command
+//! runs. It lies in our data directory, which other users and boxes cannot reach. Its name contains
+//! the server process, so that the sockets of a killed server can be told from those in use.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::ErrorKind;
@@ -25,17 +27,17 @@ use crate::error::{Error, talk};
 use crate::process::receive;
 
 const DIRECTORY: &str = "ways-out";
-/// One porter comes, once.
+/// One shim connects, once.
 const WAITING: i32 = 1;
 
-/// The socket, as long as nobody has come.
+/// The listening socket, before a shim has connected.
 #[derive(Debug)]
 pub(crate) struct Doorway {
     listener: OwnedFd,
     place: Place,
 }
 
-/// Its name on the disk, which goes with this.
+/// The socket's path, deleted on drop.
 #[derive(Debug)]
 struct Place(PathBuf);
 
@@ -47,13 +49,13 @@ impl Doorway {
         open(data, &name, &path).map_err(|source| Error::OpenDoorway { path, source })
     }
 
-    /// As docker is told it.
+    /// The source of the mount.
     pub(crate) fn path(&self) -> &Path {
         &self.place.0
     }
 
-    /// Waits for the porter, takes the way out, and comes back when the porter has become the command. `command` is
-    /// what that is called, should it not be there.
+    /// Waits for the shim's proxy socket, and returns when the shim has executed the command.
+    /// `command` names it in the error if it cannot be executed.
     pub(crate) async fn take_way_out(self, command: &str) -> Result<OwnedFd, Error> {
         let Self { listener, place } = self;
         let connection = async {
@@ -61,7 +63,7 @@ impl Doorway {
             register(connection, |connection| UnixStream::from_std(connection.into())).await
         };
         let connection = connection.await.map_err(Error::Talk)?;
-        // A second caller cannot connect: the listener is closed, and the socket is removed.
+        // No second connection is possible: the listener is closed and the socket deleted.
         drop(place);
         let mut way_out = None;
         loop {
@@ -92,7 +94,7 @@ impl Drop for Place {
     }
 }
 
-/// Removes the sockets of makers that are gone.
+/// Deletes the sockets of servers that are dead.
 pub(crate) fn sweep(data: &Path, instance: &Instance) {
     let Ok(entries) = std::fs::read_dir(data.join(DIRECTORY)) else { return };
     for entry in entries.flatten() {
@@ -112,17 +114,19 @@ fn open(data: &Path, name: &str, path: &Path) -> std::io::Result<Doorway> {
         rustix::fs::open(&directory, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    // An address holds 107 bytes, which a data directory's own name may have already.
+    // A socket address holds at most 107 bytes, which the path of the data directory may exceed.
     let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
     rustix::net::bind(&socket, &SocketAddrUnix::new(&short)?)?;
     let place = Place(path.to_owned());
-    // For whichever user the container's is outside; who may not enter the directory does not get here.
+    // 0666 because the container's user may be any uid on the host. The directory has mode 0700 and
+    // keeps others out.
     std::fs::set_permissions(&short, Permissions::from_mode(0o666))?;
     rustix::net::listen(&socket, WAITING)?;
     Ok(Doorway { listener: socket, place })
 }
 
-/// Whether it is what a porter makes: anything else would not be the box's, or could keep whoever accepts on it waiting.
+/// Accepts only a listening TCP socket at the proxy's address, and makes it non-blocking so that
+/// `accept` cannot block.
 fn check(socket: OwnedFd) -> Result<OwnedFd, Error> {
     let expected = SocketAddr::from((Ipv4Addr::LOCALHOST, egress::PORT));
     let is_listening = || -> rustix::io::Result<bool> {

@@ -1,4 +1,5 @@
-//! Doorways with porters of any kind: honest, early gone, and others who want to be taken for one.
+//! Tests of the proxy socket's hand-over: correct shims, shims that exit early, and processes that
+//! pose as one.
 
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -16,7 +17,7 @@ struct Home {
 impl Home {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // Longer than an address may be.
+        // Longer than a socket address (107 bytes).
         let data = directory.path().join("d".repeat(120));
         std::fs::create_dir(&data).unwrap();
         Home { instance: Instance::of(&data).unwrap(), directory }
@@ -44,8 +45,8 @@ fn call(doorway: &Doorway) -> OwnedFd {
     socket
 }
 
-/// A socket as a porter makes one. Tests run beside each other, so each has an address of its own, which `check` refuses;
-/// what it takes is tried where there are containers.
+/// A listening socket like the shim's, but with a port of its own because tests run in parallel.
+/// `check` refuses it for that; the accepting case is tested where docker is available.
 fn listening() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }

@@ -1,8 +1,9 @@
-//! The command's environment as the file that `--env-file` reads, held in memory.
+//! The command's environment as an `--env-file`, held in memory.
 //!
-//! Values are secrets: in the client's argv every user of the machine could read them, and in the client's own
-//! environment a name like LD_PRELOAD would act on the client. The file knows no escapes, so what it cannot say exactly
-//! is refused, by the variable's name alone.
+//! Values are secrets. In the client's argv every user of the machine could read them; in the
+//! client's environment a name like LD_PRELOAD would affect the client. The file format has no
+//! escapes, so a variable that it cannot express is refused with an error that names the variable
+//! only.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,10 +19,10 @@ use rustix::fs::MemfdFlags;
 use crate::error::Error;
 use crate::{box_layout, egress};
 
-/// The client reads lines of less than 64 KiB.
+/// The client's limit is 64 KiB per line.
 const MAX_LINE_LEN: usize = 65_000;
 
-/// The file, open as long as the client may still have to read it.
+/// A memfd. Keep it until the client has read it.
 #[derive(Debug)]
 pub(crate) struct EnvironmentFile(OwnedFd);
 
@@ -30,7 +31,7 @@ impl EnvironmentFile {
         Self::of(&grant.effective().net, grant.env())
     }
 
-    /// What every box has, and nothing else.
+    /// Only the variables of every box, for a warm container.
     pub(crate) fn ahead() -> Result<Self, Error> {
         Self::of(&Net::None, &BTreeMap::new())
     }
@@ -45,16 +46,16 @@ impl EnvironmentFile {
         write().map_err(Error::WriteEnvironment)
     }
 
-    /// Where the client, a process of the same user, finds it.
+    /// The path by which the client, a process of the same user, opens the memfd.
     pub(crate) fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
     }
 }
 
-/// What every box has, and then what the grant names, which wins.
+/// The variables of every box, overridden by those of the grant.
 fn text(net: &Net, granted: &BTreeMap<String, Secret>) -> Result<Vec<u8>, Error> {
     let mut variables = BTreeMap::from([
-        // The image is read-only, and so is every home in it.
+        // The image is read-only, including every home in it.
         ("HOME", OsStr::new("/tmp")),
         ("LANG", OsStr::new("C.UTF-8")),
         ("LOGNAME", OsStr::new(box_layout::USER)),
@@ -74,7 +75,7 @@ fn text(net: &Net, granted: &BTreeMap<String, Secret>) -> Result<Vec<u8>, Error>
 
 fn check(key: &str, value: &[u8]) -> Result<(), Error> {
     let refuse = |why| Err(Error::EnvironmentNotForDocker { key: key.chars().take(80).collect(), why });
-    // A line that begins with # is a comment, and one that begins with a space loses it.
+    // Docker ignores lines that begin with `#` and strips leading spaces.
     if !key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#' && byte != b'=') || key.is_empty() {
         return refuse("its name has other characters than docker's files of variables take");
     }

@@ -1,9 +1,10 @@
-//! What the daemon says of our containers: one `docker events` for all of them.
+//! Follows the state of all our containers with one `docker events`.
 //!
-//! A container that removes itself cannot be asked afterwards whether it ran, ran out of memory or was ended, so its
-//! story is followed while it happens. Only the kinds of events count: their other attributes mix with labels that an
-//! image's maker chose. A stream that breaks begins again and is first told what the daemon remembers, so nothing is
-//! lost that a living daemon knows; a daemon that died knows nothing, and then there is no end to read of.
+//! A container that removes itself cannot be asked afterwards whether it ran, ran out of memory or
+//! was signalled. Only the kinds of events, the container's id and its name are used; the other
+//! attributes are mixed with labels from the image. A stream that breaks is restarted and first
+//! replays the events that the daemon remembers, so none is lost while the daemon lives. A
+//! restarted daemon remembers none, and then the end of a container is not reported.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,23 +23,23 @@ use super::name::ContainerName;
 
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
-/// What is known of one container.
+/// The state of one container.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Story {
     pub(crate) id: Option<ContainerId>,
     pub(crate) started: Option<Instant>,
     pub(crate) ended: Option<Instant>,
     pub(crate) memory: Memory,
-    /// How often that was told.
+    /// Number of `oom` events.
     pub(crate) memory_kills: u64,
-    /// Somebody sent a signal through docker.
+    /// Number of signals sent through docker, by us or by others.
     pub(crate) signals: u32,
     pub(crate) removed: bool,
-    /// Something was done to it that starting it does not take.
+    /// An event other than `create`, `attach` and `start` occurred.
     pub(crate) is_touched: bool,
 }
 
-/// The daemon's own name for a container: 64 hexadecimal digits, which nobody else has a say in.
+/// A container's id: 64 hexadecimal digits that the daemon chose, so it is safe in paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContainerId([u8; 32]);
 
@@ -81,7 +82,7 @@ impl Events {
         Events { client, maker_label, stories: Stories::default(), reader: Mutex::new(None) }
     }
 
-    /// Follows a container that is about to be made.
+    /// Starts to follow a container. Call before it is created.
     pub(crate) fn follow(&self, name: &ContainerName) -> Followed {
         let story = lock(&self.stories).entry(name.clone()).or_default().subscribe();
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +106,7 @@ impl Drop for Events {
     }
 }
 
-/// A container that is followed until this is dropped.
+/// The state of one container, followed until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Followed {
     name: ContainerName,
@@ -118,12 +119,12 @@ impl Followed {
         &self.name
     }
 
-    /// The story as it goes on.
+    /// A receiver of all further changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Story> {
         self.story.clone()
     }
 
-    /// The story when this part of it is told, or what there is of it when patience ends.
+    /// The state once `told` accepts it, or the latest one after `patience`.
     pub(crate) async fn until(&self, told: impl FnMut(&Story) -> bool, patience: Duration) -> Story {
         let mut story = self.story.clone();
         let _ = tokio::time::timeout(patience, story.wait_for(told)).await;
@@ -144,8 +145,10 @@ impl Drop for Followed {
     }
 }
 
-/// A client that ends with us. One that follows events would otherwise wait for the next one of a maker that is dead: so
-/// a shell waits for the end of a pipe that only we hold open. It holds nothing of the client's, whose end shows at once.
+/// Starts a client that ends when this process does. A client that follows events would notice a
+/// closed stdout only at the next event, so a shell reads a pipe that only we hold open, and kills
+/// the client at its end. The shell closes its copies of the client's stdout and stderr, so that
+/// their end shows when the client ends.
 pub(super) fn start_tied<'a>(client: &Client, words: impl Iterator<Item = &'a str>) -> std::io::Result<Process> {
     const SCRIPT: &str = r#"
 exec 3<&0 </dev/null
@@ -163,12 +166,12 @@ kill -9 $!
 
 async fn read(client: Client, label: String, stories: Stories) {
     loop {
-        // Whatever the daemon remembers comes first: a container may be older than this stream.
+        // `--since` replays what the daemon remembers: a container may be older than this stream.
         let words = ["events", "--since=1", "--filter=type=container", "--format={{json .}}"];
         let filter = format!("--filter=label={label}");
         let words = words.into_iter().chain([filter.as_str()]);
         if let Ok(mut process) = start_tied(&client, words)
-            // Closed when this process ends, however it does.
+            // The kernel closes it when this process ends, also by SIGKILL.
             && let Some((_alive, stdout, _)) = process.take_streams()
         {
             let mut lines = BufReader::new(stdout).lines();
@@ -197,7 +200,7 @@ struct Actor {
     attributes: Attributes,
 }
 
-/// The daemon sets the name after it copied the labels.
+/// The daemon writes `name` after it copied the labels, so no label can replace it.
 #[derive(Debug, Deserialize)]
 struct Attributes {
     name: String,

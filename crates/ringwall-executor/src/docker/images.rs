@@ -1,8 +1,9 @@
-//! Whether a name may mean another image than before: one `docker events` of images, begun by whoever asks first.
+//! Counts changes of images with one `docker events`, started by the first caller.
 //!
-//! A container that waits was made of what its image's name meant then. Asking the daemon what it means now takes longer
-//! than everything else that such a container saves, so its word is waited for instead. Whenever nobody can know (the
-//! stream broke, the daemon was away) all names may have changed.
+//! A warm container was made from what its image's name meant at that time. Inspecting the image
+//! before each use takes longer than all that a warm container saves, so events are followed
+//! instead. When changes may have been missed (the stream broke, the daemon was away) the counter
+//! is raised too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,7 @@ impl Images {
         Images { client, changes: Arc::default(), reader: Mutex::new(None) }
     }
 
-    /// How often something has changed. As long as this is the same, every name means what it did.
+    /// The number of changes. While it stays the same, every image name has the same meaning.
     pub(crate) fn changes(&self) -> u64 {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         if reader.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -49,11 +50,11 @@ impl Drop for Images {
 
 async fn read(client: Client, changes: Arc<AtomicU64>, mut since: Duration) {
     loop {
-        // What happened before the stream was there comes first.
+        // Replays what happened before the stream was open.
         let since_word = format!("--since={}.{:09}", since.as_secs(), since.subsec_nanos());
         let words = ["events", "--filter=type=image", "--format={{.Action}}", &since_word];
         if let Ok(mut process) = start_tied(&client, words.into_iter())
-            // Closed when this process ends, however it does.
+            // The kernel closes it when this process ends, also by SIGKILL.
             && let Some((_alive, stdout, _)) = process.take_streams()
         {
             let mut lines = BufReader::new(stdout).lines();

@@ -1,8 +1,9 @@
-//! Whose containers are whose: labels by which ours are found again after a crash, and nobody else's are.
+//! Labels that identify our containers, so that they are found after a crash and no others are
+//! touched.
 //!
-//! A data directory has a random name of its own, kept in a file in it, so that two servers on one daemon do not end
-//! each other's containers. A maker is named by its process's number and start time, as in `cgroup`, and by its own
-//! number in that process: a container whose maker is gone has nobody who waits for it.
+//! A data directory has a random id, kept in a file in it, so that two servers on one daemon do not
+//! remove each other's containers. A maker is one [`Instance`] of a server process, named by PID,
+//! start time (as in `cgroup`) and a counter. A container whose maker is dead is an orphan.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -27,7 +28,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Reads the directory's name, or gives it one.
+    /// Reads the data directory's id, or creates it.
     pub(crate) fn of(data: &Path) -> Result<Self, Error> {
         let path = data.join(FILE);
         let found = match std::fs::read_to_string(&path) {
@@ -45,7 +46,7 @@ impl Instance {
         Ok(Instance { data, maker })
     }
 
-    /// The labels of a container of this maker.
+    /// The labels of a container that this maker starts.
     pub(crate) fn labels(&self, name: &ContainerName) -> [String; 3] {
         let exec = format!("{EXEC_LABEL}={}", name.exec_id());
         [self.data_label(), self.maker_label(), exec]
@@ -59,12 +60,12 @@ impl Instance {
         format!("{MAKER_LABEL}={}", self.maker)
     }
 
-    /// A name for something of this maker's that is no container. Like the label it says whose it is.
+    /// A file name that identifies this maker, as its label does.
     pub(crate) fn name_of(&self, number: u64) -> String {
         format!("{}-{number}", self.maker)
     }
 
-    /// Who made a container with this value of the maker's label.
+    /// Tells who made a container, from the value of its maker label.
     pub(crate) fn maker(&self, label: &str) -> Maker {
         if label == self.maker {
             return Maker::Ourselves;
@@ -73,7 +74,7 @@ impl Instance {
         let (pid, start) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let alive = match (pid.parse::<u32>(), start.parse::<u64>()) {
             (Ok(pid), Ok(start)) => layout::start_time(&pid.to_string()) == Some(start),
-            // A container of this data directory that no process of ours can have made so.
+            // No server writes such a label.
             _ => false,
         };
         if alive { Maker::Alive } else { Maker::Gone }
@@ -92,7 +93,7 @@ pub(crate) enum Maker {
     Gone,
 }
 
-/// Whoever links the finished file first has named the directory.
+/// Concurrent callers each write a draft; the first to hard-link its draft sets the id for all.
 fn name_directory(data: &Path, path: &Path) -> std::io::Result<String> {
     DirBuilder::new().recursive(true).mode(0o700).create(data)?;
     let name = kernel_file::read("/proc/sys/kernel/random/uuid")?;

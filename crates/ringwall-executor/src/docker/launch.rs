@@ -1,7 +1,9 @@
-//! From a grant to a running container: check, ask the client, wait until the daemon says that it started.
+//! Starts a container for a grant: checks, starts the client, and waits until the daemon reports
+//! the start.
 //!
-//! Everything that can refuse comes before the client is started. From then on a guard holds the container, and
-//! dropping it, also by a time limit around us, removes what there is of it.
+//! All checks that need no container come before the client is started. From then on [`Container`]
+//! holds the container, and dropping it, also when a time limit drops the future, removes what
+//! exists of it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,21 +38,21 @@ use crate::session_box::{Resident, Wardrobe};
 use crate::sources;
 use crate::sources::{ProjectPlace, check_working_directory, open_places};
 
-/// With what it takes to say so, the whole start is over within 10 s.
+/// A start, or its failure, takes at most 10 s in all.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);
-/// How long the daemon's events may be behind the client's end.
+/// The maximum delay of the daemon's events after the client's end.
 const EVENTS_BEHIND: Duration = Duration::from_secs(1);
 
-/// What an operator can set.
+/// Settings of the operator.
 #[derive(Debug, Clone, Default)]
 pub struct DockerSettings {
-    /// The client; the first `docker` in PATH unless said.
+    /// Path of the client. Default: the first `docker` in PATH.
     pub client: Option<PathBuf>,
-    /// The client's context; its own default unless said.
+    /// The client's context. Default: the client's own choice.
     pub context: Option<String>,
 }
 
-/// Makes boxes out of containers.
+/// The docker backend.
 #[derive(Debug, Clone)]
 pub struct Docker {
     shared: Option<Arc<Shared>>,
@@ -65,14 +67,14 @@ pub(crate) struct Shared {
     watcher: Watcher,
     daemon: Mutex<Option<Daemon>>,
     pub(crate) pythons: look::Pythons,
-    /// Our own files.
+    /// Our data directory, with symbolic links resolved.
     data: Option<PathBuf>,
-    /// Containers that may exist.
+    /// Number of our containers that may exist.
     pub(crate) unremoved: AtomicU64,
-    /// How often a sweep was asked for since the last one that found nothing more to do.
+    /// Sweeps requested since the last one that was completed.
     pub(crate) sweeps: AtomicU64,
     pub(super) images: Images,
-    /// Containers cannot be made ahead here.
+    /// Warm containers are impossible here.
     pub(super) is_not_for_spares: AtomicBool,
 }
 
@@ -85,7 +87,7 @@ impl Drop for Shared {
 }
 
 impl Docker {
-    /// Does not ask the daemon. A machine without docker gets one that is never available.
+    /// Does not contact the daemon. Without a docker client the backend is never available.
     pub fn new(settings: DockerSettings, data: &Path) -> Result<Self, Error> {
         let Some(client) = Client::find(settings.client, settings.context) else {
             return Ok(Docker { shared: None });
@@ -108,12 +110,13 @@ impl Docker {
         Ok(Docker { shared: Some(Arc::new(shared)) })
     }
 
-    /// Looks at the client and its daemon; over within 10 s.
+    /// Asks the client and its daemon for their state; takes at most 10 s.
     pub async fn probe(&self) -> DockerState {
         daemon::probe(self.shared.as_ref().map(|shared| &shared.client)).await
     }
 
-    /// Removes containers of this data directory that nobody waits for; over within 10 s. Says how many.
+    /// Removes the orphaned containers of this data directory and returns their number; takes at
+    /// most 10 s.
     pub async fn sweep(&self) -> Result<usize, Error> {
         let shared = self.shared(Runtime::Usual)?;
         if let Some(data) = &shared.data {
@@ -123,19 +126,19 @@ impl Docker {
         swept.map_err(|failure| unavailable(Runtime::Usual, failure.why()))
     }
 
-    /// Starts the granted command as a container that is named after its exec. When this returns the container runs,
-    /// or has already ended; either way its outcome is waited for.
+    /// Starts the granted command in a container that is named after its exec. When this returns,
+    /// the container runs or has already ended; `wait` reports the outcome in both cases.
     pub async fn start(&self, grant: Grant, exec_id: &str, runtime: Runtime) -> Result<RunningBox, Error> {
         self.launch(&grant, exec_id, runtime, Stay::OneCommand).await
     }
 
-    /// A box that stays, as a container of this name.
+    /// Starts a session box as a container of this name.
     pub async fn start_resident(&self, grant: Grant, name: &str, runtime: Runtime) -> Result<Resident, Error> {
         let running = self.launch(&grant, name, runtime, Stay::Resident).await?;
         Resident::begin(running, grant, Wardrobe::Image).await
     }
 
-    /// The same, or with this program as an agent in the command's place.
+    /// Starts the granted command, or for a session box our agent in its place.
     async fn launch(&self, grant: &Grant, exec_id: &str, runtime: Runtime, stay: Stay) -> Result<RunningBox, Error> {
         let shared = self.shared(runtime)?;
         let container = shared.in_time(runtime, launch(shared, grant, exec_id, runtime, stay)).await?;
@@ -202,13 +205,14 @@ async fn launch(
     if let Some(doorway) = doorway {
         container.take_way_out(doorway, EVENTS_BEHIND).await?;
     }
-    // The daemon opened the directories by their names. Had somebody put a link there, another would be in its place.
+    // The daemon opened the directories by path. If one was replaced by a symbolic link meanwhile,
+    // another directory is mounted.
     shared.compare(grant, &project)?;
     Ok(container)
 }
 
 impl Shared {
-    /// A start that is over in time, one way or the other.
+    /// Limits a start to [`STARTED_WITHIN`].
     pub(super) async fn in_time<T>(
         &self,
         runtime: Runtime,
@@ -222,13 +226,13 @@ impl Shared {
             }
         };
         if matches!(started, Err(Error::BackendUnavailable { .. })) {
-            // Another daemon may be there when it is back.
+            // The daemon may have other abilities when it is back.
             *self.daemon.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         started
     }
 
-    /// Starts the client. From here on dropping the container removes it.
+    /// Starts the client. From here on, dropping the container removes it.
     pub(super) fn run(
         self: &Arc<Self>,
         words: Vec<OsString>,
@@ -245,7 +249,7 @@ impl Shared {
         Container::new(self.clone(), process, followed, beat, protections, runtime, errand)
     }
 
-    /// Waits until the daemon has started it, or says why it has not.
+    /// Waits until the daemon has started the container, or returns why it has not.
     pub(super) async fn wait_for_start(
         &self,
         container: &mut Container,

@@ -1,8 +1,8 @@
-//! Whether an image has a `python` or only a `python3`, found out without running anything of it.
+//! Finds out whether an image has `python` or only `python3`, without running anything of it.
 //!
-//! A container is made and never started, and its files are asked for by name. That is done once for an image, by its
-//! id, and again whenever a request brings a PATH of its own. Where no clear answer comes, the command stays as it was
-//! named, and the box itself says that there is no such command.
+//! A container is created but never started, and `docker cp` is tried for each candidate path. The
+//! answer is cached by image id, unless the request has a PATH of its own. Without a clear answer
+//! the command keeps its name, and the box reports that it does not exist.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -20,15 +20,15 @@ use crate::box_layout::SEARCH;
 use crate::host::python::{ASKED, INSTALLED, Python};
 
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
-/// The id, and then the variables, one in a line.
+/// Prints the id and then the variables, one per line.
 const INSPECTION: &str = "--format={{.Id}}{{range .Config.Env}}\n{{.}}{{end}}";
-/// The daemon's words for a file that is not there.
+/// Part of the daemon's error for a missing file.
 const NOT_THERE: &str = "Could not find the file";
 
-/// What is known of images, by their ids.
+/// Cached answers, by image id.
 pub(crate) type Pythons = Mutex<HashMap<String, Python>>;
 
-/// Under which name the granted command is to be looked up.
+/// The name under which the granted command is looked up.
 pub(crate) async fn choose(shared: &Arc<Shared>, grant: &Grant, exec_id: &str) -> Python {
     let Root::Docker(image) = grant.root() else { return Python::AsNamed };
     if grant.argv().first().is_none_or(|name| name != ASKED) {
@@ -75,11 +75,11 @@ async fn look(shared: &Arc<Shared>, image: &str, exec_id: &str, search: &str) ->
     Some(Python::AsNamed)
 }
 
-/// A container that is never started. It is removed with its value, like one that ran.
+/// A container that is never started. Removed on drop.
 #[derive(Debug)]
 struct Still {
     shared: Arc<Shared>,
-    /// A container that nobody follows would be swept away.
+    /// A sweep removes our containers that are not followed.
     followed: Followed,
 }
 
@@ -97,14 +97,15 @@ impl Still {
         Some(still)
     }
 
-    /// Nothing where the answer is none.
+    /// `None` without a clear answer.
     async fn has(&self, path: &str) -> Option<bool> {
         let place = format!("{}:{path}", self.followed.name());
         read_answer(self.shared.client.call(["cp", &place, "-"], ANSWERED_WITHIN).await)
     }
 }
 
-/// A file that is larger than an answer may be ends the client without a word; that it began is enough.
+/// If the file is larger than the limit of an answer, the client ends without an error text; then
+/// the file exists.
 fn read_answer(answer: Result<String, CallFailure>) -> Option<bool> {
     match answer {
         Ok(_) => Some(true),

@@ -1,20 +1,19 @@
-//! From where this machine installs its own system: the first fitting entry of its package manager's sources.
+//! Finds the package mirror that this machine uses: the first suitable entry of apt's sources.
 //!
-//! Pure readings of text; both forms that the package manager knows. No address is known here: a machine that has none
-//! written down gets none.
+//! Reads both formats of apt. There is no default mirror: without an entry there is none.
 
 use std::path::Path;
 
-/// An archive to make a root file system from.
+/// A package archive for debootstrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mirror {
     pub(crate) address: String,
     pub(crate) suite: String,
-    /// The key ring that signs it, where the entry names a file.
+    /// Path of the key ring, if the entry names a file.
     pub(crate) keys: Option<String>,
 }
 
-/// The machine's own.
+/// The mirror of the running release.
 pub(crate) fn find() -> Option<Mirror> {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let codename = codename(&release)?;
@@ -34,7 +33,7 @@ pub(crate) fn find() -> Option<Mirror> {
     })
 }
 
-/// An entry as written: it may name several suites.
+/// An entry of apt's sources, which may name several suites.
 #[derive(Debug, Default)]
 struct Entry {
     types: Vec<String>,
@@ -44,7 +43,8 @@ struct Entry {
     keys: Option<String>,
 }
 
-/// The one that holds this release's base system: updates and additions alone cannot make a root.
+/// The first entry with the release itself and `main`; updates and backports alone cannot make a
+/// root file system.
 fn choose(entries: Vec<Entry>, codename: &str) -> Option<Mirror> {
     let has = |list: &[String], word: &str| list.iter().any(|one| one == word);
     let fits =

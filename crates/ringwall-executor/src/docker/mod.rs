@@ -1,10 +1,12 @@
-//! Boxes that docker makes: a grant becomes the words of one `docker run`, and a container an outcome.
+//! The docker backend: turns a grant into one `docker run` command line, and the end of the
+//! container into an outcome.
 //!
-//! Only the `docker` client is spoken to, so that what a machine's own docker can reach (a context, Desktop, another
-//! runtime) works here too. Nothing is believed to answer: every call has a time limit, a pulse watches the daemon while
-//! containers run, and a daemon that is missing, dead or hanging ends an exec with [`crate::Error::BackendUnavailable`].
-//! No other backend ever stands in. What a container did is learnt from the daemon's events, because `--rm` leaves
-//! nothing to inspect; what was left behind is removed as soon as the daemon can.
+//! It uses the `docker` client instead of the daemon's API, so every set-up that the client
+//! supports (a context, Desktop, another runtime) works. Every call has a time limit, and `pulse`
+//! checks the daemon while containers run. A missing, dead or hanging daemon ends an exec with
+//! [`crate::Error::BackendUnavailable`]; no other backend replaces it. Containers run with `--rm`
+//! and cannot be inspected afterwards, so their state comes from the daemon's events. Containers
+//! left behind are removed as soon as the daemon answers.
 
 mod ahead;
 mod argv;

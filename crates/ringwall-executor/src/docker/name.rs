@@ -1,4 +1,5 @@
-//! What a container is called: `ringwall-` and the exec's id, so that a listing of containers reads like ours.
+//! Names of containers: `ringwall-` and the exec's id, so that `docker ps` shows which exec a
+//! container belongs to.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use crate::error::Error;
 const PREFIX: &str = "ringwall-";
 const MAX_EXEC_ID: usize = 64;
 
-/// A name that docker takes, that no option can be mistaken for, and that tells its exec.
+/// A name that docker accepts and that cannot be mistaken for an option.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ContainerName(String);
 

@@ -1,8 +1,9 @@
-//! Where the workspaces are, for this program and for docker: Windows and WSL name the same directory differently.
+//! Determines the root of all workspaces, as this program and as docker name it: Windows and WSL
+//! have different paths for the same directory.
 //!
-//! Pure: what the machine is comes in as a value, and so does the way to convert a path (`wslpath` where it exists, or
-//! [`by_rule`]). Windows is never told `/mnt/d/…`, WSL never `D:\…`; a root that is missing and cannot be converted is an
-//! error that names the setting.
+//! Pure: the platform and the conversion of a path (`wslpath` where it exists, or [`by_rule`]) are
+//! parameters. Windows never gets `/mnt/d/…` and WSL never `D:\…`. A root that is missing and
+//! cannot be converted is an error that names the setting.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,14 +14,14 @@ const ROOT_ON_WINDOWS: &str = "sandbox.workspace_root_win";
 const ROOT_ON_WSL: &str = "sandbox.workspace_root_wsl";
 const MODE: &str = "sandbox.runtime_mode";
 
-/// What the operator says that this machine is.
+/// The setting `sandbox.runtime_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeMode {
     Auto,
     Fixed(Platform),
 }
 
-/// What a machine is.
+/// The platform of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Platform {
     Windows,
@@ -28,29 +29,29 @@ pub enum Platform {
     Linux,
 }
 
-/// Which way a path is to be converted.
+/// The direction of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conversion {
     ToWindows,
     ToWsl,
 }
 
-/// The roots as they are set.
+/// The configured roots.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Roots<'a> {
     pub windows: Option<&'a str>,
     pub wsl: Option<&'a str>,
-    /// Inside our own directory; on Linux, when nothing is set.
+    /// In our data directory; used on Linux and WSL if nothing is configured.
     pub usual: Option<&'a str>,
 }
 
-/// The answer.
+/// The root of all workspaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceRoot {
     pub platform: Platform,
-    /// As this program opens it.
+    /// The path for this program.
     pub host_path_native: String,
-    /// As docker is told it.
+    /// The path for docker's mounts.
     pub docker_mount_path: String,
 }
 
@@ -89,7 +90,8 @@ pub fn workspace_root(
         RuntimeMode::Auto => here,
         RuntimeMode::Fixed(asked) => asked,
     };
-    // WSL is a Linux too, and may be taken for one; any other claim would name paths that do not exist here.
+    // WSL may run as plain Linux. Any other mode than the platform's would name paths that do not
+    // exist here.
     if platform != here && (platform, here) != (Platform::Linux, Platform::Wsl) {
         return Err(wrong(MODE, format!("is {platform}, but this machine is {here}; set it to auto")));
     }
@@ -130,7 +132,7 @@ pub fn workspace_root(
     Ok(WorkspaceRoot { platform, docker_mount_path: path.clone(), host_path_native: path })
 }
 
-/// The conversion that needs nobody: drives are under `/mnt`, by their small letters.
+/// Converts without `wslpath`: drive `D:` is `/mnt/d`.
 pub fn by_rule(conversion: Conversion, path: &str) -> Option<String> {
     match conversion {
         Conversion::ToWsl => {
@@ -149,7 +151,8 @@ pub fn by_rule(conversion: Conversion, path: &str) -> Option<String> {
     }
 }
 
-/// A Windows path in its plain form: a drive with a capital letter or a share, backslashes, none at the end.
+/// Normalises a Windows path: a share or a drive with a capital letter, backslashes, none at the
+/// end.
 fn windows(setting: &'static str, given: &str) -> Result<String, Error> {
     let bad = || wrong(setting, format!(r"is {given:?}, which is no full path of Windows such as D:\ringwall"));
     let path = given.replace('/', "\\");
@@ -174,7 +177,7 @@ fn windows(setting: &'static str, given: &str) -> Result<String, Error> {
     Ok(format!("{start}{}", parts.join("\\")))
 }
 
-/// A path of WSL or Linux in its plain form.
+/// Normalises a path of WSL or Linux.
 fn posix(setting: &'static str, given: &str) -> Result<String, Error> {
     let bad = || wrong(setting, format!("is {given:?}, which is no full path such as /srv/ringwall"));
     let rest = given.strip_prefix('/').ok_or_else(bad)?;
@@ -185,7 +188,7 @@ fn posix(setting: &'static str, given: &str) -> Result<String, Error> {
     Ok(format!("/{}", parts.join("/")))
 }
 
-/// Windows' own names for the files of WSL are no network.
+/// True for network shares. `\\wsl$` and `\\wsl.localhost` name files of WSL and are none.
 fn is_share(path: &str) -> bool {
     let Some(rest) = path.strip_prefix(r"\\") else { return false };
     let server = rest.split('\\').next().unwrap_or_default().to_ascii_lowercase();

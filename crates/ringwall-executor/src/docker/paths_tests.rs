@@ -1,4 +1,4 @@
-//! Every mode on every machine, and the laws of conversion.
+//! Tests of every mode on every platform, and properties of the conversions.
 
 use proptest::prelude::*;
 
@@ -25,12 +25,12 @@ fn each_machine_gets_its_own_kind_of_path() {
         (RuntimeMode::Fixed(Wsl), Wsl, both, "/mnt/d/work"),
         (RuntimeMode::Fixed(Linux), Linux, both, "/mnt/d/work"),
         (RuntimeMode::Fixed(Linux), Wsl, (None, None), "/var/lib/ringwall/workspaces"),
-        // What is missing is converted.
+        // A missing root is converted from the other one.
         (AUTO, Windows, (None, Some("/mnt/d/my work/")), r"D:\my work"),
         (AUTO, Wsl, (Some(r"d:/my work\"), None), "/mnt/d/my work"),
         (AUTO, Wsl, (Some(r"C:\"), None), "/mnt/c"),
         (AUTO, Windows, (None, Some("/mnt/c")), r"C:\"),
-        // Spelling.
+        // Paths are normalised.
         (AUTO, Windows, (Some("d:/a//b/"), None), r"D:\a\b"),
         (AUTO, Windows, (Some(r"\\wsl$\Debian\home\me\"), None), r"\\wsl$\Debian\home\me"),
         (AUTO, Windows, (Some(r"\\wsl.localhost\Debian\srv"), None), r"\\wsl.localhost\Debian\srv"),
@@ -84,7 +84,7 @@ fn the_converter_that_is_handed_in_is_the_one_that_is_asked() {
         Some("/home/me".to_owned())
     };
     assert_eq!(workspace_root(AUTO, Wsl, roots, convert).unwrap().docker_mount_path, "/home/me");
-    // A converter that answers in the wrong kind is not believed.
+    // A converted path of the wrong kind is an error.
     assert!(workspace_root(AUTO, Wsl, roots, |_, _| Some(r"D:\x".to_owned())).is_err());
 }
 

@@ -1,9 +1,10 @@
-//! That a process is PID 1 of a container of ours, on this very machine.
+//! Proves that a process is PID 1 of one of our containers on this machine.
 //!
-//! The daemon says a number, and may speak of another machine, another view of the processes, or a moment that is over.
-//! So the process is held first and looked at then: the kernel's own files must say that it is in the container's cgroup,
-//! PID 1 of its namespace, the user whom we chose, and that users mean the same there as here. Because it is held and
-//! still lives at the end, all of that was said of one and the same process.
+//! The PID comes from the daemon, which may run on another machine or in another PID namespace, and
+//! the process may have ended. So a pidfd is opened first. Then `/proc` must show that the process
+//! is in the container's cgroup, is PID 1 of its namespace, has the chosen uid and gid, and has our
+//! user namespace but not our mount namespace. The process still lives at the end, so its PID was
+//! not reused meanwhile.
 
 use ringwall_jail::plan::Owner;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -13,7 +14,7 @@ use crate::error::Error;
 use crate::kernel_file;
 use crate::pidfd::{Init, is_over};
 
-/// Proves it, and introduces the process to whoever wants to know when it is over.
+/// Proves it, and stores the pidfd in `init`.
 pub(super) fn prove(pid: Pid, id: ContainerId, user: Owner, init: &Init) -> Result<(), Error> {
     let has_ended = || Error::BoxDied { why: "its first process has ended".to_owned() };
     let refuse = |why| if is_over(init) { Err(has_ended()) } else { Err(Error::NoSparesHere(why)) };
@@ -40,14 +41,15 @@ pub(super) fn prove(pid: Pid, id: ContainerId, user: Owner, init: &Init) -> Resu
     }
 }
 
-/// Whether a process's cgroups are those that daemons make for a container, with either of their drivers.
+/// True if the process is in the container's cgroup, as dockerd's cgroupfs or systemd driver names
+/// it.
 fn is_in_its_group(cgroups: &str, id: ContainerId) -> bool {
     let names = [format!("/{id}"), format!("/docker-{id}.scope")];
-    // On version 1 hierarchies without a controller of the daemon's are beside.
+    // On version 1 one matching hierarchy is enough: dockerd does not use all of them.
     cgroups.lines().any(|line| names.iter().any(|name| line.ends_with(name)))
 }
 
-/// Whether this is PID 1 of its namespace, and this user in every respect.
+/// True if the process is PID 1 of its namespace, and all four of its uids and gids are the user's.
 fn is_first_and(status: &str, user: Owner) -> bool {
     let field = |key: &str| -> Vec<&str> {
         let line = status.lines().find_map(|line| line.strip_prefix(key));

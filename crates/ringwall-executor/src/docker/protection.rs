@@ -1,7 +1,7 @@
-//! What holds a container, in the words of every box.
+//! The protections of a container, reported under the same names as those of native boxes.
 //!
-//! These are the daemon's own statements about itself and the words of our command line. Nothing here was tried, unlike
-//! in a native box, whose PID 1 looks for itself.
+//! They are derived from `docker info` and from our command line, and are not tested. In a native
+//! box PID 1 tests them.
 
 use ringwall_jail::report::{Protection, ProtectionName};
 

@@ -1,7 +1,7 @@
-//! Whether the daemon still answers, asked every few seconds while containers run and never otherwise.
+//! Checks every few seconds that the daemon answers, only while containers run.
 //!
-//! A client whose daemon hangs waits for ever; only somebody who asks something else notices. One pulse serves all
-//! containers. Interval and patience together stay well within the 10 s in which a fault must be known.
+//! A client whose daemon hangs waits forever, so a separate question is needed. All containers
+//! share one check. Interval and timeout add up to 8 s; a failure must be known within 10 s.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Pulse {
         Pulse { client, beat: Mutex::new(Weak::new()) }
     }
 
-    /// Asks from now on, until the last listener is gone.
+    /// Starts the check, or joins the running one. It ends when its last user is dropped.
     pub(crate) fn listen(&self) -> Arc<Beat> {
         let mut current = self.beat.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(beat) = current.upgrade().filter(|beat| beat.failure.borrow().is_none()) {
@@ -48,7 +48,8 @@ impl Pulse {
     }
 }
 
-/// One question, which the daemon passes on to the one below it.
+/// Asks for the version. The daemon asks containerd for its version too, so a hanging containerd is
+/// noticed.
 pub(crate) async fn ask(client: &Client) -> Result<(), CallFailure> {
     client.call(["version", "--format={{.Server.Version}}"], TIMEOUT).await.map(drop)
 }
@@ -60,7 +61,7 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
-    /// Comes back only with the reason why the daemon is not there.
+    /// Resolves only when the check fails, with the reason.
     pub(crate) async fn failed(&self) -> String {
         let mut failure = self.failure.clone();
         let why = failure.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());

@@ -1,7 +1,8 @@
-//! The removal of containers that nobody waits for: of makers of this data directory that are gone, and our own that we
-//! had to leave behind when the daemon was away.
+//! Removes orphaned containers: those of dead servers with this data directory, and our own that
+//! could not be removed while the daemon was away.
 //!
-//! Only containers with this data directory's label are ever looked at, and of those none whose maker lives.
+//! Only containers with this data directory's label are considered, and none whose maker is another
+//! living server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,14 +14,15 @@ use super::instance::{Instance, MAKER_LABEL, Maker};
 use super::launch::Shared;
 use super::name::ContainerName;
 
-/// A sweep is over within 10 s.
+/// A sweep takes at most 10 s.
 const LISTED_WITHIN: Duration = Duration::from_secs(4);
 const REMOVED_WITHIN: Duration = Duration::from_secs(5);
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// A daemon that was away may still be making a container that it was asked for before.
+/// A daemon that comes back may still create a container from an earlier request, so a sweep is
+/// repeated.
 const ROUNDS: u32 = 3;
 
-/// Removes orphans and says how many there were.
+/// Removes orphans and returns their number.
 pub(crate) async fn sweep(client: &Client, instance: &Instance, events: &Events) -> Result<usize, CallFailure> {
     let filter = format!("--filter=label={}", instance.data_label());
     let format = format!("--format={{{{.ID}}}} {{{{.Names}}}} {{{{.Label \"{MAKER_LABEL}\"}}}}");
@@ -45,7 +47,7 @@ pub(crate) async fn sweep(client: &Client, instance: &Instance, events: &Events)
     Ok(orphans.len())
 }
 
-/// Removes one container, now; one that is not there is as good.
+/// Removes one container. It is no error if the container does not exist.
 pub(crate) async fn remove(client: &Client, name: &ContainerName) -> Result<(), CallFailure> {
     match client.call(["rm", "--force", "--volumes", name.as_str()], REMOVED_WITHIN).await {
         Err(CallFailure::Refused(words)) if words.contains("No such container") => Ok(()),
@@ -53,9 +55,9 @@ pub(crate) async fn remove(client: &Client, name: &ContainerName) -> Result<(), 
     }
 }
 
-/// Removes a container in the background, and if the daemon is away, as soon as it is back.
+/// Removes a container in the background. If the daemon is away, sweeps until it is back.
 pub(crate) fn remove_later(shared: &Arc<Shared>, name: ContainerName) {
-    // Without a runtime this process is ending, and the watcher takes over.
+    // Without a runtime this process is ending, and the watcher removes the container.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     let shared = shared.clone();
     runtime.spawn(async move {
@@ -68,12 +70,12 @@ pub(crate) fn remove_later(shared: &Arc<Shared>, name: ContainerName) {
     });
 }
 
-/// One at a time; whatever is left behind meanwhile is seen by the rounds after it.
+/// Runs one loop at a time. Containers left behind meanwhile are covered by further rounds.
 async fn sweep_until_done(shared: &Shared) {
     if shared.sweeps.fetch_add(1, Ordering::AcqRel) > 0 {
         return;
     }
-    // Everybody who asked has left one container behind.
+    // Each request stands for one container that was left behind.
     loop {
         let asked = shared.sweeps.load(Ordering::Acquire);
         let mut round = 0;

@@ -1,9 +1,9 @@
-//! What a container used, as the kernel counted it in the container's cgroup.
+//! Measures what a container used, from the kernel's counters in the container's cgroup.
 //!
-//! The daemon forgets it with the container, and a container that removes itself is soon gone. So the group is found when
-//! the container is made, by the id that the daemon tells, and read in the moment between the end of its last process and
-//! its removal. Whatever of that does not work (a daemon elsewhere, groups in another place, a reader that came too late)
-//! makes a figure that is not known; none is ever estimated. Nobody waits for this, and nothing is asked of the daemon.
+//! The daemon forgets these figures with the container, which removes itself at its end. So the
+//! cgroup is found when the container is created, by its id, and is read between the end of its
+//! last process and its removal. If that fails (remote daemon, unusual cgroup path, read too late)
+//! the figure is unknown; none is estimated. No start waits for this, and the daemon is not asked.
 
 use std::time::Duration;
 
@@ -18,36 +18,36 @@ use crate::kernel_file;
 use crate::outcome::Usage;
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
-/// Between two looks for a group that is about to be made.
+/// Interval of looking for a cgroup that is about to be created.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const A_MOMENT: Duration = Duration::from_millis(1);
-/// One wait for the end of a process.
+/// Maximum time of one `poll` on a process.
 const MAX_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
-/// All that is left to do when a container is over is to read two files.
+/// When the container is gone, only two files have to be read.
 const READ_WITHIN: Duration = Duration::from_millis(100);
 
-/// Watches one container's group.
+/// Watches the cgroup of one container.
 #[derive(Debug)]
 pub(crate) struct Meter {
     reading: JoinHandle<Counted>,
 }
 
-/// What the kernel counted; nothing where nobody could look.
+/// The kernel's figures; empty if they could not be read.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) usage: Usage,
-    /// Processes that were killed because the container's memory was used up. The daemon tells of it too, but not always
-    /// before the container is gone.
+    /// OOM kills in the container. The daemon reports them too, but not always before the container
+    /// is gone.
     pub(crate) memory_kills: u64,
 }
 
 impl Meter {
-    /// Begins before the container is made.
+    /// Call before the container is created.
     pub(crate) fn begin(story: watch::Receiver<Story>) -> Self {
         Meter { reading: tokio::spawn(async move { measure(story).await.unwrap_or_default() }) }
     }
 
-    /// What is known once the container is over.
+    /// The figures, after the end of the container.
     pub(crate) async fn read(&mut self) -> Counted {
         match tokio::time::timeout(READ_WITHIN, &mut self.reading).await {
             Ok(Ok(counted)) => counted,
@@ -72,8 +72,8 @@ async fn measure(mut story: watch::Receiver<Story>) -> Option<Counted> {
             None => tokio::time::sleep(LOOK_AGAIN).await,
         }
     };
-    // Empty before its first process and after its last one. In between it never is: a runtime's helpers leave when the
-    // container's own PID 1 is in.
+    // The cgroup is empty before the first and after the last process, and never in between: the
+    // runtime's helpers leave when the container's PID 1 has joined.
     let mut was_inhabited = false;
     loop {
         match group.inhabitant()? {
@@ -88,8 +88,8 @@ async fn measure(mut story: watch::Receiver<Story>) -> Option<Counted> {
     }
 }
 
-/// Waits for a process's end on a thread where that may block, and comes back now and then so that a server which stops is
-/// not kept. A process that cannot be waited for is on its way out.
+/// Waits on a blocking thread until the process ends, at most [`MAX_WAIT`], so that it does not
+/// delay the server's shutdown. A process without a pidfd is about to end.
 async fn ended(process: Pid) {
     let wait = move || {
         let Ok(watched) = pidfd_open(process, PidfdFlags::empty()) else { return std::thread::sleep(A_MOMENT) };
@@ -98,7 +98,7 @@ async fn ended(process: Pid) {
     let _ = tokio::task::spawn_blocking(wait).await;
 }
 
-/// The directories of one container: one on version 2, one for each controller on version 1.
+/// The cgroup of one container: one directory on version 2, one per controller on version 1.
 #[derive(Debug)]
 enum Group {
     Version1 { cpu: String, memory: String },
@@ -106,7 +106,7 @@ enum Group {
 }
 
 impl Group {
-    /// Where daemons make groups, with either of their drivers.
+    /// The paths of dockerd's cgroupfs and systemd drivers.
     fn find(id: ContainerId) -> Option<Self> {
         let places = [format!("docker/{id}"), format!("system.slice/docker-{id}.scope")];
         places.iter().find_map(|place| {
@@ -120,7 +120,8 @@ impl Group {
         })
     }
 
-    /// Some process that is in it; nothing at all when the group is gone, or holds whom we cannot see.
+    /// A process of the cgroup, `Some(None)` if there is none. `None` if the cgroup is gone or the
+    /// process has no PID in our namespace.
     fn inhabitant(&self) -> Option<Option<Pid>> {
         let (Group::Version1 { cpu: directory, .. } | Group::Version2(directory)) = self;
         let processes = kernel_file::read(&format!("{directory}/cgroup.procs")).ok()?;

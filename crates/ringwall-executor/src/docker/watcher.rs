@@ -1,8 +1,10 @@
-//! Who removes our containers when we are killed: a shell that waits for the end of a pipe which only we hold open.
+//! Removes our containers when this server is killed: a shell that waits for the end of a pipe that
+//! only we hold open.
 //!
-//! A container belongs to the daemon and does not end with its client. The kernel closes the pipe however we end; the
-//! shell then removes what has our label, for some minutes if the daemon is away. What it cannot do (it was killed as
-//! well, or gave up) is left to the sweep of the next start. When nothing is left behind it is told so, and just ends.
+//! A container belongs to the daemon and survives its client. However we end, the kernel closes the
+//! pipe; the shell then removes the containers with our label, and tries for about 5 minutes if the
+//! daemon is away. The sweep at the next start removes what the shell cannot. If no container is
+//! left when the server ends, it tells the shell to exit.
 
 use std::io::{PipeWriter, Write};
 use std::path::Path;
@@ -13,8 +15,9 @@ use tokio::process::Child;
 
 use super::client::{Client, command};
 
-/// The client's words follow the label. What we were born with (a socket, a lock) is not to outlive us in a shell.
-/// Twice nothing is the end: a container may just be in the making.
+/// Arguments: the label, then the client's command line. Inherited descriptors (a socket, a lock)
+/// are closed, because the shell outlives us. It ends after two empty listings, because a container
+/// may just be in creation.
 const SCRIPT: &str = r#"
 exec 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&-
 if read -r nothing_is_left; then exit 0; fi
@@ -31,7 +34,7 @@ while [ "$tries" -gt 0 ] && [ "$nothing" -lt 2 ] && [ -x "$1" ]; do
 done
 "#;
 
-/// Started with the first container.
+/// The shell is started with the first container.
 #[derive(Debug, Default)]
 pub(crate) struct Watcher {
     shell: Mutex<Option<Shell>>,
@@ -44,7 +47,7 @@ struct Shell {
 }
 
 impl Watcher {
-    /// Sees to it that somebody watches.
+    /// Starts the shell if none runs.
     pub(crate) fn watch(&self, client: &Client, maker_label: &str) -> std::io::Result<()> {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shell) = shell.as_mut()
@@ -60,7 +63,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Nothing is left behind.
+    /// Tells the shell to exit: no container is left.
     pub(crate) fn dismiss(&mut self) {
         if let Some(shell) = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner) {
             let _ = shell.alive.write_all(b"\n");
@@ -72,7 +75,7 @@ impl Watcher {
 mod tests {
     use super::*;
 
-    /// A client that has one container and tells what it is asked.
+    /// A client that lists one container and logs its arguments.
     const PRETENDED: &str = r#"#!/bin/sh
 echo "$@" >> "$0.log"
 if [ "$3" = ps ]; then [ -e "$0.removed" ] || echo one-id; else touch "$0.removed"; fi

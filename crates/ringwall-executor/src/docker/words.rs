@@ -1,7 +1,7 @@
-//! A container's standard error on its way to the reader, with an ear for what docker itself says on it.
+//! Passes a container's stderr on to its reader and keeps the last 4 KiB.
 //!
-//! The client complains on the same stream as the command. Its last words are kept, so that a container that could not
-//! be made can be explained; every byte is passed on all the same, in order and without more memory than one buffer.
+//! The docker client writes its own errors to the same stream. The kept bytes explain why a
+//! container could not be started. Every byte is passed on in order, with one buffer of memory.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ const KEPT: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Words {
     tail: Arc<Mutex<Tail>>,
-    /// Until it has ended.
+    /// `None` after the end of the stream.
     pump: Option<JoinHandle<()>>,
 }
 
@@ -31,7 +31,7 @@ struct Tail {
     total: u64,
 }
 
-/// Why docker's PID 1 could not start the command.
+/// Why docker's PID 1 (tini) could not start the command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotStarted {
     NotFound,
@@ -39,7 +39,7 @@ pub(crate) enum NotStarted {
 }
 
 impl Words {
-    /// Passes on from now to the end of the stream.
+    /// Passes the stream on in the background, to its end.
     pub(crate) fn pass_on(from: ChildStderr, to: OwnedFd) -> std::io::Result<Self> {
         let to = pipe::Sender::from_owned_fd(to)?;
         let tail = Arc::new(Mutex::new(Tail::default()));
@@ -47,14 +47,14 @@ impl Words {
         Ok(Words { tail, pump: Some(pump) })
     }
 
-    /// The last words, when the stream has ended or patience has.
+    /// The kept bytes as one line, after the end of the stream or `patience`.
     pub(crate) async fn last(&mut self, patience: Duration) -> String {
         self.settle(patience).await;
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         in_short(&String::from_utf8_lossy(&tail.bytes.iter().copied().collect::<Vec<_>>()))
     }
 
-    /// Waits for the end of the stream.
+    /// Waits for the end of the stream, at most `patience`.
     async fn settle(&mut self, patience: Duration) {
         if let Some(pump) = &mut self.pump
             && tokio::time::timeout(patience, pump).await.is_ok()
@@ -63,8 +63,9 @@ impl Words {
         }
     }
 
-    /// Whether all that was ever said is PID 1's complaint about the command. A command can say the same words with
-    /// the same exit code; then it is believed, which harms nobody but itself.
+    /// The reason, if tini's error about the command is all that was written to the stream. A
+    /// command can print the same text and exit with the same code, and gets the wrong error; only
+    /// its own result is affected.
     pub(crate) async fn why_not_started(&mut self, code: i32, patience: Duration) -> Option<NotStarted> {
         let kind = match code {
             127 => NotStarted::NotFound,
@@ -86,7 +87,8 @@ async fn pump(mut from: ChildStderr, mut to: pipe::Sender, tail: Arc<Mutex<Tail>
     let mut is_read = true;
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         tail.lock().unwrap_or_else(PoisonError::into_inner).keep(&buffer[..count]);
-        // Without a reader the rest is still taken: the client would otherwise end, and nobody follow the container.
+        // Without a reader the stream is still read: otherwise the client would end by SIGPIPE, and
+        // its report of the container be lost.
         is_read = is_read && to.write_all(&buffer[..count]).await.is_ok();
     }
 }
