@@ -1,5 +1,5 @@
-//! Where an AIO service is: http or https, a host, perhaps a path. Whatever else an address can hold is refused: a password in
-//! it would be printed, and a query would end up behind each route.
+//! The URL of an AIO service: http or https, a host and an optional path. Everything else is
+//! refused: a password in it would be printed, and a query would end up behind each route.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use ureq::http::Uri;
 
 use crate::error::AioError;
 
-/// The part of every address before `/v1`, without a slash at its end.
+/// The part of every URL before `/v1`, without a slash at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceUrl(String);
 

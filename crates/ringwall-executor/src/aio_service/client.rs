@@ -1,7 +1,8 @@
-//! A method for each question that we ask an AIO service. Cheap to clone; holds nothing but where to ask.
+//! Client of an AIO service, one method per request. Cheap to clone; holds only the connection.
 //!
-//! Commands go through its `/v1/bash`, which keeps the two streams apart, tells what is new since an offset, and can kill.
-//! Each command has a session of its own there, named by us: so it can be ended also when the answer that it has begun is lost.
+//! Commands use `/v1/bash`, which keeps stdout and stderr apart, returns output since an offset,
+//! and can kill. Each command has a session of its own on the service, named by us, so it can be
+//! killed even if the answer to its start is lost.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,13 +19,13 @@ use super::messages::{
 };
 use crate::error::AioError;
 
-/// For answers that take no time.
+/// Timeout of requests that the service answers at once.
 const PROMPT: Duration = Duration::from_secs(10);
-/// How long it may think about what is new, and how much longer an answer may take on its way.
+/// How long the service may wait for new output, and the additional time for an answer to arrive.
 const NEWS_WITHIN: Duration = Duration::from_secs(10);
 const ON_THE_WAY: Duration = Duration::from_secs(10);
 const MAX_CODE_SECONDS: u64 = 300;
-/// Deeper than anybody looks for a file.
+/// Directory levels of a listing.
 const DEEPEST: u32 = 32;
 
 #[derive(Debug, Clone)]
@@ -32,11 +33,11 @@ pub struct AioService {
     connection: Connection,
 }
 
-/// What a service says of itself.
+/// What a service reports about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceInfo {
     pub version: String,
-    /// The directory beneath which sessions have theirs.
+    /// The directory that contains the sessions' directories.
     pub home: String,
 }
 
@@ -55,7 +56,7 @@ impl CodeLanguage {
     }
 }
 
-/// What a piece of code did, as far as the service tells.
+/// The result of a piece of code, as the service reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeOutcome {
     /// `ok`, `error` or `timeout`.
@@ -65,14 +66,14 @@ pub struct CodeOutcome {
     pub exit_code: Option<i32>,
 }
 
-/// How far a command's two streams were read.
+/// The bytes of both streams that were read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Offsets {
     pub(super) stdout: u64,
     pub(super) stderr: u64,
 }
 
-/// Whether an answer may wait for news.
+/// Whether the service may wait for new output before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
     ForNews,
@@ -84,13 +85,13 @@ impl AioService {
         Ok(Self { connection: Connection::new(url, key)? })
     }
 
-    /// Whether it is there and accepts our key.
+    /// Checks that the service answers and accepts our key.
     pub async fn info(&self) -> Result<ServiceInfo, AioError> {
         let asked = "tell about itself";
         let question = question(asked, "/v1/sandbox", PROMPT);
         let Context { home_dir, version } = self.connection.get(question).await?;
         let home = home_dir.trim_end_matches('/');
-        // It becomes part of a line for a shell, quoted, and of paths that are compared.
+        // It becomes part of a quoted shell line, and of paths that are compared.
         if !home.starts_with('/') || home.contains(char::is_control) || home.split('/').any(|part| part == "..") {
             return Err(malformed(asked, "its home is no absolute path"));
         }
@@ -101,11 +102,11 @@ impl AioService {
         let asked = "open a session";
         let question = question(asked, "/v1/bash/sessions/create", PROMPT);
         let info: SessionInfo = self.connection.post(question, &SessionRequest { session_id }).await?;
-        // One that we did not name could be another's.
+        // A session of another name could belong to another client.
         if info.session_id == session_id { Ok(()) } else { Err(malformed(asked, "it opened another session")) }
     }
 
-    /// Has a line of ours run to its end, which it reaches at once.
+    /// Runs a short shell line to its end.
     pub(super) async fn run_at_once(
         &self,
         asked: &'static str,
@@ -122,7 +123,7 @@ impl AioService {
         }
     }
 
-    /// Begins a command and gives its id.
+    /// Starts a command and returns its id.
     pub(super) async fn begin(
         &self,
         session_id: &str,
@@ -137,7 +138,7 @@ impl AioService {
         Ok(result.command_id)
     }
 
-    /// What the command has printed since, and how it is.
+    /// The command's output since the offsets, and its state.
     pub(super) async fn output(
         &self,
         session_id: &str,
@@ -162,13 +163,14 @@ impl AioService {
         self.connection.order(question, &KillRequest { session_id, signal }).await
     }
 
-    /// Ends a session and what is left in it.
+    /// Ends a session and the processes left in it.
     pub(super) async fn close_session(&self, session_id: &str) -> Result<(), AioError> {
         let path = format!("/v1/bash/sessions/{session_id}/close");
         self.connection.order(question("close a session", path, PROMPT), &serde_json::json!({})).await
     }
 
-    /// Runs a piece of code in an interpreter of the service's own. With a context, variables stay for the next piece in it.
+    /// Runs a piece of code in an interpreter of the service. With a context, its variables stay
+    /// for the next piece in that context.
     pub async fn execute_code(
         &self,
         language: CodeLanguage,
@@ -177,7 +179,7 @@ impl AioService {
         time_limit: Duration,
         context: Option<&str>,
     ) -> Result<CodeOutcome, AioError> {
-        // What the interface knows: whole seconds, one at least.
+        // The interface takes whole seconds, at least one.
         let timeout = time_limit.as_secs().clamp(1, MAX_CODE_SECONDS);
         let question = question("run code", "/v1/code/execute", Duration::from_secs(timeout) + ON_THE_WAY);
         let stateful = context.is_some();

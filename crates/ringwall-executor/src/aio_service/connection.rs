@@ -1,7 +1,8 @@
-//! One question to an AIO service and its answer: within a time, up to a size, from the address that was named and no other.
+//! Sends one HTTP request to an AIO service, with a timeout and a maximum size of the answer.
 //!
-//! No redirect is followed and no proxy is asked, because either would be handed our key. A question is asked on a thread where
-//! it may block; whoever stops waiting for it leaves it to its own time limit.
+//! No redirect is followed and no proxy used, because either would receive our key. The HTTP client
+//! blocks, so each request runs on a blocking thread. If the caller stops waiting, the request
+//! still runs until its timeout.
 
 use std::fmt;
 use std::io::Read;
@@ -22,7 +23,8 @@ use crate::tls_roots::trust;
 const MAX_STDERR_LEN: u64 = 64 << 10;
 const MAX_WORDS: usize = 300;
 const CONNECTING: Duration = Duration::from_secs(5);
-/// A connection that nobody used is closed before the service does: a command must not be lost on its way into one.
+/// Idle connections are closed before the service closes them: a command sent into a connection
+/// that is just closed would be lost.
 const IDLE: Duration = Duration::from_secs(2);
 const KEY: &str = "x-aio-api-key";
 
@@ -42,7 +44,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What is asked, for "could not …", where, and how long the answer may take.
+/// One request: its description for "could not …", its path and its timeout.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
     pub(super) asked: &'static str,
@@ -67,7 +69,7 @@ impl Connection {
         Ok(Self(Arc::new(Shared { url, key: value, agent })))
     }
 
-    /// The `data` of the answer.
+    /// Returns `data` of the answer.
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         question: Question,
@@ -79,7 +81,7 @@ impl Connection {
         envelope.data(asked)
     }
 
-    /// For questions whose answer is that it was done.
+    /// For requests without a result.
     pub(super) async fn order(&self, question: Question, body: &impl Serialize) -> Result<(), AioError> {
         let asked = question.asked;
         let bytes = self.send(question, body).await?;
@@ -88,7 +90,7 @@ impl Connection {
         envelope.done(asked)
     }
 
-    /// The answer itself, where it is no envelope.
+    /// For an answer without an envelope.
     pub(super) async fn get<T: DeserializeOwned>(&self, question: Question) -> Result<T, AioError> {
         let asked = question.asked;
         let bytes = self.exchange(question, None).await?;
@@ -146,11 +148,11 @@ fn failure(question: &Question, error: ureq::Error) -> AioError {
     }
 }
 
-/// What it says about itself, or else its first words.
+/// The error message in the answer, or else the beginning of its text.
 fn complaint(answer: &mut Response<Body>) -> String {
     let mut bytes = Vec::new();
     let mut reader = answer.body_mut().as_reader().take(MAX_STDERR_LEN);
-    // What came is shown, also of an answer that breaks off.
+    // An answer that breaks off is shown as far as it came.
     let _ = reader.read_to_end(&mut bytes);
     match serde_json::from_slice::<Complaint>(&bytes) {
         Ok(complaint) => in_short(&complaint.words()),
@@ -158,7 +160,8 @@ fn complaint(answer: &mut Response<Body>) -> String {
     }
 }
 
-/// A refusal may come with data of another form, or none.
+/// Error of an answer that cannot be parsed: an envelope with `success: false` may have `data` of
+/// another form.
 fn not_this(asked: &'static str, bytes: &[u8], error: &serde_json::Error) -> AioError {
     match serde_json::from_slice::<Envelope<serde::de::IgnoredAny>>(bytes).map(|envelope| envelope.done(asked)) {
         Ok(Err(refused)) => refused,
@@ -170,7 +173,7 @@ pub(super) fn malformed(asked: &'static str, words: &str) -> AioError {
     AioError::Malformed { asked, words: in_short(words) }
 }
 
-/// Words of a stranger's, for a line of ours.
+/// Untrusted text for one line of ours: no control characters, at most [`MAX_WORDS`] characters.
 pub(super) fn in_short(words: &str) -> String {
     let plain = words.chars().map(|character| if character.is_control() { ' ' } else { character });
     let text: String = plain.take(MAX_WORDS).collect();

@@ -1,7 +1,7 @@
-//! Where a session's files are on a service: beneath its home, by the session's name.
+//! The directory of a session on a service: `HOME/ringwall/SESSION`.
 //!
-//! What a listing says is a stranger's word: only names beneath the directory count, up to a number, and they are names to show,
-//! never paths to open here.
+//! Listings come from the service and are untrusted: only valid names below the directory count,
+//! and new ones are reported up to a number. They are shown, and never opened on this host.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::error::AioError;
 
 const OURS: &str = "ringwall";
 const MAX_NAME_LEN: usize = 1024;
-/// How many new files are told.
+/// Maximum number of new files that are reported.
 const TOLD: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl ServiceDirectory {
         &self.path
     }
 
-    /// The place of a file in it.
+    /// The service's path of a file in the directory.
     pub(super) fn place(&self, relative: &str) -> Result<String, AioError> {
         if is_beneath(relative) {
             Ok(format!("{}/{relative}", self.path))
@@ -41,7 +41,7 @@ impl ServiceDirectory {
         }
     }
 
-    /// The files in it, by their names from here.
+    /// The files in the directory, by relative path.
     pub(super) async fn files(&self, service: &AioService) -> Result<BTreeSet<String>, AioError> {
         let ListResult { path, files } = service.list(&self.path).await?;
         let beneath = files.iter().filter(|listed| !listed.is_directory).filter_map(|listed| {
@@ -53,7 +53,7 @@ impl ServiceDirectory {
     }
 }
 
-/// Those that were not there before.
+/// The files that are new.
 pub(super) fn created(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
     after.difference(before).take(TOLD).cloned().collect()
 }

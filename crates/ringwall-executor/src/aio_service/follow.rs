@@ -1,7 +1,8 @@
-//! What a command prints, fetched piece by piece until it is over, and written where its reader waits for it.
+//! Fetches a command's output until the command ends, and writes it to the reader's pipes.
 //!
-//! To ask what is new since an offset changes nothing, so it is asked again when a connection breaks, for a while. A service that
-//! counts backwards, sends the same twice or answers without waiting is not followed into an endless loop.
+//! Reading output since an offset has no side effect, so it is repeated for a while when a
+//! connection breaks. The loop cannot run forever on a faulty service: offsets must grow with the
+//! text, and answers without new output are spaced by a pause.
 
 use std::time::{Duration, Instant};
 
@@ -13,21 +14,21 @@ use super::connection::malformed;
 use super::messages::{CommandInfo, CommandStatus, OutputResult};
 use crate::error::AioError;
 
-/// How long a service may be away before its command is given up.
+/// How long a service may be unreachable before its command is given up.
 const AWAY: Duration = Duration::from_secs(15);
 const BETWEEN_TRIES: Duration = Duration::from_millis(500);
-/// Between two answers without news, whether or not the service waited for any.
+/// Pause after an answer without new output, whether or not the service waited.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 const ASKED: &str = "tell what the command prints";
 
-/// Where the two streams go.
+/// The write ends of the command's stdout and stderr.
 #[derive(Debug)]
 pub(super) struct Printing {
     pub(super) stdout: Sender,
     pub(super) stderr: Sender,
 }
 
-/// How the service says that it ended.
+/// How the command ended, as the service reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Exited(i32),
@@ -59,7 +60,7 @@ pub(super) async fn follow(
         away_since = None;
         let news = advance(&mut offsets, &answer)?;
         if news == News::Some {
-            // Whoever does not read it any more still wants to know how it ends.
+            // A closed reader is ignored: the command is still followed to its end.
             let _ = printing.stdout.write_all(answer.stdout.as_bytes()).await;
             let _ = printing.stderr.write_all(answer.stderr.as_bytes()).await;
         }
@@ -68,7 +69,8 @@ pub(super) async fn follow(
             None => return Err(malformed(ASKED, "it does not know the command")),
         };
         match (end, news) {
-            // The last words may have come after the end was noticed: it is over when there is nothing more.
+            // Output may arrive after the end. The command is over when an answer brings nothing
+            // new.
             (Some(end), News::None) => return Ok(end),
             (Some(_), News::Some) => waiting = Waiting::Not,
             (None, News::Some) => {}
@@ -83,7 +85,7 @@ enum News {
     None,
 }
 
-/// Goes on to where the answer says that it ends.
+/// Moves the offsets to those of the answer, which must have grown if there is text.
 fn advance(offsets: &mut Offsets, answer: &OutputResult) -> Result<News, AioError> {
     let reached = Offsets { stdout: answer.offset, stderr: answer.stderr_offset };
     let is_consistent = |before: u64, text: &str, after: u64| match text {

@@ -1,12 +1,12 @@
-//! What a shell of the service's is told: lines of our own making, in which every word of others is quoted.
+//! Builds shell lines for the service, with every foreign word quoted.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::error::AioError;
 
-/// Enter the directory, and become the command. Its input is a file that is not left behind, or empty; never one that does not
-/// end.
+/// Enters the directory and executes the command. stdin is a file that is deleted when it is open,
+/// or `/dev/null`.
 pub(super) fn of_command(directory: &str, argv: &[impl AsRef<OsStr>], input: Option<&str>) -> Result<String, AioError> {
     let words = argv
         .iter()
@@ -19,12 +19,12 @@ pub(super) fn of_command(directory: &str, argv: &[impl AsRef<OsStr>], input: Opt
     Ok(format!("{input} && cd -- {} && exec {}", quote(directory), words.join(" ")))
 }
 
-/// Make these directories, with those above them.
+/// Creates directories with their parents.
 pub(super) fn of_directories<'a>(directories: impl IntoIterator<Item = &'a str>) -> String {
     directories.into_iter().fold("mkdir -p --".to_owned(), |line, directory| line + " " + &quote(directory))
 }
 
-/// What a script begins with that is not to be left behind. The shell holds it open.
+/// A script that deletes itself first; the shell keeps it open.
 pub(super) fn of_script(script: &str, line: &str) -> String {
     format!("rm -f -- {}\n{line}\n", quote(script))
 }
@@ -33,7 +33,7 @@ pub(super) fn running_script(script: &str) -> String {
     format!("exec bash {}", quote(script))
 }
 
-/// Where a command starts, there: what a box sees at `/workspace` is the session's directory.
+/// The working directory on the service: `/workspace` of a box is the session's directory.
 pub(super) fn working_directory(cwd: &Path, directory: &str) -> Result<String, AioError> {
     let beneath = cwd.strip_prefix("/workspace");
     let beneath = beneath.map_err(|_| AioError::NotForService("a working directory outside /workspace"))?;
@@ -44,7 +44,7 @@ pub(super) fn working_directory(cwd: &Path, directory: &str) -> Result<String, A
     }
 }
 
-/// One word to every shell, whatever is in it.
+/// Quotes any text as one word for every POSIX shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

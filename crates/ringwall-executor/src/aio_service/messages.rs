@@ -1,7 +1,7 @@
-//! The words of an AIO service's interface: what it is sent and what it answers, as far as we use it.
+//! JSON requests and answers of an AIO service, as far as they are used.
 //!
-//! An answer may hold more than is read here; what is read has to have its form. Sizes and numbers are checked where they
-//! are used.
+//! Unknown fields of an answer are ignored; the known ones must have the right type. Values are
+//! checked where they are used.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::connection::{in_short, malformed};
 use crate::error::AioError;
 
-/// Around every answer but one.
+/// The envelope of every answer except that of `/v1/sandbox`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Envelope<T> {
     success: Option<bool>,
@@ -40,7 +40,7 @@ fn refused(asked: &'static str, message: Option<String>) -> AioError {
     AioError::Refused { asked, words: in_short(&message.unwrap_or_default()) }
 }
 
-/// An answer that says what is wrong, in either of the forms that there are.
+/// The body of an HTTP error, in either of two forms: `message`, or `detail` as of FastAPI.
 #[derive(Debug, Deserialize)]
 pub(super) struct Complaint {
     message: Option<String>,
@@ -80,7 +80,7 @@ pub(super) struct ExecRequest<'a> {
     pub(super) command: &'a str,
     pub(super) env: BTreeMap<&'a str, &'a str>,
     pub(super) async_mode: bool,
-    /// Seconds after which the service itself kills.
+    /// Seconds after which the service kills the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hard_timeout: Option<f64>,
 }
@@ -185,7 +185,7 @@ pub(super) struct ListRequest<'a> {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct ListResult {
-    /// Where it really is, perhaps, if a link led there.
+    /// The listed directory, in which the service may have resolved links.
     #[serde(default)]
     pub(super) path: String,
     #[serde(default)]

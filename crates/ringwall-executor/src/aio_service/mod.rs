@@ -1,11 +1,13 @@
-//! An external AIO Sandbox service: a container of somebody else's, reached over HTTP, that runs commands and keeps files.
+//! The aio backend: an external AIO Sandbox service, a container run by others, that executes
+//! commands and stores files over HTTP.
 //!
-//! `address` says where it is, `connection` asks one question and bounds the answer, `messages` are the words of both,
-//! `client` has a method for each question. `start` hands a granted command over, `follow` fetches what it prints, `running`
-//! sees to its end; `directory` is where a session's files are there, `line` what its shell is told.
+//! `address` checks the URL, `connection` sends one request and bounds its answer, `messages`
+//! defines the JSON of both, `client` has one method per request. `start` hands over a granted
+//! command, `follow` fetches its output, `running` waits for its end. `directory` is the path of a
+//! session's files on the service, `line` builds shell lines.
 //!
-//! Nothing here isolates anything: that is the service's, and each outcome says so. A service is one container, so whoever
-//! uses it gives it to one workspace alone. No other backend ever stands in.
+//! Nothing here isolates anything: the service does, and each outcome says so. A service is one
+//! container, so it must be used for one workspace only. No other backend replaces this one.
 
 mod address;
 mod client;

@@ -1,5 +1,5 @@
-//! What is known of a box that a service made: nothing. Every protection is on record as the service's, and a grant that
-//! requires one is refused.
+//! Protections of a box that a service made: all are reported as not available here, and a grant
+//! that requires one is refused.
 
 use ringwall_jail::report::{Protection, ProtectionName};
 use ringwall_policy::{Grant, PathControl, Root, Workspace};
@@ -14,7 +14,7 @@ pub(super) fn of_a_service() -> Vec<Protection> {
     ProtectionName::ALL.into_iter().map(|name| Protection::not_available(name, WHY)).collect()
 }
 
-/// A service can be given a command and a session's files; whatever else a grant shows or demands it cannot keep.
+/// Refuses a grant that the service cannot keep: it takes a command and a session's files only.
 pub(super) fn check(grant: &Grant) -> Result<(), Error> {
     if let Some(requirement) = grant.effective().require.first() {
         let name = protection_of(*requirement);

@@ -1,7 +1,8 @@
-//! A command on a service while it runs: signals go there, and its end is waited for, or given up if it is not reported.
+//! A running command on a service: signals are sent there, and its end is awaited, or given up if
+//! it is not reported.
 //!
-//! The service has a time limit of its own, which is longer. When the command is over its session is closed, so that what
-//! it left in the background ends too, as far as the service sees to that.
+//! The service has its own, longer time limit. When the command is over, its session is closed, so
+//! that the service ends what the command left in the background.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
 
 /// How long a command may take to end after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
-/// The service's interface knows this one, SIGINT and SIGTERM, by name.
+/// The interface accepts this name, SIGINT and SIGTERM.
 pub(super) const SIGKILL: &str = "SIGKILL";
 
 #[derive(Debug)]
@@ -51,7 +52,8 @@ impl ServiceControl {
 }
 
 impl BoxControl for ServiceControl {
-    /// In the background.
+    /// Sends the request in the background. Signals other than SIGINT and SIGKILL are sent as
+    /// SIGTERM.
     fn signal(&self, signal: Signal) {
         self.sent.send_replace(Some(signal));
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -62,7 +64,7 @@ impl BoxControl for ServiceControl {
         };
         let (service, session) = (self.service.clone(), self.session.clone());
         runtime.spawn(async move {
-            // Whoever waits for the end sees for itself whether it came.
+            // `follow` notices whether the command ends.
             let _ = service.kill(&session, name).await;
         });
     }
@@ -80,14 +82,14 @@ impl BoxControl for ServiceControl {
     }
 }
 
-/// Kills the command and closes its session when dropped before the end was seen.
+/// The running command. Kills it and closes its session if dropped before its end was reported.
 #[derive(Debug)]
 pub(super) struct Guard {
     control: Arc<ServiceControl>,
-    /// Until its end was reported.
+    /// `None` after the end was reported.
     followed: Option<JoinHandle<Result<End, AioError>>>,
     directory: ServiceDirectory,
-    /// Files in the directory before the command.
+    /// Files in the directory before the command started.
     before: BTreeSet<String>,
 }
 
@@ -119,7 +121,7 @@ impl Guard {
         })
     }
 
-    /// Waits until the service says that the command has ended, and has told everything that it printed.
+    /// Waits until the service reports the end of the command and all output is read.
     async fn follow(mut self, started_at: Instant, on_created: OnCreated) -> Result<BoxExit, Error> {
         let control = Arc::clone(&self.control);
         let Some(followed) = &mut self.followed else { return Err(AioError::Overdue.into()) };
@@ -133,7 +135,7 @@ impl Guard {
             followed.abort();
         }
         if end.is_err() {
-            // It is not known to be over.
+            // The command may still run.
             let _ = control.service.kill(&control.session, SIGKILL).await;
         }
         let _ = control.service.close_session(&control.session).await;
@@ -143,7 +145,7 @@ impl Guard {
         let sent = *control.sent.borrow();
         let ending = match (end, sent) {
             (End::TimedOut, _) => Ending::TimedOut,
-            // Some tell a signal as a negative code.
+            // A negative code is a signal number.
             (End::Exited(code @ ..0), _) => Ending::Signalled(code.saturating_neg()),
             (End::Exited(code), _) => Ending::Exited(code),
             (End::Killed, Some(signal)) => Ending::Signalled(signal.as_raw()),

@@ -1,7 +1,9 @@
-//! A granted command is handed over: a session on the service, its directory, its files, and then the command itself.
+//! Hands a granted command over to a service: opens a session, creates its directory, writes its
+//! files, and starts the command.
 //!
-//! Up to the last step nothing of it runs, and whatever fails leaves a session that is closed again. The last step is not
-//! repeated: when its answer is lost, the command may run, so it is told to end and the exec has failed.
+//! Nothing of the command runs before the last step, and every failure closes the session. The last
+//! step is not repeated: if its answer is lost the command may run, so it is killed and the exec
+//! fails.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -19,31 +21,33 @@ use super::running::{Guard, SIGKILL, ServiceControl};
 use crate::error::{AioError, Error};
 use crate::running::{GRACE, RunningBox, Streams, time_limit};
 
-/// Everything before the command, with all its files.
+/// Limit of all steps before the command, including its files.
 const PREPARED_WITHIN: Duration = Duration::from_secs(30);
-/// The service's own limit is a little longer than ours, and there for when we are not.
+/// Added to the service's own time limit, which takes effect only if this server does not enforce
+/// its own.
 const SERVICE_SLACK: Duration = Duration::from_secs(5);
-/// A shell is given no longer word than the kernel takes, which is 128 KiB; a longer line becomes a script.
+/// The kernel limits one argument to 128 KiB. A longer line is written to a script.
 const MAX_LINE_LEN: usize = 96 << 10;
 
-/// A file that a command is to find, by its name beneath the session's directory.
+/// A file to write before the command starts, by its path in the session's directory.
 #[derive(Debug, Clone)]
 pub struct ServiceFile {
     pub path: String,
     pub content: Vec<u8>,
 }
 
-/// What a command works on.
+/// The session, files and input of a command.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceWork {
-    /// In whose directory it starts.
+    /// The session whose directory is `/workspace`.
     pub session: String,
     pub files: Vec<ServiceFile>,
-    /// What it reads, to the end.
+    /// The command's stdin.
     pub input: Vec<u8>,
 }
 
-/// Gets the names of the files that are new in the session's directory, before [`RunningBox::wait`] returns the outcome.
+/// Called with the names of new files in the session's directory, before [`RunningBox::wait`]
+/// returns the outcome.
 pub type OnCreated = Box<dyn FnOnce(Result<Vec<String>, AioError>) + Send>;
 
 impl AioService {
@@ -63,7 +67,7 @@ impl AioService {
             Err(_) => Err(AioError::TooLate { asked: "prepare a session", patience: PREPARED_WITHIN }),
         };
         if started.is_err() {
-            // Refused where it was never opened, and not heard where nobody answers.
+            // Fails if the session was never opened or the service does not answer.
             let _ = self.close_session(&place).await;
         }
         Ok(started?)
@@ -126,7 +130,8 @@ impl AioService {
     }
 }
 
-/// The command's streams for whoever reads them, and where what it prints is written to. Nobody reads its input.
+/// The command's streams, and the write ends for its output. stdin has no reader, because the input
+/// is sent as a file.
 fn pipes() -> std::io::Result<(Streams, Printing)> {
     let (_, stdin) = std::io::pipe()?;
     let (stdout, to_stdout) = std::io::pipe()?;

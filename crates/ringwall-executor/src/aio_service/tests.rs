@@ -1,5 +1,5 @@
-//! The client against a stand-in for the service (`tests/support/aio_service.py`), which executes in boxes of the binary under
-//! test: `RINGWALL_BIN`, or the release build.
+//! Tests of the client against a fake service (`tests/support/aio_service.py`), which executes
+//! commands in boxes of the binary under test: `RINGWALL_BIN`, or `target/debug/ringwall`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -59,7 +59,7 @@ impl StandIn {
         ureq::post(format!("{}/stand-in/fault", self.url)).send(fault.to_string()).unwrap();
     }
 
-    /// What was asked on this route, in order.
+    /// The requests on this route, in order.
     fn asked(&self, path: &str) -> Vec<Value> {
         let mut answer = ureq::get(format!("{}/stand-in/requests", self.url)).call().unwrap();
         let all: Vec<Value> = serde_json::from_reader(answer.body_mut().as_reader()).unwrap();
@@ -70,7 +70,7 @@ impl StandIn {
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        // It ends its boxes first, when its input ends.
+        // The fake service ends its boxes when its stdin ends.
         drop(self.process.stdin.take());
         self.process.wait().unwrap();
     }
@@ -105,12 +105,12 @@ async fn start(service: &AioService, grant: Grant) -> RunningBox {
     service.start(grant, "e_1", of("s1"), unused()).await.unwrap()
 }
 
-/// The new files are not looked at.
+/// Ignores the new files.
 fn unused() -> OnCreated {
     Box::new(|_| ())
 }
 
-/// Where the names of the new files come out.
+/// Receives the names of the new files.
 fn created() -> (OnCreated, mpsc::Receiver<Vec<String>>) {
     let (sender, receiver) = mpsc::channel();
     (Box::new(move |created| sender.send(created.unwrap()).unwrap()), receiver)
@@ -120,7 +120,7 @@ fn of(session: &str) -> ServiceWork {
     ServiceWork { session: session.to_owned(), ..ServiceWork::default() }
 }
 
-/// Both streams, read to their ends beside the command.
+/// Reads both streams to their ends while the command runs.
 fn reading(running: &mut RunningBox) -> tokio::task::JoinHandle<(String, String)> {
     let [_, stdout, stderr] = running.take_streams().into_pipes().unwrap();
     tokio::task::spawn_blocking(move || {
@@ -156,7 +156,7 @@ async fn a_command_has_its_words_files_and_environment() {
     assert!(begun["hard_timeout"].as_f64().unwrap() > 60.0, "{begun}");
     assert_eq!(stand_in.asked("/v1/bash/sessions/ringwall-e_1/close").len(), 1);
 
-    // The next one of the session finds what the first left, and another session does not.
+    // The next command of the session finds the files of the first; another session does not.
     let mut again = start(&service, bash("cat out/new")).await;
     let read = self::reading(&mut again);
     assert_eq!(again.wait().await.unwrap().ending, Ending::Exited(0));
@@ -228,7 +228,7 @@ async fn a_broken_connection_loses_nothing_that_was_printed() {
 #[tokio::test]
 async fn a_command_that_may_have_begun_is_ended_and_not_sent_again() {
     let stand_in = StandIn::start();
-    // The first is the making of its directory.
+    // The first request creates the directory.
     stand_in.spoil(json!({"path": "/v1/bash/exec", "kind": "cut", "after": 1}));
     let error = stand_in.service().start(bash("sleep 600"), "e_1", of("s1"), unused()).await.unwrap_err();
     assert!(matches!(error, Error::Aio(AioError::Unclear(_))), "{error}");

@@ -1,7 +1,9 @@
-//! A grant as gVisor is told it: the `config.json` of the Open Container Initiative. Pure, and shown by a snapshot test.
+//! Converts a grant to gVisor's `config.json` (Open Container Initiative). Pure, and shown by a
+//! snapshot test.
 //!
-//! What a box may do is decided here and only here. Its limits are cgroups of ours, in which `runsc` is started, so the
-//! file says nothing of them. It holds the values of the environment, and is never written to a disk.
+//! All permissions of a box are decided in this file. Its limits are not in the configuration:
+//! `runsc` is started in cgroups of ours. The configuration contains the values of the environment
+//! and is never written to disk.
 
 use std::ffi::CString;
 
@@ -19,7 +21,8 @@ use crate::plan::{limits, lower};
 use crate::sources::Sources;
 
 const MIB: u64 = 1024 * 1024;
-/// Nothing in a box uses what gVisor would let it do with these, and new kinds of them are not given by accident.
+/// The namespaces of the box in gVisor's kernel, named one by one so that none is added by
+/// accident.
 const NAMESPACES: [&str; 5] = ["pid", "network", "ipc", "uts", "mount"];
 
 pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner, stay: Stay) -> Result<Value, Error> {
@@ -105,7 +108,7 @@ fn resource(resource: Resource) -> &'static str {
     }
 }
 
-/// JSON has no other text than UTF-8, and nothing is replaced in silence.
+/// JSON is UTF-8; other text is refused instead of silently replaced.
 fn text<'a>(what: &'static str, bytes: &'a CString) -> Result<&'a str, Error> {
     bytes.to_str().map_err(|_| Error::NotForGvisor(what))
 }

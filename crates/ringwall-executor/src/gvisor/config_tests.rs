@@ -1,4 +1,4 @@
-//! Snapshots of a whole configuration and a whole room: a change of what a box may do shows up here as a change of text.
+//! Snapshots of a whole configuration and of the operations that build runsc's root file system.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::sources::{Opened, ProjectPlace, Sources};
 
 const OWNER: Owner = Owner { uid: 2001, gid: 2002 };
 
-/// A project whose inputs the box may not see, and of which it writes to the artifacts alone.
+/// A project whose inputs are hidden, whose work is read-only, and whose artifacts are writable.
 fn sources() -> Sources {
     let place = |at, content| ProjectPlace { at, content };
     let open = |path, access| Some((Opened::pretend(path, OWNER.uid), access));

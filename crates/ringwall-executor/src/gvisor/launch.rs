@@ -1,7 +1,9 @@
-//! From a grant to a box behind gVisor: check, make the cgroups and the room, and have `runsc` create and start it.
+//! Starts a box behind gVisor: checks the grant, makes the cgroups and the init process, and runs
+//! `runsc create` and `runsc start`.
 //!
-//! `create` makes gVisor's own kernel, in the box's cgroups and with the command's streams; `start` begins the command, and
-//! says why it cannot. Whatever fails on the way, dropping what there is of the box ends it.
+//! `create` starts gVisor's kernel in the box's cgroups and with the command's streams. `start`
+//! begins the command, or prints why it cannot. On any failure, dropping the parts of the box ends
+//! them.
 
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -36,16 +38,16 @@ use crate::session_box::{Resident, Wardrobe};
 use crate::sources::{Sources, check_working_directory, is_alone, owner, session_place};
 use crate::{backend, counters, host, protection};
 
-/// The one box in its room.
+/// The container's name; each runsc root has one container.
 const NAME: &str = "box";
-/// The same for every maker of boxes that is another program.
+/// The same limit as for docker.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);
 const MAX_STDERR_LEN: u64 = 16 * 1024;
 const EACCES: i32 = 13;
 const ENOEXEC: i32 = 8;
 
 impl Executor {
-    /// Whether boxes can be made with `runsc` here, or why not.
+    /// The path of `runsc`, or why this backend is not available.
     pub fn gvisor(&self) -> Result<&Path, String> {
         match (&self.runsc, self.host.privilege) {
             (Some(runsc), Privilege::Root) => Ok(runsc),
@@ -54,13 +56,13 @@ impl Executor {
         }
     }
 
-    /// Starts the granted command behind gVisor's kernel. When this returns, every protection is in force and the command
-    /// begins.
+    /// Starts the granted command behind gVisor's kernel. When this returns, every protection is in
+    /// force and the command has been started.
     pub async fn start_on_gvisor(&self, grant: Grant) -> Result<RunningBox, Error> {
         self.launch_on_gvisor(&grant, Stay::OneCommand).await
     }
 
-    /// A box that stays, behind gVisor's kernel.
+    /// Starts a session box behind gVisor's kernel.
     pub async fn start_resident_on_gvisor(&self, grant: Grant) -> Result<Resident, Error> {
         let wardrobe = Wardrobe::of(&Sources::open(&grant, &self.images, self.data.as_deref()).await?);
         let running = self.launch_on_gvisor(&grant, Stay::Resident).await?;
@@ -127,7 +129,8 @@ impl Executor {
             };
             return Err(Error::GvisorRefused { words });
         }
-        // Before the command begins, because it may be over in no time. gVisor's kernel ends as its command does.
+        // Follows before `start`, because the command may end at once. gVisor's kernel ends with
+        // the command and with its exit code.
         let ended = warden.follow(literal(KERNEL)).ok_or(Error::JailDied)?;
         let (complaint, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(talk)?;
         let started = warden.run(words(&["start", NAME]), [null()?, null()?, theirs], NOWHERE);
@@ -144,18 +147,18 @@ impl Executor {
     }
 }
 
-/// A program that is in no cgroup of its own.
+/// For a program that joins no cgroup.
 pub(super) const NOWHERE: (CgroupEntry, Vec<BorrowedFd<'static>>) = (CgroupEntry::None, Vec::new());
 
-/// `runsc` with what every command of it is told, and then these. gVisor chooses its own way to catch system calls: which
-/// there are depends on its version.
+/// A `runsc` command line. No `--platform` is given, because the platforms depend on gVisor's
+/// version.
 fn words(command: &[&str]) -> Vec<CString> {
-    // Its cgroups are ours, and it has no network.
+    // The cgroups are ours, and the box has no network.
     let always = [RUNSC, "--root", STATE, "--network=none", "--ignore-cgroups"];
     always.iter().chain(command).map(|word| literal(word)).collect()
 }
 
-/// What holds everything in the box still, and lets it go on.
+/// Freezes or thaws every process of the box.
 pub(super) fn words_of_pause(pause: Pause) -> Vec<CString> {
     let verb = match pause {
         Pause::Begin => "pause",
@@ -164,7 +167,7 @@ pub(super) fn words_of_pause(pause: Pause) -> Vec<CString> {
     words(&[verb, NAME])
 }
 
-/// What passes a signal on to every process of the box.
+/// Sends a signal to every process of the box.
 pub(super) fn words_of_signal(signal: Signal) -> Vec<CString> {
     words(&["kill", "--all", NAME, &signal.as_raw().to_string()])
 }
@@ -173,7 +176,7 @@ pub(super) fn null() -> Result<OwnedFd, Error> {
     rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(talk)
 }
 
-/// What was said, to its end, as long as that is short.
+/// Reads a pipe to its end, up to [`MAX_STDERR_LEN`].
 async fn read(from: OwnedFd) -> String {
     let mut said = Vec::new();
     if let Ok(from) = pipe::Receiver::from_owned_fd(from) {
@@ -182,7 +185,7 @@ async fn read(from: OwnedFd) -> String {
     String::from_utf8_lossy(&said).trim().to_owned()
 }
 
-/// What is known beside the limits.
+/// Adds the protections that do not depend on cgroups.
 fn complete(protections: &mut Vec<Protection>) {
     for protection in protections.iter_mut().filter(|protection| protection.state == ProtectionState::Enforced) {
         if protection.name == ProtectionName::PidsLimit {
@@ -208,7 +211,8 @@ fn complete(protections: &mut Vec<Protection>) {
     protections.sort_by_key(|protection| protection.name);
 }
 
-/// Why `runsc` did not start the command, from its own words: it has no other way to say so.
+/// Determines from the text of `runsc start` why the command was not started; its exit code does
+/// not tell.
 fn explain(grant: &Grant, complaint: String) -> Error {
     let command = grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let is_about_the_program =

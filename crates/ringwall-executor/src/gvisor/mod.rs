@@ -1,10 +1,13 @@
-//! Boxes behind gVisor's kernel, made with its `runsc` alone: no docker, and the same root as a native box.
+//! The gvisor backend: boxes made with `runsc` alone, without docker, on the same root as native
+//! boxes.
 //!
-//! `runsc` needs root and starts processes that live on without it. So it runs in a room of its own, under a warden
-//! (`jail`): namespaces with a root file system in memory that holds the host's programs, the project's directories, and
-//! whatever `runsc` writes. `room` and `config` say what is in it and what the box may do (both pure), `launch` starts it,
-//! `running` follows it to its end. When the warden ends, for whatever reason, the kernel ends everything in the room;
-//! nothing of it is left on a disk, so there is nothing to sweep. No other backend ever stands in.
+//! `runsc` needs root and starts processes that outlive it. So it runs below an init process of
+//! ours (`Warden`, in `jail` `gvisor_init`) in namespaces of its own. Their root file system
+//! ("room") is a tmpfs with the host's programs, the workspace's directories and the files that
+//! `runsc` writes. `room` builds this root and `config` the box's configuration (both pure),
+//! `launch` starts the box, `running` follows it to its end. When the init process ends, the kernel
+//! kills everything in its namespaces. Nothing is left on disk, so there is nothing to sweep. No
+//! other backend replaces this one.
 
 mod config;
 mod launch;

@@ -1,8 +1,10 @@
-//! The room in which `runsc` makes one box. Pure: the operations that the warden applies, in their order.
+//! The root file system ("room") in which `runsc` makes one box. Pure: the operations that the init
+//! process applies, in order.
 //!
-//! It holds nothing of the host but what a native box has, `runsc` itself and the project's directories, each cloned from
-//! an open handle and compared with what was judged: no path is looked up after that. The configuration holds the
-//! command's environment, which may be secret; like the whole room it is in memory and gone with the box.
+//! Of the host it holds only what a native box has, `runsc` itself and the workspace's directories.
+//! Each directory is cloned from an open handle and compared with the judged one; no path is looked
+//! up after that. The configuration holds the command's environment, which may be secret; like all
+//! of this root it is in memory and disappears with the box.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -17,25 +19,26 @@ use crate::host::{Host, SystemKind};
 use crate::plan::lower;
 use crate::sources::Sources;
 
-/// `runsc`, wherever the host has it.
+/// The path of `runsc` in this root.
 pub(super) const RUNSC: &str = "/runsc";
-/// The directory that `runsc` is told to find its configuration in.
+/// The OCI bundle: the directory with `config.json`.
 pub(super) const BUNDLE: &str = "/bundle";
-/// Where `runsc` keeps what its commands tell one another.
+/// State files that the commands of `runsc` share.
 pub(super) const STATE: &str = "/state";
-/// Where it writes the number of gVisor's kernel.
+/// The file in which `runsc create` writes the PID of gVisor's kernel.
 pub(super) const KERNEL: &str = "/state/kernel.pid";
 /// The root of the box.
 pub(super) const BOX: &str = "/box";
-/// What is empty where a box may not look, and where nothing is mounted otherwise.
+/// Directories of `/workspace` that exist empty in every box, as mount points and in place of
+/// hidden ones.
 pub(super) const PLACES: [&str; 3] = ["inputs", "work", "artifacts"];
 
-/// The room's own files: links, small texts, what `runsc` writes.
+/// For links, small texts and the files that `runsc` writes.
 const SIZE: u64 = 16 * 1024 * 1024;
 const INODES: u64 = 4096;
 
-/// Where in the room a directory of the workspace is, by where the box sees it: a project's are beside each other, and a
-/// session's is the whole.
+/// The path in this root of a directory that the box sees at `at`: a project's are below
+/// `/project`, a session's is `/workspace`.
 pub(super) fn project(at: &str) -> String {
     at.replacen("/workspace/", "/project/", 1)
 }
@@ -79,13 +82,13 @@ pub(super) fn operations(
     Ok(operations)
 }
 
-/// The agent's program in the room, and a place for it in the box.
+/// The agent's executable in this root, and a mount point for it in the box.
 pub(super) fn agent(program: &Source) -> [Operation; 2] {
     let place = Operation::File { at: literal(&format!("{BOX}{AGENT}")), content: Vec::new(), mode: 0o444 };
     [lower::agents_place(program), place]
 }
 
-/// What of the box's root is no mount, and a place for each mount.
+/// The box's own root: directories, links, `/etc` files, and a mount point for each mount.
 fn root_of_box(host: &Host, owner: Owner) -> Vec<Operation> {
     let inside = |at: &str| literal(&format!("{BOX}{at}"));
     let directory = |at: &str, mode| Operation::Directory { at: inside(at), mode };

@@ -1,7 +1,8 @@
-//! A box behind gVisor while it runs: `runsc` passes signals on to it, and its end is that of gVisor's kernel.
+//! A running gVisor box: signals go through `runsc kill`, and the box ends when gVisor's kernel
+//! ends.
 //!
-//! That tells a signal which ended the command only by its exit code, as a shell does. It is taken for one when a signal is
-//! known to have come from outside.
+//! A signal that ended the command is reported only as an exit code above 128, as by a shell. It
+//! counts as a signal if one was sent from outside or memory ran out.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ impl BoxControl for GvisorControl {
         });
     }
 
-    /// Without its warden no process of the box lives.
+    /// Ends the init process; the kernel then kills every process of the box.
     fn kill(&self) {
         self.signalled.store(true, Ordering::Release);
         self.warden.kill();
@@ -70,7 +71,7 @@ impl GvisorControl {
     }
 }
 
-/// What has to go when a box does, however it goes: everything in the room, and then the cgroups.
+/// The resources that end with the box: the init process with its namespaces, then the cgroups.
 #[derive(Debug)]
 pub(super) struct Kept {
     groups: Groups,
@@ -86,7 +87,7 @@ impl Kept {
         Arc::clone(self.warden.insert(Arc::new(warden)))
     }
 
-    /// How a program gets into the cgroups.
+    /// How a program enters the cgroups.
     pub(super) fn entrance(&self, version: Option<CgroupVersion>) -> (CgroupEntry, Vec<BorrowedFd<'_>>) {
         match version {
             None => NOWHERE,
@@ -135,7 +136,7 @@ impl Kept {
                 Ending::Signalled(code - SIGNAL_BASE)
             }
             Some(KernelEnding::Exited(code)) => Ending::Exited(code),
-            // gVisor's kernel itself was killed: for memory, or by somebody outside.
+            // gVisor's kernel itself was killed, for memory or from outside.
             Some(KernelEnding::Signalled(_) | KernelEnding::OverMemory) if out_of_memory => {
                 Ending::Signalled(Signal::KILL.as_raw())
             }

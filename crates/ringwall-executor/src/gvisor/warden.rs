@@ -1,7 +1,9 @@
-//! The executor's side of a warden: our own program, told to keep a room and to start programs in it.
+//! Client of gVisor's init process (`jail` `gvisor_init`), which keeps runsc's namespaces and
+//! starts programs in them.
 //!
-//! Closing the socket ends the warden, and with it everything in its room; so does our own death, however it comes about.
-//! Programs are told apart by numbers, because one may be waited for while another is asked to stop it.
+//! Closing the socket ends the init process and everything in its namespaces; so does the death of
+//! this server. Programs have numbers, because one may be waited for while another is started to
+//! signal it.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -26,9 +28,9 @@ use crate::process::receive;
 #[derive(Debug)]
 pub(super) struct Warden {
     shared: Arc<Shared>,
-    /// A handle to PID 1 of the room.
+    /// Pidfd of the init process, PID 1 of the namespaces.
     init: OwnedFd,
-    /// The process outside, which ends after everything inside.
+    /// Its parent on the host, which ends after everything inside.
     _outside: Child,
 }
 
@@ -39,17 +41,17 @@ struct Shared {
     numbers: AtomicU32,
 }
 
-/// Who is to be told what.
+/// Callers that wait for a report.
 #[derive(Debug, Default)]
 struct Waiting {
     programs: HashMap<u32, oneshot::Sender<Ending>>,
     over: Option<oneshot::Sender<u64>>,
-    /// Nobody will be told anything any more.
+    /// The init process has ended; no report will come.
     is_silent: bool,
 }
 
 impl Warden {
-    /// Comes back when the room stands.
+    /// Starts the init process and returns when its root file system is ready.
     pub(super) async fn begin(program: &Program, operations: &[Operation]) -> Result<Self, Error> {
         let (ours, theirs) = wire::pair().map_err(talk)?;
         #[expect(clippy::disallowed_methods, reason = "the program that is started is the product's own jail")]
@@ -62,7 +64,7 @@ impl Warden {
             .kill_on_drop(true)
             .spawn()
             .map_err(Error::StartJail)?;
-        // Nothing in the room is owned by anybody else than it is on the host.
+        // No mount here maps owners.
         let trees =
             ringwall_jail::sources::open(operations, &mut |_| Err(rustix::io::Errno::PERM)).map_err(Error::Setup)?;
         let packed = wire::pack(&operations).map_err(talk)?;
@@ -82,7 +84,7 @@ impl Warden {
         Ok(Warden { shared, init, _outside: outside })
     }
 
-    /// Starts a program and waits for its end. Nothing when the warden ended first.
+    /// Starts a program and waits for its end. `None` if the init process ended first.
     pub(super) async fn run(
         &self,
         argv: Vec<CString>,
@@ -92,12 +94,13 @@ impl Warden {
         let (entry, entrance) = entrance;
         let descriptors: Vec<BorrowedFd<'_>> = streams.iter().map(AsFd::as_fd).chain(entrance).collect();
         let told = self.order(|number| GvisorRequest::Run { number, argv, entry }, &descriptors)?;
-        // Ours are closed at once: a reader sees the end when the program is over.
+        // Our copies are closed at once, so that readers see the end of the pipe when the program
+        // ends.
         drop(streams);
         told.await.ok()
     }
 
-    /// Tells of the end of the process whose id stands in this file of the room.
+    /// Reports the end of the process whose PID is in `file` (a path in runsc's root).
     pub(super) fn follow(&self, file: CString) -> Option<oneshot::Receiver<Ending>> {
         self.order(|number| GvisorRequest::Follow { number, file }, &[])
     }
@@ -120,7 +123,7 @@ impl Warden {
         Some(told)
     }
 
-    /// Ends everything in the room; gives what all of it cost, in microseconds of a processor.
+    /// Ends everything in the namespaces and returns the CPU time of all of it in microseconds.
     pub(super) async fn end(&self) -> Option<u64> {
         let (tell, told) = oneshot::channel();
         self.shared.lock().over = Some(tell);
@@ -132,12 +135,12 @@ impl Warden {
         cost
     }
 
-    /// Ends everything in the room, now and without a word.
+    /// Ends everything in the namespaces without waiting for a report.
     pub(super) fn kill(&self) {
         let _ = rustix::net::shutdown(&self.shared.control, Shutdown::Both);
     }
 
-    /// Waits until nothing in the room lives.
+    /// Waits until every process in the namespaces is dead.
     pub(super) async fn gone(&self) {
         ended(&self.init).await;
     }
@@ -155,7 +158,7 @@ impl Shared {
     }
 }
 
-/// Tells whom it concerns, until the warden has ended.
+/// Passes reports to their callers until the init process has ended.
 async fn listen(shared: Arc<Shared>) {
     while let Ok(Some((report, _))) = receive(&shared.control).await {
         let mut waiting = shared.lock();
