@@ -1,15 +1,16 @@
-//! Containers for real: a docker daemon of our own, an image of this machine's own programs, and faults.
+//! Tests of the docker backend with a real daemon, and of session boxes on every backend.
 //!
-//! The daemon has directories, a socket and a process of its own, makes no bridge and touches no firewall rule. This
-//! program is three: the tests, the jail of their native boxes, and a server that is there to be killed. Without root no
-//! daemon can be started and nothing is tried, which is said; as root a machine without docker fails.
+//! The daemon is started by the tests with its own directories and socket; it makes no bridge and
+//! no firewall rules. This program is also the jail process of native boxes, the agent in session
+//! boxes (or its faulty stand-in), and a server to be killed. Without root no daemon can be
+//! started: the tests are skipped with a message. As root they fail if docker is missing.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon is started, and a project given to its owner")]
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed assumption is a failed test")]
 #![expect(clippy::print_stdout, reason = "a test may say what it found")]
 
 mod docker {
-    //! In reading order: the daemon and its images, what a box is given, then what is tried.
+    //! In reading order: the daemon and its images, the fixture, then the tests.
     pub(crate) mod daemon;
     pub(crate) mod project;
 

@@ -1,7 +1,8 @@
-//! Boxes made ahead, for real: what they run is what a box made from nothing runs, and nothing stays from one to the next.
+//! Tests of native warm boxes: they run commands exactly as cold boxes do, and nothing is carried
+//! over from one to the next.
 //!
-//! This program is two: the tests, and the jail of their boxes. Spares are made as root alone; without it nothing is tried,
-//! which is said.
+//! This program is also the jail process of its boxes. Warm boxes need root; without it the tests
+//! are skipped with a message.
 
 #![expect(clippy::disallowed_methods, reason = "workspaces are made and given to their owners")]
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed assumption is a failed test")]

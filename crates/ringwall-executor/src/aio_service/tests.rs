@@ -167,7 +167,7 @@ async fn a_command_has_its_words_files_and_environment() {
     let mut counting = service.start(bash("wc -l; ls -A"), "e_3", counting, on_created).await.unwrap();
     let read = self::reading(&mut counting);
     counting.wait().await.unwrap();
-    assert_eq!(read.await.unwrap().0, "50000\ndata\nout\nraw\n", "what it read is not left behind");
+    assert_eq!(read.await.unwrap().0, "50000\ndata\nout\nraw\n", "the input file is deleted");
     assert_eq!(new_files.recv().unwrap(), [""; 0]);
     let other = service.start(bash("cat out/new"), "e_2", of("s2"), unused()).await.unwrap();
     assert_eq!(other.wait().await.unwrap().ending, Ending::Exited(1));
@@ -330,7 +330,7 @@ async fn code_has_an_interpreter_that_remembers() {
     run("x = 6", Some("c")).await;
     let told = run("print(x * 7)", Some("c")).await;
     assert_eq!((told.status.as_str(), told.stdout.as_str()), ("ok", "42\n"));
-    assert_ne!(run("print(x)", None).await.exit_code, Some(0), "without a context there is nothing to remember");
+    assert_ne!(run("print(x)", None).await.exit_code, Some(0), "variables stay only in a context");
     service.write_file("/workspace/a", "ü\n".as_bytes()).await.unwrap();
     assert_eq!(service.read_file("/workspace/a").await.unwrap(), "ü\n");
     let error = service.read_file("/workspace/none").await.unwrap_err();

@@ -219,7 +219,7 @@ mod tests {
         let mut shell = command(Path::new("/bin/sh"));
         shell.args(["-c", "head -c 1000000 /dev/zero >&2; echo done"]);
         let ended = tokio::time::timeout(Duration::from_secs(30), run(shell, "try", &mut |_| {})).await;
-        assert_eq!(ended.expect("its complaints are read").unwrap(), "done");
+        assert_eq!(ended.expect("the program ended, because its stderr was read").unwrap(), "done");
     }
 
     #[test]

@@ -60,7 +60,7 @@ async fn closed_connection_hands_over_no_socket() {
     assert!(matches!(doorway.take_way_out("x").await, Err(Error::NoWayOut)));
     assert_eq!(home.left(), 0, "the socket is gone");
     drop(home.open());
-    assert_eq!(home.left(), 0, "also when nobody came");
+    assert_eq!(home.left(), 0, "also without a connection");
 }
 
 #[tokio::test]
@@ -107,5 +107,5 @@ async fn a_sweep_takes_what_the_dead_left() {
     std::fs::write(&leftover, "").unwrap();
     let another = Instance::of(&home.data()).unwrap();
     sweep(&home.data(), &another);
-    assert!(!leftover.exists() && doorway.path().exists(), "one maker is gone, the other is not");
+    assert!(!leftover.exists() && doorway.path().exists(), "only the socket of the dead maker is removed");
 }

@@ -110,7 +110,7 @@ mod tests {
             ("A", &long),
         ];
         for (key, value) in bad {
-            let error = check(key, value).expect_err("a line that docker reads otherwise");
+            let error = check(key, value).expect_err("docker would read this line differently");
             assert!(!format!("{error}{error:?}").contains("secret"), "{error}");
         }
         for (key, value) in [("A", &b""[..]), ("a.b-c", b" two  words "), ("LD_PRELOAD", b"#x=\ty\rz")] {

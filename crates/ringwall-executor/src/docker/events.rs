@@ -262,14 +262,14 @@ mod tests {
         let mut begun = [0; 6];
         stdout.read_exact(&mut begun).await.unwrap();
         drop(alive);
-        assert_eq!(stdout.read_to_end(&mut Vec::new()).await.unwrap(), 0, "nobody writes any more");
+        assert_eq!(stdout.read_to_end(&mut Vec::new()).await.unwrap(), 0, "every writer has ended");
         process.wait().await.unwrap();
         let mut process = start_tied(&client, ["-c", "exit 3"].into_iter()).unwrap();
         let (_alive, mut stdout, _) = process.take_streams().unwrap();
         assert_eq!(
             stdout.read_to_end(&mut Vec::new()).await.unwrap(),
             0,
-            "its own end shows, although the shell waits"
+            "the client's end is seen although the shell still waits"
         );
     }
 
@@ -281,7 +281,7 @@ mod tests {
         for action in ["create", "attach", "start"] {
             tell(&events.stories, &event(action, one.name().as_str()), Instant::now());
         }
-        assert!(!one.story.borrow().is_touched, "it was only started");
+        assert!(!one.story.borrow().is_touched, "the container was only started");
         for action in ["exec_create: x", "oom", "kill", "die", "destroy"] {
             tell(&events.stories, &event(action, one.name().as_str()), Instant::now());
             assert!(one.story.borrow().is_touched, "{action}");
@@ -290,7 +290,7 @@ mod tests {
         let story = one.until(|story| story.removed, Duration::from_secs(10)).await;
         assert!(story.started.is_some() && story.ended.is_some());
         assert_eq!((story.memory, story.signals), (Memory::RanOut, 1));
-        assert_eq!(story.id, None, "an id of another form names nothing");
+        assert_eq!(story.id, None, "a malformed id is ignored");
         assert_eq!(*other.story.borrow(), Story::default());
         assert!(events.is_followed("ringwall-e_1"));
         drop(one);

@@ -121,7 +121,7 @@ mod tests {
             })
             .collect();
         let names: std::collections::BTreeSet<_> = threads.into_iter().map(|one| one.join().unwrap()).collect();
-        assert_eq!(names.len(), 1, "eight who ask at once get one name");
+        assert_eq!(names.len(), 1, "eight concurrent callers get one id");
         assert!(!names.contains(&Instance::of(other.path()).unwrap().data));
         assert_eq!(std::fs::read_dir(one.path().join("data")).unwrap().count(), 1, "no draft is left");
         std::fs::write(other.path().join(FILE), "a=b\n--all").unwrap();
@@ -134,7 +134,7 @@ mod tests {
         let instance = Instance::of(directory.path()).unwrap();
         assert_eq!(instance.maker(&instance.maker), Maker::Ourselves);
         let another = Instance::of(directory.path()).unwrap();
-        assert_eq!(instance.maker(&another.maker), Maker::Alive, "another of the same process");
+        assert_eq!(instance.maker(&another.maker), Maker::Alive, "another instance of the same process");
         let init = format!("1-{}-0", layout::start_time("1").unwrap());
         assert_eq!(instance.maker(&init), Maker::Alive);
         for gone in ["1-1-0", "4194305-1-0", "", "x-y", "self-1", "1"] {

@@ -97,7 +97,7 @@ if [ "$3" = ps ]; then [ -e "$0.removed" ] || echo one-id; else touch "$0.remove
         watcher.watch(&client, "ringwall.maker=1-2-3").unwrap();
         watcher.watch(&client, "ringwall.maker=1-2-3").unwrap();
         let mut shell = watcher.shell.lock().unwrap().take().unwrap();
-        assert!(matches!(shell.child.try_wait(), Ok(None)), "it waits as long as we live");
+        assert!(matches!(shell.child.try_wait(), Ok(None)), "the shell waits while the pipe is open");
         drop(shell.alive);
         assert!(shell.child.wait().await.unwrap().success());
         let log = std::fs::read_to_string(directory.path().join("docker.log")).unwrap();

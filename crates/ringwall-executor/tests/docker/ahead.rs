@@ -1,5 +1,6 @@
-//! Containers made ahead: a session that gets one has the box that it would have had from nothing, and nobody gets one that is
-//! not as it was made. One after the other, because what happens to images concerns all who wait.
+//! Warm containers: a session that gets one has the same box as a cold start makes, and a changed
+//! container is never handed out. The tests run one after another, because a change of images
+//! affects all warm containers.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -14,7 +15,7 @@ use super::project::{GID, UID, Wish, block_on, docker_root};
 use super::session::{Maker, Session};
 use super::staying::until;
 
-/// Has a link where a session's files are to be.
+/// An image with a symbolic link at `/workspace`.
 const LINKED_IMAGE: &str = "ringwall-linked:latest";
 const TAG: &str = "ringwall-test:tagged";
 
@@ -28,7 +29,7 @@ pub(crate) fn a_container_made_ahead_becomes_a_sessions_box(daemon: &Daemon) {
     with_another_image(daemon);
 }
 
-/// What a command sees of its box and could be held by.
+/// Prints what a command sees of its box: environment, privileges, limits, files.
 const LOOK: &str = "env; grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/self/limits; \
                     ls -a / /workspace /workspace/.. /tmp /dev/shm; pwd";
 
@@ -54,7 +55,7 @@ fn as_from_nothing(daemon: &Daemon) {
         std::fs::write(session.path("given"), "given\n").unwrap();
         chown(session.path("given"), Some(UID), Some(GID)).unwrap();
         let resident = session.settle_in(spare, &Wish::default()).await.unwrap();
-        assert_eq!(session.containers(daemon), before, "it is the one that was there");
+        assert_eq!(session.containers(daemon), before, "the warm container was used");
         let cold = session.settle().await.unwrap();
         assert_eq!(resident.protections(), cold.protections());
         let [ahead, from_nothing] =
@@ -92,14 +93,14 @@ fn as_from_nothing(daemon: &Daemon) {
     });
 }
 
-/// What was settled when it was made is what was granted, or it is not for this grant.
+/// A warm container serves only grants with the properties it was made with.
 fn other_shapes(daemon: &Daemon) {
     let session = Session::new(Maker::Docker, daemon);
     block_on(async {
         let usual = session.shape(&Wish::default()).await;
         assert!(usual.is_some() && usual == session.shape(&Wish::default()).await);
         let timed = Wish { limits: vec![(Field::TimeoutMs, 7)], ..Wish::default() };
-        assert_eq!(session.shape(&timed).await, usual, "how long a command takes is its own");
+        assert_eq!(session.shape(&timed).await, usual, "the time limit is not part of the shape");
         for field in [Field::MemoryMb, Field::CpuMillis, Field::Pids, Field::ScratchMb] {
             let other = session.shape(&Wish { limits: vec![(field, 33)], ..Wish::default() }).await;
             assert!(other.is_some() && other != usual, "{field:?}");
@@ -118,11 +119,11 @@ fn other_shapes(daemon: &Daemon) {
         let other = Wish { limits: vec![(Field::MemoryMb, 33)], ..Wish::default() };
         let refused = session.settle_in(spare, &other).await;
         assert!(matches!(refused, Err(Error::SpareUnfit(_))), "{refused:?}");
-        assert_eq!(session.containers(daemon), "", "it is ended");
+        assert_eq!(session.containers(daemon), "", "the container is removed");
     });
 }
 
-/// Done by somebody to a container that waits, and the next moment a session comes.
+/// A container is changed from outside just before a session takes it.
 fn not_as_it_was_made(daemon: &Daemon) {
     let session = Session::new(Maker::Docker, daemon);
     let agent = |id: &str| {
@@ -144,17 +145,17 @@ fn not_as_it_was_made(daemon: &Daemon) {
             act(session.containers(daemon).trim());
             let refused = session.settle_in(spare, &Wish::default()).await;
             assert!(refused.is_err(), "{deed}: {refused:?}");
-            assert_eq!(session.containers(daemon), "", "{deed}: it is ended");
+            assert_eq!(session.containers(daemon), "", "{deed}: the container is removed");
         });
     }
-    // What only the daemon knows of is told by it, a moment later.
+    // A change that only the daemon knows is reported by an event, with a delay.
     block_on(async {
         let spare = session.prepare(&Wish::default()).await.unwrap();
         daemon.ask(&["update", "--pids-limit=7", session.containers(daemon).trim()]);
         until(|| !spare.is_alive()).await;
         assert!(matches!(session.settle_in(spare, &Wish::default()).await, Err(Error::SpareUnfit(_))));
     });
-    // And one that nobody wants goes as well.
+    // A container that is never taken can be ended too.
     block_on(async { session.prepare(&Wish::default()).await.unwrap().end().await });
     assert_eq!(session.containers(daemon), "");
 }
@@ -165,12 +166,12 @@ fn through_no_link(daemon: &Daemon) {
         let linked = Wish { root: docker_root(LINKED_IMAGE), ..Wish::default() };
         let refused = session.prepare(&linked).await;
         assert!(matches!(refused, Err(Error::Setup(_))), "{refused:?}");
-        assert_eq!(session.containers(daemon), "", "it is ended");
-        assert!(session.shape(&linked).await.is_some(), "another image may be better");
+        assert_eq!(session.containers(daemon), "", "the container is removed");
+        assert!(session.shape(&linked).await.is_some(), "another image may work");
     });
 }
 
-/// A daemon that is elsewhere, or sees other processes, names one that is somebody else here.
+/// A remote daemon, or one in another PID namespace, returns a PID that is another process here.
 fn of_another_process(daemon: &Daemon) {
     let directory = tempfile::tempdir().unwrap();
     let client = directory.path().join("docker");
@@ -186,15 +187,15 @@ fn of_another_process(daemon: &Daemon) {
     block_on(async {
         let refused = session.prepare(&Wish::default()).await;
         assert!(matches!(refused, Err(Error::NoSparesHere(_))), "{refused:?}");
-        assert_eq!(session.containers(daemon), "", "it is ended");
-        assert_eq!(session.shape(&Wish::default()).await, None, "and none is tried again");
+        assert_eq!(session.containers(daemon), "", "the container is removed");
+        assert_eq!(session.shape(&Wish::default()).await, None, "no further attempt is made");
         let resident = session.settle().await.unwrap();
-        assert_eq!(session.say(&resident, "echo there").await.stdout, "there\n", "from nothing as ever");
+        assert_eq!(session.say(&resident, "echo there").await.stdout, "there\n", "cold containers still work");
         resident.end().await;
     });
 }
 
-/// A name that means another image from now on.
+/// The image's name gets another meaning while a container waits.
 fn with_another_image(daemon: &Daemon) {
     let session = Session::new(Maker::Docker, daemon);
     daemon.ask(&["tag", IMAGE, TAG]);

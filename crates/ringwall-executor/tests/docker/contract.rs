@@ -1,4 +1,4 @@
-//! What a project means, whoever makes the box: the same checks for both backends.
+//! The meaning of a project's directories: the same checks for the docker and the native backend.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -56,7 +56,7 @@ pub(crate) fn narrow_mounts_are_narrow_in_both(daemon: &Daemon) {
         assert!(!run.stdout.contains("given") && run.stdout.ends_with("kept\n"), "{name}: {run:?}");
         assert_eq!(std::fs::read_to_string(project.path("work/kept")).unwrap(), "kept\n", "{name}");
         assert_eq!(std::fs::read_dir(project.path("artifacts")).unwrap().count(), 0, "{name}");
-        // The control: with the usual mounts the same words do write.
+        // The control: with the default mounts the same command does write.
         let run = match name {
             "docker" => {
                 project.run(&daemon.docker(project.data()), &Wish::default(), &["sh", "-c", "echo x > ../artifacts/x"])
@@ -82,7 +82,7 @@ pub(crate) fn the_working_directory_is_there_and_no_link(daemon: &Daemon) {
     };
     assert_eq!(run("a/b").unwrap(), "/workspace/work/a/b\n");
     assert!(matches!(run("missing"), Err(Error::DirectoryMissing(_))));
-    assert!(!project.path("work/missing").exists(), "nobody made it");
+    assert!(!project.path("work/missing").exists(), "the missing directory was created");
     assert!(matches!(run("file"), Err(Error::NotADirectory(_))));
     for link in ["link", "link/7", "inner/b"] {
         assert!(matches!(run(link), Err(Error::DirectoryIsLink(_))), "{link}");

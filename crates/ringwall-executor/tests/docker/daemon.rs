@@ -1,4 +1,4 @@
-//! The daemon of these tests, with their images and the product's side of it.
+//! The tests' docker daemon with its images, and a docker backend that uses it.
 
 #[path = "../../../../tests/support/docker_daemon.rs"]
 mod started;
@@ -11,7 +11,8 @@ use ringwall_executor::docker::{Docker, DockerSettings};
 pub(crate) use started::{Daemon, wait_until};
 
 pub(crate) const IMAGE: &str = "ringwall-test:latest";
-/// Its maker wishes to run first, to be root, and to tell the exit code.
+/// An image with an entry point, root as user, a health check, and labels that imitate attributes
+/// of events.
 pub(crate) const HOSTILE_IMAGE: &str = "ringwall-hostile:latest";
 const PROGRAMS: [&str; 20] = [
     "cat", "dd", "dmesg", "env", "false", "grep", "head", "id", "kill", "ls", "mkdir", "mv", "pwd", "setsid", "sh",
@@ -40,12 +41,12 @@ impl Daemon {
         daemon
     }
 
-    /// The product's side, with files of its own.
+    /// A docker backend with a data directory of its own.
     pub(crate) fn docker(&self, data: &Path) -> Docker {
         Docker::new(DockerSettings { client: Some(self.client()), context: None }, data).unwrap()
     }
 
-    /// Makes an image with these links beside its programs.
+    /// Imports an image with the test programs and these symbolic links.
     pub(crate) fn import(&self, image: &str, links: &[(&str, &str)], changes: &[&str]) {
         let archive = self.path("image.tar");
         let mut tar = tar::Builder::new(File::create(&archive).unwrap());

@@ -1,4 +1,5 @@
-//! How containers end: by themselves, for memory, for time, by order; and what an image has to say about it.
+//! How containers end: by themselves, by memory, by the time limit, by signals; and that an image
+//! cannot change it.
 
 use std::time::{Duration, Instant};
 
@@ -72,10 +73,11 @@ pub(crate) fn the_time_limit_holds(daemon: &Daemon) {
         assert_eq!(run.outcome.ending, Ending::TimedOut, "{script}");
         assert!(run.outcome.duration >= Duration::from_millis(500), "{:?}", run.outcome.duration);
     }
-    // Making the container does not count. Where a daemon is slow to tell of the end, it is given more.
+    // Making the container does not count against the limit. A slow daemon reports the end late, so
+    // longer limits are tried.
     let limits = [500, 2_000, 8_000].map(|limit| Wish { limits: vec![(Field::TimeoutMs, limit)], ..Wish::default() });
     let ends = |wish: &Wish| project.run(&docker, wish, &["true"]).unwrap().outcome.ending == Ending::Exited(0);
-    assert!(limits.iter().any(ends), "a command that ends at once is not in time");
+    assert!(limits.iter().any(ends), "a command that ends at once timed out");
 }
 
 pub(crate) fn orders_reach_the_container(daemon: &Daemon) {
@@ -89,7 +91,7 @@ pub(crate) fn orders_reach_the_container(daemon: &Daemon) {
             let mut container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
             let mut streams = container.take_streams();
             let Some(Output::Pipe(stdout)) = streams.stdout.take() else { panic!("no pipe") };
-            // The trap is set when this line has come.
+            // After this line the trap is set.
             let ready = tokio::task::spawn_blocking(move || {
                 let mut line = [0; 6];
                 std::io::Read::read_exact(&mut std::fs::File::from(stdout.try_clone().unwrap()), &mut line).unwrap();
@@ -112,9 +114,9 @@ pub(crate) fn an_image_cannot_change_the_command_or_its_outcome(daemon: &Daemon)
     let docker = daemon.docker(project.data());
     let wish = Wish { root: docker_root(HOSTILE_IMAGE), ..Wish::default() };
     let run = project.run(&docker, &wish, &["sh", "-c", "id -u; echo $FROM_IMAGE; sleep 2; exit 5"]).unwrap();
-    assert_eq!(run.outcome.ending, Ending::Exited(5), "neither its entry point nor its labels count");
+    assert_eq!(run.outcome.ending, Ending::Exited(5), "the image's entry point or labels had an effect");
     assert_eq!(run.stdout, format!("{UID}\nyes\n"));
-    assert!(!project.path("work/health").exists(), "its health check does not run");
+    assert!(!project.path("work/health").exists(), "the image's health check ran");
 }
 
 pub(crate) fn many_at_once(daemon: &Daemon) {
@@ -141,11 +143,11 @@ pub(crate) fn many_at_once(daemon: &Daemon) {
     println!("eight containers in {:?}", began.elapsed());
 }
 
-/// A figure may be unknown, when the group was gone before it could be read, but it is never a wrong one.
+/// A figure may be unknown if the cgroup was gone before it was read, but never wrong.
 pub(crate) fn container_usage_is_reported(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
-    // About 50 MB at once, and some time of a processor.
+    // Uses about 50 MB at once, and some CPU time.
     let work = "dd if=/dev/zero of=/dev/null bs=50M count=20; i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done";
     let wide = Wish { limits: vec![(Field::MemoryMb, 512)], ..Wish::default() };
     let mut known = 0;
@@ -157,5 +159,5 @@ pub(crate) fn container_usage_is_reported(daemon: &Daemon) {
             assert!(peak > 50 << 20 && peak <= 512 << 20, "{peak}");
         }
     }
-    assert!(known > 0, "the groups of this machine's daemon were never read");
+    assert!(known > 0, "the cgroups of this machine's daemon were never read");
 }

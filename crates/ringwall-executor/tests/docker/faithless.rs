@@ -1,4 +1,4 @@
-//! Stand-ins for the agent that say what it never would. Each ends its own box, and harms nobody else.
+//! Stand-ins for the agent that break the protocol. Each ends its own box and no other.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -13,12 +13,12 @@ use super::daemon::Daemon;
 use super::project::block_on;
 use super::session::{Maker, Session};
 
-/// A file of the session that asks for a fault, as the stand-in sees it.
+/// The file in the session's directory that names the fault; the stand-in reads it.
 pub(crate) const FAULT: &str = "fault";
-/// What is said by one that goes instead of handing its way out over.
+/// Printed by a stand-in that exits instead of sending the proxy socket.
 pub(crate) const LEAVING: &str = "leaving";
 
-/// Faults before any command is asked for, and after the first one was.
+/// Faults before the first command is requested, and after.
 const EARLY: [&str; 3] = ["garbage", "length", "early"];
 const LATE: [&str; 13] = [
     "unknown",
@@ -40,7 +40,7 @@ pub(crate) fn asked_for() -> Option<String> {
     std::fs::read_to_string(format!("/workspace/{FAULT}")).ok()
 }
 
-/// The stand-in.
+/// Runs the stand-in.
 pub(crate) fn speak(fault: &str) -> ExitCode {
     let mut out = std::io::stdout();
     let mut say = |message: &FromAgent<'_>| {
@@ -80,7 +80,7 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
         _ => {}
     }
     let _ = say(&ready);
-    // The first order has begun to come.
+    // Waits for the first byte of the first request.
     let _ = std::io::stdin().read(&mut [0; 1]);
     let started = FromAgent::Started { process };
     let chunk = vec![b'x'; 32 * 1024];
@@ -100,7 +100,7 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
         "ended-first" => vec![started, FromAgent::Ended { process }],
         "ready-again" => vec![started, ready],
         "channel" => vec![started, output(OutputStream::Channel, b"x")],
-        // More than any record can hold, and than any process can end with.
+        // Values that cannot be stored in the record, or that no process can end with.
         "memory" => vec![started, exit(JailEnding::Exited(0), 1 << 63)],
         "signal" => vec![started, exit(JailEnding::Signalled(i32::MAX), 0)],
         "exit-code" => vec![started, exit(JailEnding::Exited(-1), 0)],
@@ -132,7 +132,7 @@ pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
             let resident = session.settle().await.unwrap();
             match resident.visit(session.grant(&["true"]), VisitOptions::default()).await {
                 Err(Error::BoxDied { .. }) => {}
-                // Its streams are held and not read, so that what comes has nowhere to go.
+                // The streams are held and not read, so that output is not consumed.
                 Ok(visit) => {
                     let _streams = visit.streams;
                     let lost = visit.running.wait().await;
@@ -143,14 +143,19 @@ pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
             let death = resident.died().await;
             assert_eq!(death, Death::Itself("its agent broke the protocol".to_owned()), "{fault}");
         }
-        // One that keeps a command which is over loses its box, though nothing that it said was wrong.
+        // An agent that withholds the end of a command loses its box, although every message was
+        // valid.
         let session = Session::without_docker(Maker::Native);
         std::fs::write(session.path(FAULT), "withheld").unwrap();
         let resident = session.settle().await.unwrap();
         let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
-        assert_eq!(visit.into_running().wait().await.unwrap().ending, Ending::Exited(0), "its command was over");
+        assert_eq!(
+            visit.into_running().wait().await.unwrap().ending,
+            Ending::Exited(0),
+            "the command itself succeeded"
+        );
         assert!(matches!(resident.died().await, Death::Itself(_)));
-        // The control: one that says what the agent would is believed.
+        // The control: a stand-in that follows the protocol is accepted.
         let session = Session::without_docker(Maker::Native);
         std::fs::write(session.path(FAULT), "honest").unwrap();
         let resident = session.settle().await.unwrap();

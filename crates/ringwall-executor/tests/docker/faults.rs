@@ -1,4 +1,5 @@
-//! A daemon that is missing, hangs, dies or is stopped: the exec ends in an error within 10 s, and nothing stays.
+//! A daemon that is missing, hangs, dies or is stopped: the exec fails within 10 s, and nothing is
+//! left behind.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ pub(crate) fn a_daemon_that_hangs() {
         unavailable(started.0, Instant::now() - (started.1 - hung));
         assert!(state.daemon.is_err());
     });
-    // A native box does not notice.
+    // A native box is not affected.
     let native = project.run_natively(&Wish { root: Root::Host, ..Wish::default() }, &["true"]).unwrap();
     assert_eq!(native.outcome.ending, Ending::Exited(0));
     daemon.signal(Signal::CONT);
@@ -72,7 +73,7 @@ pub(crate) fn a_daemon_that_hangs() {
         daemon.wait_until_gone(&format!("ringwall-{name}"));
     }
     let again = project.run(&docker, &Wish::default(), &["true"]).unwrap();
-    assert_eq!(again.outcome.ending, Ending::Exited(0), "it works again");
+    assert_eq!(again.outcome.ending, Ending::Exited(0), "the backend works again");
 }
 
 async fn timed<T>(future: impl Future<Output = T>) -> (T, Instant) {
@@ -95,7 +96,7 @@ pub(crate) fn a_daemon_that_is_killed() {
     daemon.replace();
     daemon.wait_until_gone(&format!("ringwall-{name}"));
     let again = project.run(&docker, &Wish::default(), &["true"]).unwrap();
-    assert_eq!(again.outcome.ending, Ending::Exited(0), "it works again");
+    assert_eq!(again.outcome.ending, Ending::Exited(0), "the backend works again");
 }
 
 pub(crate) fn a_daemon_that_is_stopped() {
@@ -115,7 +116,7 @@ pub(crate) fn a_daemon_that_is_stopped() {
     unavailable(project.run(&docker, &Wish::default(), &["true"]), began);
 }
 
-/// gVisor is optional; where it is installed it must work, and where not be refused.
+/// gVisor is optional: if it is installed it must work, otherwise it must be refused.
 pub(crate) fn gvisor_where_it_is_installed() {
     let runsc = ["/usr/bin/runsc", "/usr/local/bin/runsc"].into_iter().find(|path| Path::new(path).exists());
     let project = Project::new();

@@ -1,4 +1,4 @@
-//! What the daemon and the process table say about a container while it runs.
+//! Checks a running container from outside: `docker inspect` and the host's `/proc`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::daemon::{Daemon, IMAGE, wait_until};
 use super::project::{GID, Project, UID, Wish, block_on, exec_id, read};
 
-/// Lets a container wait on its standard input while it is looked at.
+/// Runs `look` while a container waits on its stdin.
 fn look(daemon: &Daemon, project: &Project, wish: &Wish, look: impl FnOnce(&str)) {
     let docker = daemon.docker(project.data());
     let grant = project.grant(wish, &["cat"]);
@@ -21,7 +21,7 @@ fn look(daemon: &Daemon, project: &Project, wish: &Wish, look: impl FnOnce(&str)
         container.wait().await.unwrap();
         output.await.unwrap();
     });
-    assert!(!daemon.containers().contains(&format!("ringwall-{name}")), "it is gone with its exec");
+    assert!(!daemon.containers().contains(&format!("ringwall-{name}")), "the container is removed with its exec");
 }
 
 pub(crate) fn the_daemon_confirms_every_wall(daemon: &Daemon) {
@@ -80,10 +80,11 @@ pub(crate) fn no_secret_is_in_a_process_table(daemon: &Daemon) {
     let wish = Wish { env: vec![("PASSWORD", secret.to_owned())], ..Wish::default() };
     let project = Project::new();
     // The container's init may not have started the command yet.
-    look(daemon, &project, &wish, |name| wait_until("the command has it", || has_secret(name, secret)));
+    look(daemon, &project, &wish, |name| wait_until("the command has the secret", || has_secret(name, secret)));
 }
 
-/// Whether the command has it; nobody else may, at any time.
+/// True if one `cat` has the secret in its environment. Panics if a docker client has it in its
+/// environment, or any process in its arguments.
 fn has_secret(name: &str, secret: &str) -> bool {
     let mut clients = 0;
     let mut boxed = 0;
@@ -93,12 +94,12 @@ fn has_secret(name: &str, secret: &str) -> bool {
         let holds = |text: &[u8], word: &str| text.windows(word.len()).any(|window| window == word.as_bytes());
         if holds(&argv, name) {
             clients += 1;
-            assert!(!holds(&environment, secret), "a docker client has it in its environment");
+            assert!(!holds(&environment, secret), "a docker client has the secret in its environment");
         }
         assert!(!holds(&argv, secret), "{}", String::from_utf8_lossy(&argv));
         boxed += usize::from(argv == b"cat\0" && holds(&environment, secret));
     }
-    assert!(clients > 0, "the client was looked at");
+    assert!(clients > 0, "no docker client was found");
     boxed == 1
 }
 

@@ -1,4 +1,4 @@
-//! Containers that nobody waits for: dropped, orphaned, or their server killed.
+//! Containers without a caller: dropped, orphaned, or of a killed server.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use ringwall_executor::docker::{Docker, DockerSettings, Runtime};
 use super::daemon::{Daemon, IMAGE, wait_until};
 use super::project::{Project, Wish, block_on, exec_id};
 
-/// Set, this program is a server with one container.
+/// If set, this program is a server with one container.
 pub(crate) const SERVER: &str = "RINGWALL_TEST_SERVER";
 
 pub(crate) fn a_dropped_container_goes(daemon: &Daemon) {
@@ -60,7 +60,7 @@ pub(crate) fn a_sweep_takes_orphans_alone(daemon: &Daemon) {
 }
 
 pub(crate) fn a_killed_servers_containers_go(daemon: &Daemon) {
-    // It cannot remove its own directory.
+    // The killed server cannot delete its own temporary directory.
     let directory = tempfile::tempdir().unwrap();
     let mut server = Command::new(std::env::current_exe().unwrap());
     server.env(SERVER, daemon.client()).env("TMPDIR", directory.path()).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -73,14 +73,14 @@ pub(crate) fn a_killed_servers_containers_go(daemon: &Daemon) {
     server.wait().unwrap();
     daemon.wait_until_gone(name);
     let watcher = format!("ringwall-watcher\0ringwall.maker={}-", server.id());
-    wait_until("its watcher has ended too", || {
+    wait_until("the watcher has ended", || {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let mut words = processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
         !words.any(|words| words.windows(watcher.len()).any(|window| window == watcher.as_bytes()))
     });
 }
 
-/// One container, its name on standard output, and then nothing.
+/// Starts one container, prints its name, and waits to be killed.
 pub(crate) fn serve(client: PathBuf) -> ! {
     let project = Project::new();
     let settings = DockerSettings { client: Some(client), context: None };
@@ -91,6 +91,6 @@ pub(crate) fn serve(client: PathBuf) -> ! {
         let container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
         println!("ringwall-{name}");
         let outcome = container.wait().await;
-        panic!("it should have been killed: {outcome:?}");
+        panic!("the server was not killed: {outcome:?}");
     })
 }

@@ -1,4 +1,4 @@
-//! A project on disk, a grant for it, and a box of either backend followed to its end.
+//! Fixture: a project on disk, grants for it, and runs in boxes of both backends.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -19,13 +19,13 @@ use super::daemon::IMAGE;
 pub(crate) const UID: u32 = 20_001;
 pub(crate) const GID: u32 = 20_002;
 
-/// A data directory with one project in it, as a server would make it.
+/// A data directory with one project, as a server makes it.
 #[derive(Debug)]
 pub(crate) struct Project {
     pub(crate) directory: TempDir,
 }
 
-/// What is asked for, beside the command.
+/// The request, without the command.
 #[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) root: Root,
@@ -33,7 +33,7 @@ pub(crate) struct Wish {
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) env: Vec<(&'static str, String)>,
     pub(crate) limits: Vec<(Field, u64)>,
-    /// Whether it has a way out.
+    /// True for network access.
     pub(crate) is_open: bool,
 }
 
@@ -50,7 +50,7 @@ impl Default for Wish {
     }
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) outcome: Outcome,
@@ -62,7 +62,7 @@ pub(crate) fn docker_root(image: &str) -> Root {
     Root::Docker(image.parse().unwrap())
 }
 
-/// A name that no other test has.
+/// A unique exec id.
 pub(crate) fn exec_id() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!("e_{:08x}{:08x}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
@@ -127,7 +127,7 @@ impl Project {
         }
     }
 
-    /// Runs a command to its end as a container.
+    /// Runs a command to its end in a container.
     pub(crate) fn run(&self, docker: &Docker, wish: &Wish, command: &[&str]) -> Result<Run, Error> {
         let grant = self.grant(wish, command);
         block_on(async {
@@ -139,7 +139,7 @@ impl Project {
         })
     }
 
-    /// The same in a native box.
+    /// Runs a command to its end in a native box.
     pub(crate) fn run_natively(&self, wish: &Wish, command: &[&str]) -> Result<Run, Error> {
         let grant = self.grant(wish, command);
         let executor = Executor::new(ringwall_executor::Host::probe(), self.data())?;
@@ -157,7 +157,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Reads both streams to their ends; nothing is written to the command.
+/// Reads stdout and stderr to their ends.
 pub(crate) fn read(streams: Streams) -> tokio::task::JoinHandle<(String, String)> {
     let Streams { stdout: Some(Output::Pipe(stdout)), stderr: Some(Output::Pipe(stderr)), .. } = streams else {
         panic!("no terminal was asked for")

@@ -1,4 +1,5 @@
-//! The way out of a container: as in every box, through one port of its own loopback, judged by its own gate, and no other.
+//! Network access of containers: through the proxy port of their own loopback, judged by their own
+//! gate, and no other way.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +19,7 @@ use super::faithless::{FAULT, LEAVING};
 use super::project::{Project, Wish, block_on, exec_id, read};
 use super::session::{Maker, Session};
 
-/// Who lets a box reach one host, and is told of what it asked for.
+/// A gate that allows one host and records every connection.
 #[derive(Debug)]
 struct Only {
     host: &'static str,
@@ -49,7 +50,7 @@ impl Only {
     }
 }
 
-/// The other side: says to everybody that they are there, and counts them.
+/// An HTTP server that counts its connections.
 struct Other {
     port: u16,
     came: Arc<Mutex<usize>>,
@@ -78,7 +79,7 @@ impl Other {
         *self.came.lock().unwrap()
     }
 
-    /// A proxy for which all names lead here.
+    /// A proxy that resolves the test names to this machine.
     fn proxy(&self, gate: &Arc<Only>) -> Proxy {
         let names = ["one.test", "two.test", "evil.test"];
         let here = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
@@ -96,7 +97,7 @@ fn open() -> Wish {
     Wish { is_open: true, limits: vec![(Field::TimeoutMs, 60_000)], ..Wish::default() }
 }
 
-/// A script in a container of its own, and what it said, while this gate answers.
+/// Runs a script in a container while the proxy serves it, and returns its output.
 async fn run(docker: &Docker, project: &Project, other: &Other, gate: &Arc<Only>, script: &str) -> (Ending, String) {
     let grant = project.grant(&open(), &["sh", "-c", script]);
     let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
@@ -120,7 +121,7 @@ pub(crate) fn a_container_reaches_what_its_gate_allows(daemon: &Daemon) {
         let other = Other::serve().await;
         let (one, two) = (Only::new("one.test"), Only::new("two.test"));
         let both = format!("{}; {}", other.fetch("one.test"), other.fetch("two.test"));
-        // At the same time, each by its own gate.
+        // Both run at the same time, each with its own gate.
         let (first, second) =
             tokio::join!(run(&docker, &project, &other, &one, &both), run(&docker, &project, &other, &two, &both));
         assert!(first.1.contains("there\n") && first.1.contains("403"), "{first:?}");
@@ -129,7 +130,7 @@ pub(crate) fn a_container_reaches_what_its_gate_allows(daemon: &Daemon) {
         assert_eq!(one.take(), noted(Fate::Allowed, Fate::Refused));
         assert_eq!(two.take(), noted(Fate::Refused, Fate::Allowed));
         assert_eq!(other.came(), 2);
-        // Without the variables, and straight to where the name leads: there is nobody.
+        // Without the proxy variables there is no network: direct connections fail.
         let direct = format!(
             "unset http_proxy HTTP_PROXY; {}; {}; /bin/busybox nc -w 2 127.0.0.1 {}; ls /sys/class/net",
             other.fetch("one.test"),
@@ -152,7 +153,8 @@ pub(crate) fn the_command_is_as_without_a_porter(daemon: &Daemon) {
     let plain = run(&Wish::default(), &["sh", "-c", script]).unwrap();
     let ported = run(&open(), &["sh", "-c", script]).unwrap();
     assert_eq!((&ported.stdout, ported.outcome.ending), (&plain.stdout, Ending::Exited(7)), "{}", ported.stderr);
-    // Rust ignores a signal that commands count on, and whoever is ignored stays so.
+    // Rust programs ignore SIGPIPE, and an ignored signal stays ignored across exec unless the shim
+    // resets it.
     let ignored = run(&open(), &["grep", "SigIgn", "/proc/self/status"]).unwrap().stdout;
     assert_eq!(ignored, "SigIgn:\t0000000000000000\n");
     let env = run(&open(), &["env"]).unwrap().stdout;
@@ -166,7 +168,7 @@ pub(crate) fn the_command_is_as_without_a_porter(daemon: &Daemon) {
     assert!(matches!(refused, Err(Error::CommandNotExecutable { errno: 13, .. })), "{refused:?}");
 }
 
-/// Without whoever answers there is no way out, and no other either.
+/// Without a proxy on the socket there is no network access.
 pub(crate) fn a_proxy_that_is_gone_is_no_way_out(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
@@ -181,7 +183,8 @@ pub(crate) fn a_proxy_that_is_gone_is_no_way_out(daemon: &Daemon) {
     });
 }
 
-/// No way out, no box: it is not made without the network that it was granted.
+/// A container whose shim does not send the proxy socket is refused instead of started without its
+/// network.
 pub(crate) fn a_container_without_its_way_out_is_none(daemon: &Daemon) {
     let session = Session::new(Maker::Docker, daemon);
     std::fs::write(session.path(FAULT), LEAVING).unwrap();
@@ -207,7 +210,7 @@ pub(crate) fn a_container_that_stays_reaches_hosts_too(daemon: &Daemon) {
         }
         let said = visit(&other.fetch("evil.test")).await;
         assert!(said.stderr.contains("403"), "{said:?}");
-        // What is granted no network does not come in.
+        // A grant without network access is refused in a box with it.
         let closed = resident.visit(session.grant(&["true"]), VisitOptions::default()).await;
         assert!(matches!(closed, Err(Error::NotForThisBox { what: "networks" })), "{closed:?}");
         resident.end().await;

@@ -1,4 +1,4 @@
-//! A session on disk, grants for it, and boxes of every maker that stay with it.
+//! Fixture: a session on disk, grants for it, and session boxes of every backend.
 
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use super::daemon::Daemon;
 use super::project::{GID, Project, UID, Wish, exec_id};
 
-/// Who makes the box.
+/// The backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Maker {
     Native,
@@ -24,7 +24,7 @@ impl Maker {
     pub(crate) const ALL: [Self; 3] = [Maker::Native, Maker::Docker, Maker::Gvisor];
 }
 
-/// One session, and who makes its boxes.
+/// One session and its backend.
 pub(crate) struct Session {
     pub(crate) maker: Maker,
     project: Project,
@@ -39,7 +39,7 @@ impl Session {
         Self::with(maker, project, docker)
     }
 
-    /// By docker, asked through this client.
+    /// A session on docker with this client.
     pub(crate) fn through(client: PathBuf) -> Self {
         let project = Project::new();
         let settings = DockerSettings { client: Some(client), context: None };
@@ -59,12 +59,12 @@ impl Session {
         session
     }
 
-    /// A file of the session.
+    /// The path of a file of the session.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.project.path("session").join(name)
     }
 
-    /// The containers of this session's server, which has no other session. The daemon has others'.
+    /// The ids of this server's containers; the daemon also has those of other tests.
     pub(crate) fn containers(&self, daemon: &Daemon) -> String {
         let id = std::fs::read_to_string(self.project.data().join("instance-id")).unwrap();
         daemon.ask(&["ps", "--quiet", &format!("--filter=label=ringwall={}", id.trim())])
@@ -93,13 +93,13 @@ impl Session {
         self.project.grant_on(Workspace::Session(Box::new(mounts)), &wish, command)
     }
 
-    /// The same session, when another makes its boxes.
+    /// The same session on another backend.
     pub(crate) fn by(mut self, maker: Maker) -> Self {
         self.maker = maker;
         self
     }
 
-    /// What a container made ahead for this would be like.
+    /// The shape of a warm container for this request.
     pub(crate) async fn shape(&self, wish: &Wish) -> Option<ContainerShape> {
         self.docker.as_ref().unwrap().shape_for(&self.executor, &self.wish(wish, &["nothing"])).await
     }
@@ -115,7 +115,7 @@ impl Session {
         settled.map_err(|unserved| unserved.error)
     }
 
-    /// A box that stays.
+    /// Starts a session box.
     pub(crate) async fn settle(&self) -> Result<Resident, Error> {
         self.settle_for(&Wish::default()).await
     }
@@ -130,7 +130,7 @@ impl Session {
         }
     }
 
-    /// The same for one command alone.
+    /// Runs one command in a single-use box.
     pub(crate) async fn run_alone(&self, command: &[&str]) -> Result<(Outcome, String), Error> {
         let grant = self.grant(command);
         match (self.maker, &self.docker) {
@@ -153,7 +153,7 @@ impl Session {
         }
     }
 
-    /// A script in a box, to its end.
+    /// Runs a script in the box to its end.
     pub(crate) async fn say(&self, resident: &Resident, script: &str) -> Said {
         self.follow(resident.visit(self.grant(&["sh", "-c", script]), VisitOptions::default()).await.unwrap()).await
     }
@@ -173,7 +173,7 @@ impl Session {
     }
 }
 
-/// What came of a visit.
+/// The result of a session process.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) outcome: Outcome,
@@ -187,14 +187,14 @@ pub(crate) async fn read(stream: &mut VisitOutput) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The next so many bytes.
+/// Reads exactly `count` bytes.
 pub(crate) async fn read_some(stream: &mut VisitOutput, count: usize) -> String {
     let mut text = vec![0; count];
     stream.read_exact(&mut text).await.unwrap();
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Reads until this has come.
+/// Reads until the text contains `wanted`.
 pub(crate) async fn read_until(stream: &mut VisitOutput, wanted: &str) -> String {
     let mut text = String::new();
     while !text.contains(wanted) {
@@ -206,7 +206,7 @@ pub(crate) async fn read_until(stream: &mut VisitOutput, wanted: &str) -> String
     text
 }
 
-/// Processes of this machine whose words hold this one.
+/// Number of this machine's processes with `word` as an argument.
 pub(crate) fn processes_with(word: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let words = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());

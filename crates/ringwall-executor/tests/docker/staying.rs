@@ -1,4 +1,5 @@
-//! How long things live in a box that stays, and what is left when it goes.
+//! Lifetimes in a session box: background processes, the agent, pauses, and what is left after a
+//! killed server.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -14,10 +15,10 @@ use super::daemon::{Daemon, wait_until};
 use super::project::block_on;
 use super::session::{Maker, Session, processes_with, read_until};
 
-/// Set, this program is a server with one native box that stays: awake or paused.
+/// If set, this program is a server with one native session box, which is running or paused.
 pub(crate) const SERVER: &str = "RINGWALL_TEST_SESSION";
 
-/// A number of seconds that nobody else sleeps.
+/// A unique number of seconds, by which the process can be found.
 fn long_sleep(salt: u32) -> String {
     format!("{}.{salt}", 200_000 + std::process::id())
 }
@@ -28,7 +29,7 @@ pub(crate) fn the_background_lives_as_long_as_the_box(daemon: &Daemon) {
         let word = long_sleep(1);
         block_on(async {
             let resident = session.settle().await.unwrap();
-            // It prints to a pipe that nobody reads any more, and does not mind.
+            // Its stdout is not read any more after the script's end; the loop must go on.
             let script =
                 format!("(sleep {word}; true) & (while :; do echo x; sleep 0.01; echo y >> ticks; done) & echo $!");
             let first = session.say(&resident, &script).await;
@@ -36,15 +37,15 @@ pub(crate) fn the_background_lives_as_long_as_the_box(daemon: &Daemon) {
             let ticker = first.stdout.lines().find(|line| line.len() > 1 || *line != "x").unwrap().to_owned();
             let ticks = || std::fs::metadata(session.path("ticks")).map_or(0, |file| file.len());
             let before = ticks();
-            wait_until("it goes on", || ticks() > before + 10);
+            wait_until("the loop goes on", || ticks() > before + 10);
             let alive = session.say(&resident, &format!("kill -0 {ticker} && echo alive; kill {ticker}")).await;
             assert_eq!(alive.stdout, "alive\n", "{maker:?}: {}", alive.stderr);
             if maker != Maker::Gvisor {
-                wait_until("the other sleeps", || processes_with(&word) != 0);
+                wait_until("the background process runs", || processes_with(&word) != 0);
             }
             resident.end().await;
             assert_eq!(resident.died().await, Death::Ordered);
-            wait_until("everything of the box is gone", || processes_with(&word) == 0);
+            wait_until("every process of the box has ended", || processes_with(&word) == 0);
         });
     }
 }
@@ -66,7 +67,7 @@ pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
             assert!(matches!(sleeper, Err(Error::BoxDied { .. })), "{maker:?}: {sleeper:?}");
             assert!(matches!(murder, Err(Error::BoxDied { .. })), "{maker:?}: {murder:?}");
             assert!(matches!(death, Death::Itself(_)), "{maker:?}: {death:?}");
-            wait_until("everything of the box is gone", || processes_with(&word) == 0);
+            wait_until("every process of the box has ended", || processes_with(&word) == 0);
         });
     }
 }
@@ -87,13 +88,13 @@ pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
             assert!(matches!(refused, Err(Error::BoxPaused)), "{maker:?}");
             let (before, time) = (ticks(), ticker.process.box_time());
             tokio::time::sleep(Duration::from_millis(200)).await;
-            assert_eq!(ticks(), before, "{maker:?}: nothing runs");
-            assert_eq!(ticker.process.box_time(), time, "{maker:?}: no time passes");
+            assert_eq!(ticks(), before, "{maker:?}: a process ran during the pause");
+            assert_eq!(ticker.process.box_time(), time, "{maker:?}: the box's clock ran during the pause");
             resident.resume().await.unwrap();
             wait_until("it ticks again", || ticks() > before);
             assert!(ticker.process.box_time() > time, "{maker:?}");
             limits_stand_still(&session, &resident).await;
-            // Whoever breaks off has asked all the same, and the next turn finds it as it is.
+            // A dropped pause still takes effect, and the next call finds the box paused.
             let mut given_up = Box::pin(resident.pause());
             assert!(futures::poll!(&mut given_up).is_pending(), "{maker:?}");
             drop(given_up);
@@ -104,18 +105,18 @@ pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
             resident.pause().await.unwrap();
             resident.end().await;
             assert_eq!(ticker.into_running().wait().await.unwrap().ending, Ending::Stopped(9), "{maker:?}");
-            // One that is being ended is not held still any more, or it would never be gone.
+            // A box that is being ended refuses a pause; otherwise it would never end.
             let resident = session.settle().await.unwrap();
             resident.dismiss();
             assert!(resident.pause().await.is_err(), "{maker:?}");
             let gone = tokio::time::timeout(Duration::from_secs(60), resident.end()).await;
-            assert!(gone.is_ok(), "{maker:?}: it stands still for ever");
+            assert!(gone.is_ok(), "{maker:?}: the dismissed box did not end");
         });
     }
 }
 
-/// A command whose time would be over, had it passed. Where a machine is so slow that it is over all the same, a longer one is
-/// tried: as long as it was held still is more than each limit.
+/// The time limit of a command does not advance during a pause that is longer than the limit. On a
+/// slow machine the limit may pass before the pause; then a longer one is tried.
 async fn limits_stand_still(session: &Session, resident: &Resident) {
     let options = VisitOptions { terminal: None, channel: Channel::None, stdin: Enabled::Yes };
     for limit in [500, 4000, 32_000].map(Duration::from_millis) {
@@ -134,10 +135,10 @@ async fn limits_stand_still(session: &Session, resident: &Resident) {
             return;
         }
     }
-    panic!("{:?}: the time of a box that stands still goes on", session.maker);
+    panic!("{:?}: the time limit advances during a pause", session.maker);
 }
 
-/// Waits for what a task of this very thread does.
+/// Waits for the effect of another task on the same thread.
 pub(crate) async fn until(is_so: impl Fn() -> bool) {
     for _ in 0..30_000 {
         if is_so() {
@@ -148,7 +149,8 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
     panic!("waited too long");
 }
 
-/// A frozen agent hears no order: the box goes on for as long as it takes, and then stands still again.
+/// A frozen agent receives no request: the box is resumed until the process has ended, and then
+/// paused again.
 pub(crate) fn process_in_paused_box_can_be_ended(daemon: &Daemon) {
     for maker in Maker::ALL {
         let session = Session::new(maker, daemon);
@@ -167,7 +169,7 @@ pub(crate) fn process_in_paused_box_can_be_ended(daemon: &Daemon) {
             };
             assert_eq!(stop(sleeper, Signal::TERM).await, Ending::Signalled(15), "{maker:?}");
             until(|| resident.is_paused()).await;
-            // One who resumes meanwhile has the last word.
+            // A resume during the stop wins: the box is not paused again.
             let (ending, resumed) = tokio::join!(stop(deaf, Signal::TERM), async {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 resident.resume().await
@@ -192,9 +194,9 @@ pub(crate) fn nothing_stays_behind(_: &Daemon) {
         assert_ne!(processes_with(&word), 0, "{state}");
         let number = server.0.id();
         drop(server);
-        wait_until("everything of the killed server is gone", || processes_with(&word) == 0);
+        wait_until("every process of the killed server has ended", || processes_with(&word) == 0);
         let groups = format!("ringwall-{number}-");
-        wait_until("its cgroups too", || {
+        wait_until("its cgroups are removed", || {
             let hierarchies = std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
             let mut names = hierarchies.filter_map(|one| std::fs::read_dir(one.path()).ok()).flatten().flatten();
             !names.any(|name| name.file_name().to_string_lossy().starts_with(&groups))
@@ -202,7 +204,7 @@ pub(crate) fn nothing_stays_behind(_: &Daemon) {
     }
 }
 
-/// Killed, whatever becomes of the test.
+/// Kills the server on drop.
 struct Server(Child);
 
 impl Drop for Server {
@@ -212,7 +214,7 @@ impl Drop for Server {
     }
 }
 
-/// One box with somebody in it, a word on standard output, and then nothing.
+/// Starts a session box with two sleeping processes, prints `ready`, and waits to be killed.
 pub(crate) fn serve(wish: &OsStr) -> ! {
     let wish = wish.to_str().unwrap();
     let (state, word) = wish.split_once(' ').unwrap();
@@ -227,6 +229,6 @@ pub(crate) fn serve(wish: &OsStr) -> ! {
         }
         println!("ready");
         let outcome = visit.into_running().wait().await;
-        panic!("it should have been killed: {outcome:?}");
+        panic!("the server was not killed: {outcome:?}");
     })
 }

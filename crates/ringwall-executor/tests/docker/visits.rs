@@ -1,4 +1,4 @@
-//! What one visit has and does, whoever made the box.
+//! Session processes on every backend: streams, channel, terminal, signals, limits, isolation.
 
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ pub(crate) fn command_that_cannot_start_reports_common_error(daemon: &Daemon) {
     }
 }
 
-/// Each word on the channel is answered, so that the next round begins when the last one was looked at.
+/// Each channel message is answered, so that a round is checked before the next one begins.
 pub(crate) fn output_before_channel_message_arrives_first(daemon: &Daemon) {
     const ROUNDS: usize = 100;
     let script =
@@ -100,7 +100,7 @@ pub(crate) fn output_before_channel_message_arrives_first(daemon: &Daemon) {
                 assert_eq!(stderr.read_now(), expected.as_bytes(), "{maker:?}");
                 to.write(b"go on\n").await.unwrap();
             }
-            assert_eq!(read(&mut from).await, "last\n", "{maker:?}: and then it ends");
+            assert_eq!(read(&mut from).await, "last\n", "{maker:?}: the channel ends");
             assert_eq!(read(&mut streams.stdout).await, "end\n", "{maker:?}");
             assert_eq!(visit.running.wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
         });
@@ -118,7 +118,7 @@ pub(crate) fn much_output_fills_no_memory_and_keeps_nobody(daemon: &Daemon) {
         let session = Session::new(maker, daemon);
         block_on(async {
             let resident = session.settle().await.unwrap();
-            // Nobody reads what this one prints, and it keeps nobody.
+            // The output of this process is never read; it must not delay others.
             let stuck = resident.visit(session.grant(&["yes"]), VisitOptions::default()).await.unwrap();
             let before = resident_memory();
             let script = format!("head -c {MUCH} /dev/zero; echo done >&2");
@@ -132,8 +132,8 @@ pub(crate) fn much_output_fills_no_memory_and_keeps_nobody(daemon: &Daemon) {
             assert_eq!((outcome.unwrap().ending, counted), (Ending::Exited(0), MUCH), "{maker:?}");
             assert_eq!(read(streams.stderr.as_mut().unwrap()).await, "done\n");
             let grown = resident_memory().saturating_sub(before);
-            assert!(grown < MUCH / 2, "{maker:?}: {grown} bytes more");
-            // What nobody took is let go, and the command goes on to its end.
+            assert!(grown < MUCH / 2, "{maker:?}: the server's memory grew by {grown} bytes");
+            // Output without a reader is discarded, and the command runs to its end.
             let unread =
                 resident.visit(session.grant(&["head", "-c", "10000000", "/dev/zero"]), VisitOptions::default());
             assert_eq!(
@@ -164,9 +164,9 @@ pub(crate) fn input_waits_for_its_reader(daemon: &Daemon) {
                 stdin.write(&vec![b'x'; MUCH]).await.unwrap();
                 stdin.close().await;
             });
-            // Others are served meanwhile, and it is not done.
+            // Other processes are served meanwhile, and the write is still waiting.
             assert_eq!(session.say(&resident, "echo other").await.stdout, "other\n", "{maker:?}");
-            assert!(!written.is_finished(), "{maker:?}: more was taken than a window and a pipe hold");
+            assert!(!written.is_finished(), "{maker:?}: more input was accepted than a window and a pipe hold");
             assert_eq!(session.say(&resident, "touch go").await.outcome.ending, Ending::Exited(0));
             written.await.unwrap();
             assert_eq!(visit.into_running().wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
@@ -189,7 +189,8 @@ pub(crate) fn a_terminal_hears_keys_and_sizes(daemon: &Daemon) {
         block_on(async {
             let resident = session.settle().await.unwrap();
             let visit = match resident.visit(session.grant(&["sh", "-c", script]), ON_A_TERMINAL).await {
-                // Not every gVisor knows the key that interrupts. That is seen before anything begins, and told.
+                // Some versions of gVisor do not support the interrupt key. That is detected and
+                // reported before the command starts.
                 Err(Error::NoTerminal) if maker == Maker::Gvisor => {
                     println!("this machine's gVisor has no terminals");
                     assert_eq!(session.say(&resident, "echo fine").await.stdout, "fine\n");
@@ -208,7 +209,7 @@ pub(crate) fn a_terminal_hears_keys_and_sizes(daemon: &Daemon) {
             let (outcome, last) = tokio::join!(visit.running.wait(), read(&mut streams.stdout));
             assert_eq!(outcome.unwrap().ending, Ending::Exited(7), "{maker:?}");
             assert!(last.contains("caught"), "{maker:?}: {last:?}");
-            // Over before anybody looks, or after: neither is waited for in vain.
+            // The command may end before or after its terminal is read; both must be noticed.
             for _ in 0..20 {
                 let visit = resident.visit(session.grant(&["true"]), ON_A_TERMINAL).await.unwrap();
                 assert_eq!(visit.into_running().wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
@@ -217,7 +218,8 @@ pub(crate) fn a_terminal_hears_keys_and_sizes(daemon: &Daemon) {
     }
 }
 
-/// By what one process looks into another of the same user, and a canary in each that only its own family may see.
+/// A process tries to read the environment, descriptors and memory of another session process of
+/// the same user.
 pub(crate) fn no_visit_looks_into_another(daemon: &Daemon) {
     let victim = "exec 7<>pipe; echo $$ > pid; echo up; read -r x";
     let look = "for p in $PIDS; do
@@ -240,16 +242,16 @@ pub(crate) fn no_visit_looks_into_another(daemon: &Daemon) {
             let mut streams = visit.streams;
             read_until(&mut streams.stdout, "up").await;
             let attack = session.say(&resident, &format!("PIDS=$(cat pid); {look}")).await;
-            assert_eq!(attack.stdout, "signal\n", "{maker:?}: only that: {}", attack.stderr);
+            assert_eq!(attack.stdout, "signal\n", "{maker:?}: only signals may work: {}", attack.stderr);
             assert_eq!(std::fs::read_to_string(session.path("pipe")).unwrap(), "", "{maker:?}");
-            // The control: in one's own children all of it works.
+            // The control: all of it works on the attacker's own child.
             let own = format!(
                 "export CANARY=x; (exec 7<>pipe; exec sleep 1000) & PIDS=$!; until grep -q CANARY /proc/$PIDS/environ; do :; done; {look}; kill $PIDS"
             );
             let own = session.say(&resident, &own).await;
             assert_eq!(own.stdout, "environ\nfd\nmem\nsignal\n", "{maker:?}: {}", own.stderr);
             assert_eq!(std::fs::read_to_string(session.path("pipe")).unwrap(), "touched\n", "{maker:?}");
-            // And nothing else is forbidden: names change from directory to directory.
+            // Renaming between directories still works.
             let moved = session.say(&resident, "mkdir -p a b; echo x > a/x; mv a/x b/y && cat b/y").await;
             assert_eq!(moved.stdout, "x\n", "{maker:?}: {}", moved.stderr);
             drop(streams);
@@ -280,7 +282,7 @@ pub(crate) fn a_visits_time_is_its_own(daemon: &Daemon) {
         block_on(async {
             let resident = session.settle().await.unwrap();
             let word = format!("{}.5", 100_000 + std::process::id());
-            // Both ignore what they are asked; one is in a group of its own.
+            // Both processes ignore SIGTERM; `sleep` has a process group of its own.
             let script = format!("trap '' TERM; set -m; sleep {word} & while :; do sleep 1; done");
             let limited = session.limited(&[(Field::TimeoutMs, 300)], &["sh", "-c", &script]);
             let outcome =
@@ -291,9 +293,9 @@ pub(crate) fn a_visits_time_is_its_own(daemon: &Daemon) {
             let outcome =
                 resident.visit(obedient, VisitOptions::default()).await.unwrap().into_running().wait().await.unwrap();
             assert_eq!(outcome.ending, Ending::TimedOut, "{maker:?}");
-            // A kernel in a kernel shows its processes to nobody.
+            // The host does not see the processes of gVisor's kernel.
             if maker != Maker::Gvisor {
-                wait_until("the whole session is over", || processes_with(&word) == 0);
+                wait_until("the whole process session has ended", || processes_with(&word) == 0);
             }
             assert_eq!(session.say(&resident, "echo fine").await.stdout, "fine\n", "{maker:?}: the box lives");
         });
@@ -310,7 +312,7 @@ pub(crate) fn memory_that_runs_out_is_known(daemon: &Daemon) {
             let outcome =
                 resident.visit(hog, VisitOptions::default()).await.unwrap().into_running().wait().await.unwrap();
             assert_eq!((outcome.ending, outcome.out_of_memory), (Ending::Signalled(9), true), "{maker:?}");
-            // What is killed behind gVisor is its kernel, and so the box.
+            // Out of memory, the host kills gVisor's kernel and with it the box.
             if maker == Maker::Gvisor {
                 assert_eq!(resident.died().await, Death::OutOfMemory);
             }
@@ -319,7 +321,7 @@ pub(crate) fn memory_that_runs_out_is_known(daemon: &Daemon) {
 }
 
 pub(crate) fn a_visit_has_its_streams_and_no_privilege(daemon: &Daemon) {
-    // Listed by a process that was given nothing of its own, so that one more is the listing itself.
+    // The highest number is the descriptor with which `ls` reads the directory.
     let list = "ls /proc/self/fd";
     let agent = "cat /proc/$PPID/environ; ls /proc/$PPID/fd/; echo x > /run/ringwall/agent; true";
     for maker in [Maker::Native, Maker::Docker] {
@@ -344,13 +346,13 @@ pub(crate) fn a_visit_has_its_streams_and_no_privilege(daemon: &Daemon) {
                 assert_eq!(status.matches(line).count(), times, "{maker:?}: {line} in {status}");
             }
             let agent = session.say(&resident, agent).await;
-            assert_eq!(agent.stdout, "", "{maker:?}: nobody looks into the agent: {}", agent.stderr);
+            assert_eq!(agent.stdout, "", "{maker:?}: the agent was readable: {}", agent.stderr);
             assert_eq!(session.say(&resident, "echo fine").await.stdout, "fine\n", "{maker:?}");
         });
     }
 }
 
-/// What one visit costs, said and not judged.
+/// Prints the time per session process, without a limit.
 pub(crate) fn costs(daemon: &Daemon) {
     const VISITS: u32 = 200;
     for maker in Maker::ALL {

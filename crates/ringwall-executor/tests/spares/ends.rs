@@ -1,4 +1,4 @@
-//! How spares end: used, killed, unfit, left over.
+//! How warm boxes end: used, killed, unfit, or left over.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ fn exists(process: u32) -> bool {
     std::path::Path::new(&format!("/proc/{process}")).exists()
 }
 
-/// Whether it is there and more than an entry that its parent has not read yet.
+/// True if the process exists and is not a zombie.
 fn lives(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains(['Z', 'X']))
@@ -51,7 +51,7 @@ pub(crate) fn a_spare_that_was_killed_is_not_handed_out() {
     comes("its end", || !exists(init));
     assert!(!spare.is_alive());
 
-    // Killed after it was taken: the grant comes back, and the command has not begun.
+    // Killed after it was taken: the grant is returned, and the command was not started.
     let spare = lab.spare(SpareKind::Plain, &grant);
     let init = spare.init_pid().unwrap();
     kill(init);
@@ -84,10 +84,10 @@ pub(crate) fn unfit_grant_is_returned() {
     let unserved = lab.runtime.block_on(lab.executor.start_spare(spare, other)).unwrap_err();
     assert_eq!(unserved.to_string(), "a box that was made ahead cannot serve: its shape is another");
     comes("its end", || !exists(init));
-    // Its time limit is not what a spare was made with.
+    // The time limit is not part of the shape.
     let timed = lab.grant_of(UIDS[0], &["true"], &[], &[(Field::TimeoutMs, 9_000)]);
     assert_eq!(lab.executor.shape_for(&timed), lab.executor.shape_for(&lab.grant(&["true"])));
-    // A workspace that was removed meanwhile: the error is that of any box.
+    // If the workspace was removed meanwhile, the error is the same as for a cold box.
     let gone = lab.grant_of(UIDS[1], &["true"], &[], &[]);
     let spare = lab.spare(SpareKind::Plain, &gone);
     std::fs::remove_dir(lab.workspace(UIDS[1])).unwrap();
@@ -98,7 +98,7 @@ pub(crate) fn unfit_grant_is_returned() {
 pub(crate) fn the_time_limit_is_the_commands() {
     let lab = Lab::new();
     let code = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), exit(0))); print('up', flush=True); time.sleep(1000)";
-    // Where it does not get so far in time, it is given more.
+    // On a slow machine the limit may pass before the first output; then a longer one is tried.
     let mut said = String::new();
     for limit in [300, 3_000, 30_000] {
         let grant = lab.grant_of(UIDS[0], &["python3", "-c", code], &[], &[(Field::TimeoutMs, limit)]);
@@ -126,15 +126,15 @@ pub(crate) fn usage_excludes_time_before_command() {
             }
             false => lab.runtime.block_on(lab.executor.start(grant, ringwall_executor::Options::default())).unwrap(),
         };
-        lab.follow(running, b"").1.usage.cpu.expect("it was counted")
+        lab.follow(running, b"").1.usage.cpu.expect("the CPU time was counted")
     };
-    // Of several, one that nothing has disturbed: what is counted grows by whatever else the machine does.
+    // The minimum of 5 runs, because other load on the machine raises the figure.
     let [warm, cold] = [true, false].map(|warm| (0..5).map(|_| count(warm)).min().unwrap());
     assert!(warm * 2 < cold, "{warm:?} {cold:?}");
     let busy = "import time\nwhile time.process_time() < 0.3: pass";
     let spare = lab.spare(SpareKind::Python, &lab.python(busy));
     let running = lab.runtime.block_on(lab.executor.start_spare(spare, lab.python(busy))).unwrap();
-    let counted = lab.follow(running, b"").1.usage.cpu.expect("it was counted");
+    let counted = lab.follow(running, b"").1.usage.cpu.expect("the CPU time was counted");
     assert!(counted > Duration::from_millis(150), "{counted:?}");
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn the_memory_limit_holds() {
     assert!(outcome.out_of_memory || said.stderr.contains("MemoryError"), "{said:?}");
 }
 
-/// Makes spares as a server does, and remembers which.
+/// Makes warm boxes as a server does, and records the PIDs of their PID 1.
 #[derive(Debug)]
 struct Yard {
     executor: Arc<Executor>,
@@ -206,11 +206,11 @@ pub(crate) fn a_pool_learns_fills_and_leaves_no_process() {
     let sort = || lab.executor.sort_for(&lab.python("print(1)")).unwrap();
     assert!(pool.take_spare(&sort()).is_none());
     comes("spares", || pool.figures().idle == 3);
-    let spare = pool.take_spare(&sort()).expect("one that is like others of its sort");
+    let spare = pool.take_spare(&sort()).expect("a warm box of this kind");
     let first = spare.init_pid().unwrap();
     assert_eq!(lab.serve(spare, lab.python("print(1)")).stdout, "1\n");
     comes("another", || pool.figures().idle == 3);
-    // One that died is found out when it would have been taken.
+    // A dead warm box is detected when it would be taken.
     let last = *inits.lock().unwrap().last().unwrap();
     kill(last);
     comes("its end", || !exists(last));
@@ -218,7 +218,8 @@ pub(crate) fn a_pool_learns_fills_and_leaves_no_process() {
     let second = spare.init_pid().unwrap();
     assert_ne!(second, last);
     assert_eq!(lab.serve(spare, lab.python("print(2)")).stdout, "2\n");
-    // Those that were taken are no longer the pool's, and tell how they ended before they are over.
+    // Taken boxes no longer belong to the pool, and report the end of the command before they are
+    // gone.
     comes("the ends of those that were used", || !lives(first) && !lives(second));
     lab.runtime.block_on(pool.stop());
     assert_eq!(pool.figures().total, 0);

@@ -1,11 +1,12 @@
-//! The same bytes and codes as from a box made from nothing.
+//! A warm box gives the same output and exit code as a cold box.
 
 use ringwall_executor::warm::SpareKind;
 use ringwall_policy::Field;
 
 use super::lab::{Lab, Said, UIDS};
 
-/// Programs whose every byte is compared. What they leave in the workspace is the same for both.
+/// Programs whose output is compared byte by byte. Both boxes leave the same files in the
+/// workspace.
 const PROGRAMS: &[&str] = &[
     "print(1)",
     "import json,re,os; print(json.dumps(re.findall('a', 'aba')), os.getcwd())",
@@ -72,7 +73,7 @@ pub(crate) fn a_spare_runs_what_a_cold_box_runs() {
     assert_eq!(lab.warm(SpareKind::Python, lab.python(&long)).stdout, "110000\n");
 }
 
-/// Where something lies in memory is nobody's business to compare.
+/// Removes memory addresses, which differ in every run.
 fn without_addresses(mut said: Said) -> Said {
     for text in [&mut said.stdout, &mut said.stderr] {
         let mut parts = text.split(" at 0x");
@@ -107,7 +108,8 @@ pub(crate) fn environment_and_directory_are_the_commands_own() {
     }
 }
 
-/// A script beside the code shadows a module, also one that the interpreter had loaded before.
+/// A module in the working directory shadows a module of the library, even if the interpreter has
+/// loaded that already.
 pub(crate) fn a_module_of_the_workspace_comes_first() {
     let lab = Lab::new();
     for (name, code) in [
@@ -144,7 +146,7 @@ pub(crate) fn any_command_runs_in_a_plain_spare() {
     assert!(matches!(error, ringwall_executor::Error::CommandNotFound { .. }), "{error}");
 }
 
-/// Whoever the spare is on the host, on the disk it is the workspace's owner.
+/// Files get the workspace's owner, independent of the warm box's host uid.
 pub(crate) fn files_belong_to_the_workspaces_owner() {
     use std::os::unix::fs::MetadataExt;
     let lab = Lab::new();
@@ -161,7 +163,7 @@ pub(crate) fn files_belong_to_the_workspaces_owner() {
     }
 }
 
-/// As on kernels that cannot copy mounts out of a file system that is attached nowhere.
+/// Without a prepared base rootfs, as on kernels that cannot clone mounts of a detached tree.
 pub(crate) fn a_spare_can_do_without_a_skeleton() {
     let lab = Lab::without_a_skeleton();
     let code = "import os; print(sorted(os.listdir('/'))); open('own', 'w').write('1'); open('/tmp/x', 'w'); open('/usr/x', 'w')";

@@ -1,4 +1,4 @@
-//! Workspaces on disk, grants for them, and boxes followed to their end.
+//! Fixture: workspaces on disk, grants for them, and runs in warm and cold boxes.
 
 use std::ffi::CString;
 use std::fs::{File, Permissions};
@@ -17,7 +17,7 @@ use ringwall_policy::{
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// The users whose workspaces they are.
+/// The owners of the workspaces.
 pub(crate) const UIDS: [u32; 2] = [20_101, 20_102];
 
 pub(crate) struct Lab {
@@ -26,7 +26,7 @@ pub(crate) struct Lab {
     directory: TempDir,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Said {
     pub(crate) stdout: String,
@@ -40,7 +40,8 @@ impl Lab {
         Self::on(Host::probe(), directory)
     }
 
-    /// A file of the host's is not there for a moment, just when the skeleton is made.
+    /// An executor whose base rootfs could not be prepared, because a file of the host was missing
+    /// at that moment.
     pub(crate) fn without_a_skeleton() -> Self {
         let directory = TempDir::with_prefix("ringwall-test-spares-").unwrap();
         let (file, aside) = (directory.path().join("file"), directory.path().join("aside"));
@@ -52,7 +53,7 @@ impl Lab {
         let lab = Self::on(host, directory);
         std::fs::rename(&file, &aside).unwrap();
         let early = lab.runtime.block_on(lab.executor.start(lab.grant(&["true"]), Options::default()));
-        assert!(early.is_err(), "a box without that file");
+        assert!(early.is_err(), "a box started without the missing file");
         std::fs::rename(&aside, &file).unwrap();
         lab
     }
@@ -91,7 +92,7 @@ impl Lab {
         self.decided(uid, argv, env, operator)
     }
 
-    /// With a way out, and nobody on its list.
+    /// A grant with network access and an empty host list.
     pub(crate) fn open_grant(&self, argv: &[&str]) -> Grant {
         let mut operator = Layer::new(LayerName::CommandLine);
         let allow = Some(NetList::default());
@@ -128,9 +129,9 @@ impl Lab {
         }
     }
 
-    /// A spare that serves this grant.
+    /// A warm box for this grant.
     pub(crate) fn spare(&self, kind: SpareKind, grant: &Grant) -> Spare {
-        let shape = self.executor.shape_for(grant).expect("a spare can serve it");
+        let shape = self.executor.shape_for(grant).expect("a warm box can serve the grant");
         self.runtime.block_on(self.executor.prepare_spare(&SpareSort { kind, shape })).unwrap()
     }
 
@@ -164,7 +165,7 @@ impl Lab {
         (Said { stdout, stderr, ending: outcome.ending }, outcome)
     }
 
-    /// What holds in boxes of both makings.
+    /// The protections of a warm and of a cold box.
     pub(crate) fn protections(&self, grant: impl Fn() -> Grant, kind: SpareKind) -> [Vec<Protection>; 2] {
         let spare = self.spare(kind, &grant());
         let warm = self.runtime.block_on(self.executor.start_spare(spare, grant())).unwrap();

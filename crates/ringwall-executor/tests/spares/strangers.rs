@@ -1,10 +1,10 @@
-//! Tenants after one another: what the first did, the second never sees, because nothing of the first is there any more.
+//! Tenants one after another: the second finds nothing that the first left.
 
 use ringwall_executor::warm::SpareKind;
 
 use super::lab::{Lab, UIDS};
 
-/// Leaves whatever can be left.
+/// Leaves traces in files, environment, interpreter, umask, keyring, shared memory and processes.
 const LEAVE: &str = r#"
 import os, sys, builtins, json, ctypes, subprocess, tempfile
 open('/tmp/residue', 'w').write('secret-of-the-first')
@@ -22,7 +22,7 @@ subprocess.Popen(['sleep', '1000'], start_new_session=True)
 print('left')
 "#;
 
-/// Looks for all of it.
+/// Looks for all these traces.
 const LOOK: &str = r#"
 import os, builtins, json, ctypes, glob, re
 found = []
@@ -45,7 +45,7 @@ pub(crate) fn nothing_stays_from_one_tenant_to_the_next() {
         assert_eq!((first.stdout.as_str(), first.stderr.as_str()), ("left\n", ""));
         let second = lab.warm(kind, lab.grant_of(UIDS[1], &["python3", "-c", LOOK], &[], &[]));
         assert_eq!((second.stdout.as_str(), second.stderr.as_str()), ("[] 0o22 /workspace\n", ""));
-        // The control: the first left something, in its own workspace.
+        // The control: in the workspace of the first user the trace is found.
         let first = lab.warm(kind, lab.grant_of(UIDS[0], &["python3", "-c", LOOK], &[], &[]));
         assert_eq!(first.stdout, "['/workspace/residue'] 0o22 /workspace\n");
     }

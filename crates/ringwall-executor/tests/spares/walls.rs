@@ -1,4 +1,4 @@
-//! The interpreter that waited is held by everything that holds a command.
+//! A warm box has the same protections as a cold one, also in its preloaded interpreter.
 
 use ringwall_executor::Options;
 use ringwall_executor::warm::SpareKind;
@@ -16,7 +16,7 @@ print([os.readlink('/proc/self/ns/' + name) == os.readlink('/proc/self/ns/' + na
 print(open('/proc/net/dev').read().split('lo:')[1].split(), os.uname().nodename)
 "#;
 
-/// Calls that the filter answers, each with the errno that it gives.
+/// System calls that the filter refuses, each with its errno.
 const CALLS: &str = r#"
 import ctypes, errno
 libc = ctypes.CDLL(None, use_errno=True)
@@ -51,8 +51,8 @@ pub(crate) fn the_walls_are_those_of_a_cold_box() {
     }
 }
 
-/// Landlock's domains lie in each other, sixteen at most: how many more a program can enter tells how many it is in. Its
-/// rules are the same as the mounts', so nothing else tells them apart from outside.
+/// Landlock domains nest at most 16 deep, so the number that a program can add shows how many it is
+/// in. The rules cannot be observed from outside: they refuse the same as the mounts.
 const LAYERS: &str = r#"
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -65,7 +65,7 @@ print(more)
 "#;
 const MAX_LAYERS: u32 = 16;
 
-/// What the rules say, where the kernel's answer is known to be theirs or the mounts'.
+/// Operations that Landlock or the mounts refuse, each with its errno.
 const REACH: &str = r#"
 import os, errno
 def tried(act, *arguments):
@@ -87,14 +87,14 @@ pub(crate) fn landlock_holds_in_the_interpreter() {
     assert_eq!(lab.warm(SpareKind::Python, lab.python(REACH)), cold);
 
     let more = |said: super::lab::Said| said.stdout.trim().parse::<u32>().expect("a number");
-    // In a cold box files and processes are restricted at once, in a spare one after the other.
+    // A cold box restricts files and processes with one domain, a warm box with two.
     assert_eq!(more(lab.cold(lab.python(LAYERS))), MAX_LAYERS - 1);
     for kind in [SpareKind::Python, SpareKind::Plain] {
         assert_eq!(more(lab.warm(kind, lab.python(LAYERS))), MAX_LAYERS - 2, "{kind:?}");
     }
 }
 
-/// Waits until it is told to go, and then tells whether anybody answers at the way out and at a port of the host's.
+/// Waits for a line, and then connects to the proxy port and to a port of the host.
 const ASK: &str = r#"
 import socket, sys
 sys.stdin.readline()
@@ -107,7 +107,8 @@ def attempt(port):
 print(attempt(3128), attempt(int(sys.argv[1])))
 "#;
 
-/// Where whoever answered is gone, a box that lives on has no way out, and no other instead.
+/// A box whose proxy socket was closed has no network access, neither by the proxy port nor
+/// directly.
 pub(crate) fn a_box_whose_proxy_is_gone_reaches_nobody() {
     let lab = Lab::new();
     let host = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -123,5 +124,5 @@ pub(crate) fn a_box_whose_proxy_is_gone_reaches_nobody() {
         assert_eq!(said.stdout, format!("{told} ConnectionRefusedError\n"), "{said:?}");
         drop(way_out);
     }
-    assert!(host.accept().is_err(), "somebody came");
+    assert!(host.accept().is_err(), "the host's port was reached");
 }
