@@ -56,14 +56,14 @@ bench: ## measure side by side with fork+exec, bubblewrap and docker
 check: ## formatting, lints, and the dependency rules of deny.toml
 	@scripts/setup check
 	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features ringwall-fuzz/programs -- -D warnings
 	@scripts/deny
 
 fuzz: ## fuzz one parser: make fuzz TARGET=zip (needs a nightly toolchain and cargo-fuzz)
 	@rustup run nightly rustc --version >/dev/null 2>&1 || { echo "make fuzz needs a nightly toolchain: rustup toolchain install nightly" >&2; exit 1; }
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz" >&2; exit 1; }
 	@test -n "$(TARGET)" || { echo "name a target: make fuzz TARGET=…, one of:" $(notdir $(wildcard fuzz/corpus/*)) >&2; exit 2; }
-	$(CARGO) +nightly fuzz run --fuzz-dir fuzz $(TARGET)
+	$(CARGO) +nightly fuzz run --fuzz-dir fuzz --features programs $(TARGET)
 
 setup: ## install what all the other targets need (each also installs its own part)
 	@scripts/setup test
