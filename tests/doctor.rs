@@ -1,9 +1,7 @@
-//! `ringwall doctor` as a user meets it, as root and rootless: what it prints, what its exit code says, and that it
-//! neither hangs on a daemon that does not answer nor leaves anything behind.
+//! Black-box tests of `ringwall doctor`, as root and rootless: output, exit code, and no process left.
 //!
-//! A machine on which no box can be made is not pretended: each such trial makes one out of namespaces, with a
-//! control that shows boxes on the same machine without the obstacle. A mode that cannot run here is counted as
-//! ignored, with its reason.
+//! Tests of a machine that cannot make boxes create the obstacle in new namespaces, with a control run
+//! without it. A mode that cannot run on this machine is reported as ignored, with its reason.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,29 +18,30 @@ use tests::support::scratch::{Scratch, give};
 use tests::support::{boxed, host};
 
 type Verdict = Result<(), Failed>;
-type Act = fn(&Doctor) -> Verdict;
+type Test = fn(&Doctor) -> Verdict;
 
-const TRIALS: &[(&str, Act)] = &[
+const TESTS: &[(&str, Test)] = &[
     ("table_and_json_agree", table_and_json_agree),
     ("marks_follow_the_locale", marks_follow_the_locale),
     ("colours_are_for_terminals", colours_are_for_terminals),
-    ("no_namespaces_no_box", no_namespaces_no_box),
-    ("a_covered_proc_no_box", a_covered_proc_no_box),
-    ("another_command_serves_as_well", another_command_serves_as_well),
-    ("a_docker_daemon_that_answers", a_docker_daemon_that_answers),
-    ("a_docker_daemon_that_does_not", a_docker_daemon_that_does_not),
-    ("a_docker_socket_without_a_daemon", a_docker_socket_without_a_daemon),
+    ("forbidden_namespaces_fail_with_the_setting_as_fix", forbidden_namespaces_fail_with_the_setting_as_fix),
+    ("masked_proc_fails_with_a_fix", masked_proc_fails_with_a_fix),
+    ("missing_true_command_is_replaced", missing_true_command_is_replaced),
+    ("answering_docker_daemon_is_ok", answering_docker_daemon_is_ok),
+    ("silent_docker_daemon_is_optional", silent_docker_daemon_is_optional),
+    ("docker_socket_without_a_daemon_is_optional", docker_socket_without_a_daemon_is_optional),
 ];
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Each trial counts the processes that the binary left, so that they run one after another.
+    // Each test checks that no process of the binary is left, so the tests must not run in parallel.
     arguments.test_threads.get_or_insert(1);
-    let trials = Mode::ALL.into_iter().flat_map(|mode| TRIALS.iter().map(move |(name, act)| trial(mode, name, *act)));
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    let tests =
+        Mode::ALL.into_iter().flat_map(|mode| TESTS.iter().map(move |(name, test)| new_test(mode, name, *test)));
+    libtest_mimic::run(&arguments, tests.collect()).exit_code()
 }
 
-fn trial(mode: Mode, name: &str, act: Act) -> Trial {
+fn new_test(mode: Mode, name: &str, test: Test) -> Trial {
     Trial::ignorable_test(format!("{}::{name}", mode.name()), move || {
         match mode.available() {
             Ok(()) => {}
@@ -50,14 +49,14 @@ fn trial(mode: Mode, name: &str, act: Act) -> Trial {
             Err(Skip::Missing(reason)) => return Err(reason.into()),
         }
         let doctor = Doctor::new(mode)?;
-        act(&doctor)?;
+        test(&doctor)?;
         let left = host::running(&doctor.binary)?;
         check(left.is_empty(), || format!("processes are left behind: {left:?}"))?;
         Ok(Completion::Completed)
     })
 }
 
-/// The binary, where every user can run it, and a directory of the actor's own.
+/// A copy of the binary that every user can run, and a directory of the test's user.
 struct Doctor {
     mode: Mode,
     binary: PathBuf,
@@ -78,7 +77,7 @@ impl Doctor {
         command
     }
 
-    /// Runs it where a shell script, as root of new namespaces, has changed something first.
+    /// Runs the doctor in new namespaces after a shell script, which runs as root of them.
     fn run_after(&self, namespaces: &[&str], script: &str, flags: &[&str]) -> Result<Outcome, Failed> {
         let mut command = self.mode.identity().command("unshare");
         command.args(namespaces).args(["sh", "-ec", &format!("{script}\nexec \"$@\""), "sh"]);
@@ -86,7 +85,7 @@ impl Doctor {
         Ok(run(command, None)?)
     }
 
-    /// The JSON object of a run that must say that boxes can be made.
+    /// Runs with `--json`, checks that boxes can be made and returns the JSON object.
     fn healthy(&self, environment: &[(&str, &Path)]) -> Result<Value, Failed> {
         let mut command = self.command(&["--json"]);
         let values = environment.iter().map(|(name, path)| (name, format!("unix://{}", path.display())));
@@ -148,22 +147,22 @@ fn colours_are_for_terminals(doctor: &Doctor) -> Verdict {
     check(shown.contains("\n+ trial box ") && !shown.contains('\x1b'), || format!("{shown:?}"))
 }
 
-/// What a command writes to a terminal.
+/// Runs a command on a terminal and returns its output.
 fn on_terminal(mut command: Command) -> Result<String, Failed> {
     let outer = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::unlockpt(&outer)?;
     let inner = rustix::pty::ioctl_tiocgptpeer(&outer, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     let mut child = command.stdin(Stdio::null()).stdout(inner).stderr(Stdio::null()).spawn()?;
-    // The command keeps a copy of the inner end; with it our reading would never end.
+    // `Command` keeps a copy of the inner end, with which the read would never end.
     drop(command);
     let mut shown = Vec::new();
-    // The last close of the inner end is an error to whoever reads the outer one.
+    // The read ends with EIO when the last copy of the inner end is closed.
     let _ = File::from(outer).read_to_end(&mut shown);
     check(child.wait()?.success(), || String::from_utf8_lossy(&shown).into_owned())?;
     Ok(String::from_utf8_lossy(&shown).into_owned())
 }
 
-fn no_namespaces_no_box(doctor: &Doctor) -> Verdict {
+fn forbidden_namespaces_fail_with_the_setting_as_fix(doctor: &Doctor) -> Verdict {
     let close = "echo 0 > /proc/sys/user/max_user_namespaces";
     let control = doctor.run_after(&["-Ur"], "true", &[])?;
     check(control.code() == Some(0), || format!("control: {}", control.describe()))?;
@@ -180,67 +179,69 @@ fn no_namespaces_no_box(doctor: &Doctor) -> Verdict {
     check(outcome.code() == Some(1), || outcome.describe())?;
     let report = json(&outcome)?;
     check(report["can_make_boxes"] == false, || report.to_string())?;
-    let trial = entry(&report, "trial_box")?;
-    check(trial["state"] == "missing", || trial.to_string())?;
-    check(trial["fix"].as_str().is_some_and(|fix| fix.contains("user.max_user_namespaces")), || trial.to_string())
+    let trial_box = entry(&report, "trial_box")?;
+    check(trial_box["state"] == "missing", || trial_box.to_string())?;
+    check(trial_box["fix"].as_str().is_some_and(|fix| fix.contains("user.max_user_namespaces")), || {
+        trial_box.to_string()
+    })
 }
 
-/// As in most containers: parts of /proc are covered, and the kernel gives a box no other.
-fn a_covered_proc_no_box(doctor: &Doctor) -> Verdict {
+/// As in most containers: with a mount over a part of /proc, the kernel refuses to mount another /proc.
+fn masked_proc_fails_with_a_fix(doctor: &Doctor) -> Verdict {
     let control = doctor.run_after(&["-Urm"], "true", &[])?;
     check(control.code() == Some(0), || format!("control: {}", control.describe()))?;
     let outcome = doctor.run_after(&["-Urm"], "mount -t tmpfs none /proc/tty", &["--json"])?;
     check(outcome.code() == Some(1), || outcome.describe())?;
-    let trial = entry(&json(&outcome)?, "trial_box")?;
-    let says = |key: &str, part: &str| trial[key].as_str().is_some_and(|text| text.contains(part));
-    check(says("detail", "stopped at build_root") && says("detail", "/proc"), || trial.to_string())?;
-    check(says("fix", "systempaths=unconfined"), || trial.to_string())
+    let trial_box = entry(&json(&outcome)?, "trial_box")?;
+    let says = |key: &str, part: &str| trial_box[key].as_str().is_some_and(|text| text.contains(part));
+    check(says("detail", "stopped at build_root") && says("detail", "/proc"), || trial_box.to_string())?;
+    check(says("fix", "systempaths=unconfined"), || trial_box.to_string())
 }
 
-/// Where `true` cannot be executed, the box is proved with something else.
-fn another_command_serves_as_well(doctor: &Doctor) -> Verdict {
+/// If `/usr/bin/true` cannot be executed, the trial box runs another command.
+fn missing_true_command_is_replaced(doctor: &Doctor) -> Verdict {
     let empty = doctor.scratch.file("empty", b"", 0o644)?;
     let cover = format!("mount --bind {} /usr/bin/true; test ! -x /usr/bin/true", empty.display());
     let outcome = doctor.run_after(&["-Urm"], &cover, &["--json"])?;
     check(outcome.code() == Some(0), || outcome.describe())?;
-    let trial = entry(&json(&outcome)?, "trial_box")?;
-    let detail = trial["detail"].as_str().unwrap_or_default().to_owned();
-    check(trial["state"] == "ok" && !detail.contains("/usr/bin/true"), || trial.to_string())?;
+    let trial_box = entry(&json(&outcome)?, "trial_box")?;
+    let detail = trial_box["detail"].as_str().unwrap_or_default().to_owned();
+    check(trial_box["state"] == "ok" && !detail.contains("/usr/bin/true"), || trial_box.to_string())?;
 
-    // Where nothing at all can be, the box still stood.
+    // If no command can be executed, the trial box still counts as started.
     let cover = format!("{cover}; mount --bind {} \"$(readlink -f /bin/sh)\"", empty.display());
     let outcome = doctor.run_after(&["-Urm"], &cover, &["--json"])?;
     check(outcome.code() == Some(0), || outcome.describe())?;
     let report = json(&outcome)?;
-    let trial = entry(&report, "trial_box")?;
-    check(trial["state"] == "partial", || trial.to_string())?;
+    let trial_box = entry(&report, "trial_box")?;
+    check(trial_box["state"] == "partial", || trial_box.to_string())?;
     check(entry(&report, "seccomp")?["state"] == "ok", || report.to_string())
 }
 
-fn a_docker_daemon_that_answers(doctor: &Doctor) -> Verdict {
+fn answering_docker_daemon_is_ok(doctor: &Doctor) -> Verdict {
     let (listener, socket) = listen(doctor)?;
     let daemon = std::thread::spawn(move || -> std::io::Result<String> {
         let (mut stream, _) = listener.accept()?;
-        let mut question = vec![0; 4096];
-        let length = stream.read(&mut question)?;
+        let mut request = vec![0; 4096];
+        let length = stream.read(&mut request)?;
         stream.write_all(b"HTTP/1.1 200 OK\r\nApi-Version: 1.43\r\nContent-Length: 2\r\n\r\nOK")?;
-        Ok(String::from_utf8_lossy(&question[..length]).into_owned())
+        Ok(String::from_utf8_lossy(&request[..length]).into_owned())
     });
     let docker = entry(&doctor.healthy(&[("DOCKER_HOST", &socket)])?, "docker")?;
     check(docker["state"] == "ok", || docker.to_string())?;
     check(docker["detail"].as_str().is_some_and(|detail| detail.contains("API 1.43")), || docker.to_string())?;
-    let question = daemon.join().map_err(|_| "the pretended daemon panicked")??;
-    check(question.starts_with("GET /_ping HTTP/1.1\r\n"), || question.clone())
+    let request = daemon.join().map_err(|_| "the fake daemon panicked")??;
+    check(request.starts_with("GET /_ping HTTP/1.1\r\n"), || request.clone())
 }
 
-fn a_docker_daemon_that_does_not(doctor: &Doctor) -> Verdict {
+fn silent_docker_daemon_is_optional(doctor: &Doctor) -> Verdict {
     let (_listener, socket) = listen(doctor)?;
     let docker = entry(&doctor.healthy(&[("DOCKER_HOST", &socket)])?, "docker")?;
     check(docker["state"] == "optional", || docker.to_string())?;
     check(docker["detail"].as_str().is_some_and(|detail| detail.contains("did not answer")), || docker.to_string())
 }
 
-fn a_docker_socket_without_a_daemon(doctor: &Doctor) -> Verdict {
+fn docker_socket_without_a_daemon_is_optional(doctor: &Doctor) -> Verdict {
     let (listener, socket) = listen(doctor)?;
     drop(listener);
     let docker = entry(&doctor.healthy(&[("DOCKER_HOST", &socket)])?, "docker")?;
@@ -248,7 +249,7 @@ fn a_docker_socket_without_a_daemon(doctor: &Doctor) -> Verdict {
     check(docker["detail"].as_str().is_some_and(|detail| detail.contains("no daemon listens")), || docker.to_string())
 }
 
-/// A socket of the actor's own, where a Docker daemon would listen.
+/// A listening socket of the test's user in the place of a Docker daemon's.
 fn listen(doctor: &Doctor) -> Result<(UnixListener, PathBuf), Failed> {
     let socket = doctor.scratch.join("docker.sock");
     let listener = UnixListener::bind(&socket)?;
@@ -265,7 +266,7 @@ fn entry(report: &Value, name: &str) -> Result<Value, Failed> {
     found.cloned().ok_or_else(|| format!("no check {name} in {report}").into())
 }
 
-/// Every check of the JSON as the table shows it: its name in words, and its mark.
+/// Every check of the JSON as the table shows it: name with spaces, and mark.
 fn rows(report: &Value) -> Result<Vec<(String, char)>, Failed> {
     let checks = report["checks"].as_array().ok_or("no checks")?;
     let row = |check: &Value| {
@@ -274,7 +275,7 @@ fn rows(report: &Value) -> Result<Vec<(String, char)>, Failed> {
             Some("partial") => '~',
             Some("missing") => 'x',
             Some("optional") => '-',
-            _ => return Err(format!("a strange state in {check}").into()),
+            _ => return Err(format!("unknown state in {check}").into()),
         };
         let name = check["name"].as_str().ok_or_else(|| format!("no name in {check}"))?;
         Ok((name.replace('_', " "), mark))
@@ -282,7 +283,7 @@ fn rows(report: &Value) -> Result<Vec<(String, char)>, Failed> {
     checks.iter().map(row).collect()
 }
 
-/// A line that begins a row: a mark, a space, the name, and at least two spaces before the detail.
+/// Parses the first line of a row: a mark, a space, the name, and at least two spaces before the detail.
 fn row(line: &str) -> Option<(String, char)> {
     let mut characters = line.chars();
     let mark = characters.next().filter(|mark| "+~x-".contains(*mark))?;
@@ -290,6 +291,6 @@ fn row(line: &str) -> Option<(String, char)> {
     Some((name.to_owned(), mark))
 }
 
-fn check(holds: bool, message: impl FnOnce() -> String) -> Verdict {
-    if holds { Ok(()) } else { Err(message().into()) }
+fn check(condition: bool, message: impl FnOnce() -> String) -> Verdict {
+    if condition { Ok(()) } else { Err(message().into()) }
 }
