@@ -1,17 +1,17 @@
-//! Who may call what: every route that the server publishes, with no token, a wrong one, and one of each role.
+//! Access to every published route without a token, with invalid tokens, and with a token of each role.
 
 use serde_json::{Value, json};
 
 use crate::server::Server;
 
-/// Each published operation: method, path with its parameters filled in, and the role that it says it needs.
+/// Each published operation: method, path with its parameters filled in, and the required role (`x-access`).
 fn operations(server: &Server) -> Vec<(String, String, String)> {
     let document = server.ask_with("GET", "/openapi.json", &[], None).expect(200);
     let mut found = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             let path = path.replace("{id}", "e_0123456789abcdef").replace("{path}", "x");
-            // The names that every role's token of this suite may use.
+            // The tokens of all roles in this file may use these names.
             let path = path.replace("{user}", "u").replace("{agent}", "a").replace("{skill}", "s");
             found.push((method.to_uppercase(), path, operation["x-access"].as_str().unwrap().to_owned()));
         }
@@ -20,7 +20,7 @@ fn operations(server: &Server) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn every_route_asks_who_is_there() {
+fn every_route_requires_a_valid_token() {
     let server = Server::start();
     let operations = operations(&server);
     assert!(operations.len() >= 25, "{operations:?}");
@@ -45,7 +45,7 @@ fn every_route_asks_who_is_there() {
             let body = matches!(method.as_str(), "POST" | "PUT").then(|| json!({}));
             let answer = server.ask_with(method, path, headers, body.as_ref());
             if access == "open" {
-                // Nobody is asked for a token: an empty login is wrong, and there is no such file.
+                // No token is needed; the empty login is malformed and the file does not exist.
                 let status = match path.as_str() {
                     "/api/login" => 400,
                     "/assets/x" => 404,
@@ -75,7 +75,7 @@ fn every_route_asks_who_is_there() {
 }
 
 #[test]
-fn every_role_has_its_routes() {
+fn routes_follow_the_published_role() {
     let server = Server::start();
     let tokens = [
         ("agent", server.make_token(&["--role", "agent", "--user", "u", "--agent", "a"])),
@@ -90,7 +90,7 @@ fn every_role_has_its_routes() {
             let status = server.ask_as(token, &method, &path, body.as_ref()).status;
             assert_ne!(status, 401, "{method} {path} as {role}");
             if *role == "user" && path.starts_with("/api/sandbox/paths") {
-                // They change entries of their own alone, and these are none.
+                // A user may change only their own entries, and the request names none.
                 assert!(matches!(status, 400 | 403), "{method} {path} as {role}: {status}");
                 continue;
             }
@@ -100,7 +100,7 @@ fn every_role_has_its_routes() {
 }
 
 #[test]
-fn tokens_are_made_shown_once_and_revoked() {
+fn token_is_shown_once_and_revocable() {
     let server = Server::start();
     let make = |by: &str, body: Value| server.ask_as(by, "POST", "/api/tokens", Some(&body));
     let made =
@@ -130,7 +130,7 @@ fn tokens_are_made_shown_once_and_revoked() {
 }
 
 #[test]
-fn without_authentication_everyone_on_this_machine_is_the_owner() {
+fn no_auth_makes_every_local_client_the_owner() {
     let server = Server::start_with(&["--no-auth"]);
     assert_eq!(server.ask_with("GET", "/settings", &[], None).status, 200);
     let afar =
@@ -147,18 +147,18 @@ fn last_owner_token_cannot_be_revoked() {
     let refused = revoke(&own).expect(409);
     assert!(refused["error"]["hint"].as_str().unwrap().contains("create another owner token"), "{refused}");
     assert_eq!(server.ask("GET", "/api/tokens", None).status, 200);
-    // The command line has the same rule.
+    // The command line refuses it too.
     let output = server.command().args(["token", "revoke", &own]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8(output.stderr).unwrap().contains("ringwall token create --role owner"));
-    // The control: with a second owner token the first one goes.
+    // Control: with a second owner token, the first one can be revoked.
     let second = server.make_token(&["--role", "owner"]);
     assert_eq!(revoke(&own).status, 204);
     assert_eq!(server.ask("GET", "/api/tokens", None).status, 401);
     assert_eq!(server.ask_as(&second, "GET", "/api/tokens", None).status, 200);
 }
 
-/// Each of two owners revokes the other's token at the same moment. One of them has to remain.
+/// Two owners revoke each other's token at the same time. One token must remain valid.
 #[test]
 fn concurrent_revocations_keep_one_owner_token() {
     let server = Server::start();

@@ -1,5 +1,6 @@
-//! Code of one workspace on an external AIO service: recorded, limited and cancelled like every exec, for nobody else, and with
-//! no other backend standing in. The service is a stand-in that executes in boxes.
+//! Code of one workspace on an external AIO service: recorded, limited and cancelled like every exec, not
+//! available to other workspaces, and without a fallback to another backend. The service is a stand-in
+//! that runs code in boxes.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,59 +27,59 @@ fn run(server: &Server, body: &Value) -> Value {
     server.ask("POST", "/api/run", Some(body)).expect(200)
 }
 
-/// What the service was asked on this route.
-fn asked(stand_in: &AioStandIn, path: &str) -> Vec<Value> {
+/// The requests that the service received on this route.
+fn requests_to(stand_in: &AioStandIn, path: &str) -> Vec<Value> {
     let mut requests = stand_in.requests();
     requests.retain(|request| request["path"] == path);
     requests
 }
 
 #[test]
-fn code_runs_there_and_is_on_record_here() {
+fn code_runs_on_the_service_and_is_recorded() {
     let stand_in = AioStandIn::start();
     let server = server(&stand_in);
     let mut body = code("python", "print(open('data/in.txt').read(), end='')\nopen('new.txt', 'w').write('x')");
     body["files"] = json!([{ "path": "./data//in.txt", "content": "it's ü\n" }]);
-    let ran = run(&server, &body);
+    let result = run(&server, &body);
     assert_eq!(
-        (&ran["success"], &ran["stdout"], &ran["exit_code"]),
+        (&result["success"], &result["stdout"], &result["exit_code"]),
         (&json!(true), &json!("it's ü\n"), &json!(0)),
-        "{ran}"
+        "{result}"
     );
-    assert_eq!((&ran["sandbox_type"], &ran["files_created"]), (&json!("aio"), &json!(["new.txt"])));
+    assert_eq!((&result["sandbox_type"], &result["files_created"]), (&json!("aio"), &json!(["new.txt"])));
     assert_eq!(std::fs::read(stand_in.directory().join("ringwall/s1/new.txt")).unwrap(), b"x");
-    let exec = server.exec(ran["exec_id"].as_str().unwrap());
+    let exec = server.exec(result["exec_id"].as_str().unwrap());
     assert_eq!((&exec["status"], &exec["backend"]), (&json!("SUCCEEDED"), &json!("aio")), "{exec}");
     let protections = exec["protections"].as_array().unwrap();
     assert!(protections.iter().all(|one| one["state"] == "not_available"), "{exec}");
     assert!(protections[0]["why"].as_str().unwrap().contains("AIO service"), "{exec}");
 
-    // What failed there failed here, the next one finds the first one's files, and code that is too long for a word runs.
+    // The exit code is passed on, files stay in the session, and code may be longer than one argument.
     let failed = run(&server, &code("shell", "cat new.txt; echo bad >&2; exit 3"));
     assert_eq!((&failed["success"], &failed["exit_code"], &failed["stdout"]), (&json!(false), &json!(3), &json!("x")));
     assert_eq!(failed["stderr"], "bad\n");
     let long = format!("text = '{}'\nprint(len(text))", "'x".repeat(100_000).replace('\'', "\\'"));
     assert_eq!(run(&server, &code("python", &long))["stdout"], "200000\n");
-    let late = {
-        let mut late = code("python", "while True: pass");
-        late["timeout"] = json!(1);
-        run(&server, &late)
+    let timed_out = {
+        let mut timed_out = code("python", "while True: pass");
+        timed_out["timeout"] = json!(1);
+        run(&server, &timed_out)
     };
-    assert_eq!((&late["success"], &late["exit_code"]), (&json!(false), &json!(-1)), "{late}");
-    assert_eq!(server.exec(late["exec_id"].as_str().unwrap())["status"], "TIMEOUT");
+    assert_eq!((&timed_out["success"], &timed_out["exit_code"]), (&json!(false), &json!(-1)), "{timed_out}");
+    assert_eq!(server.exec(timed_out["exec_id"].as_str().unwrap())["status"], "TIMEOUT");
 
     let health = server.ask("GET", "/sandbox/health", None).expect(200);
     assert_eq!(health["aio_service"], json!({ "available": true, "why": null }));
     let settings = server.ask("GET", "/settings", None);
-    for told in [String::from_utf8_lossy(&settings.bytes).into_owned(), server.log(), exec.to_string()] {
-        assert!(!told.contains(KEY), "{told}");
+    for text in [String::from_utf8_lossy(&settings.bytes).into_owned(), server.log(), exec.to_string()] {
+        assert!(!text.contains(KEY), "{text}");
     }
     let refused = server.ask("PUT", "/settings", Some(&json!({ "aio": { "url": "http://127.0.0.1:1" } })));
     assert_eq!(refused.status, 409);
 }
 
 #[test]
-fn only_its_own_workspace_gets_there_and_nothing_stands_in() {
+fn service_is_used_by_its_workspace_only_and_has_no_fallback() {
     let stand_in = AioStandIn::start();
     let server = server(&stand_in);
     for (name, value) in [("agent_id", "other"), ("user_id", "other")] {
@@ -88,7 +89,7 @@ fn only_its_own_workspace_gets_there_and_nothing_stands_in() {
     }
     let native = run(&server, &json!({ "session_id": "s1", "language": "python", "code": "print(2)" }));
     assert_eq!(native["sandbox_type"], "native");
-    assert_eq!(stand_in.requests().len(), 0, "somebody else's code got there");
+    assert_eq!(stand_in.requests().len(), 0, "code of another workspace reached the service");
 
     for (path, kind) in [
         ("/v1/sandbox", "401"),
@@ -102,22 +103,24 @@ fn only_its_own_workspace_gets_there_and_nothing_stands_in() {
         assert_eq!(answer.status, 503, "{kind}: {answer:?}");
         assert!(String::from_utf8_lossy(&answer.bytes).contains("AIO service"), "{answer:?}");
     }
-    assert!(asked(&stand_in, "/v1/bash/exec").iter().all(|exec| !exec["body"].as_str().unwrap().contains("print")));
+    assert!(
+        requests_to(&stand_in, "/v1/bash/exec").iter().all(|exec| !exec["body"].as_str().unwrap().contains("print"))
+    );
 }
 
 #[test]
-fn a_service_is_nothing_stronger_than_a_box_of_ours() {
+fn service_does_not_satisfy_strict_backends() {
     let stand_in = AioStandIn::start();
     let server = server_under(&stand_in, &[("RINGWALL_STRICT_BACKENDS", "gvisor,docker")]);
     let answer = server.ask("POST", "/api/run", Some(&code("python", "import os")));
-    // Refused as too weak where gVisor or docker is there, and otherwise because neither is.
+    // 403 if gVisor or docker is available, because aio is weaker; otherwise 503.
     assert!([403, 503].contains(&answer.status), "{answer:?}");
-    assert_eq!(stand_in.requests().len(), 0, "what the strict mode demands was not held");
-    assert_eq!(run(&server, &code("python", "print(1)"))["sandbox_type"], "aio", "safe code demands nothing");
+    assert_eq!(stand_in.requests().len(), 0, "risky code reached the service");
+    assert_eq!(run(&server, &code("python", "print(1)"))["sandbox_type"], "aio", "safe code needs no strict backend");
 }
 
 #[test]
-fn whoever_cancels_ends_it_there() {
+fn cancelling_kills_the_command_on_the_service() {
     let stand_in = AioStandIn::start();
     let server = server(&stand_in);
     let mut body = code("shell", "echo ready; sleep 600");
@@ -132,23 +135,23 @@ fn whoever_cancels_ends_it_there() {
     // The stream of events ends with the exec.
     events.body_mut().read_to_string().unwrap();
     assert_eq!(server.exec(id)["status"], "CANCELLED");
-    assert_eq!(asked(&stand_in, "/v1/bash/kill").len(), 1);
-    assert_eq!(asked(&stand_in, &format!("/v1/bash/sessions/ringwall-{id}/close")).len(), 1);
+    assert_eq!(requests_to(&stand_in, "/v1/bash/kill").len(), 1);
+    assert_eq!(requests_to(&stand_in, &format!("/v1/bash/sessions/ringwall-{id}/close")).len(), 1);
 }
 
 #[test]
-fn what_prints_without_end_is_ended() {
+fn endless_output_is_stopped() {
     let stand_in = AioStandIn::start();
     let server = server(&stand_in);
     stand_in.spoil(&json!({ "path": "/v1/bash/output", "kind": "huge", "after": 1 }));
-    let ran = run(&server, &code("shell", "echo first; sleep 600"));
-    assert_eq!((&ran["success"], &ran["stdout"]), (&json!(false), &json!("first\n")), "{ran}");
-    assert!(ran["error"].as_str().unwrap().contains("more than 16 MiB"), "{ran}");
-    assert_eq!(asked(&stand_in, "/v1/bash/kill").len(), 1);
+    let result = run(&server, &code("shell", "echo first; sleep 600"));
+    assert_eq!((&result["success"], &result["stdout"]), (&json!(false), &json!("first\n")), "{result}");
+    assert!(result["error"].as_str().unwrap().contains("more than 16 MiB"), "{result}");
+    assert_eq!(requests_to(&stand_in, "/v1/bash/kill").len(), 1);
 }
 
 #[test]
-fn half_a_service_is_none_and_doctor_says_whether_it_answers() {
+fn incomplete_service_is_refused_and_doctor_checks_the_service() {
     let stand_in = AioStandIn::start();
     let data = TempDir::with_prefix("rw-serve-").unwrap();
     let serve = |environment: &[(&str, &str)]| {

@@ -1,7 +1,7 @@
-//! The password of a PostgreSQL URL: in no process list, log, message or response.
+//! The password of a PostgreSQL URL appears in no process list, log, message or response.
 //!
-//! The cluster trusts every password, so the server runs with one that is nowhere else. Each search has a control that
-//! finds what lies beside the password.
+//! The cluster accepts every password, so the test uses a unique one. Each search has a control that finds
+//! text next to the password.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,7 +32,7 @@ fn read_proc(process: u32, name: &str) -> String {
     String::from_utf8_lossy(&fs::read(format!("/proc/{process}/{name}")).unwrap_or_default()).into_owned()
 }
 
-/// What the server's child processes show: the spawner, and a box that runs.
+/// Checks the server's child processes: the spawner, and a running box.
 fn assert_children_lack_password(server: &Server) {
     let id = server.begin("echo begun; sleep 600");
     server.wait_for_output(&id);
@@ -93,7 +93,7 @@ fn password_in_environment_is_not_inherited() {
     assert!(!String::from_utf8_lossy(&said).contains(PASSWORD));
 }
 
-/// A flag with `=`, and the configuration file.
+/// As a flag with `=` and in the configuration file.
 #[test]
 fn password_works_in_other_forms() {
     let cluster = cluster();
@@ -108,7 +108,7 @@ fn password_works_in_other_forms() {
     assert_eq!(server.ask("GET", "/api/audit", None).status, 200);
 }
 
-/// The line lacks a field, so that the password stands where the user is expected.
+/// The line has one field too few, so the password is in the place of the user.
 #[test]
 fn malformed_password_file_is_not_logged() {
     let cluster = cluster();
@@ -126,7 +126,7 @@ fn malformed_password_file_is_not_logged() {
     assert!(!log.contains(PASSWORD), "{log}");
 }
 
-/// Each URL fails in another step: connecting, logging in, and reading the URL itself.
+/// The URLs fail in different steps: parsing the URL, connecting, and logging in.
 #[test]
 fn failed_connection_does_not_print_password() {
     let cluster = cluster();

@@ -1,4 +1,4 @@
-//! What a server's environment says: settings that stand over what is stored, and names that mean nothing.
+//! Environment variables and other start-up configuration of a server, and the greeting that it prints.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::server::{Server, command};
 
-const MEMORY: &str = "RINGWALL_SANDBOX_LIMITS_MEMORY_MB";
+const MEMORY_VARIABLE: &str = "RINGWALL_SANDBOX_LIMITS_MEMORY_MB";
 
-/// A server that cannot start says so and ends.
-fn refused(data: &Path, name: &str, value: &str) -> String {
+/// Starts a server that must refuse this variable, and returns its standard error.
+fn start_error(data: &Path, name: &str, value: &str) -> String {
     let mut serve = command(data);
     let Output { status, stderr, .. } =
         serve.args(["serve", "--listen", "127.0.0.1:0"]).env(name, value).output().unwrap();
@@ -20,12 +20,12 @@ fn refused(data: &Path, name: &str, value: &str) -> String {
 }
 
 #[test]
-fn what_the_environment_says_stands_over_what_is_stored() {
+fn environment_variable_overrides_stored_setting() {
     let mut server = Server::start();
     server.ask("PUT", "/settings", Some(&json!({"sandbox": {"limits": {"memory_mb": 512}}}))).expect(200);
     server.signal(rustix::process::Signal::TERM);
     server.ended();
-    let server = Server::start_under(server.leave(), &[], &[(MEMORY, "64")]);
+    let server = Server::start_under(server.leave(), &[], &[(MEMORY_VARIABLE, "64")]);
     let shown = server.ask("GET", "/settings", None).expect(200);
     assert_eq!(
         (&shown["sandbox"]["limits"]["memory_mb"], &shown["fixed"]),
@@ -77,18 +77,18 @@ fn start_up_only_keys_cannot_be_changed_over_http() {
 }
 
 #[test]
-fn what_means_nothing_is_refused_with_what_was_meant() {
+fn misspelt_variable_is_refused_with_a_suggestion() {
     let data = tempfile::tempdir().unwrap();
-    let misspelt = refused(data.path(), "RINGWALL_SANDBOX_LIMIT_MEMORY_MB", "64");
-    assert!(misspelt.contains(&format!("did you mean {MEMORY}?")), "{misspelt}");
-    let wrong = refused(data.path(), MEMORY, "99999999");
-    assert!(wrong.contains(MEMORY) && wrong.contains("4096 MB"), "{wrong}");
-    assert!(!data.path().join("db.sqlite").exists(), "nothing was begun");
+    let misspelt = start_error(data.path(), "RINGWALL_SANDBOX_LIMIT_MEMORY_MB", "64");
+    assert!(misspelt.contains(&format!("did you mean {MEMORY_VARIABLE}?")), "{misspelt}");
+    let wrong = start_error(data.path(), MEMORY_VARIABLE, "99999999");
+    assert!(wrong.contains(MEMORY_VARIABLE) && wrong.contains("4096 MB"), "{wrong}");
+    assert!(!data.path().join("db.sqlite").exists(), "a refused start created the database");
 }
 
-/// What is printed at the start works as it stands, also where nobody sits at a terminal.
+/// The commands that `serve` prints at the start run unchanged in a shell.
 #[test]
-fn the_commands_of_the_greeting_work() {
+fn commands_of_the_greeting_work() {
     let data = tempfile::tempdir().unwrap();
     let mut serve = command(data.path());
     let mut server =

@@ -1,9 +1,9 @@
-//! Questions about an exec's events that have no answer. What the answers are is the contract's suite.
+//! Invalid requests for an exec's events. The `contract` suite tests valid ones.
 
 use crate::server::Server;
 
 #[test]
-fn malformed_questions_are_refused() {
+fn malformed_event_requests_are_refused() {
     let server = Server::start();
     let id = server.shell("true")["exec_id"].as_str().unwrap().to_owned();
     let path = format!("/sandbox/execs/{id}/events");

@@ -1,11 +1,11 @@
-//! Execs that are refused, execs of others, and skills and settings, which are about execs too.
+//! Refused execs, execs of other users, skill invocations and settings that apply to execs.
 
 use serde_json::json;
 
 use crate::server::{Server, shell};
 
 #[test]
-fn malformed_requests_say_what_is_wrong() {
+fn malformed_and_denied_requests_name_the_reason() {
     let server = Server::start();
     let exec = || json!({ "kind": "shell", "command": "bash", "args": ["-lc", "true"] });
     let bad = [
@@ -43,7 +43,7 @@ fn malformed_requests_say_what_is_wrong() {
 }
 
 #[test]
-fn an_exec_of_somebody_else_is_not_there() {
+fn exec_of_another_user_is_not_found() {
     let server = Server::start();
     let (ann, bob) = (
         server.make_token(&["--role", "user", "--user", "ann"]),
@@ -69,7 +69,7 @@ fn an_exec_of_somebody_else_is_not_there() {
 }
 
 #[test]
-fn skills_are_execs() {
+fn skill_invocation_is_an_exec() {
     let server = Server::start();
     let skills = server.ask("GET", "/skills", None).expect(200);
     let ids: Vec<&str> = skills.as_array().unwrap().iter().map(|skill| skill["id"].as_str().unwrap()).collect();
@@ -87,7 +87,7 @@ fn skills_are_execs() {
 }
 
 #[test]
-fn settings_are_the_operators() {
+fn changed_limit_applies_to_the_next_exec() {
     let server = Server::start();
     let patch = json!({ "sandbox": { "limits": { "timeout_ms": 1234 } } });
     let after = server.ask("PUT", "/settings", Some(&patch)).expect(200);

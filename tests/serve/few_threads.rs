@@ -1,5 +1,5 @@
-//! A server whose user may start no more threads (RLIMIT_NPROC) ends with an error that names the limit, instead of
-//! hanging after a panic.
+//! A server that cannot start enough threads (RLIMIT_NPROC) exits with an error that names the limit,
+//! instead of hanging after a panic.
 
 use tempfile::TempDir;
 use tests::support::actor::Identity;
@@ -17,17 +17,17 @@ fn server_without_threads_exits_with_the_limit_in_its_error() {
     let home = Scratch::new(Identity::Tester).unwrap();
     let binary = place(&home).unwrap();
     for limit in [1, 2, 3, 4, 5, 8] {
-        for words in [["serve", "--listen", "127.0.0.1:0"].as_slice(), &["mcp"]] {
+        for arguments in [["serve", "--listen", "127.0.0.1:0"].as_slice(), &["mcp"]] {
             let data = TempDir::with_prefix("rw-threads-").unwrap();
             give(data.path(), IDENTITY).unwrap();
             let mut command = IDENTITY.command("/bin/bash");
             command.args(["-c", &format!("ulimit -u {limit}; exec \"$@\""), "sh"]);
-            command.arg(&binary).arg("--data").arg(data.path()).args(words);
+            command.arg(&binary).arg("--data").arg(data.path()).args(arguments);
             let ended = run(command, None).unwrap();
             assert_eq!((ended.ending, ended.code()), (Ending::Own, Some(125)), "{limit}: {}", ended.describe());
-            let said = ended.errors();
-            assert!(said.contains(&format!("RLIMIT_NPROC is {limit},")), "{limit}: {said}");
-            assert!(said.contains("hint: ") && !said.contains("panicked"), "{limit}: {said}");
+            let errors = ended.errors();
+            assert!(errors.contains(&format!("RLIMIT_NPROC is {limit} ")), "{limit}: {errors}");
+            assert!(errors.contains("hint: ") && !errors.contains("panicked"), "{limit}: {errors}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A server without a free file descriptor: accept fails with EMFILE, which the tests cause with `prlimit` on the running
-//! server. It closes the connections that were idle for longest, serves new clients and tries again ten times a second.
+//! A server without a free file descriptor: accept fails with EMFILE. The server closes the connection that
+//! was idle for longest, serves new clients, and retries accept at most ten times per second.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,43 +10,43 @@ use tests::support::wait::wait_until;
 
 use crate::server::Server;
 
-/// Answered without opening a file: `/healthz` asks the database and answers 500 while the table is full.
-const ASK: &[u8] = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// Needs no descriptor. `/healthz` queries the database and would return 500 while the table is full.
+const REQUEST: &[u8] = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
 /// The server's pause after a failed accept.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Less than the 30 s after which the server closes an idle connection of a server with free descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Less than the 30 s after which the server closes an idle connection.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// More than the table has room for once it is limited.
+/// More than the descriptors that the limit leaves ([`FREE_DESCRIPTORS`]).
 const CLIENTS: usize = 60;
-const ROOM: u64 = 20;
-/// The standard streams have the numbers below this.
-const NONE_FREE: u64 = 3;
+const FREE_DESCRIPTORS: u64 = 20;
+/// As a limit, it leaves only the standard streams.
+const STANDARD_STREAMS: u64 = 3;
 const MAX_GROWTH_KIB: u64 = 16 << 10;
 
 #[test]
 fn full_descriptor_table_closes_longest_idle_and_serves_new_clients() {
-    // The control: without the limit all connections stay.
+    // Control: without the limit all connections stay open.
     let unlimited = Server::start_with(&["--max-connections", "1000"]);
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| unlimited.connect()).collect();
-    assert!(clients.iter_mut().all(|client| ask(client) == "200"));
-    assert!(clients.iter_mut().all(|client| ask(client) == "200"), "connections end without the limit");
+    assert!(clients.iter_mut().all(|client| request_status(client) == "200"));
+    assert!(clients.iter_mut().all(|client| request_status(client) == "200"), "control: a connection was closed");
     assert_eq!(failures(&unlimited), 0);
 
     let server = Server::start_with(&["--max-connections", "1000"]);
-    limit(&server, open_files(&server) + ROOM);
+    set_descriptor_limit(&server, open_files(&server) + FREE_DESCRIPTORS);
     let begun = Instant::now();
     let mut clients = Vec::new();
     let mut memory = 0;
     for number in 0..CLIENTS {
         let mut client = server.connect();
-        assert_eq!(ask(&mut client), "200", "client {number} is not served");
+        assert_eq!(request_status(&mut client), "200", "client {number} is not served");
         clients.push(client);
         if number == CLIENTS / 2 {
             memory = resident_kib(&server);
         }
     }
     assert!(server.log().contains("Too many open files"), "accept never failed: {}", server.log());
-    assert_eq!(ask(clients.last_mut().unwrap()), "200", "the youngest connection was closed");
+    assert_eq!(request_status(clients.last_mut().unwrap()), "200", "the newest connection was closed");
     let mut oldest = clients.swap_remove(0);
     assert_eq!(oldest.read(&mut [0; 1]).unwrap_or(0), 0, "the oldest connection is still open");
     let grown = resident_kib(&server).saturating_sub(memory);
@@ -57,28 +57,28 @@ fn full_descriptor_table_closes_longest_idle_and_serves_new_clients() {
 #[test]
 fn client_waits_in_the_queue_while_no_descriptor_can_be_freed() {
     let server = Server::start();
-    let (usual, begun) = (limit(&server, NONE_FREE), Instant::now());
+    let (usual, begun) = (set_descriptor_limit(&server, STANDARD_STREAMS), Instant::now());
     let mut client = server.connect();
-    client.write_all(ASK).unwrap();
+    client.write_all(REQUEST).unwrap();
     wait_until("five failed attempts", || failures(&server) >= 5);
     check_failures_paused(&server, begun);
-    limit(&server, usual);
-    assert_eq!(status(&mut client), "200", "the client was not kept");
+    set_descriptor_limit(&server, usual);
+    assert_eq!(status(&mut client), "200", "the waiting client was dropped");
 }
 
-/// A busy loop would fail thousands of times.
+/// Checks that the server paused after each failure. A busy loop would fail thousands of times.
 fn check_failures_paused(server: &Server, begun: Instant) {
     let failed = failures(server);
-    let most = begun.elapsed().as_millis() / PAUSE.as_millis() + 1;
+    let most = begun.elapsed().as_millis() / ACCEPT_PAUSE.as_millis() + 1;
     assert!(u128::from(failed) <= most, "accept failed {failed} times, with a pause after each at most {most}");
 }
 
-fn ask(client: &mut TcpStream) -> String {
-    client.write_all(ASK).unwrap();
+fn request_status(client: &mut TcpStream) -> String {
+    client.write_all(REQUEST).unwrap();
     status(client)
 }
 
-/// Reads one response whole and returns its status.
+/// Reads one complete response and returns its status.
 fn status(client: &mut TcpStream) -> String {
     client.set_read_timeout(Some(TIMEOUT)).unwrap();
     let (mut answer, mut byte) = (Vec::new(), [0; 1]);
@@ -92,8 +92,8 @@ fn status(client: &mut TcpStream) -> String {
     head.split(' ').nth(1).unwrap().to_owned()
 }
 
-/// Sets the soft RLIMIT_NOFILE and returns what it was.
-fn limit(server: &Server, current: u64) -> u64 {
+/// Sets the server's soft RLIMIT_NOFILE and returns the previous value.
+fn set_descriptor_limit(server: &Server, current: u64) -> u64 {
     let pid = Pid::from_raw(i32::try_from(server.id()).unwrap());
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     let before = prlimit(pid, Resource::Nofile, Rlimit { current: Some(current), maximum }).unwrap();

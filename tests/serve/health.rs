@@ -1,4 +1,4 @@
-//! Asking after a server's health, which starts programs and boxes beside the line that execs stand in.
+//! `GET /sandbox/health`, which starts programs and boxes outside of the exec queue.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::server::Server;
 
 #[test]
-fn only_operators_are_told_where_things_are() {
-    let place = tempfile::tempdir().unwrap();
-    // A client that is there and cannot be started.
-    let client = place.path().join("docker");
+fn only_operators_see_paths_in_health() {
+    let directory = tempfile::tempdir().unwrap();
+    // An empty file with execute permission, which the kernel cannot execute.
+    let client = directory.path().join("docker");
     fs::write(&client, "").unwrap();
     fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
     let server = Server::start_with(&["--docker-cli-path", client.to_str().unwrap()]);
@@ -26,23 +26,23 @@ fn only_operators_are_told_where_things_are() {
     assert_eq!(all["workspace_root_native"], root.to_str().unwrap());
     assert_eq!(all["docker_cli_path"], client.to_str().unwrap());
     for token in [&agent, &user] {
-        let told = ask(token);
-        assert_eq!(keys(&told), keys(&all));
-        assert!(!told.to_string().contains('/'), "{told}");
-        assert!(told["workspace_root_native"].is_null() && told["docker_cli_path"].is_null());
-        assert_eq!(told["backends"]["native"]["available"], true);
+        let health = ask(token);
+        assert_eq!(keys(&health), keys(&all));
+        assert!(!health.to_string().contains('/'), "{health}");
+        assert!(health["workspace_root_native"].is_null() && health["docker_cli_path"].is_null());
+        assert_eq!(health["backends"]["native"]["available"], true);
     }
 }
 
 #[test]
-fn however_many_ask_for_health_one_looks() {
-    let place = tempfile::tempdir().unwrap();
-    // A client that notes whenever another one, asked the same, has not ended yet.
-    let client = place.path().join("docker");
+fn concurrent_health_requests_run_one_check() {
+    let directory = tempfile::tempdir().unwrap();
+    // A docker client that writes to `overlaps` if it runs while another one with the same argument runs.
+    let client = directory.path().join("docker");
     let script = format!(
         "#!/bin/sh\ncd {}\necho \"$*\" >>asked\nmkdir \"busy-$1\" || {{ echo \"$*\" >>overlaps; exit 1; }}\n\
          sleep 0.05\nrmdir \"busy-$1\"\nexit 1\n",
-        place.path().display()
+        directory.path().display()
     );
     fs::write(&client, script).unwrap();
     fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
@@ -59,8 +59,8 @@ fn however_many_ask_for_health_one_looks() {
             });
         }
     });
-    let asked = fs::read_to_string(place.path().join("asked")).unwrap_or_default();
-    assert!(!asked.is_empty(), "the control: looking starts the client");
-    let overlaps = fs::read_to_string(place.path().join("overlaps")).unwrap_or_default();
-    assert_eq!(overlaps, "", "of all these: {asked}");
+    let asked = fs::read_to_string(directory.path().join("asked")).unwrap_or_default();
+    assert!(!asked.is_empty(), "control: the check did not start the client");
+    let overlaps = fs::read_to_string(directory.path().join("overlaps")).unwrap_or_default();
+    assert_eq!(overlaps, "", "all calls: {asked}");
 }

@@ -1,5 +1,5 @@
-//! The thread that guards counters shared with boxes (ten wake-ups a second): absent as root, where boxes have uids of their
-//! own, and asleep in a rootless server without boxes.
+//! The thread that guards kernel counters shared with boxes and wakes ten times per second. As root it does
+//! not exist, because boxes have their own uids. Without root it sleeps while there is no box.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use tests::support::wait::wait_until;
 
 use crate::server::{Server, Starter};
 
-/// Five wake-ups of a guard that has boxes.
+/// Time for five wake-ups of the guard.
 const INTERVALS: Duration = Duration::from_millis(500);
 
 #[test]
 fn server_as_root_has_no_guard_thread() {
     let server = Server::start();
     assert_eq!(server.shell("true")["status"], "SUCCEEDED");
-    // A tester who is not root sees the control: the thread of a rootless server.
-    assert_eq!(guard(&server).is_none(), tester_is_root());
+    // As root the thread must be absent. Run without root, this is the control: the thread exists.
+    assert_eq!(guard_thread(&server).is_none(), tester_is_root());
 }
 
 #[test]
@@ -28,17 +28,17 @@ fn guard_of_rootless_server_sleeps_without_boxes() {
     let home = Scratch::new(Identity::Tester).unwrap();
     let starter = Starter { identity: Identity::Unprivileged, binary: place(&home).unwrap() };
     let server = Server::start_as(&starter, TempDir::with_prefix("rw-guard-").unwrap(), &[]);
-    // The control: with a box it wakes.
+    // Control: it wakes while there is a box.
     let exec = server.begin("echo here; sleep 600");
     server.wait_for_output(&exec);
-    wait_until("a guard that wakes", || wakes(&server));
+    wait_until("the guard to wake", || is_waking(&server));
     assert_eq!(server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).status, 202);
-    wait_until("a guard that sleeps", || !wakes(&server));
+    wait_until("the guard to sleep", || !is_waking(&server));
 }
 
-/// Whether the guard wakes within some of its intervals.
-fn wakes(server: &Server) -> bool {
-    let thread = guard(server).unwrap();
+/// Returns `true` if the guard wakes within [`INTERVALS`].
+fn is_waking(server: &Server) -> bool {
+    let thread = guard_thread(server).unwrap();
     let switches = || {
         let status = std::fs::read_to_string(thread.join("status")).unwrap();
         status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap().to_owned()
@@ -48,8 +48,8 @@ fn wakes(server: &Server) -> bool {
     before != switches()
 }
 
-/// The directory of the guard's thread below `/proc`.
-fn guard(server: &Server) -> Option<PathBuf> {
+/// The guard's thread in `/proc`.
+fn guard_thread(server: &Server) -> Option<PathBuf> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
     let mut threads = threads.map(|thread| thread.unwrap().path());
     threads.find(|thread| std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim() == "counters"))

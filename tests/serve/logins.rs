@@ -1,4 +1,5 @@
-//! Browsers: a token or the printed link becomes a cookie, and the cookie is believed from our own pages alone.
+//! Logins of browsers: a token or the printed link becomes a cookie, which is accepted only from the
+//! server's own pages.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -39,7 +40,7 @@ impl<'a> Browser<'a> {
 }
 
 #[test]
-fn a_token_becomes_a_cookie_and_a_logout_ends_it() {
+fn login_with_token_sets_cookie_and_logout_ends_it() {
     let server = Server::start();
     let browser = Browser::log_in(&server, &json!({ "token": server.token }));
     let me = browser.ask("GET", "/api/me", &[], None).expect(200);
@@ -50,15 +51,15 @@ fn a_token_becomes_a_cookie_and_a_logout_ends_it() {
     assert_eq!((&me["role"], &me["user"]), (&json!("user"), &json!("u")));
     assert_eq!(own.ask("GET", "/settings", &[], None).status, 403);
     let origin = browser.origin();
-    let over = browser.ask("POST", "/api/logout", &[("origin", &origin)], None);
-    assert_eq!(over.status, 204);
-    assert!(over.headers.get("set-cookie").unwrap().to_str().unwrap().contains("Max-Age=0"));
+    let logged_out = browser.ask("POST", "/api/logout", &[("origin", &origin)], None);
+    assert_eq!(logged_out.status, 204);
+    assert!(logged_out.headers.get("set-cookie").unwrap().to_str().unwrap().contains("Max-Age=0"));
     assert_eq!(browser.ask("GET", "/api/me", &[], None).status, 401);
     assert_eq!(own.ask("GET", "/api/me", &[], None).status, 200);
 }
 
 #[test]
-fn what_opens_nothing_logs_nobody_in() {
+fn invalid_login_is_refused() {
     let server = Server::start();
     for (body, status) in [
         (json!({ "token": "rw_wrong" }), 401),
@@ -79,7 +80,7 @@ fn what_opens_nothing_logs_nobody_in() {
 }
 
 #[test]
-fn a_login_ends_with_its_token() {
+fn login_ends_when_its_token_is_revoked() {
     let server = Server::start();
     let made = server.ask("POST", "/api/tokens", Some(&json!({ "role": "operator" }))).expect(201);
     let browser = Browser::log_in(&server, &json!({ "token": made["token"] }));
@@ -90,14 +91,14 @@ fn a_login_ends_with_its_token() {
 }
 
 #[test]
-fn only_our_own_page_may_use_a_cookie() {
+fn cookie_is_accepted_only_from_own_pages() {
     let server = Server::start();
     let browser = Browser::log_in(&server, &json!({ "token": server.token }));
     let (body, origin) = (json!({ "role": "user", "user_id": "u" }), browser.origin());
     let make = |headers: &[(&str, &str)]| browser.ask("POST", "/api/tokens", headers, Some(&body)).status;
     assert_eq!(make(&[("origin", &origin)]), 201);
     assert_eq!(make(&[("origin", &origin), ("sec-fetch-site", "same-origin")]), 201);
-    // No origin at all, another site's, another port's, and another port's that hides it.
+    // No origin, another site, another port, and a request that the browser marks as same-site.
     assert_eq!(make(&[]), 403);
     assert_eq!(make(&[("origin", "http://evil.example")]), 403);
     assert_eq!(make(&[("origin", "http://127.0.0.1:1")]), 403);
@@ -107,14 +108,14 @@ fn only_our_own_page_may_use_a_cookie() {
     assert_eq!(read(&[("sec-fetch-site", "same-site")]), 403);
     assert_eq!(read(&[("connection", "upgrade"), ("upgrade", "websocket")]), 403);
     assert_eq!(read(&[("connection", "upgrade"), ("upgrade", "websocket"), ("origin", &origin)]), 200);
-    // A token that is sent is what counts, also when it is wrong.
+    // An Authorization header overrides the cookie, also if the token is invalid.
     assert_eq!(read(&[("authorization", "Bearer wrong")]), 401);
     let listed = server.ask("GET", "/api/tokens", None).expect(200);
     assert_eq!(listed.as_array().unwrap().len(), 3, "{listed}");
 }
 
 #[test]
-fn behind_tls_the_cookie_stays_there() {
+fn cookie_is_secure_behind_tls() {
     let server = Server::start();
     let headers = [("host", "localhost"), ("origin", "https://localhost")];
     let answer = server.ask_with("POST", "/api/login", &headers, Some(&json!({ "token": server.token })));
@@ -123,7 +124,7 @@ fn behind_tls_the_cookie_stays_there() {
 }
 
 #[test]
-fn the_printed_link_logs_the_owner_in_once() {
+fn printed_link_logs_the_owner_in_once() {
     let data = tempfile::tempdir().unwrap();
     let mut process = crate::server::command(data.path())
         .args(["serve", "--listen", "127.0.0.1:0"])
@@ -133,10 +134,10 @@ fn the_printed_link_logs_the_owner_in_once() {
         .unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
     let link = lines.find_map(|line| line.split_once(": http://").map(|(_, link)| link.to_owned())).unwrap();
-    let (place, code) = link.split_once("/login#").unwrap();
+    let (address, code) = link.split_once("/login#").unwrap();
     let ask = || {
         let body = json!({ "code": code }).to_string();
-        let request = ureq::http::Request::post(format!("http://{place}/api/login")).body(body).unwrap();
+        let request = ureq::http::Request::post(format!("http://{address}/api/login")).body(body).unwrap();
         let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
         let mut response = agent.run(request).unwrap();
         (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
@@ -149,7 +150,7 @@ fn the_printed_link_logs_the_owner_in_once() {
 }
 
 #[test]
-fn the_console_has_addresses_of_its_own() {
+fn console_paths_do_not_overlap_with_the_api() {
     let server = Server::start();
     for path in ["/", "/login", "/console", "/console/execs/e_0123456789abcdef"] {
         let answer = server.ask_with("GET", path, &[], None);
@@ -172,12 +173,13 @@ fn the_console_has_addresses_of_its_own() {
     }
 }
 
-/// What follows the `#` of the printed link.
+/// The login code in the printed link, after `#`.
 fn login_code(server: &Server) -> Value {
     json!({ "code": server.link.split_once('#').unwrap().1 })
 }
 
-/// The first of eight concurrent logins takes the code; a lookup and a removal in two steps would let in several.
+/// The first of eight concurrent logins uses up the code. If the server looked it up and removed it in two
+/// steps, several could succeed.
 #[test]
 fn login_link_admits_one_of_eight_concurrent_users() {
     const ROUNDS: usize = 5;
@@ -208,7 +210,8 @@ fn login_link_of_previous_process_is_refused() {
     assert_eq!(server.ask_with("POST", "/api/login", &[], Some(&login_code(&server))).status, 200, "control");
 }
 
-/// A foreign page could log a browser in as somebody else, or use up the link. The gate refuses it before the code is read.
+/// Another site's page could log the browser in with the code, or use it up. The server refuses the origin
+/// before it reads the code.
 #[test]
 fn login_from_foreign_page_leaves_link_unused() {
     let server = Server::start();
@@ -233,7 +236,7 @@ fn login_secrets_are_in_no_log() {
     let query = format!("/login?code={}", code["code"].as_str().unwrap());
     assert_eq!(server.ask_with("GET", &query, &[], None).status, 200);
     Browser::log_in(&server, &json!({ "token": server.token }));
-    // The control. A request is logged after its answer was sent.
+    // Control. A request is logged after its response was sent, so the test waits.
     let log = wait_for("the log to have all logins", || {
         let log = server.log();
         (log.matches(r#""path":"/api/login""#).count() == 3 && log.contains("DEBUG")).then_some(log)

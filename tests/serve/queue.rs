@@ -1,11 +1,11 @@
-//! More execs than run at once.
+//! The exec queue.
 
 use serde_json::json;
 
 use crate::server::{Server, shell};
 
 #[test]
-fn a_full_queue_is_said_to_be_full() {
+fn full_queue_returns_429() {
     let server = Server::start();
     let patch = json!({ "sandbox": { "max_concurrent_execs": 1, "max_queued_execs": 1 } });
     server.ask("PUT", "/settings", Some(&patch)).expect(200);

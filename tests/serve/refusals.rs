@@ -1,5 +1,5 @@
-//! What the door turns away before anybody is asked: foreign hosts and pages, bodies without end, heads without end,
-//! paths that are not there.
+//! Requests that are refused before authentication or a handler: other hosts and origins, large bodies,
+//! slow or silent clients, unknown paths and methods.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -8,14 +8,15 @@ use serde_json::json;
 
 use crate::server::Server;
 
-/// Sends raw bytes and reads the answer to the connection's end.
-fn say(server: &Server, text: &str) -> String {
+/// Sends raw bytes and reads until the connection is closed.
+fn send_raw(server: &Server, text: &str) -> String {
     let mut stream = server.connect();
     stream.write_all(text.as_bytes()).unwrap();
     read_to_end(stream)
 }
 
-/// A connection that is closed under unread bytes is reset; what came before that counts.
+/// Reads until the end. If the server closes with unread bytes, the connection is reset and the read fails;
+/// the bytes before that are returned.
 fn read_to_end(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -25,7 +26,7 @@ fn read_to_end(mut stream: TcpStream) -> String {
 #[test]
 fn foreign_hosts_are_misdirected() {
     let server = Server::start_with(&["--allow-host", "box.example"]);
-    let ask = |host: &str| say(&server, &format!("GET /healthz HTTP/1.1\r\n{host}Connection: close\r\n\r\n"));
+    let ask = |host: &str| send_raw(&server, &format!("GET /healthz HTTP/1.1\r\n{host}Connection: close\r\n\r\n"));
     for good in ["Host: localhost\r\n", "Host: 127.0.0.1:1\r\n", "Host: [::1]\r\n", "Host: BOX.example:443\r\n"] {
         assert!(ask(good).starts_with("HTTP/1.1 200"), "{good}");
     }
@@ -53,31 +54,33 @@ fn foreign_pages_are_forbidden_with_or_without_authentication() {
 }
 
 #[test]
-fn bodies_have_a_largest_size() {
+fn too_large_bodies_are_refused() {
     let server = Server::start_with(&["--max-body-bytes", "1000"]);
     let big = json!({ "project_id": "x".repeat(2000) });
     assert_eq!(server.ask("POST", "/sandbox/execs", Some(&big)).refused(413), "BODY_TOO_LARGE");
     let head = format!("POST /sandbox/execs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n", server.token);
-    // Announced and never sent: refused at once.
+    // A Content-Length above the limit is refused before the body is sent.
     assert!(
-        say(&server, &format!("{head}Content-Length: 99999999999\r\nConnection: close\r\n\r\n"))
+        send_raw(&server, &format!("{head}Content-Length: 99999999999\r\nConnection: close\r\n\r\n"))
             .starts_with("HTTP/1.1 413")
     );
-    // Unannounced: refused when there is too much.
+    // A chunked body is refused when it exceeds the limit.
     let chunk = format!("3e8\r\n{}\r\n", "x".repeat(1000));
-    let answer =
-        say(&server, &format!("{head}Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n{chunk}{chunk}0\r\n\r\n"));
+    let answer = send_raw(
+        &server,
+        &format!("{head}Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n{chunk}{chunk}0\r\n\r\n"),
+    );
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
     for text in ["{", "", "nonsense", "\u{1}"] {
-        let answer = say(&server, &format!("{head}Content-Length: {}\r\nConnection: close\r\n\r\n{text}", text.len()));
+        let answer =
+            send_raw(&server, &format!("{head}Content-Length: {}\r\nConnection: close\r\n\r\n{text}", text.len()));
         assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("INVALID_ARGUMENT"), "{text}: {answer}");
     }
 }
 
-/// The one test that takes as long as it takes: half a minute is what a client gets who has said something once, and a
-/// few seconds one who never does.
+/// Takes 30 s: a client has 5 s for its first request head and 30 s for each later one.
 #[test]
-fn whoever_says_nothing_is_cut_off() {
+fn silent_clients_are_disconnected() {
     let server = Server::start();
     let mut slow = server.connect();
     slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").unwrap();
@@ -89,27 +92,31 @@ fn whoever_says_nothing_is_cut_off() {
     assert_eq!(read_to_end(silent), "");
     idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let answers = read_to_end(idle);
-    assert_eq!(answers.matches("HTTP/1.1 200").count(), 2, "answered, and closed when nothing followed: {answers}");
+    assert_eq!(
+        answers.matches("HTTP/1.1 200").count(),
+        2,
+        "two responses, then the end of an idle connection: {answers}"
+    );
     assert_eq!(server.shell("true")["status"], "SUCCEEDED");
 }
 
-/// The only place is held by a client that asks and asks and reads nothing.
+/// The only connection is taken by a client that sends requests and reads no response.
 #[test]
-fn whoever_does_not_read_is_cut_off() {
+fn client_that_does_not_read_is_disconnected() {
     let server = Server::start_with(&["--max-connections", "1"]);
-    let mut deaf = server.connect();
-    deaf.set_nonblocking(true).unwrap();
+    let mut silent_reader = server.connect();
+    silent_reader.set_nonblocking(true).unwrap();
     let asking = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
-    // Until neither side has room for more; a pause in between shows that it stays so.
+    // Until the buffers of both sides are full: 20 consecutive writes, 10 ms apart, would block.
     let mut refused = 0;
     while refused < 20 {
-        match deaf.write(&asking) {
+        match silent_reader.write(&asking) {
             Ok(_) => refused = 0,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 refused += 1;
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
-            // It may be cut off while it still asks.
+            // The server may close the connection during this loop.
             Err(error) if [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&error.kind()) => break,
             Err(error) => panic!("{error}"),
         }
@@ -117,11 +124,11 @@ fn whoever_does_not_read_is_cut_off() {
     let mut next = server.connect();
     next.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
     next.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    assert!(read_to_end(next).starts_with("HTTP/1.1 200"), "the place was never given back");
+    assert!(read_to_end(next).starts_with("HTTP/1.1 200"), "the connection slot was not released");
 }
 
 #[test]
-fn unknown_paths_and_methods_are_told_as_json() {
+fn unknown_paths_and_methods_return_json_errors() {
     let server = Server::start();
     assert_eq!(server.ask("GET", "/v1/x", None).expect(404)["status"], "error");
     for path in ["/api", "/api/x", "/ws", "/mcp/x", "/sandboxes"] {

@@ -1,4 +1,4 @@
-//! What the record keeps of requests: an excerpt of those that are refused before they run, the whole of those that ran.
+//! The record keeps an excerpt of large refused requests, and requests that ran in full.
 
 use std::path::Path;
 use std::process::Command;
@@ -61,7 +61,7 @@ fn refused_exec_shows_excerpt_with_size_and_digest() {
     assert_eq!(exec["policy_snapshot"]["denied"]["request"], request);
 }
 
-/// Large code is handed to its interpreter as input, and the record has its digest.
+/// Large code is passed to the interpreter as input, so the record contains only its digest.
 #[test]
 fn refused_code_leaves_its_digest() {
     let server = Server::start();
@@ -75,7 +75,7 @@ fn refused_code_leaves_its_digest() {
     assert_eq!(denied_exec(&server)["policy_snapshot"]["code"]["bytes"], code.len());
 }
 
-/// Commands that ran stay on record whole, so they count against the workspace's share of the disk.
+/// Commands that ran are recorded in full, so they count against the workspace's disk quota.
 #[test]
 fn large_commands_on_record_count_against_the_quota() {
     let server = Server::start();
@@ -86,16 +86,16 @@ fn large_commands_on_record_count_against_the_quota() {
     };
     let statuses: Vec<u16> =
         (0..12).map(|number| server.ask("POST", "/sandbox/execs", Some(&request(number))).status).collect();
-    // Ten times 100 KB fit into 1 MiB.
+    // Ten commands of 100 KB fit into 1 MiB.
     assert_eq!(statuses, [[200; 10].as_slice(), &[413; 2]].concat());
     let refused = server.ask("POST", "/sandbox/execs", Some(&request(12))).expect(413);
     assert_eq!(refused["detail"]["code"], "DISK_QUOTA", "{refused}");
     assert!(refused["detail"]["message"].as_str().unwrap().contains("retention.execs_days"), "{refused}");
-    // The control: a small command needs no room on record.
+    // Control: a small command still runs.
     assert_eq!(server.shell("true")["status"], "SUCCEEDED");
 }
 
-/// The control: what is small, and what ran, is on record whole.
+/// The control of this file: small refused requests and executed ones are recorded in full.
 #[test]
 fn small_refused_request_and_executed_one_stay_whole() {
     let server = Server::start();

@@ -1,18 +1,18 @@
-//! `/api/risk`: levels, findings with lines and sentences, two languages, and what is malformed.
+//! `POST /api/risk`: levels, findings with lines, messages in two languages, and invalid requests.
 
 use serde_json::json;
 
 use crate::server::Server;
 
 #[test]
-fn a_content_is_judged_with_lines_and_sentences() {
+fn code_is_assessed_with_findings_and_lines() {
     let server = Server::start();
     let ask = |body| server.ask("POST", "/api/risk", Some(&body));
-    let grave = ask(json!({ "type": "python", "content": "import os\nos.system('ls')" })).expect(200);
-    assert_eq!(grave["level"], "critical");
-    assert_eq!(grave["requires_confirmation"], true);
-    assert_eq!(grave["detected_patterns"][1]["id"], "py.process.shell");
-    assert_eq!(grave["detected_patterns"][1]["line"], 2);
+    let critical = ask(json!({ "type": "python", "content": "import os\nos.system('ls')" })).expect(200);
+    assert_eq!(critical["level"], "critical");
+    assert_eq!(critical["requires_confirmation"], true);
+    assert_eq!(critical["detected_patterns"][1]["id"], "py.process.shell");
+    assert_eq!(critical["detected_patterns"][1]["line"], 2);
     let safe = ask(json!({ "type": "shell", "content": "ls 2>/dev/null" })).expect(200);
     assert_eq!((&safe["level"], &safe["detected_patterns"]), (&json!("safe"), &json!([])));
     assert_eq!((&safe["requires_isolation"], &safe["suggested_sandbox"]), (&json!(false), &json!("native")));
@@ -24,7 +24,7 @@ fn a_content_is_judged_with_lines_and_sentences() {
 }
 
 #[test]
-fn what_is_malformed_or_too_long_is_told() {
+fn malformed_or_too_long_request_is_refused() {
     let server = Server::start();
     for body in [json!({ "type": "cobol", "content": "" }), json!({ "type": "shell" }), json!({ "content": "ls" })] {
         let problem = server.ask("POST", "/api/risk", Some(&body)).expect(400);

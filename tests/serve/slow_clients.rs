@@ -1,8 +1,8 @@
 //! Clients that never finish a request or never read a response: other clients are served and memory stays bounded.
 //!
-//! Each test fills all connections with stalled clients. Without a rule for them the server would answer nobody else until
-//! a timeout of 30 s (unread response) or 60 s (body) has passed, so a request that is answered within [`TIMEOUT`]
-//! is the verdict. The controls show that the stalled clients do hold their connections.
+//! Each test fills all connections with stalled clients and passes if another request is answered within
+//! [`TIMEOUT`]. Without a rule for stalled clients the server would answer only after its timeouts: 30 s
+//! for an unread response, 60 s for a body. The controls show that stalled clients hold connections.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -16,14 +16,15 @@ use crate::server::{Server, shell};
 const MAX_CONNECTIONS: usize = 64;
 const CLIENTS: usize = 150;
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// A server that buffers what its stalled clients do not read or do not finish needs more than this by far.
+/// Far below the memory of a server that buffers the unread responses or unfinished bodies of all clients.
 const MAX_GROWTH_BYTES: u64 = 96 << 20;
 
 fn start() -> Server {
     Server::start_with(&["--max-connections", &MAX_CONNECTIONS.to_string()])
 }
 
-/// Opens many connections and sends the same on each. The first are closed by the server when all slots are taken.
+/// Opens `count` connections and sends `request` on each. The server closes the oldest ones when all
+/// connections are taken.
 fn stall(server: &Server, count: usize, request: &[u8]) -> Vec<TcpStream> {
     let send = |mut stream: TcpStream| {
         let _ = stream.write_all(request);
@@ -32,7 +33,7 @@ fn stall(server: &Server, count: usize, request: &[u8]) -> Vec<TcpStream> {
     (0..count).map(|_| send(server.connect())).collect()
 }
 
-/// Asks on a connection of its own for something that needs a handler and the record.
+/// Checks that a request on a new connection, which needs a handler and the record, is answered.
 fn assert_served(server: &Server) {
     let mut stream = server.connect();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -49,7 +50,7 @@ fn read_status(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Whether the server still holds a connection on which it has sent nothing.
+/// Returns `true` if the connection is open and the server has sent nothing on it.
 fn is_held(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let held = stream.peek(&mut [0; 1]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
@@ -72,7 +73,7 @@ fn wait_for_continue(stream: &mut TcpStream) {
 }
 
 /// Sends requests whose body lacks its last byte. The newest client can still finish its own.
-fn assert_unfinished_body_keeps_nobody_out(server: &Server, heads: &[String], body: &str, status: &str) {
+fn assert_unfinished_body_does_not_block_others(server: &Server, heads: &[String], body: &str, status: &str) {
     let before = resident_bytes(server);
     let mut stalled = Vec::new();
     for head in heads {
@@ -80,7 +81,7 @@ fn assert_unfinished_body_keeps_nobody_out(server: &Server, heads: &[String], bo
         for _ in 0..CLIENTS / heads.len() {
             let mut stream = server.connect();
             stream.write_all(head.as_bytes()).unwrap();
-            // Until all connections are taken, so that each belongs to a client whose body is expected.
+            // Until all connections are taken: each client waits until the server expects its body.
             if stalled.len() < MAX_CONNECTIONS {
                 wait_for_continue(&mut stream);
                 stream.write_all(&body.as_bytes()[..body.len() - 1]).unwrap();
@@ -101,14 +102,14 @@ fn assert_unfinished_body_keeps_nobody_out(server: &Server, heads: &[String], bo
 }
 
 #[test]
-fn unfinished_login_without_token_keeps_nobody_out() {
+fn unfinished_login_does_not_block_others() {
     let head = "POST /api/login HTTP/1.1\r\nHost: localhost\r\n".to_owned();
-    assert_unfinished_body_keeps_nobody_out(&start(), &[head], r#"{"token":"x"}"#, "HTTP/1.1 401");
+    assert_unfinished_body_does_not_block_others(&start(), &[head], r#"{"token":"x"}"#, "HTTP/1.1 401");
 }
 
-/// Five users, because each may have half of the connections.
+/// With five users, because one user may have at most half of the connections.
 #[test]
-fn unfinished_exec_keeps_nobody_out() {
+fn unfinished_exec_does_not_block_others() {
     let server = start();
     let heads = ["a", "b", "c", "d", "e"].map(|user| {
         let token = server.make_token(&["--role", "agent", "--user", user, "--agent", "a"]);
@@ -116,11 +117,11 @@ fn unfinished_exec_keeps_nobody_out() {
             "POST /sandbox/execs HTTP/1.1\r\nHost: localhost\r\nPrefer: respond-async\r\nAuthorization: Bearer {token}\r\n"
         )
     });
-    assert_unfinished_body_keeps_nobody_out(&server, &heads, &shell("true").to_string(), "HTTP/1.1 202");
+    assert_unfinished_body_does_not_block_others(&server, &heads, &shell("true").to_string(), "HTTP/1.1 202");
 }
 
 #[test]
-fn unfinished_head_keeps_nobody_out() {
+fn unfinished_head_does_not_block_others() {
     let server = start();
     let before = resident_bytes(&server);
     let mut head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ".to_vec();
@@ -138,7 +139,7 @@ fn head_above_64_kib_is_refused() {
     let get = |length: usize| {
         let mut stream = server.connect();
         let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(length));
-        // The server may close before it has read everything.
+        // The server may close the connection before it has read everything.
         let _ = stream.write_all(head.as_bytes());
         read_status(&mut stream)
     };
@@ -154,7 +155,7 @@ fn login_above_4_kib_is_refused() {
     assert_eq!(refused["error"]["code"], "BODY_TOO_LARGE");
 }
 
-/// How many of the server's connections have bytes that the kernel could not send yet (`/proc/net/tcp`).
+/// The number of the server's connections with bytes that the kernel could not send yet (`/proc/net/tcp`).
 fn unread_connections(server: &Server) -> usize {
     let port = server.address.rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let suffix = format!(":{port:04X}");
@@ -170,9 +171,9 @@ fn wait_until_unread(server: &Server, count: usize) {
     wait_until("the responses of all clients to be unread", || unread_connections(server) >= count);
 }
 
-/// 40 MB of responses for each client, without a token. The kernel buffers at most a few of them.
+/// Each client requests 40 MB of responses without a token. The kernel buffers only a few of them.
 #[test]
-fn unread_responses_without_token_keep_nobody_out() {
+fn unread_responses_do_not_block_others() {
     let server = start();
     let before = resident_bytes(&server);
     let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(300);
@@ -184,15 +185,15 @@ fn unread_responses_without_token_keep_nobody_out() {
     drop(stalled);
 }
 
-/// 24 readers of 60 MB each, who hold all of 24 connections.
+/// 24 clients take all 24 connections with event streams of 60 MB each.
 #[test]
-fn unread_event_streams_keep_nobody_out() {
+fn unread_event_streams_do_not_block_others() {
     const READERS: usize = 24;
     const OF_ONE_TOKEN: usize = READERS / 4;
     let server = Server::start_with(&["--max-connections", &READERS.to_string()]);
     let raise = json!({ "sandbox": { "limits": { "max_stdout_bytes": 10 << 20 } } });
     assert_eq!(server.ask("PUT", "/settings", Some(&raise)).status, 200);
-    // Each byte becomes the six of `\u0001`.
+    // In JSON each byte takes six bytes: `\u0001`.
     let exec = server.shell(r"head -c 10485760 /dev/zero | tr '\0' '\1'");
     let path = format!("/sandbox/execs/{}/events", exec["exec_id"].as_str().unwrap());
     let tokens: Vec<_> = (0..READERS / OF_ONE_TOKEN).map(|_| server.make_token(&["--role", "operator"])).collect();
@@ -213,9 +214,9 @@ fn unread_event_streams_keep_nobody_out() {
     assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
 }
 
-/// Two terminals that print without end and are never read hold both connections.
+/// Two terminals with endless output that is not read take both connections.
 #[test]
-fn unread_terminals_keep_nobody_out() {
+fn unread_terminals_do_not_block_others() {
     let server = Server::start_with(&["--max-connections", "2"]);
     let tokens = [(); 2].map(|()| server.make_token(&["--role", "operator"]));
     let before = resident_bytes(&server);
@@ -238,9 +239,9 @@ fn unread_terminals_keep_nobody_out() {
     assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
 }
 
-/// One user's waiting requests get half of the connections; the rest is refused at once and not queued.
+/// One user's waiting requests may take half of the connections. Further ones are refused with 429.
 #[test]
-fn waiting_execs_of_one_user_keep_nobody_out() {
+fn waiting_execs_of_one_user_do_not_block_others() {
     let server = Server::start_with(&["--max-connections", "8"]);
     let token = server.make_token(&["--role", "agent", "--user", "ann", "--agent", "a"]);
     let body = shell("sleep 600").to_string();
@@ -259,7 +260,7 @@ fn waiting_execs_of_one_user_keep_nobody_out() {
     assert_served(&server);
 }
 
-/// Bytes that clients have sent and the server has not read (`/proc/net/tcp`).
+/// The number of bytes that clients have sent and the server has not read yet (`/proc/net/tcp`).
 fn bytes_on_the_way(server: &Server) -> u64 {
     let port = server.address.rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let suffix = format!(":{port:04X}");
@@ -276,7 +277,8 @@ fn bytes_on_the_way(server: &Server) -> u64 {
     waiting.sum()
 }
 
-/// 32 bodies of 8 MiB, each without its last byte, are all the memory for large bodies. One user gets a quarter of it.
+/// 32 bodies of 8 MiB, each without its last byte, would take all memory for large bodies. One user may take
+/// a quarter of it.
 #[test]
 fn unfinished_bodies_of_one_user_leave_memory_for_others() {
     const BODY: usize = 8 << 20;
@@ -299,12 +301,12 @@ fn unfinished_bodies_of_one_user_leave_memory_for_others() {
     unfinished.resize(BODY - 1, b' ');
     let held: Vec<TcpStream> = (0..32).map(|_| send(&ann, BODY, &unfinished)).collect();
     wait_until("the server to read all bodies", || bytes_on_the_way(&server) == 0);
-    // Before it answers, the server reads the rest of a refused body for up to 5 seconds.
+    // The server reads the rest of a refused body for up to 5 s before it answers.
     wait_until("a quarter of the bodies to be held", || held.iter().filter(|stream| is_held(stream)).count() == 8);
-    // Larger than the bodies that are always received.
+    // Larger than the bodies that need none of this memory.
     let finished = &unfinished[..100_000];
     assert_eq!(read_status(&mut send(&bob, finished.len(), finished)), "HTTP/1.1 202");
-    assert_eq!(read_status(&mut send(&ann, finished.len(), finished)), "HTTP/1.1 429", "the control");
+    assert_eq!(read_status(&mut send(&ann, finished.len(), finished)), "HTTP/1.1 429", "control");
     drop(held);
     wait_until("the memory to be free", || read_status(&mut send(&ann, finished.len(), finished)) == "HTTP/1.1 202");
 }

@@ -1,6 +1,7 @@
-//! Unknown and misplaced keys are 400 on every route, read from the published document, so that a new route is covered when
-//! it is published. A test request has one key that no route knows and nothing else, and the answer has to name it: a
-//! missing field alone would be 400 as well.
+//! Unknown and misplaced keys return 400 on every route of the published OpenAPI document.
+//!
+//! Each request has only the unknown key, and the response must name it, because a missing field returns
+//! 400 too.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -11,7 +12,7 @@ use crate::server::{Answer, Server};
 
 const UNKNOWN: &str = "no_such_key";
 
-/// Routes with a rule of their own, and that rule.
+/// Routes with another rule, and that rule.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("/mcp", "JSON-RPC ignores members that it does not know"),
     ("/ws/", "a WebSocket; its messages are answered with {\"type\":\"error\"}"),
@@ -35,13 +36,13 @@ impl Operation {
         format!("{} {}", self.method, self.route)
     }
 
-    /// Whether the route reads a query.
+    /// Returns `true` if the route has a query parameter.
     fn reads_query(&self) -> bool {
         self.details["parameters"].as_array().into_iter().flatten().any(|parameter| parameter["in"] == "query")
     }
 
-    /// The form of its JSON body.
-    fn form(&self) -> Option<&Value> {
+    /// The schema of its JSON body.
+    fn schema(&self) -> Option<&Value> {
         self.details.pointer("/requestBody/content/application~1json/schema")
     }
 }
@@ -53,8 +54,8 @@ fn is_exception(route: &str) -> bool {
     })
 }
 
-/// Every published operation that is no exception. The names in its path are well-formed and exist nowhere; a route that
-/// looks for the name before it reads the body gets one from its test.
+/// Every published operation except [`EXCEPTIONS`]. The names in its path are valid and do not exist. Tests
+/// replace the path of a route that looks up the name before it reads the body.
 fn operations(document: &Value) -> Vec<Operation> {
     let mut found = Vec::new();
     for (route, methods) in document["paths"].as_object().unwrap() {
@@ -77,14 +78,14 @@ fn operations(document: &Value) -> Vec<Operation> {
     found
 }
 
-/// What is wrong with the answer to a request with the unknown key.
+/// Describes the fault if the response to a request with the unknown key is not a 400 that names it.
 fn fault(what: &str, answer: &Answer) -> Option<String> {
     let text = String::from_utf8_lossy(&answer.bytes);
     let is_refused = answer.status == 400 && text.contains(UNKNOWN);
     (!is_refused).then(|| format!("{what}: {} {text}", answer.status))
 }
 
-/// The path of an approval that waits for its answer.
+/// The path of a pending approval.
 fn open_approval(server: &Server) -> String {
     let code = json!({ "session_id": "s", "language": "python", "code": "import os\nos.system('ls')", "wait": false });
     server.ask("POST", "/api/run", Some(&code)).expect(202);
@@ -92,7 +93,7 @@ fn open_approval(server: &Server) -> String {
     format!("/api/approvals/{}", approvals["approvals"][0]["id"].as_str().unwrap())
 }
 
-/// The object behind a schema, if it has published keys.
+/// The properties of an object schema, through `$ref` and `oneOf`.
 fn object<'d>(document: &'d Value, schema: &'d Value) -> Option<&'d Map<String, Value>> {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix('#')) {
         return object(document, document.pointer(name)?);
@@ -103,10 +104,10 @@ fn object<'d>(document: &'d Value, schema: &'d Value) -> Option<&'d Map<String, 
     schema["properties"].as_object()
 }
 
-/// Bodies with the unknown key at the top and inside of each published object or list of objects.
-fn bodies(document: &Value, form: &Value) -> Vec<Value> {
+/// Bodies with the unknown key at the top and in each published object and list of objects.
+fn bodies(document: &Value, body_schema: &Value) -> Vec<Value> {
     let mut bodies = vec![json!({ UNKNOWN: 1 })];
-    for (key, schema) in object(document, form).into_iter().flatten() {
+    for (key, schema) in object(document, body_schema).into_iter().flatten() {
         if object(document, schema).is_some() {
             bodies.push(json!({ key: { UNKNOWN: 1 } }));
         } else if object(document, &schema["items"]).is_some() {
@@ -126,19 +127,19 @@ fn unknown_key_in_body_is_refused_on_every_route() {
         if operation.route == "/api/approvals/{id}" {
             operation.path.clone_from(&approval);
         }
-        let Some(form) = operation.form() else { continue };
-        // A list of words has no keys.
-        if form["items"]["type"] == "string" {
+        let Some(schema) = operation.schema() else { continue };
+        // A list of strings has no keys.
+        if schema["items"]["type"] == "string" {
             continue;
         }
-        for body in bodies(&document, form) {
+        for body in bodies(&document, schema) {
             nested += usize::from(body.get(UNKNOWN).is_none());
             let answer = server.ask(&operation.method, &operation.path, Some(&body));
             faults.extend(fault(&format!("{} {body}", operation.name()), &answer));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert!(nested >= 5, "only {nested} objects inside of bodies were found");
+    assert!(nested >= 5, "only {nested} nested objects were found");
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn published_path_parameters_are_part_of_their_path() {
     }
 }
 
-/// The control is the last request, which removes the session that the refused one left.
+/// The last request is the control: without `dry_run` it deletes the session.
 #[test]
 fn misplaced_dry_run_deletes_nothing() {
     let server = Server::start();
@@ -198,5 +199,5 @@ fn misplaced_dry_run_deletes_nothing() {
     assert_eq!(collect("/api/gc?dry_run=true", None).expect(200)["sessions"], 1);
     assert!(session.exists(), "a dry run deleted the session");
     assert_eq!(collect("/api/gc", Some(&json!({}))).expect(200)["sessions"], 1);
-    assert!(!session.exists(), "gc does not remove this session");
+    assert!(!session.exists(), "control: gc did not delete the session");
 }

@@ -1,4 +1,5 @@
-//! `ringwall audit verify` after somebody changed the database with SQL. Each test first shows that the record is intact.
+//! `ringwall audit verify` after a change of the database with SQL. Each test first shows that the record is
+//! intact.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,8 +14,8 @@ struct Verified {
     output: String,
 }
 
-fn audit(data: &Path, words: &[&str]) -> Verified {
-    let Output { status, stdout, .. } = command(data).arg("audit").args(words).output().unwrap();
+fn audit(data: &Path, arguments: &[&str]) -> Verified {
+    let Output { status, stdout, .. } = command(data).arg("audit").args(arguments).output().unwrap();
     Verified { code: status.code(), output: String::from_utf8(stdout).unwrap() }
 }
 
@@ -24,7 +25,7 @@ fn assert_intact(data: &Path) {
     assert!(verified.output.starts_with("intact: ") && !verified.output.contains("note:"), "{}", verified.output);
 }
 
-/// Verifies with the command and over HTTP, and checks that both report this.
+/// Checks that both the command and the HTTP route report `expected`.
 fn assert_reported(server: &Server, expected: &str) {
     let verified = audit(server.data(), &["verify"]);
     assert!(verified.code == Some(1) && verified.output.contains(expected), "{}", verified.output);
@@ -33,7 +34,7 @@ fn assert_reported(server: &Server, expected: &str) {
     assert!(report["findings"].to_string().contains(expected), "{report}");
 }
 
-/// Runs SQL on a database after removing the triggers that protect its audit table.
+/// Runs SQL on a database after it drops the triggers that protect the audit table.
 fn change(database: &Path, sql: &str) {
     const SCRIPT: &str = "import sqlite3, sys\nbase = sqlite3.connect(sys.argv[1], timeout=30)\n\
         base.executescript('DROP TRIGGER IF EXISTS audit_unchanged; DROP TRIGGER IF EXISTS audit_kept;')\n\
@@ -58,7 +59,7 @@ fn approval_answered_with_sql_is_reported() {
     assert_reported(&server, "or its answer, is not recorded in the chain");
 }
 
-/// The planted token opens everything, which is why it must be found.
+/// The planted token has the owner's access, so verification must find it.
 #[test]
 fn owner_token_planted_with_sql_is_reported() {
     let server = Server::start();
@@ -97,7 +98,7 @@ fn cut_tail_with_head_set_back_is_reported() {
     assert_intact(server.data());
     change_record(&server, CUT);
     assert_reported(&server, "not signed with this server's key");
-    // The control: in a copy without the key only the head that was printed before tells.
+    // Control: in a copy without the key, only a head that was printed before reveals the cut.
     let copy = tempfile::tempdir().unwrap();
     let file = server.data().join("copy.sqlite");
     assert!(command(server.data()).arg("backup").arg(&file).status().unwrap().success());
@@ -108,7 +109,7 @@ fn cut_tail_with_head_set_back_is_reported() {
     assert!(verified.code == Some(1) && verified.output.contains("does not contain entry"), "{}", verified.output);
 }
 
-/// The entry after the cut is signed, but the record keeps what the server found.
+/// The head after the cut is signed again, but the server has recorded that it found another head.
 #[test]
 fn cut_tail_stays_reported_after_further_entries() {
     let server = Server::start();
@@ -136,7 +137,8 @@ fn malformed_head_is_refused() {
     }
 }
 
-/// A copy of the database in a directory without the key stands for two data directories that use one PostgreSQL database.
+/// A copy of the database in a directory without the key stands for a second data directory that uses the
+/// same PostgreSQL database.
 #[test]
 fn token_of_other_data_directory_is_refused_before_it_is_written() {
     let server = Server::start();
@@ -147,14 +149,14 @@ fn token_of_other_data_directory_is_refused_before_it_is_written() {
     let copy = other.path().join("db.sqlite");
     let backup = server.command().arg("backup").arg(&copy).output().unwrap();
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
-    for words in [&["token", "create", "--role", "operator"][..], &["token", "revoke", &id]] {
-        let refused = command(other.path()).args(words).output().unwrap();
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(!refused.status.success() && refused.stdout.is_empty(), "{words:?}: {said}");
-        assert!(said.contains("is not signed with the key of this data directory"), "{words:?}: {said}");
-        assert!(said.contains("--data DIR"), "{words:?}: {said}");
+    for arguments in [&["token", "create", "--role", "operator"][..], &["token", "revoke", &id]] {
+        let refused = command(other.path()).args(arguments).output().unwrap();
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && refused.stdout.is_empty(), "{arguments:?}: {errors}");
+        assert!(errors.contains("is not signed with the key of this data directory"), "{arguments:?}: {errors}");
+        assert!(errors.contains("--data DIR"), "{arguments:?}: {errors}");
     }
-    // With the key of the first directory the copy is as intact as before, and can be written.
+    // With the key of the first directory the copy is intact and can be changed.
     std::fs::copy(server.data().join("digest.key"), other.path().join("digest.key")).unwrap();
     assert_intact(other.path());
     let made = command(other.path()).args(["token", "create", "--role", "operator"]).output().unwrap();

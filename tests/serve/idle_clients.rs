@@ -1,4 +1,4 @@
-//! Connections that say nothing, and callers who follow much: nobody is kept out by them.
+//! Idle connections and many event streams do not block other clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,43 +7,43 @@ use std::time::{Duration, Instant};
 
 use crate::server::{Server, shell};
 
-const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
-/// Less than idle connections get where there is room.
-const SOON: Duration = Duration::from_secs(20);
+const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// Less than the 30 s after which the server closes an idle connection.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Asks on a connection that is already there, and says how the answer begins.
-fn ask(stream: &mut TcpStream) -> String {
-    stream.set_read_timeout(Some(SOON)).unwrap();
+/// Sends a request on an open connection and returns the start of the response.
+fn status_line(stream: &mut TcpStream) -> String {
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut answer = [0; 12];
-    match stream.write_all(ASK).and_then(|()| stream.read_exact(&mut answer)) {
+    match stream.write_all(REQUEST).and_then(|()| stream.read_exact(&mut answer)) {
         Ok(()) => String::from_utf8_lossy(&answer).into_owned(),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
-fn idle_strangers_keep_nobody_out() {
+fn idle_connections_do_not_block_clients() {
     let server = Server::start_with(&["--max-connections", "16"]);
-    let mut strangers: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
-    // Half a head is no request either.
-    for stranger in &mut strangers {
-        // The first of them are closed by now.
-        let _ = stranger.write_all(&ASK[..20]);
+    let mut idle: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
+    // An incomplete head does not count as a request.
+    for connection in &mut idle {
+        // The server has closed the oldest of them by now.
+        let _ = connection.write_all(&REQUEST[..20]);
     }
-    let mut caller = server.connect();
-    assert_eq!(ask(&mut caller), "HTTP/1.1 200");
-    let mut youngest = strangers.pop().unwrap();
-    youngest.set_read_timeout(Some(SOON)).unwrap();
-    youngest.write_all(&ASK[20..]).unwrap();
+    let mut client = server.connect();
+    assert_eq!(status_line(&mut client), "HTTP/1.1 200");
+    let mut newest = idle.pop().unwrap();
+    newest.set_read_timeout(Some(TIMEOUT)).unwrap();
+    newest.write_all(&REQUEST[20..]).unwrap();
     let mut answer = [0; 12];
-    youngest.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200", "no more are closed than there is need");
-    let mut oldest = strangers.swap_remove(0);
-    assert_eq!(oldest.read(&mut answer).unwrap_or(0), 0, "the oldest still has its place");
+    newest.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200", "the newest connection was closed");
+    let mut oldest = idle.swap_remove(0);
+    assert_eq!(oldest.read(&mut answer).unwrap_or(0), 0, "the oldest connection is still open");
 }
 
 #[test]
-fn the_busy_are_not_sent_away() {
+fn busy_connections_are_not_closed() {
     let server = Server::start_with(&["--max-connections", "1"]);
     let id = server.begin("echo held; until [ -e go ]; do sleep 0.01; done");
     let authorization = format!("Bearer {}", server.token);
@@ -51,15 +51,15 @@ fn the_busy_are_not_sent_away() {
     let mut next = server.connect();
     next.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     std::fs::write(server.data().join("workspaces/default/default/projects/p/work/go"), "").unwrap();
-    let told = events.into_body().read_to_string().unwrap();
-    assert!(told.contains("event: end"), "{told}");
+    let events_text = events.into_body().read_to_string().unwrap();
+    assert!(events_text.contains("event: end"), "{events_text}");
     let mut answer = String::new();
     next.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[test]
-fn nobody_follows_without_end() {
+fn event_streams_per_user_are_limited() {
     let server = Server::start_with(&["--max-connections", "8"]);
     let (ann, bob) = (
         server.make_token(&["--role", "agent", "--user", "ann", "--agent", "a"]),
@@ -82,12 +82,12 @@ fn nobody_follows_without_end() {
     let refused = server.ask_as(&ann, "GET", &format!("{of_ann}/events"), None);
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(refused.refused(429), "TOO_MANY_STREAMS");
-    assert_eq!(server.ask_as(&ann, "GET", &of_ann, None).status, 200, "only what lasts is counted");
-    assert_eq!(follow(&bob, &of_bob).status().as_u16(), 200, "another's are not counted");
+    assert_eq!(server.ask_as(&ann, "GET", &of_ann, None).status, 200, "an ordinary request was counted");
+    assert_eq!(follow(&bob, &of_bob).status().as_u16(), 200, "another user's streams were counted");
     drop(first);
     let begun = Instant::now();
     while follow(&ann, &of_ann).status().as_u16() != 200 {
-        assert!(begun.elapsed() < SOON, "one that is closed is still counted");
+        assert!(begun.elapsed() < TIMEOUT, "a closed stream is still counted");
         thread::yield_now();
     }
     drop(second);

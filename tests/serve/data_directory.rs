@@ -1,9 +1,9 @@
-//! A server beside another, and one after another.
+//! Two servers with the same data directory.
 
 use crate::server::Server;
 
 #[test]
-fn two_servers_do_not_share_a_directory() {
+fn second_server_on_a_data_directory_is_refused() {
     let server = Server::start();
     let second = crate::server::command(server.data()).args(["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
     assert!(!second.status.success());

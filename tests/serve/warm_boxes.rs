@@ -1,4 +1,4 @@
-//! Boxes made ahead by a server: used where they serve, and gone with it whatever way it ends.
+//! Warm boxes of a server: used for matching execs, and removed when the server ends or is killed.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,11 @@ use tests::support::host::{descendants, is_alive};
 use tests::support::server::Server;
 use tests::support::traces::cgroups_of;
 
-const WITHIN: Duration = Duration::from_secs(60);
-const READY: u64 = 2;
-/// Those that wait from the start, for runs of code in sessions, and serve no exec of a project.
-const KEPT: u64 = 2;
+const TIMEOUT: Duration = Duration::from_secs(60);
+const PROJECT_WARM_BOXES: u64 = 2;
+/// Warm boxes for code in sessions, which the server keeps from the start. They do not match execs of a
+/// project.
+const SESSION_WARM_BOXES: u64 = 2;
 
 fn shell(script: &str) -> Value {
     json!({ "agent_id": "a", "project_id": "p", "exec": { "kind": "shell", "command": "bash", "args": ["-lc", script] } })
@@ -27,17 +28,17 @@ fn gauge(server: &Server, name: &str) -> u64 {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap()
 }
 
-fn comes(what: &str, look: impl Fn() -> bool) {
+fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let began = Instant::now();
-    while !look() {
-        assert!(began.elapsed() < WITHIN, "{what}");
+    while !condition() {
+        assert!(began.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A server whose stock is full, and every process below it. None without root, where no box is made ahead: that is then what
-/// is tried.
-fn full() -> Option<(Server, Vec<u32>)> {
+/// A server with all warm boxes ready, and the PIDs of its descendants. Without root it checks that no warm
+/// box is made and returns `None`.
+fn start_with_warm_boxes() -> Option<(Server, Vec<u32>)> {
     let server = Server::start();
     assert_eq!(server.run(&python("print(1)"))["status"], "SUCCEEDED");
     if !rustix::process::geteuid().is_root() {
@@ -46,18 +47,19 @@ fn full() -> Option<(Server, Vec<u32>)> {
         assert_eq!(all.map(|name| gauge(&server, &format!("ringwall_spares_{name}"))), [0; 3]);
         return None;
     }
-    comes("a full stock", || {
-        gauge(&server, "ringwall_spares_idle ") >= KEPT + READY && gauge(&server, "ringwall_spares_being_made ") == 0
+    wait_for("all warm boxes", || {
+        gauge(&server, "ringwall_spares_idle ") >= SESSION_WARM_BOXES + PROJECT_WARM_BOXES
+            && gauge(&server, "ringwall_spares_being_made ") == 0
     });
     let below = descendants(server.id()).unwrap();
-    // The parent of all, and for each an init and an interpreter.
-    assert!(below.len() as u64 > 2 * READY, "{below:?}");
+    // The spawner, and for each warm box an init and an interpreter.
+    assert!(below.len() as u64 > 2 * PROJECT_WARM_BOXES, "{below:?}");
     Some((server, below))
 }
 
 #[test]
-fn a_box_made_ahead_answers_as_any_other() {
-    let Some((server, _)) = full() else { return };
+fn warm_box_answers_like_a_cold_one() {
+    let Some((server, _)) = start_with_warm_boxes() else { return };
     let before = gauge(&server, "ringwall_spares_asked_total{found=\"hit\"} ");
     let warm = server.run(&python("import os; open('made', 'w').write('x'); print(os.getcwd()); raise SystemExit(3)"));
     assert_eq!(gauge(&server, "ringwall_spares_asked_total{found=\"hit\"} "), before + 1);
@@ -70,25 +72,25 @@ fn a_box_made_ahead_answers_as_any_other() {
 }
 
 #[test]
-fn a_killed_server_leaves_no_box_made_ahead() {
-    let Some((mut server, below)) = full() else { return };
+fn killed_server_leaves_no_warm_box() {
+    let Some((mut server, below)) = start_with_warm_boxes() else { return };
     server.signal(Signal::KILL);
     server.ended();
-    comes("the end of every process", || !below.iter().any(|process| is_alive(*process)));
-    comes("the end of every cgroup", || cgroups_of(&[server.id()]).is_empty());
+    wait_for("the end of every process", || !below.iter().any(|process| is_alive(*process)));
+    wait_for("the end of every cgroup", || cgroups_of(&[server.id()]).is_empty());
 }
 
 #[test]
-fn a_stopped_server_leaves_no_box_made_ahead() {
-    let Some((mut server, below)) = full() else { return };
+fn stopped_server_leaves_no_warm_box() {
+    let Some((mut server, below)) = start_with_warm_boxes() else { return };
     server.signal(Signal::TERM);
     assert!(server.ended().success());
     assert!(!below.iter().any(|process| is_alive(*process)));
     assert_eq!(cgroups_of(&[server.id()]), Vec::<std::path::PathBuf>::new());
 }
 
-/// Whatever a tenant can leave behind in memory, in files, in processes and in the interpreter itself.
-const LEAVE: &str = r#"
+/// Leaves marks in memory, files, processes, keyrings and the interpreter.
+const LEAVE_MARKS: &str = r#"
 import builtins, ctypes, os, sys, time
 for place in ["/tmp", "/var/tmp", "/dev/shm", os.path.expanduser("~"), "."]:
     open(os.path.join(place, "left"), "w").write("MARK")
@@ -110,8 +112,8 @@ os.chdir("/tmp")
 print("left")
 "#;
 
-/// Says what of that is to be found.
-const LOOK: &str = r#"
+/// Prints which of these marks it finds.
+const FIND_MARKS: &str = r#"
 import builtins, ctypes, os, sys
 found = []
 places = ["/tmp", "/var/tmp", "/dev/shm", os.path.expanduser("~"), "."]
@@ -130,22 +132,22 @@ print(found)
 "#;
 
 #[test]
-fn what_one_tenant_leaves_no_other_finds() {
-    let Some((server, _)) = full() else { return };
+fn leftovers_of_one_tenant_are_not_visible_to_another() {
+    let Some((server, _)) = start_with_warm_boxes() else { return };
     let hits = || gauge(&server, "ringwall_spares_asked_total{found=\"hit\"} ");
     let tenants = ["one", "two"].map(|user| server.make_token(&["--role", "user", "--user", user]));
-    // More often than there are boxes made ahead, so that each of those was there when somebody left something.
+    // More rounds than warm boxes, so that each of them existed when the first tenant left its marks.
     for round in 0..4 {
-        for (tenant, code, said) in [(0, LEAVE, "left\n"), (1, LOOK, "[]\n")] {
-            comes("a box that waits", || gauge(&server, "ringwall_spares_idle ") > KEPT);
+        for (tenant, code, expected) in [(0, LEAVE_MARKS, "left\n"), (1, FIND_MARKS, "[]\n")] {
+            wait_for("a warm box", || gauge(&server, "ringwall_spares_idle ") > SESSION_WARM_BOXES);
             let before = hits();
             let answer = server.ask_as(&tenants[tenant], "POST", "/sandbox/execs", Some(&python(code))).expect(200);
-            assert_eq!(hits(), before + 1, "it was made ahead");
-            assert_eq!(server.stdout(&answer), said, "round {round}: {answer}");
+            assert_eq!(hits(), before + 1, "no warm box was used");
+            assert_eq!(server.stdout(&answer), expected, "round {round}: {answer}");
         }
     }
-    // The control: in a box that both had, it would be found.
-    let both = format!("{LEAVE}\n{LOOK}");
+    // Control: in the same box the marks are found.
+    let both = format!("{LEAVE_MARKS}\n{FIND_MARKS}");
     let answer = server.ask_as(&tenants[0], "POST", "/sandbox/execs", Some(&python(&both))).expect(200);
     let found = server.stdout(&answer);
     for what in ["/dev/shm", "LEFT", "builtins", "umask", "cwd", "process"] {

@@ -1,4 +1,4 @@
-//! Parts of artifacts: going on with a download that broke off, and looking before downloading.
+//! Range and HEAD requests for artifacts.
 
 use crate::server::{Answer, Server};
 
@@ -12,9 +12,9 @@ fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
 }
 
 #[test]
-fn parts_make_up_the_whole() {
+fn ranges_join_to_the_whole_artifact() {
     let server = Server::start();
-    // More than one piece of what the server reads at once, and no two places alike.
+    // More than the server reads at once, and the same bytes occur at no other position.
     let exec = server.shell("seq 1 200000 > /workspace/artifacts/numbers");
     let path = format!("/sandbox/execs/{}/artifacts/numbers", exec["exec_id"].as_str().unwrap());
     let whole = get(&server, "GET", &path, &[]);
@@ -43,9 +43,9 @@ fn parts_make_up_the_whole() {
     assert_eq!((header(&head, "content-length"), header(&head, "etag")), (size.to_string().as_str(), tag.as_str()));
 }
 
-/// A box can put a link among its artifacts; no part of what it points to is sent.
+/// A box can create a symbolic link among its artifacts. The server does not follow it.
 #[test]
-fn no_part_of_what_a_link_points_to_is_sent() {
+fn range_of_a_linked_artifact_is_not_found() {
     let server = Server::start();
     let exec = server.shell("ln -s /etc/passwd /workspace/artifacts/link; echo real > /workspace/artifacts/real");
     let id = exec["exec_id"].as_str().unwrap();

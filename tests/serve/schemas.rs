@@ -1,4 +1,4 @@
-//! What is published about answers, held against real ones: each has the form that the document says.
+//! Responses match the schemas in the published OpenAPI document.
 
 use serde_json::{Value, json};
 
@@ -10,17 +10,17 @@ struct Published {
 }
 
 impl Published {
-    /// Asks, and checks the answer against the form of its route and status.
+    /// Sends a request and checks the response against the schema of its route and status.
     fn ask(&self, method: &str, path: &str, route: &str, body: Option<&Value>) -> Value {
         let answer = self.server.ask(method, path, body);
         let responses = &self.document["paths"][route][method.to_ascii_lowercase()]["responses"];
         let response = responses.get(answer.status.to_string()).unwrap_or(&responses["default"]);
-        let mut form = response["content"]["application/json"]["schema"].clone();
-        assert!(form.is_object(), "{method} {route} {}: {responses}", answer.status);
-        form["components"] = self.document["components"].clone();
-        let (validator, answer) = (jsonschema::validator_for(&form).unwrap(), answer.json());
-        let wrong: Vec<String> = validator.iter_errors(&answer).map(|error| error.to_string()).collect();
-        assert!(wrong.is_empty(), "{method} {path}: {wrong:?}\n{answer}");
+        let mut schema = response["content"]["application/json"]["schema"].clone();
+        assert!(schema.is_object(), "{method} {route} {}: {responses}", answer.status);
+        schema["components"] = self.document["components"].clone();
+        let (validator, answer) = (jsonschema::validator_for(&schema).unwrap(), answer.json());
+        let errors: Vec<String> = validator.iter_errors(&answer).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{method} {path}: {errors:?}\n{answer}");
         answer
     }
 
@@ -30,7 +30,7 @@ impl Published {
 }
 
 #[test]
-fn answers_have_their_published_form() {
+fn responses_match_the_published_schema() {
     let server = Server::start();
     let document = server.ask("GET", "/openapi.json", None).expect(200);
     let published = Published { server, document };
@@ -69,7 +69,7 @@ fn answers_have_their_published_form() {
     ] {
         published.get(path);
     }
-    // What ended above, in the minutes in which it did; for others it is not theirs.
+    // The execs above are counted for the owner and not for another user.
     let ended = |overview: &Value| {
         let minutes = overview["minutes"].as_array().unwrap();
         assert_eq!(minutes.len(), 60);
