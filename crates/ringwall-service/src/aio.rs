@@ -1,44 +1,16 @@
-//! The external AIO service, where there is one: where it is, its key, and the one workspace that it belongs to.
-//!
-//! A service is one container, and a box never serves two agents: for everybody else `aio` is a box of our own. It is said when
-//! the server starts, whole or not at all, and never stored, because the key is a secret and the rest is nothing without it.
+//! Code on the external AIO service, and the choice of what starts an exec.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
-use ringwall_executor::aio_service::{AioError, AioService, OnCreated, ServiceUrl};
-use ringwall_policy::{Grant, Secret};
+use ringwall_executor::aio_service::{AioService, OnCreated};
+use ringwall_policy::Grant;
 use ringwall_record::{AgentId, UserId};
-use serde::Deserialize;
 
-use crate::error::Error;
 use crate::exec::backend::{Backend, StartedBox};
 use crate::exec::lifecycle::Exec;
 use crate::exec::order::Ground;
+use crate::exec::trail::{Created, Trail};
 use crate::service::Inner;
-use crate::session::code::{Created, Trail};
-use crate::settings::secret;
-
-/// A value that is not shown, and not stored.
-pub(crate) const AIO_KEY: &str = "aio.key";
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct AioPart {
-    pub(crate) url: Option<String>,
-    #[serde(deserialize_with = "secret")]
-    pub(crate) key: Option<Secret>,
-    pub(crate) user: Option<String>,
-    pub(crate) agent: Option<String>,
-}
-
-/// A service and to whom it belongs.
-#[derive(Debug, Clone)]
-pub(crate) struct AssignedService {
-    pub(crate) service: AioService,
-    pub(crate) user: UserId,
-    pub(crate) agent: AgentId,
-}
 
 impl Inner {
     /// The service of this workspace, if it has one.
@@ -77,62 +49,4 @@ fn keep_created(trail: Arc<Trail>) -> OnCreated {
             tracing::warn!(%error, "could not see what code made on the AIO service");
         }
     })
-}
-
-impl AioPart {
-    /// Each value for itself: they are said one after the other.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if let Some(url) = &self.url {
-            read_url(url)?;
-        }
-        if let Some(user) = &self.user {
-            read::<ringwall_workspace::UserId, UserId>("aio.user", user)?;
-        }
-        if let Some(agent) = &self.agent {
-            read::<ringwall_workspace::AgentId, AgentId>("aio.agent", agent)?;
-        }
-        Ok(())
-    }
-
-    /// The service that all four name; nothing where none is said.
-    pub(crate) fn assigned(&self) -> Result<Option<AssignedService>, Error> {
-        let (url, key, user, agent) = match (&self.url, &self.key, &self.user, &self.agent) {
-            (None, None, None, None) => return Ok(None),
-            (Some(url), Some(key), Some(user), Some(agent)) => (url, key, user, agent),
-            (url, key, user, agent) => {
-                let said = [url.is_some(), key.is_some(), user.is_some(), agent.is_some()];
-                let names = ["aio.url", AIO_KEY, "aio.user", "aio.agent"].into_iter().zip(said);
-                let missing: Vec<&str> = names.filter(|(_, is_said)| !is_said).map(|(name, _)| name).collect();
-                let message = format!(
-                    "an AIO service needs all of aio.url, aio.key, aio.user and aio.agent; missing: {}",
-                    missing.join(", ")
-                );
-                return Err(Error::invalid(message));
-            }
-        };
-        let service = AioService::new(read_url(url)?, key).map_err(|error| wrong(AIO_KEY, &error))?;
-        Ok(Some(AssignedService {
-            service,
-            user: read::<ringwall_workspace::UserId, _>("aio.user", user)?,
-            agent: read::<ringwall_workspace::AgentId, _>("aio.agent", agent)?,
-        }))
-    }
-}
-
-fn read_url(text: &str) -> Result<ServiceUrl, Error> {
-    text.parse().map_err(|error| wrong("aio.url", &error))
-}
-
-/// A name that a workspace can have, for the record.
-fn read<Name, T>(key: &str, text: &str) -> Result<T, Error>
-where
-    Name: FromStr<Err = ringwall_workspace::Error>,
-    T: FromStr<Err = ringwall_record::Error>,
-{
-    text.parse::<Name>().map_err(|error| Error::invalid(format!("{key}: {error}")))?;
-    text.parse().map_err(|error| Error::invalid(format!("{key}: {error}")))
-}
-
-fn wrong(key: &str, error: &AioError) -> Error {
-    Error::invalid(format!("{key}: {error}; {}", error.hint()))
 }

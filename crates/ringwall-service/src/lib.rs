@@ -15,15 +15,22 @@ mod exec;
 mod ops;
 pub mod skills;
 
+mod blocking;
+mod boxes;
+mod disk;
 mod error;
+mod health;
+mod metrics;
+mod random;
+mod session_ref;
+mod time;
+mod workspace_locks;
 
 mod aio;
 mod service;
 mod settings;
 
 mod open;
-
-mod pool;
 
 mod agent_files;
 mod approvals;
@@ -33,35 +40,34 @@ mod paths;
 mod session;
 
 pub use crate::browser::{BrowserActionView, BrowserAnswer, BrowserBegun, BrowserRequest, BrowserView};
-pub use agent_files::{
-    Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
-};
-pub use approvals::{
-    Announcement, Answer, ApprovalView, Considered, Following, Gone, Preview, PreviewedPath, Verdict, Watched,
-};
+pub use agent_files::{Address, Edit, Executed, Execution, Freed, SkillLayer, SkillUpload, Upload};
+pub use approvals::{AllowedHost, Announcement, Answer, ApprovalView, Following, Gone, Verdict, Watched};
+pub use auth::Auth;
 pub use auth::digest_key::{ensure_head_key, head_key};
 pub use auth::logins::{BegunLogin, HeldLogin, LOGIN_LASTS};
 pub use auth::origin::{ClientClaim, Origin};
 pub use auth::principal::Principal;
 pub use auth::tickets::NewTicket;
 pub use auth::token::{NewToken, create_token_offline};
-pub use egress::{AllowedHost, ConnectionView, NetworkView};
-pub use error::{Error, causes};
+pub use boxes::{Bundle, Language};
+pub use egress::{ConnectionView, NetworkView};
+pub use error::{AgentProblem, Error, ProblemKind, causes};
 pub use exec::artifacts::{Artifacts, Observation, OutputPart};
+pub use exec::code::CodeRequest;
 pub use exec::events::{Event, EventCursor, EventKind};
 pub use exec::invoke::InvokeOptions;
 pub use exec::query::ExecFilter;
 pub use exec::request::{ExecRequest, Idempotency};
 pub use exec::submit::Submitted;
 pub use exec::view::{ExecView, Usage};
-pub use open::{Auth, Config};
-pub use ops::health::{Availability, Backends, Health, Host, WritableCheck};
-pub use ops::metrics::{Histogram, Metrics};
-pub use ops::overview::{Minute, Overview};
+pub use health::{Availability, Backends, Health, Host, WritableCheck};
+pub use metrics::{Histogram, Metrics, Minute};
+pub use open::Config;
+pub use ops::overview::Overview;
 pub use ops::prune::Pruned;
 pub use paths::{
-    AllowedPaths, NewSandboxPath, PathChange, PathControl, SandboxPath, SessionCommand, SessionExecuted, SwitchedPaths,
-    WantedPath,
+    AllowedPaths, Considered, NewSandboxPath, PathChange, PathControl, Preview, PreviewedPath, SandboxPath,
+    SessionCommand, SessionExecuted, SwitchedPaths, WantedPath,
 };
 pub use ringwall_executor::WindowSize;
 pub use ringwall_executor::pool::{Figures as PoolFigures, OnBusy};
@@ -74,12 +80,14 @@ pub use ringwall_workspace::{
     AgentPath, Archive, ArtifactFile, Download, GcMode, LayeredSkill, Lines, Listing, SessionCursor, SkillName,
     SkillSummary, Stream, Text,
 };
-pub use service::{Service, now};
-pub use session::code::{CodeBegun, CodeRan, CodeRequest, Language};
-pub use session::context::{Bundle, ContextAddress, ContextView};
+pub use service::Service;
+pub use session::code::{CodeBegun, CodeRan};
+pub use session::context::{ContextAddress, ContextView};
 pub use session::residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
-pub use session::{SessionAddress, SessionChange, SessionFilter, SessionList, SessionView};
-pub use settings::pinned::{PinnedSettings, Source, setting_keys, setting_variable};
-pub use settings::view::SettingsView;
-pub use settings::{Webhook, aio_service, docker_settings};
-pub use skills::names::SkillNames;
+pub use session::{SessionChange, SessionFilter, SessionList, SessionView};
+pub use session_ref::SessionAddress;
+pub use settings::{
+    PinnedSettings, SettingsView, SkillNames, Source, Webhook, aio_service, docker_settings, setting_keys,
+    setting_variable,
+};
+pub use time::now;

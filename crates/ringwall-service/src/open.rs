@@ -17,25 +17,29 @@ use ringwall_workspace::{Baselines, RecordEntry, Workspaces};
 use rustix::fs::FlockOperation;
 use tokio::runtime::Handle;
 
-use crate::agent_files::{Locks, Quotas};
+use crate::auth::Auth;
 use crate::auth::digest_key::{DigestKey, mark_signed};
 use crate::auth::logins::Logins;
 use crate::auth::owner_token;
 use crate::auth::tickets::Tickets;
-use crate::browser::Browsers;
+use crate::blocking;
+use crate::boxes::SessionGates;
+use crate::boxes::browser::Browsers;
+use crate::boxes::{BoxPool, BoxSort, Boxes, Makers};
+use crate::disk::Quotas;
 use crate::error::{Error, causes};
+use crate::exec::assess::Assessors;
 use crate::exec::queue::Turns;
 use crate::exec::registry::Registry;
+use crate::metrics::Counters;
 use crate::ops::health::TrialError;
-use crate::ops::metrics::Counters;
 use crate::paths::log_path_control;
-use crate::pool::{BoxPool, BoxSort, Boxes};
-use crate::service::{Inner, Service, now};
-use crate::session::SessionGates;
-use crate::session::code::Assessors;
+use crate::service::{Inner, Service};
 use crate::settings::Settings;
-use crate::settings::pinned::{PinnedSettings, setting_variable};
+use crate::settings::{PinnedSettings, setting_variable};
 use crate::skills::Skills;
+use crate::time::now;
+use crate::workspace_locks::Locks;
 
 const LOCK: &str = "server.lock";
 const WORKSPACES: &str = "workspaces";
@@ -56,19 +60,11 @@ pub struct Config {
     pub file: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Auth {
-    /// A request needs a token.
-    Tokens,
-    /// Every request is the owner's (`--no-auth`).
-    Disabled,
-}
-
 impl Service {
     /// Opens everything and ends what a crash left. When this returns, a box has run.
     pub async fn open(config: Config) -> Result<Self, Error> {
         let data = config.data.clone();
-        let (data, lock, digest_key) = Self::blocking(move || {
+        let (data, lock, digest_key) = blocking::in_place(move || {
             let lock = take(&data)?;
             let real = ringwall_executor::real_path(&data)
                 .map_err(|error| Error::start("open the data directory")(error.into()))?;
@@ -81,7 +77,7 @@ impl Service {
             .map_err(|error| Error::start("open the record")(error.into()))?;
         store.sign_head(now()).await?;
         let signed = data.clone();
-        Self::blocking(move || mark_signed(&signed)).await?;
+        blocking::in_place(move || mark_signed(&signed)).await?;
         let lost = store.mark_unfinished_lost(now()).await?;
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
@@ -121,7 +117,7 @@ impl Service {
         kept.extend(config.file.as_deref().and_then(|file| std::path::absolute(file).ok()));
         let (root, place) = (workspaces_path.clone(), data.clone());
         let (record, runtime) = (store.clone(), Handle::current());
-        let (workspaces, baselines, skills, executor, docker) = Self::blocking(move || {
+        let (workspaces, baselines, skills, executor, docker) = blocking::in_place(move || {
             let failed = Error::start;
             let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
             // What cannot be found out is kept.
@@ -159,7 +155,9 @@ impl Service {
         let mut hidden: Vec<PathBuf> = kept.iter().map(|path| ringwall_executor::resolve(path)).collect();
         hidden.sort();
         hidden.dedup();
-        let inner = Arc::new_cyclic(|server| Inner {
+        let lock = Arc::new(lock);
+        let makers = Arc::new(Makers { executor, docker, _lock: lock.clone() });
+        let inner = Arc::new(Inner {
             auth: config.auth,
             logins: Logins::default(),
             owner_token,
@@ -172,12 +170,11 @@ impl Service {
             hidden,
             workspace_root,
             browsers: Browsers::default(),
-            boxes: BoxPool::new(Boxes::of(server), settings.pool.bounds()),
-            executor,
-            docker,
+            boxes: BoxPool::new(Boxes::of(&makers), settings.pool.bounds()),
+            makers,
             aio,
             skills: Arc::new(skills),
-            turns: Turns::new(settings.bounds()),
+            turns: Turns::new((&settings).into()),
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
             desk: Arc::default(),
@@ -215,7 +212,7 @@ impl Service {
 
     /// Not waited for: a daemon that hangs would keep everybody from the native backend.
     fn sweep_containers(&self) {
-        let docker = self.inner.docker.clone();
+        let docker = self.inner.makers.docker.clone();
         tokio::spawn(async move {
             match docker.sweep().await {
                 Ok(0) => {}

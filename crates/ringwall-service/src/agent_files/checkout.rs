@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use ringwall_workspace::{Baselines, SyncState};
 
+use crate::blocking;
 use crate::error::Error;
 use crate::service::Service;
 
-use super::files::detached;
-use super::locks::Locks;
 use super::open::Agent;
-use super::quota::Disk;
+use crate::blocking::detached;
+use crate::disk::Disk;
+use crate::workspace_locks::Locks;
 
 /// How long back-to-back boxes may delay a new version of a skill: twice the time limit of one
 /// command.
@@ -57,7 +58,7 @@ impl Checkout<'_> {
         let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
         let sync_state = || Ok(self.baselines.sync_state(&id, agent.tree.workspace())?);
         let alone = || self.boxes.try_write(&agent.user, &agent.agent);
-        let is_due = match Service::blocking(sync_state).await? {
+        let is_due = match blocking::in_place(sync_state).await? {
             SyncState::UpToDate => return Ok(()),
             SyncState::Pending { since } if since.elapsed() < self.longest_wait => {
                 if alone().is_none() {
@@ -75,8 +76,8 @@ impl Checkout<'_> {
                 None => return Ok(()),
             },
         };
-        // The previous holder of the lock may have done it.
-        if Service::blocking(sync_state).await? == SyncState::UpToDate {
+        // Whoever had the lock before may have done it.
+        if blocking::in_place(sync_state).await? == SyncState::UpToDate {
             return Ok(());
         }
         // Held until the checkout is done, so a new box waits.
@@ -117,7 +118,7 @@ mod tests {
     use zip::write::SimpleFileOptions;
 
     use super::*;
-    use crate::agent_files::Quotas;
+    use crate::disk::Quotas;
 
     struct Lab {
         directory: TempDir,
@@ -152,7 +153,8 @@ mod tests {
         async fn bring(&self, wanted: For, longest_wait: Duration) -> Result<(), Error> {
             let Self { baselines, locks, boxes, agent, .. } = self;
             let most = Usage { bytes: 1 << 30, files: 1000 };
-            let disk = || Disk::for_test(Quotas::default(), &agent.user, &agent.agent, agent.tree.workspace(), most);
+            let disk =
+                || Disk::of_workspace(&Quotas::default(), &agent.user, &agent.agent, agent.tree.workspace(), most);
             Checkout { baselines, locks, boxes, longest_wait }.bring(agent, wanted, disk).await
         }
 

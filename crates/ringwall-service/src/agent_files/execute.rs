@@ -11,25 +11,22 @@ use ringwall_record::{ExecId, Status};
 use ringwall_workspace::{AgentPath, ProjectId, Stream};
 
 use crate::auth::principal::Principal;
+use crate::blocking;
+use crate::boxes::WORKSPACE;
 use crate::error::Error;
-use crate::exec::artifacts::OutputPart;
+use crate::error::codes::{DISK_QUOTA, OOM};
+use crate::exec::artifacts::SHOWN;
 use crate::exec::backend::Backend;
-use crate::exec::order::{Ground, Needs, Order, layers};
-use crate::exec::outcome::{DISK_QUOTA, OOM};
+use crate::exec::order::{Ground, Needs, Order, PROJECT};
 use crate::exec::submit::Submitted;
 use crate::exec::view::ExecView;
 use crate::service::Service;
 use crate::settings::Settings;
+use crate::settings::layers;
 
 use super::files::require_skill;
 use super::open::{Address, Agent};
-use super::problem::ProblemKind;
-
-/// The project that holds the output of execs on an agent's files.
-pub(crate) const PROJECT: &str = "workspace";
-pub(crate) const WORKSPACE: &str = "/workspace";
-/// Bytes per stream in an answer.
-pub(crate) const SHOWN: u64 = 10 * 1024 * 1024;
+use crate::error::ProblemKind;
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +57,7 @@ impl Service {
     ) -> Result<Submitted, Error> {
         let agent = self.open_agent(by, address).await?;
         let settings = self.settings_now();
-        let order = Self::blocking(|| order(by, &agent, what, &settings)).await?;
+        let order = blocking::in_place(|| order(by, &agent, what, &settings)).await?;
         self.admit(order).await
     }
 
@@ -92,7 +89,7 @@ impl Service {
         };
         let stdout = self.output(by, exec_id, Stream::Stdout, 0, SHOWN).await?;
         let stderr = self.output(by, exec_id, Stream::Stderr, 0, SHOWN).await?;
-        let (stdout, mut stderr) = (text(stdout), text(stderr));
+        let (stdout, mut stderr) = (stdout.into_text(), stderr.into_text());
         // The program cannot report why it did not start or was ended, so the server adds it.
         if let Some(reason) = &view.error_reason {
             match reason.code.as_str() {
@@ -112,7 +109,7 @@ fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) ->
         Execution::Line(line) => {
             let read = CommandLine::read(&line)?;
             let checked = read.check(lists);
-            let needs = needs(read.wants_network());
+            let needs = Needs::of(read.wants_network());
             let argv = checked.map(|()| crate::exec::line::argv(&line));
             plain(by, agent, crate::exec::line::words(line), argv, needs, WORKSPACE.into(), settings)
         }
@@ -141,7 +138,7 @@ fn run(
     let read = ArgvCommand::read(command, arguments)?;
     let cwd = PathBuf::from(WORKSPACE).join(directory);
     let argv = read.check(directory, lists).map(|()| words.iter().map(OsString::from).collect());
-    plain(by, agent, words, argv, needs(read.wants_network()), cwd, settings)
+    plain(by, agent, words, argv, Needs::of(read.wants_network()), cwd, settings)
 }
 
 fn plain(
@@ -173,10 +170,6 @@ fn plain(
     })
 }
 
-pub(crate) fn needs(network: bool) -> Needs {
-    if network { Needs::Network } else { Needs::Nothing }
-}
-
 fn is_stopped(view: &ExecView) -> bool {
     view.error_reason.as_ref().is_some_and(|reason| reason.code == "SERVER_STOPPED")
 }
@@ -195,22 +188,6 @@ fn time_is_up(seconds: u64, is_line: bool) -> String {
     }
 }
 
-/// Converts to text with replacement characters; a character cut by the limit is dropped.
-pub(crate) fn text(part: OutputPart) -> String {
-    let is_cut = part.truncated || part.total > part.bytes.len() as u64;
-    let mut bytes = part.bytes;
-    if is_cut && let Some(last) = bytes.utf8_chunks().last() {
-        let rest = last.invalid();
-        let is_begun = std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
-        let cut = if is_begun { rest.len() } else { 0 };
-        bytes.truncate(bytes.len() - cut);
-    }
-    match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,21 +200,5 @@ mod tests {
         // With the operator's setting.
         assert_eq!(time_is_up(90, true), "Execution Timeout: Process killed after 90 seconds.");
         assert_eq!(time_is_up(90, false), "Execution timed out after 90 seconds.");
-    }
-
-    #[test]
-    fn output_is_cut_between_characters() {
-        let part = |bytes: &[u8], total: u64, truncated| {
-            text(OutputPart { bytes: bytes.to_vec(), total, truncated, ended: true })
-        };
-        let (crab, whole) = ("🦀".as_bytes(), "aé🦀".len() as u64);
-        for cut in 0..crab.len() {
-            let bytes = [b"a\xc3\xa9", &crab[..cut]].concat();
-            assert_eq!(part(&bytes, whole, false), "aé", "{cut} bytes");
-            assert_eq!(part(&bytes, bytes.len() as u64, true), "aé", "{cut} bytes");
-        }
-        assert_eq!(part(b"a\xf0\x9f", 3, false), "a\u{fffd}", "nothing was cut off");
-        assert_eq!(part(b"\xff\xfea", 3, true), "\u{fffd}\u{fffd}a");
-        assert_eq!(part(b"", 0, true), "");
     }
 }

@@ -7,12 +7,14 @@
 use ringwall_workspace::{AgentPath, Change, Download, FilesError, Lines, Listing, SkillName, Text};
 
 use crate::auth::principal::Principal;
+use crate::blocking;
+use crate::blocking::detached;
 use crate::error::{Error, causes};
 use crate::service::Service;
 
 use super::open::{Address, Agent};
-use super::quota::Disk;
-use super::room::Room;
+use crate::disk::Disk;
+use crate::disk::Room;
 
 /// A requested replacement of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +45,7 @@ impl Service {
         lines: Lines,
     ) -> Result<Text, Error> {
         let (agent, _reading) = self.read_agent(by, address).await?;
-        Self::blocking(|| {
+        blocking::in_place(|| {
             let missing = match agent.tree.read(path, lines) {
                 Err(missing @ ringwall_workspace::Error::Files(FilesError::Missing(_))) => missing,
                 read => return Ok(read?),
@@ -65,7 +67,7 @@ impl Service {
     ) -> Result<(), Error> {
         let (agent, _writing) = self.change_agent(by, address).await?;
         let disk = self.disk_of(&agent);
-        Self::blocking(|| make(agent.tree.replace_lines(path, None, content.as_bytes())?, &[&disk])).await
+        blocking::in_place(|| make(agent.tree.replace_lines(path, None, content.as_bytes())?, &[&disk])).await
     }
 
     pub async fn edit_file(
@@ -77,7 +79,7 @@ impl Service {
     ) -> Result<(), Error> {
         let (agent, _writing) = self.change_agent(by, address).await?;
         let disk = self.disk_of(&agent);
-        Self::blocking(|| make(agent.tree.edit(path, &edit.old, &edit.new, edit.expected)?, &[&disk])).await
+        blocking::in_place(|| make(agent.tree.edit(path, &edit.old, &edit.new, edit.expected)?, &[&disk])).await
     }
 
     /// Replaces lines of a file, or the whole file, which is created if missing.
@@ -91,7 +93,7 @@ impl Service {
     ) -> Result<(), Error> {
         let (agent, _writing) = self.change_agent(by, address).await?;
         let disk = self.disk_of(&agent);
-        Self::blocking(|| make(agent.tree.replace_lines(path, lines, body.as_bytes())?, &[&disk])).await
+        blocking::in_place(|| make(agent.tree.replace_lines(path, lines, body.as_bytes())?, &[&disk])).await
     }
 
     /// The same in an existing skill; writing a file creates no skill.
@@ -107,7 +109,7 @@ impl Service {
         let directory = AgentPath::skill(skill)?;
         let (agent, _writing) = self.change_agent(by, address).await?;
         let disk = self.disk_of(&agent);
-        Self::blocking(|| {
+        blocking::in_place(|| {
             require_skill(&agent, &directory)?;
             make(agent.tree.replace_lines(path, lines, body.as_bytes())?, &[&disk])
         })
@@ -129,7 +131,7 @@ impl Service {
     /// Deletes a file, or a directory with its contents.
     pub async fn delete_path(&self, by: &Principal, address: &Address, path: &AgentPath) -> Result<(), Error> {
         let (agent, writing) = self.change_agent(by, address).await?;
-        let removed = Self::blocking(|| Ok(agent.tree.delete(path)?)).await?;
+        let removed = blocking::in_place(|| Ok(agent.tree.delete(path)?)).await?;
         drop(writing);
         let disk = self.disk_of(&agent);
         let erased = detached(move || Ok(removed.erase()?)).await;
@@ -167,14 +169,4 @@ pub(super) fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), 
         return Ok(());
     }
     Err(FilesError::SkillMissing(directory.given().to_owned()).into())
-}
-
-/// Runs `work` to its end on a blocking thread, also if the caller stops waiting.
-pub(crate) async fn detached<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => Err(Error::runtime("finish what was begun", &error)),
-    }
 }

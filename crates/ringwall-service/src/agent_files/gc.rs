@@ -10,9 +10,10 @@ use utoipa::ToSchema;
 
 use crate::auth::principal::Principal;
 use crate::error::{Error, causes};
-use crate::service::{Service, now};
+use crate::service::Service;
+use crate::time::now;
 
-use super::files::detached;
+use crate::blocking::detached;
 
 /// Temporary files older than this belong to broken uploads.
 const STRAY_AFTER: Duration = Duration::from_secs(60 * 60);

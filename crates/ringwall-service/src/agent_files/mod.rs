@@ -5,14 +5,10 @@
 //! the work. Errors use the contract's words (`problem`).
 
 mod checkout;
-mod locks;
 mod open;
-mod problem;
 
+mod disk;
 mod gc;
-mod quota;
-mod room;
-mod watch;
 
 pub(crate) mod execute;
 mod files;
@@ -21,13 +17,8 @@ mod upload;
 
 pub use execute::{Executed, Execution};
 pub use files::Edit;
-pub(crate) use files::{detached, make};
+pub(crate) use files::make;
 pub use gc::Freed;
-pub(crate) use locks::Locks;
 pub use open::Address;
-pub use problem::{AgentProblem, ProblemKind};
-pub(crate) use quota::{Disk, Quotas};
-pub(crate) use room::Room;
 pub use skills::{SkillLayer, SkillUpload};
 pub use upload::Upload;
-pub(crate) use watch::watch_all;

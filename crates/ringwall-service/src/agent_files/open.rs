@@ -7,11 +7,12 @@ use ringwall_record::{AgentId, Holder, UserId};
 use ringwall_workspace::Tree;
 
 use crate::auth::principal::{DEFAULT, Principal};
+use crate::blocking;
 use crate::error::Error;
 use crate::service::Service;
 
 use super::checkout::For;
-use super::locks::{Reading, Writing};
+use crate::workspace_locks::{Reading, Writing};
 
 /// The user and agent that a route names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl Service {
         let (user, agent) = by.address(address)?;
         let owner = self.owner_of(&user, &agent).await?;
         let workspaces = &self.inner.workspaces;
-        let tree = Self::blocking(|| {
+        let tree = blocking::in_place(|| {
             let workspace = workspaces.workspace(&user.as_str().parse()?, &agent.as_str().parse()?, owner)?;
             Ok(workspace.tree()?)
         })

@@ -10,13 +10,14 @@ use std::io::{self, Seek, Write};
 use ringwall_workspace::{ArchiveLimits, LayeredSkill, SkillName, SkillSummary, SyncState, Usage};
 
 use crate::auth::principal::Principal;
+use crate::blocking;
 use crate::error::Error;
 use crate::service::Service;
 
-use super::files::detached;
 use super::open::{Address, Agent};
-use super::room::Room;
 use super::upload::keep_for;
+use crate::blocking::detached;
+use crate::disk::Room;
 
 const MIB: u64 = 1024 * 1024;
 const TO_BASELINE: &str = "upload to the baseline";
@@ -75,7 +76,7 @@ impl Service {
         if layer == SkillLayer::Baseline {
             by.require_operator(TO_BASELINE)?;
         }
-        Self::blocking(|| {
+        blocking::in_place(|| {
             let (file, room) = match layer {
                 SkillLayer::Overlay => (agent.tree.workspace().upload_file()?, Some(disk.reserve(Usage::default())?)),
                 SkillLayer::Baseline => (baselines.upload_file()?, None),
@@ -180,7 +181,7 @@ impl Service {
     async fn require_sync(&self, agent: &Agent) -> Result<(), Error> {
         let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
         let (baselines, disk) = (&self.inner.baselines, self.disk_of(agent));
-        Self::blocking(|| {
+        blocking::in_place(|| {
             let workspace = agent.tree.workspace();
             match baselines.sync_state(&id, workspace)? {
                 SyncState::UpToDate => Ok(()),

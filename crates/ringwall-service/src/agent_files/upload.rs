@@ -8,12 +8,13 @@ use std::io::{self, Write};
 use ringwall_workspace::{AgentPath, StagedFile, Usage};
 
 use crate::auth::principal::Principal;
+use crate::blocking;
 use crate::error::Error;
 use crate::service::Service;
 
 use super::open::{Address, Agent};
-use super::problem::ProblemKind;
-use super::room::Room;
+use crate::disk::Room;
+use crate::error::ProblemKind;
 
 #[derive(Debug)]
 pub struct Upload {
@@ -28,7 +29,7 @@ impl Service {
     pub async fn begin_upload(&self, by: &Principal, address: &Address) -> Result<Upload, Error> {
         let agent = self.open_agent(by, address).await?;
         let disk = self.disk_of(&agent);
-        Self::blocking(|| {
+        blocking::in_place(|| {
             let room = disk.reserve(Usage::default())?;
             let staged = agent.tree.workspace().stage()?;
             Ok(Upload { agent, staged, written: 0, room })
@@ -41,7 +42,7 @@ impl Service {
         let path = place(file_name)?;
         let Upload { agent, staged, written, mut room } = upload;
         let _writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
-        Self::blocking(|| {
+        blocking::in_place(|| {
             // Only under the lock is it known if the name is new.
             let growth = agent.tree.growth(&path, written);
             room.reach(growth)?;

@@ -16,7 +16,8 @@ use super::question::Decision;
 use super::view::{ApprovalView, no_approval, shared};
 use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::service::{Service, now};
+use crate::service::Service;
+use crate::time::now;
 
 const MAX_REASON_LEN: usize = 2000;
 

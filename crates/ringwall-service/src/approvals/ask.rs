@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use super::desk::Open;
 use super::question::{Decision, Question, Waiting};
 use super::view::shared;
-use crate::auth::token::random_digits;
 use crate::error::Error;
-use crate::service::{Service, milliseconds, now};
+use crate::random::random_digits;
+use crate::service::Service;
+use crate::time::{milliseconds, now};
 
 impl Service {
     /// When this returns, the question is on record and announced.

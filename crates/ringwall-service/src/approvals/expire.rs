@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use super::question::Decision;
 use super::view::{ApprovalView, shared};
 use crate::error::causes;
-use crate::service::{Service, now};
+use crate::service::Service;
+use crate::time::now;
 
 /// Who ends a question that no person answered, in the record.
 pub(super) const BY: &str = "ringwall";

@@ -7,17 +7,21 @@
 
 mod answer;
 mod ask;
+mod covered_files;
 mod desk;
 mod expire;
 mod follow;
-mod preview;
+mod hosts;
 mod question;
 mod view;
+mod wait;
 
 pub use answer::{Answer, Verdict};
 pub use follow::{Announcement, Following, Gone, Watched};
-pub use preview::{Considered, Preview, PreviewedPath};
+pub use hosts::AllowedHost;
 pub use view::ApprovalView;
 
+pub(crate) use covered_files::{Coverage, Covering};
 pub(crate) use desk::Desk;
 pub(crate) use question::{Decision, Question, StillStands, Waiting};
+pub(crate) use wait::{APPROVAL_EXPIRED, DENIED_BY_PERSON};

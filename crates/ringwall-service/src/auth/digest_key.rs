@@ -11,8 +11,8 @@ use ringwall_record::HeadKey;
 use sha2::Sha256;
 
 use crate::auth::private_file;
-use crate::auth::token::random_digits;
 use crate::error::Error;
+use crate::random::random_digits;
 
 const FILE: &str = "digest.key";
 const SIGNED: &str = "audit.signed";

@@ -14,10 +14,6 @@ use ringwall_record::Digest;
 use tokio::sync::watch;
 
 use crate::auth::principal::Principal;
-use crate::auth::token::random_digits;
-use crate::error::Error;
-use crate::open::Auth;
-use crate::service::Service;
 
 /// How long a login lasts, used or not.
 pub const LOGIN_LASTS: Duration = Duration::from_secs(12 * 60 * 60);
@@ -87,7 +83,7 @@ impl Logins {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, text: &str, token: Digest, now: Instant) {
+    pub(crate) fn begin(&self, text: &str, token: Digest, now: Instant) {
         let mut table = self.lock();
         table.logins.retain(|_, login| now < login.lasting.ends);
         let of_token = table.logins.iter().filter(|(_, login)| login.lasting.token == token);
@@ -99,72 +95,27 @@ impl Logins {
         table.logins.insert(Digest::of(text.as_bytes()), login);
     }
 
-    fn find(&self, text: &str, now: Instant) -> Option<(Digest, HeldLogin)> {
+    pub(crate) fn find(&self, text: &str, now: Instant) -> Option<(Digest, HeldLogin)> {
         let table = self.lock();
         let Login { lasting, over } = table.logins.get(&Digest::of(text.as_bytes()))?;
         let held = HeldLogin { over: over.subscribe(), ends: lasting.ends };
         (now < lasting.ends).then_some((lasting.token, held))
     }
 
-    fn end(&self, text: &str) {
+    pub(crate) fn end(&self, text: &str) {
         self.lock().logins.remove(&Digest::of(text.as_bytes()));
     }
 
-    fn add_code(&self, text: &str, token: Digest, now: Instant) {
+    pub(crate) fn add_code(&self, text: &str, token: Digest, now: Instant) {
         let mut table = self.lock();
         table.codes.retain(|_, code| now < code.ends);
         table.codes.insert(Digest::of(text.as_bytes()), Lasting { token, ends: now + CODE_LASTS });
     }
 
     /// Taken out whatever comes of it: a code is used once.
-    fn take_code(&self, text: &str, now: Instant) -> Option<Digest> {
+    pub(crate) fn take_code(&self, text: &str, now: Instant) -> Option<Digest> {
         let found = self.lock().codes.remove(&Digest::of(text.as_bytes()));
         found.filter(|code| now < code.ends).map(|code| code.token)
-    }
-}
-
-impl Service {
-    /// Begins a login of whoever shows a token.
-    pub async fn log_in(&self, token: &str) -> Result<BegunLogin, Error> {
-        let principal = self.authenticate(Some(token)).await?;
-        self.begin_login(principal, Digest::of(token.as_bytes()))
-    }
-
-    /// Begins a login of the owner with a code that nobody has used.
-    pub async fn log_in_with_code(&self, code: &str) -> Result<BegunLogin, Error> {
-        let token = self.inner.logins.take_code(code, Instant::now()).ok_or(Error::Unauthenticated)?;
-        let principal = self.holder_of(&token).await?;
-        self.begin_login(principal, token)
-    }
-
-    /// Who a login is; nobody once it, or the token it began with, has ended. Where nobody logs in there is none to hold.
-    pub async fn authenticate_login(&self, text: &str) -> Result<(Principal, Option<HeldLogin>), Error> {
-        match self.inner.auth {
-            Auth::Disabled => Ok((self.authenticate(None).await?, None)),
-            Auth::Tokens => {
-                let (token, held) = self.inner.logins.find(text, Instant::now()).ok_or(Error::Unauthenticated)?;
-                Ok((self.holder_of(&token).await?, Some(held)))
-            }
-        }
-    }
-
-    /// Ends a login. One that there is not has ended.
-    pub fn log_out(&self, text: &str) {
-        self.inner.logins.end(text);
-    }
-
-    /// A text that logs the owner in, once and soon. None where nobody has to log in.
-    pub fn make_login_code(&self) -> Result<Option<String>, Error> {
-        let Some(owner) = self.inner.owner_token else { return Ok(None) };
-        let code = random_digits::<16>()?;
-        self.inner.logins.add_code(&code, owner, Instant::now());
-        Ok(Some(code))
-    }
-
-    fn begin_login(&self, principal: Principal, token: Digest) -> Result<BegunLogin, Error> {
-        let text = random_digits::<32>()?;
-        self.inner.logins.begin(&text, token, Instant::now());
-        Ok(BegunLogin { principal, text })
     }
 }
 

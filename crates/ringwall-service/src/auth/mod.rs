@@ -8,3 +8,11 @@ pub(crate) mod principal;
 pub(crate) mod private_file;
 pub(crate) mod tickets;
 pub(crate) mod token;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// A request needs a token.
+    Tokens,
+    /// Every request is the owner's (`--no-auth`).
+    Disabled,
+}

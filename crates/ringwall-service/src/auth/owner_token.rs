@@ -9,8 +9,8 @@ use ringwall_record::{Digest, Holder, Store};
 
 use crate::auth::private_file;
 use crate::auth::token::{NewToken, create, record_text};
+use crate::blocking;
 use crate::error::Error;
-use crate::service::Service;
 
 const FILE: &str = "owner.token";
 const BY: &str = "first_start";
@@ -21,7 +21,7 @@ pub(crate) async fn ensure(store: &Store, data: &Path) -> Result<Digest, Error> 
     let path = data.join(FILE);
     let reading = path.clone();
     // An empty file is none: it would make an owner of everybody who sends an empty token.
-    match Service::blocking(move || private_file::read(&reading).map_err(failed)).await? {
+    match blocking::in_place(move || private_file::read(&reading).map_err(failed)).await? {
         Some(text) => {
             let hash = Digest::of(text.as_bytes());
             if store.token_by_hash(&hash).await?.is_none() {
@@ -33,7 +33,7 @@ pub(crate) async fn ensure(store: &Store, data: &Path) -> Result<Digest, Error> 
             // On record first: a file with a token that opens nothing would be believed.
             let (_, text) = create(store, new(), BY).await?;
             let hash = Digest::of(text.as_bytes());
-            Service::blocking(move || private_file::write(&path, &text).map_err(failed)).await?;
+            blocking::in_place(move || private_file::write(&path, &text).map_err(failed)).await?;
             Ok(hash)
         }
     }

@@ -71,7 +71,7 @@ impl Principal {
         };
         let user = own_or_named("user_id", own_user, user)?;
         let agent = own_or_named("agent_id", own_agent, agent)?;
-        // The files' rule is the stricter one, because these names become directories.
+        // The rule of `ringwall-workspace` is stricter, because the ids become directory names.
         user.parse::<ringwall_workspace::UserId>()?;
         agent.parse::<ringwall_workspace::AgentId>()?;
         Ok((user.parse()?, agent.parse()?))

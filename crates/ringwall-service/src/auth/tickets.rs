@@ -12,11 +12,9 @@ use tokio::time::Instant;
 
 use crate::auth::logins::HeldLogin;
 use crate::auth::principal::Principal;
-use crate::auth::token::random_digits;
 use crate::error::Error;
-use crate::service::{Service, milliseconds, now};
 
-const LASTS: Duration = Duration::from_secs(30);
+pub(crate) const LASTS: Duration = Duration::from_secs(30);
 /// At once, of everybody. They are gone after seconds.
 const MAX_COUNT: usize = 10_000;
 /// Of one token.
@@ -41,7 +39,7 @@ pub struct NewTicket {
 }
 
 impl Tickets {
-    fn issue(&self, of: &Principal, login: Option<HeldLogin>, text: &str) -> Result<(), Error> {
+    pub(crate) fn issue(&self, of: &Principal, login: Option<HeldLogin>, text: &str) -> Result<(), Error> {
         let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = Instant::now();
         tickets.retain(|_, ticket| at < ticket.until);
@@ -54,28 +52,11 @@ impl Tickets {
     }
 
     /// Whoever shows it has used it.
-    fn redeem(&self, text: &str) -> Option<(Principal, Option<HeldLogin>)> {
+    pub(crate) fn redeem(&self, text: &str) -> Option<(Principal, Option<HeldLogin>)> {
         let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ticket = tickets.remove(&Digest::of(text.as_bytes()))?;
         let is_over = ticket.login.as_ref().is_some_and(HeldLogin::is_over);
         (Instant::now() < ticket.until && !is_over).then_some((ticket.of, ticket.login))
-    }
-}
-
-impl Service {
-    pub fn issue_ticket(&self, by: &Principal, login: Option<HeldLogin>) -> Result<NewTicket, Error> {
-        let text = format!("rwt_{}", random_digits::<32>()?);
-        self.inner.tickets.issue(by, login, &text)?;
-        let lasts = i64::try_from(milliseconds(LASTS)).unwrap_or(i64::MAX);
-        let expires_at = Timestamp::from_milliseconds(now().milliseconds().saturating_add(lasts));
-        Ok(NewTicket { text, expires_at })
-    }
-
-    /// Who this is, and the login that it ends with, if there is one.
-    pub async fn authenticate_ticket(&self, text: &str) -> Result<(Principal, Option<HeldLogin>), Error> {
-        let (principal, login) = self.inner.tickets.redeem(text).ok_or(Error::Unauthenticated)?;
-        self.authenticate_again(&principal).await?;
-        Ok((principal, login))
     }
 }
 

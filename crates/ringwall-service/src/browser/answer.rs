@@ -5,7 +5,7 @@ use ringwall_policy::BrowserKind;
 use ringwall_record::ExecId;
 use serde_json::{Map, Value, json};
 
-use super::fault::Fault;
+use crate::boxes::browser::Fault;
 
 /// A result in any case: also what failed or was refused is one.
 #[derive(Debug, Clone)]

@@ -8,11 +8,11 @@ use ringwall_record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledStat
 use ringwall_risk::{Content, Level};
 use serde_json::json;
 
-use super::fault::Fault;
 use super::perform::Deed;
 use super::wish::{Evaluate, Wish, shortened};
 use crate::approvals::{Decision, Question, StillStands};
-use crate::session::Rules;
+use crate::boxes::browser::Fault;
+use crate::settings::Rules;
 
 /// What a person is asked about, if anything.
 pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {

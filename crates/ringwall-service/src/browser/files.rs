@@ -8,12 +8,11 @@ use ringwall_browser::{DownloadEnd, Downloaded, MAX_DOWNLOAD_BYTES, file_name};
 use ringwall_policy::BrowserKind;
 use ringwall_workspace::{AgentPath, Download};
 
-use super::fault::Fault;
-use super::instance::Instance;
 use super::perform::Deed;
-use crate::agent_files::execute::WORKSPACE;
+use crate::blocking;
+use crate::boxes::WORKSPACE;
+use crate::boxes::browser::{Fault, Instance};
 use crate::error::Error;
-use crate::service::Service;
 
 /// Where what is downloaded lies, in the session's workspace.
 const DOWNLOADS: &str = "data";
@@ -67,7 +66,7 @@ impl Deed {
     pub(super) async fn keep(&self, name: &str, content: Vec<u8>) -> Result<String, Fault> {
         let name = file_name(name);
         let workspace = self.service.session_workspace(&self.place.name).await?;
-        let taken = Service::blocking(|| {
+        let taken = blocking::in_place(|| {
             let session = workspace.session(&self.place.id)?;
             session.create_directories()?;
             Ok(session.names(MAX_NAMES)?)

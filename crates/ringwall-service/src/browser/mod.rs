@@ -8,21 +8,13 @@
 
 mod answer;
 mod confirm;
-mod fault;
 mod files;
-mod gate;
 mod home;
-mod instance;
 mod perform;
-mod seats;
-mod settings;
-mod stop;
 mod view;
+mod watch;
 mod wish;
 
 pub use answer::BrowserAnswer;
 pub use perform::{BrowserBegun, BrowserRequest};
 pub use view::{BrowserActionView, BrowserView};
-
-pub(crate) use seats::Browsers;
-pub(crate) use settings::BrowserPart;

@@ -13,22 +13,18 @@ use tokio::sync::watch;
 
 use super::answer::{BrowserAnswer, Done};
 use super::confirm::deserves_care;
-use super::fault::Fault;
 use super::files::TakenOut;
-use super::gate::Refused;
-use super::instance::Instance;
-use super::seats::{Seat, Turn, watch_over};
-use super::stop::Stop;
+use super::watch::watch_over;
 use super::wish::{Known, Wish};
 use crate::auth::principal::Principal;
-use crate::auth::token::random_digits;
+use crate::boxes::browser::{Fault, Instance, MISSING, Refused, Seat, Stop, Turn};
 use crate::egress::Asking;
 use crate::error::{Error, causes};
-use crate::service::{Service, now};
-use crate::session::{Place, SessionAddress};
+use crate::random::random_digits;
+use crate::service::Service;
+use crate::session_ref::{Place, SessionAddress};
+use crate::time::now;
 
-pub(super) const MISSING: &str =
-    "no Chromium was found on this machine; install it, e.g. with: apt-get install chromium";
 const PAUSED: &str = "the session is paused, and its browser with it; resume it first";
 const OFF: &str = "there is no external browser on this server (browser.external); ask for the one in the session's own box: \
                    context.is_research or context.needs_file_access";
@@ -274,7 +270,8 @@ impl Deed {
             .take_ended()
             .map(|why| format!("the browser before this one was closed ({why}): its page is lost"));
         let inner = &self.service.inner;
-        inner.browsers.take_place(inner, &self.seat, window).await?;
+        let most = self.service.settings_now().browser.max_instances.get() as usize;
+        inner.browsers.take_place(&inner.store, most, &self.seat, window).await?;
         let home = stop.unless(self.service.make_home(&self.place, window)).await?;
         let instance = Instance::open(window, home, inner.browsers.next_number(), stop).await?;
         let process = instance.process();
@@ -287,7 +284,7 @@ impl Deed {
     }
 
     async fn end_browser(&self, turn: &mut Turn, why: Option<&'static str>) {
-        self.seat.end(&self.service.inner, turn.take(), why).await;
+        self.seat.end(&self.service.inner.store, turn.take(), why).await;
     }
 
     async fn conclude(&self, turn: &Turn, done: &Result<Done, Fault>) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::service::Service;
-use crate::session::{Place, SessionAddress};
+use crate::session_ref::{Place, SessionAddress};
 
 /// In one answer.
 const SHOWN: u64 = 50;

@@ -62,14 +62,14 @@ impl ExecGate {
     }
 
     /// Ends the exec's list and returns it for the record.
-    pub(super) fn close(&self) -> ExecNetwork {
+    pub(crate) fn close(&self) -> ExecNetwork {
         let mut noted = self.lock();
         noted.is_over = true;
         noted.notes.to_record()
     }
 
     /// The first host that was refused.
-    pub(super) fn refused(&self) -> Option<String> {
+    pub(crate) fn refused(&self) -> Option<String> {
         self.lock().refused.clone()
     }
 

@@ -5,17 +5,27 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use ringwall_executor::egress::Connection;
 use ringwall_record::{AgentId, ExecId, UserId};
 use tokio::sync::Notify;
 
 use super::ask::Asking;
 use super::gate::Notes;
-use crate::error::causes;
-use crate::service::{Inner, now};
 
 /// Interval of writes.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Connections of a box that ended after the exec in whose name they were asked for.
+#[derive(Debug)]
+pub(crate) struct LateNetwork {
+    pub(crate) exec_id: ExecId,
+    pub(crate) owner: (UserId, AgentId),
+    pub(crate) notes: Notes,
+}
+
+/// Records them. It must not keep the server alive.
+pub(crate) type RecordLate = Box<dyn Fn(Vec<LateNetwork>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Late {
@@ -37,13 +47,11 @@ impl Late {
         tokio::time::sleep(PAUSE).await;
     }
 
-    pub(super) async fn record(&self, inner: &Inner) {
+    /// Everything that was added since the last call.
+    pub(super) fn take(&self) -> Vec<LateNetwork> {
         let held = std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner));
-        for (exec_id, (user, agent, notes)) in held {
-            let recorded = inner.store.record_network(&exec_id, (user, agent), notes.to_record(), now());
-            if let Err(error) = recorded.await {
-                tracing::error!(%exec_id, error = %causes(&error), ?notes, "could not record a network");
-            }
-        }
+        held.into_iter()
+            .map(|(exec_id, (user, agent, notes))| LateNetwork { exec_id, owner: (user, agent), notes })
+            .collect()
     }
 }

@@ -7,17 +7,17 @@
 
 mod ask;
 mod gate;
-mod hosts;
 mod late;
-mod open;
 mod rule;
 mod session;
 mod view;
+mod way_out;
 
-pub use hosts::AllowedHost;
 pub use view::{ConnectionView, NetworkView};
 
 pub(crate) use ask::{Asking, Questions};
 pub(crate) use gate::ExecGate;
+pub(crate) use late::{Late, LateNetwork, RecordLate};
 pub(crate) use rule::NetRule;
 pub(crate) use session::{OnDuty, SessionWay};
+pub(crate) use way_out::WayOut;

@@ -4,15 +4,14 @@
 //! them; if none runs, the latest one does. Before the first one every connection is refused.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use ringwall_executor::egress::{Connection, Gate, Proxy, Resolver, Ruling};
 use ringwall_policy::{NetHost, NetList};
 use tokio::sync::watch;
 
-use super::late::Late;
-use crate::service::{Inner, Service};
+use super::late::{Late, RecordLate};
 
 #[derive(Debug)]
 pub(crate) struct SessionWay {
@@ -35,15 +34,15 @@ struct Duty(Mutex<Vec<Arc<dyn OnDuty>>>);
 impl SessionWay {
     /// Serves until the box has ended; then all its connections are recorded.
     pub(crate) fn open(
-        service: &Service,
         listener: OwnedFd,
         lifted: NetList,
         gone: impl Future<Output = ()> + Send + 'static,
+        record: RecordLate,
     ) -> Self {
         let (duty, late) = (Arc::<Duty>::default(), Arc::<Late>::default());
         let proxy = Proxy::new(duty.clone(), Resolver::system(), lifted.clone());
         let (tell, over) = watch::channel(false);
-        tokio::spawn(serve(Arc::downgrade(&service.inner), proxy, listener, late.clone(), gone, tell));
+        tokio::spawn(serve(record, proxy, listener, late.clone(), gone, tell));
         Self { duty, late, lifted, over }
     }
 
@@ -56,7 +55,7 @@ impl SessionWay {
         self.duty.lock().retain(|other| !Arc::ptr_eq(other, gate));
     }
 
-    pub(super) fn late(&self) -> Arc<Late> {
+    pub(crate) fn late(&self) -> Arc<Late> {
         self.late.clone()
     }
 
@@ -70,9 +69,8 @@ impl SessionWay {
     }
 }
 
-/// Holds a weak reference, so it does not keep the server alive.
 async fn serve(
-    inner: Weak<Inner>,
+    record: RecordLate,
     proxy: Proxy,
     listener: OwnedFd,
     late: Arc<Late>,
@@ -93,9 +91,7 @@ async fn serve(
             }
             () = late.due() => false,
         };
-        if let Some(inner) = inner.upgrade() {
-            late.record(&inner).await;
-        }
+        record(late.take()).await;
         if is_over {
             break;
         }

@@ -3,13 +3,10 @@
 use std::time::UNIX_EPOCH;
 
 use ringwall_executor::egress::{Connection, Fate};
-use ringwall_policy::NetMode;
-use ringwall_record::{ExecId, Timestamp};
+use ringwall_record::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::principal::Principal;
-use crate::error::Error;
-use crate::service::{Service, milliseconds};
+use crate::time::milliseconds;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = ExecNetwork)]
@@ -58,24 +55,5 @@ impl From<Connection> for ConnectionView {
             bytes_sent: connection.bytes_sent,
             bytes_received: connection.bytes_received,
         }
-    }
-}
-
-impl Service {
-    /// The network mode of the settings; a skill or a request may narrow it.
-    pub fn net_mode(&self) -> NetMode {
-        self.settings_now().net.mode
-    }
-
-    /// Empty while the exec runs, and if its box had no network.
-    pub async fn exec_network(&self, by: &Principal, exec_id: &ExecId) -> Result<NetworkView, Error> {
-        self.recorded(by, exec_id).await?;
-        let Some(found) = self.inner.store.network(exec_id).await? else {
-            return Ok(NetworkView { connections: Vec::new(), left_out: 0 });
-        };
-        let connections = serde_json::from_value(found.connections);
-        let connections =
-            connections.map_err(|error| Error::runtime("read what an exec asked of the network", &error))?;
-        Ok(NetworkView { connections, left_out: found.left_out })
     }
 }

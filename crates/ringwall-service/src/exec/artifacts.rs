@@ -5,8 +5,8 @@ use ringwall_workspace::{ArtifactFile, OutputFile, Project, RelativePath, Stream
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent_files::execute::text;
 use crate::auth::principal::Principal;
+use crate::blocking;
 use crate::error::Error;
 use crate::exec::registry::Live;
 use crate::exec::view::ExecView;
@@ -14,6 +14,8 @@ use crate::service::Service;
 
 /// Of each stream, in an observation; a model reads no more at once.
 const OBSERVED: usize = 64 * 1024;
+/// Of each stream, in the answer to a caller who waits for the exec.
+pub(crate) const SHOWN: u64 = 10 * 1024 * 1024;
 /// So much is read in less time than it takes to tell another thread of it.
 const LITTLE: u64 = 4 * 1024;
 
@@ -39,7 +41,18 @@ pub struct OutputPart {
 impl OutputPart {
     /// What is no UTF-8 is shown as such; a character that a limit cut through is not shown at all.
     pub fn into_text(self) -> String {
-        text(self)
+        let is_cut = self.truncated || self.total > self.bytes.len() as u64;
+        let mut bytes = self.bytes;
+        if is_cut && let Some(last) = bytes.utf8_chunks().last() {
+            let rest = last.invalid();
+            let is_begun = std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+            let cut = if is_begun { rest.len() } else { 0 };
+            bytes.truncate(bytes.len() - cut);
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        }
     }
 }
 
@@ -126,7 +139,7 @@ impl Service {
             };
             let both = || Ok([part(stdout, view.stdout_truncated)?, part(stderr, view.stderr_truncated)?]);
             let is_little = stdout.length() + stderr.length() <= LITTLE;
-            return if is_little { both() } else { Self::blocking(both).await };
+            return if is_little { both() } else { blocking::in_place(both).await };
         }
         let read = move |project: &Project, exec: &ringwall_workspace::ExecId| {
             let part = |stream| project.read_output(exec, stream, 0, limit);
@@ -177,7 +190,7 @@ impl Service {
         let workspaces = self.inner.workspaces.clone();
         let (user, agent) = (summary.user_id.as_str().to_owned(), summary.agent_id.as_str().to_owned());
         let (project, exec_id) = (summary.project_id.clone(), summary.exec_id.as_str().to_owned());
-        Self::blocking(move || {
+        blocking::in_place(move || {
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
             let found = workspace.find_project(&project.parse()?);
             match found.and_then(|project| read(&project, &exec_id.parse()?)) {
@@ -188,5 +201,26 @@ impl Service {
             }
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_cut_between_characters() {
+        let part = |bytes: &[u8], total: u64, truncated| {
+            OutputPart { bytes: bytes.to_vec(), total, truncated, ended: true }.into_text()
+        };
+        let (crab, whole) = ("🦀".as_bytes(), "aé🦀".len() as u64);
+        for cut in 0..crab.len() {
+            let bytes = [b"a\xc3\xa9", &crab[..cut]].concat();
+            assert_eq!(part(&bytes, whole, false), "aé", "{cut} bytes");
+            assert_eq!(part(&bytes, bytes.len() as u64, true), "aé", "{cut} bytes");
+        }
+        assert_eq!(part(b"a\xf0\x9f", 3, false), "a\u{fffd}", "nothing was cut off");
+        assert_eq!(part(b"\xff\xfea", 3, true), "\u{fffd}\u{fffd}a");
+        assert_eq!(part(b"", 0, true), "");
     }
 }

@@ -11,11 +11,11 @@ use ringwall_executor::{Outcome, RunningBox, backend};
 use ringwall_policy::{Grant, Root};
 use tokio::sync::mpsc;
 
+use crate::boxes::Boxes;
+use crate::boxes::SessionBox;
 use crate::egress::ExecGate;
 use crate::error::Error;
-use crate::pool::Boxes;
 use crate::service::Inner;
-use crate::session::context::SessionBox;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Backend {
@@ -96,7 +96,7 @@ pub(crate) enum Stay {
 
 impl Inner {
     pub(crate) fn gvisor_home(&self) -> GvisorHome {
-        match self.executor.gvisor() {
+        match self.makers.executor.gvisor() {
             Ok(_) => GvisorHome::Host,
             Err(_) => GvisorHome::Docker,
         }
@@ -110,11 +110,11 @@ impl Inner {
     ) -> Result<RunningBox, ringwall_executor::Error> {
         match backend {
             Backend::Native => self.start_native(grant).await,
-            Backend::Docker => self.docker.start(grant, exec_id, Runtime::Usual).await,
+            Backend::Docker => self.makers.docker.start(grant, exec_id, Runtime::Usual).await,
             // gVisor is a runtime of either: an image of docker's is docker's to run.
             Backend::Gvisor => match grant.root() {
-                Root::Docker(_) => self.docker.start(grant, exec_id, Runtime::Gvisor).await,
-                Root::Host | Root::Image(_) => self.executor.start_on_gvisor(grant).await,
+                Root::Docker(_) => self.makers.docker.start(grant, exec_id, Runtime::Gvisor).await,
+                Root::Host | Root::Image(_) => self.makers.executor.start_on_gvisor(grant).await,
             },
             Backend::Aio => Err(ringwall_executor::Error::NotForThisBox { what: "files" }),
             Backend::AioService => Err(AioError::NotForService("what is no code of its own workspace").into()),

@@ -6,14 +6,14 @@ use ringwall_record::{Status, StoredOutput};
 use ringwall_workspace::{ExecFiles, Processes};
 use serde_json::{Value, json};
 
-use crate::agent_files::Disk;
+use crate::disk::Disk;
 use crate::error::{Error, causes};
 use crate::exec::backend::Backend;
 use crate::exec::lifecycle::{Before, Exec, OpenGround, Ran, Ready, Remains, among_names};
 use crate::exec::order::Ground;
 use crate::exec::outcome::Told;
-use crate::service::milliseconds;
-use crate::session::code::Created;
+use crate::exec::trail::Created;
+use crate::time::milliseconds;
 
 impl Exec {
     /// Takes over what the box left, on a thread that may block. Nothing of it can fail the exec but its size, and a disk that

@@ -33,7 +33,7 @@ impl Service {
             }
         }
         // A browser in a box that stands still would not hear that it is to end; it ends with its box.
-        tokio::join!(self.inner.browsers.close(&self.inner), self.inner.boxes.stop());
+        tokio::join!(self.inner.browsers.close(&self.inner.store), self.inner.boxes.stop());
         for task in [&self.inner.pruner, &self.inner.expirer, &self.inner.observer, &self.inner.measurer] {
             let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(task) = task {

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use ringwall_record::{ExecOutcome, FinishResult, Scope, Status};
 
+use crate::blocking::briefly;
 use crate::error::causes;
-use crate::exec::briefly::briefly;
+use crate::error::codes::RUNTIME_ERROR;
 use crate::exec::lifecycle::{Exec, Ran, Remains};
-use crate::exec::outcome::{RUNTIME_ERROR, Told};
+use crate::exec::outcome::Told;
 use crate::exec::queue::Slot;
 use crate::exec::registry::Stage;
 use crate::exec::view::ExecView;

@@ -6,10 +6,11 @@ use ringwall_policy::{Ask, Grant, Verdict};
 use ringwall_workspace::Section;
 
 use crate::error::causes;
+use crate::error::codes::RUNTIME_ERROR;
 use crate::exec::lifecycle::{Exec, OpenGround, Ready};
 use crate::exec::order::{Ground, Places, control};
-use crate::exec::outcome::{RUNTIME_ERROR, Told};
-use crate::service::now;
+use crate::exec::outcome::Told;
+use crate::time::now;
 
 pub(crate) enum Granted {
     Now(Box<Grant>),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::auth::principal::Principal;
+use crate::blocking;
 use crate::error::Error;
 use crate::exec::order::Order;
 use crate::exec::request::{ExecRequest, Idempotency};
@@ -22,7 +23,7 @@ impl Service {
     /// The skills that are there, and the manifests that are none.
     pub async fn skills(&self) -> Result<Catalogue, Error> {
         let skills = self.inner.skills.clone();
-        Self::blocking(move || Ok(skills.list()?)).await
+        blocking::in_place(move || Ok(skills.list()?)).await
     }
 
     pub async fn invoke(
@@ -61,7 +62,7 @@ impl Service {
     /// One of them.
     pub async fn find_skill(&self, id: &str) -> Result<Arc<Skill>, Error> {
         let (skills, wanted) = (self.inner.skills.clone(), id.to_owned());
-        match Self::blocking(move || Ok(skills.find(&wanted)?)).await? {
+        match blocking::in_place(move || Ok(skills.find(&wanted)?)).await? {
             Found::Skill(skill) => Ok(skill),
             Found::Invalid(invalid) => {
                 Err(Error::InvalidManifest { id: invalid.id.clone(), reasons: invalid.reasons.clone() })

@@ -15,18 +15,21 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
-use crate::agent_files::{Disk, Room};
+use crate::blocking;
+use crate::blocking::briefly;
+use crate::disk::{Disk, Room};
+use crate::error::codes::RUNTIME_ERROR;
 use crate::error::{Error, causes};
 use crate::exec::backend::Backend;
-use crate::exec::briefly::briefly;
 use crate::exec::grant::Granted;
+use crate::exec::host_paths::{host_mounts, unseen};
 use crate::exec::order::{Ground, Needs, Order, Places};
-use crate::exec::outcome::{RUNTIME_ERROR, Told};
+use crate::exec::outcome::Told;
 use crate::exec::queue::{Admission, Slot};
 use crate::exec::registry::{Live, Registration, Stage};
 use crate::exec::submit::{Answered, Submitted};
-use crate::paths::{host_mounts, unseen};
-use crate::service::{Service, milliseconds, now};
+use crate::service::Service;
+use crate::time::{milliseconds, now};
 
 /// So many files of a session are compared before and after; in a larger one it is not told which are new.
 const MAX_NAMES: usize = 20_000;
@@ -350,7 +353,7 @@ impl Exec {
     async fn heal(&self, tree: Tree) {
         let (user, agent) = (&self.order.user_id, &self.order.agent_id);
         let healed = match self.service.inner.agent_locks.read(user, agent).await {
-            Ok(_reading) => Service::blocking(|| Ok(tree.heal_skills()?)).await,
+            Ok(_reading) => blocking::in_place(|| Ok(tree.heal_skills()?)).await,
             Err(error) => Err(error),
         };
         if let Err(error) = healed {
@@ -449,6 +452,6 @@ impl Turn {
 async fn discard(early: Early) {
     if let Some(Ok(Ready { project, files, .. })) = early {
         // A failure is logged where it becomes an error; nothing is lost by it but an empty directory.
-        let _ = Service::blocking(move || Ok(project.remove_artifacts(files.exec())?)).await;
+        let _ = blocking::in_place(move || Ok(project.remove_artifacts(files.exec())?)).await;
     }
 }

@@ -1,17 +1,20 @@
 //! The life of an exec, from the request to the recorded outcome, and the queries about it.
 
 pub(crate) mod artifacts;
+pub(crate) mod assess;
 pub(crate) mod backend;
-pub(crate) mod briefly;
+pub(crate) mod code;
 pub(crate) mod collect;
 pub(crate) mod drain;
 pub(crate) mod end;
 pub(crate) mod events;
 pub(crate) mod excerpt;
 pub(crate) mod grant;
+pub(crate) mod host_paths;
 pub(crate) mod invoke;
 pub(crate) mod lifecycle;
 pub(crate) mod line;
+pub(crate) mod network;
 pub(crate) mod order;
 pub(crate) mod outcome;
 pub(crate) mod output;
@@ -21,4 +24,5 @@ pub(crate) mod registry;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod submit;
+pub(crate) mod trail;
 pub(crate) mod view;

@@ -9,23 +9,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringwall_policy::{
-    AgentMounts, Ceilings, Denial, DockerImage, EffectivePolicy, ExecKind, Grant, HostPath, Isolation, Layer,
-    LayerName, Layers, Limits, PathAccess, PathControl, ProjectAccess, ProjectMounts, Request, Root, Secret,
-    SessionMounts, Verdict, Workspace, check_cwd, check_kind, decide, decide_code, profile,
+    AgentMounts, Denial, DockerImage, EffectivePolicy, ExecKind, Grant, HostPath, Isolation, Layer, LayerName, Layers,
+    PathAccess, PathControl, ProjectAccess, ProjectMounts, Request, Rights, Root, Secret, SessionMounts, Verdict,
+    Workspace, check_cwd, check_kind, decide, decide_code, profile,
 };
 use ringwall_record::{AgentId, Author, UserId};
 use ringwall_workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::approvals::Covering;
 use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::exec::backend::{Backend, GvisorHome};
+use crate::exec::code::CodeOrder;
+use crate::exec::host_paths::note;
 use crate::exec::registry::Company;
 use crate::exec::request::{ExecRequest, Idempotency};
-use crate::paths::{Approved, Covering, note};
-use crate::session::code::CodeOrder;
-use crate::settings::Settings;
+use crate::settings::{Settings, layers};
 use crate::skills::{RuntimeKind, Skill};
 
 #[derive(Debug)]
@@ -62,11 +63,27 @@ pub(crate) enum Ground {
     Code(Box<CodeOrder>),
 }
 
+/// A path that a person allowed for one exec only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Approved {
+    pub(crate) path: HostPath,
+    pub(crate) rights: Rights,
+}
+
+/// The project that keeps the output of execs on an agent's or a session's files.
+pub(crate) const PROJECT: &str = "workspace";
+
 /// What a command is of no use without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
     Network,
+}
+
+impl Needs {
+    pub(crate) fn of(wants_network: bool) -> Self {
+        if wants_network { Needs::Network } else { Needs::Nothing }
+    }
 }
 
 /// Where on the host the parts of its ground are.
@@ -234,18 +251,6 @@ pub(crate) fn control(grant: &Grant) -> Option<&PathControl> {
         Workspace::Session(mounts) => Some(&mounts.control),
         Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_) => None,
     }
-}
-
-/// Everybody's say in an exec of a server.
-pub(crate) fn layers(system: Limits, operator: Layer, narrowing: Vec<Layer>) -> Layers {
-    let ceilings = Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System };
-    Layers { system, ceilings, operator, narrowing }
-}
-
-/// The same for what lasts in a session's box until it ends or is ended.
-pub(crate) fn lasting_layers(operator: Layer) -> Layers {
-    let ceilings = Ceilings { limits: profile::PROCESS_CEILINGS, set_by: LayerName::System };
-    Layers { system: profile::PROCESSES, ceilings, operator, narrowing: Vec::new() }
 }
 
 fn project(project: Option<&str>, conversation: Option<&str>) -> Result<ProjectId, Error> {

@@ -9,18 +9,12 @@ use ringwall_policy::HostPath;
 use ringwall_record::{FinalStatus, Reason};
 use ringwall_workspace::Extent;
 
+use crate::error::codes::{
+    BACKEND_UNAVAILABLE, BOX_DIED, DISK_QUOTA, INVALID_ARGUMENT, OOM, POOL_FULL, RUNTIME_ERROR, SESSION_BUSY,
+    SHARED_COUNTER,
+};
 use crate::exec::registry::Cancellation;
 
-pub(crate) const BACKEND_UNAVAILABLE: &str = "BACKEND_UNAVAILABLE";
-pub(crate) const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
-pub(crate) const DISK_QUOTA: &str = "DISK_QUOTA";
-pub(crate) const OOM: &str = "OOM";
-pub(crate) const SHARED_COUNTER: &str = "SHARED_COUNTER";
-pub(crate) const SESSION_BUSY: &str = "SESSION_BUSY";
-/// Under what ran in it: an ending as a signal is one.
-pub(crate) const BOX_DIED: &str = "BOX_DIED";
-pub(crate) const POOL_FULL: &str = "POOL_FULL";
-pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 const ENOTDIR: i32 = 20;

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ringwall_record::UserId;
 use tokio::sync::oneshot;
 
+use crate::settings::Settings;
+
 /// How many run at once, how many of one user, and how many wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
@@ -18,6 +20,18 @@ pub(crate) struct Bounds {
     pub(crate) waiting: u32,
     /// How many of one user wait at most, parked execs included.
     pub(crate) waiting_per_user: u32,
+}
+
+impl From<&Settings> for Bounds {
+    fn from(settings: &Settings) -> Self {
+        let sandbox = &settings.sandbox;
+        Self {
+            running: sandbox.max_concurrent_execs.get(),
+            running_per_user: sandbox.max_concurrent_execs_per_user.get(),
+            waiting: sandbox.max_queued_execs.get(),
+            waiting_per_user: u32::MAX,
+        }
+    }
 }
 
 pub(crate) type Ticket = u64;

@@ -11,10 +11,10 @@ use ringwall_record::{AgentId, ExecId, SessionKey, Status, UserId};
 use ringwall_workspace::{OutputFile, Stream};
 use tokio::sync::watch;
 
+use crate::boxes::ProcessReins;
+use crate::boxes::SessionBox;
 use crate::error::Error;
 use crate::exec::view::ExecView;
-use crate::session::context::SessionBox;
-use crate::session::residents::ProcessReins;
 
 /// Where an exec stands.
 #[derive(Debug, Clone)]

@@ -11,7 +11,9 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::agent_files::{Disk, watch_all};
+use crate::boxes::Hold;
+use crate::boxes::SessionBox;
+use crate::disk::{Disk, watch_all};
 use crate::error::causes;
 use crate::exec::backend::StartedBox;
 use crate::exec::lifecycle::{Exec, Ran};
@@ -21,8 +23,6 @@ use crate::exec::outcome::Told;
 use crate::exec::output::{capture, feed};
 use crate::exec::queue::Slot;
 use crate::exec::registry::{Cancellation, Company};
-use crate::session::Hold;
-use crate::session::context::SessionBox;
 
 impl Exec {
     pub(crate) async fn run_box(

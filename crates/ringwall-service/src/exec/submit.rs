@@ -20,7 +20,8 @@ use crate::exec::order::{Ground, Order, Places, control};
 use crate::exec::queue::Admission;
 use crate::exec::registry::Live;
 use crate::exec::request::ExecRequest;
-use crate::service::{Service, now};
+use crate::service::Service;
+use crate::time::now;
 
 /// The answer to a request that is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::Error;
-use crate::exec::outcome::{BACKEND_UNAVAILABLE, DISK_QUOTA, INVALID_ARGUMENT, POOL_FULL, RUNTIME_ERROR, SESSION_BUSY};
+use crate::error::codes::{BACKEND_UNAVAILABLE, DISK_QUOTA, INVALID_ARGUMENT, POOL_FULL, RUNTIME_ERROR, SESSION_BUSY};
 
 /// Everything that callers can know of one exec.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]

@@ -8,18 +8,16 @@ use std::time::{Duration, Instant};
 
 use ringwall_executor::aio_service::AioService;
 use ringwall_executor::docker::Runtime;
-use ringwall_executor::docker::paths::Platform;
 use ringwall_executor::{Ending, Options};
 use ringwall_policy::{Layer, LayerName, ProjectAccess, ProjectMounts, Request, Root, Verdict, decide};
 use ringwall_record::{AgentId, Holder, UserId};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::auth::principal::Principal;
+use crate::blocking;
 use crate::error::causes;
 use crate::exec::backend::{Backend, GvisorHome};
+use crate::health::{Availability, Backends, Health, Looked, WritableCheck, platform};
 use crate::service::Service;
-use crate::settings::here;
 
 /// The user and agent of probe boxes.
 const PROBER: &str = "ringwall-probe";
@@ -28,95 +26,6 @@ const TRIAL: Duration = Duration::from_secs(30);
 
 /// Time limit for the AIO service, because other requests wait for this check.
 const SERVICE: Duration = Duration::from_secs(2);
-
-/// Replaces messages that contain a path.
-const HIDDEN: &str = "an operator's token is told why";
-
-/// The last result and when its check started.
-#[derive(Debug)]
-pub(crate) struct Looked {
-    begun: Instant,
-    probe: bool,
-    health: Health,
-}
-
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Health {
-    pub runtime_mode: String,
-    /// Paths of the host are shown to operators only, and null for others
-    pub workspace_root_native: Option<String>,
-    pub workspace_root_docker_mount: Option<String>,
-    pub docker_cli_path: Option<String>,
-    pub docker_version: Option<String>,
-    pub docker_context: Option<String>,
-    pub platform: Host,
-    pub writable_check: WritableCheck,
-    pub backends: Backends,
-    /// The external AIO service; null if none is configured
-    pub aio_service: Option<Availability>,
-}
-
-impl Health {
-    /// True if execs can be recorded and run natively.
-    pub fn is_ready(&self) -> bool {
-        self.writable_check.ok && self.backends.native.available
-    }
-
-    /// The same without paths of the host.
-    fn without_paths(self) -> Self {
-        let told = |why: Option<String>| why.map(|why| if why.contains('/') { HIDDEN.to_owned() } else { why });
-        let availability = |of: Availability| Availability { available: of.available, why: told(of.why) };
-        let Backends { native, docker, gvisor } = self.backends;
-        Self {
-            workspace_root_native: None,
-            workspace_root_docker_mount: None,
-            docker_cli_path: None,
-            docker_context: self.docker_context.filter(|context| !context.contains('/')),
-            writable_check: WritableCheck { ok: self.writable_check.ok, error: told(self.writable_check.error) },
-            backends: Backends {
-                native: availability(native),
-                docker: availability(docker),
-                gvisor: availability(gvisor),
-            },
-            aio_service: self.aio_service.map(availability),
-            ..self
-        }
-    }
-}
-
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Host {
-    pub os: String,
-    pub release: String,
-    pub is_wsl: bool,
-}
-
-/// Whether the record answers and workspaces are writable
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct WritableCheck {
-    pub ok: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Backends {
-    pub native: Availability,
-    pub docker: Availability,
-    pub gvisor: Availability,
-}
-
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Availability {
-    pub available: bool,
-    pub why: Option<String>,
-}
-
-impl Availability {
-    fn of(result: Result<(), String>) -> Self {
-        Self { available: result.is_ok(), why: result.err() }
-    }
-}
 
 /// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
@@ -165,11 +74,11 @@ impl Service {
     }
 
     async fn look(&self, probe: bool) -> Health {
-        let docker = self.inner.docker.probe().await;
+        let docker = self.inner.makers.docker.probe().await;
         let mut backends = Backends {
             native: Availability::of(Ok(())),
             docker: Availability::of(docker.available(Runtime::Usual).map(drop)),
-            gvisor: Availability::of(match self.inner.executor.gvisor() {
+            gvisor: Availability::of(match self.inner.makers.executor.gvisor() {
                 Ok(_) => Ok(()),
                 Err(here) => {
                     let there = docker.available(Runtime::Gvisor).map(drop);
@@ -225,7 +134,7 @@ impl Service {
 
     async fn check_writable(&self) -> WritableCheck {
         let root = self.inner.workspaces_path.clone();
-        let access = Self::blocking(move || {
+        let access = blocking::in_place(move || {
             let access = rustix::fs::access(&root, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
             Ok(access.err().map(|errno| format!("the workspaces cannot be written to: {errno}")))
         });
@@ -240,6 +149,7 @@ impl Service {
     pub(crate) async fn try_native(&self) -> Result<(), TrialError> {
         let running = self
             .inner
+            .makers
             .executor
             .start(grant(Root::Host, ringwall_policy::Workspace::Private)?, Options::default())
             .await?;
@@ -253,7 +163,7 @@ impl Service {
         let workspaces = self.inner.workspaces.clone();
         let exec_id = ringwall_workspace::ExecId::random()?;
         let begun = exec_id.clone();
-        let (project, files) = Self::blocking(move || {
+        let (project, files) = blocking::in_place(move || {
             let workspace = workspaces.workspace(&PROBER.parse()?, &PROBER.parse()?, owner)?;
             let project = workspace.project(&PROBER.parse()?)?;
             let files = project.begin(&begun)?;
@@ -273,7 +183,7 @@ impl Service {
             ended(started.wait().await?.ending)
         };
         let tried = tried.await;
-        Self::blocking(move || Ok(project.remove_artifacts(files.exec())?)).await?;
+        blocking::in_place(move || Ok(project.remove_artifacts(files.exec())?)).await?;
         tried
     }
 }
@@ -297,7 +207,7 @@ fn grant(root: Root, workspace: ringwall_policy::Workspace) -> Result<ringwall_p
     };
     match decide(
         &request,
-        &crate::exec::order::layers(ringwall_policy::profile::EXECS, Layer::new(LayerName::Settings), Vec::new()),
+        &crate::settings::layers(ringwall_policy::profile::EXECS, Layer::new(LayerName::Settings), Vec::new()),
     ) {
         Verdict::Allow(grant) => Ok(grant),
         Verdict::Deny(denial) => Err(TrialError::Refused(denial.message)),
@@ -309,42 +219,5 @@ fn ended(ending: Ending) -> Result<(), TrialError> {
     match ending {
         Ending::Exited(0) => Ok(()),
         other => Err(TrialError::Ended(other)),
-    }
-}
-
-fn platform() -> Host {
-    let name = rustix::system::uname();
-    let release = name.release().to_string_lossy().into_owned();
-    Host { os: "linux".to_owned(), is_wsl: here() == Platform::Wsl, release }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_path_is_told_to_others() {
-        let why = |text: &str| Availability::of(Err(text.to_owned()));
-        let health = Health {
-            runtime_mode: "linux".to_owned(),
-            workspace_root_native: Some("/var/lib/x".to_owned()),
-            workspace_root_docker_mount: Some("/var/lib/x".to_owned()),
-            docker_cli_path: Some("/usr/bin/docker".to_owned()),
-            docker_version: Some("1".to_owned()),
-            docker_context: Some("default".to_owned()),
-            platform: platform(),
-            writable_check: WritableCheck { ok: false, error: Some("could not open /var/lib/x/db.sqlite".to_owned()) },
-            backends: Backends {
-                native: why("x: /usr/lib"),
-                docker: why("no client"),
-                gvisor: why("is /run/s there?"),
-            },
-            aio_service: Some(why("look at /v1")),
-        };
-        let told = health.without_paths();
-        let json = serde_json::to_string(&told).unwrap();
-        assert!(!json.contains('/'), "{json}");
-        assert_eq!(told.backends.docker.why.as_deref(), Some("no client"));
-        assert_eq!(told.docker_version.as_deref(), Some("1"));
     }
 }

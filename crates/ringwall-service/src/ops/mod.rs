@@ -1,6 +1,7 @@
 //! Operations of the server itself: health, metrics, overview, audit and retention.
 
 pub(crate) mod audit;
+mod change_settings;
 pub(crate) mod health;
 pub(crate) mod metrics;
 pub(crate) mod overview;

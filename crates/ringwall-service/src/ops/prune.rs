@@ -14,7 +14,8 @@ use ringwall_record::{ExecId, ExecSummary, Keep, Limit, Timestamp};
 use tokio::time::MissedTickBehavior;
 
 use crate::error::{Error, causes};
-use crate::service::{Service, milliseconds, now};
+use crate::service::Service;
+use crate::time::{milliseconds, now};
 
 const PERIOD: Duration = Duration::from_secs(60 * 60);
 /// Execs per batch, so that other requests do not wait long for the record.

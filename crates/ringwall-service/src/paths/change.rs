@@ -11,8 +11,10 @@ use std::path::Path;
 use utoipa::ToSchema;
 
 use crate::auth::principal::Principal;
+use crate::blocking;
 use crate::error::Error;
-use crate::service::{Service, now};
+use crate::service::Service;
+use crate::time::now;
 
 use super::list::{Listed, SandboxPath, read_new_path, read_path, working_directory};
 use super::state::PathControl;
@@ -188,7 +190,7 @@ impl Service {
     /// Refuses Ringwall's own directories under all their names.
     pub(crate) async fn require_foreign(&self, path: &HostPath) -> Result<(), Error> {
         let spelt = Path::new(path.as_str());
-        let is_own = Self::blocking(|| {
+        let is_own = blocking::in_place(|| {
             let real = ringwall_executor::resolve(spelt);
             Ok(self.hidden_now().iter().any(|own| real.starts_with(own) || spelt.starts_with(own)))
         });
@@ -214,7 +216,7 @@ impl Service {
             });
             return Ok(warnings);
         }
-        let real = Self::blocking(|| Ok(ringwall_executor::resolve(spelt))).await?;
+        let real = blocking::in_place(|| Ok(ringwall_executor::resolve(spelt))).await?;
         if let Some(text) = real.to_str().filter(|_| real != spelt)
             && let Ok(real) = ringwall_policy::normalise(text, "/", None)
             && !listed.iter().any(|listed| listed.path.covers(&real))

@@ -12,17 +12,17 @@ use ringwall_workspace::{ProjectId, SessionId, Stream};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent_files::execute::{PROJECT, SHOWN, WORKSPACE, needs, text};
 use crate::auth::principal::Principal;
+use crate::blocking;
+use crate::boxes::{HOME, WORKSPACE};
 use crate::error::Error;
+use crate::exec::artifacts::SHOWN;
 use crate::exec::backend::Backend;
-use crate::exec::order::{Ground, Order, layers};
+use crate::exec::order::{Ground, Needs, Order, PROJECT};
 use crate::service::Service;
+use crate::settings::layers;
 
-use super::cover::Covering;
-
-/// The home directory in every box.
-pub(crate) const HOME: &str = "/home/sandbox";
+use crate::approvals::Covering;
 
 /// A requested command.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ impl Service {
         command: SessionCommand,
     ) -> Result<SessionExecuted, Error> {
         let settings = self.settings_now();
-        let order = Self::blocking(|| read(by, command, settings.operator.clone())).await?;
+        let order = blocking::in_place(|| read(by, command, settings.operator.clone())).await?;
         let submitted = self.admit(order).await?;
         let (stdout, stderr) = Default::default();
         let (exec_id, status) = (submitted.exec_id, submitted.status);
@@ -75,8 +75,8 @@ impl Service {
         };
         // A command that never ran has no output.
         if view.summary.started_at.is_some() && view.protections.is_some() {
-            told.stdout = text(self.output(by, &told.exec_id, Stream::Stdout, 0, SHOWN).await?);
-            told.stderr = text(self.output(by, &told.exec_id, Stream::Stderr, 0, SHOWN).await?);
+            told.stdout = self.output(by, &told.exec_id, Stream::Stdout, 0, SHOWN).await?.into_text();
+            told.stderr = self.output(by, &told.exec_id, Stream::Stderr, 0, SHOWN).await?.into_text();
         }
         Ok(told)
     }
@@ -127,7 +127,7 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
             named,
             approved: Vec::new(),
             covering: Box::new(Covering { files, ..Covering::default() }),
-            needs: needs(line.wants_network()),
+            needs: Needs::of(line.wants_network()),
         },
     })
 }

@@ -6,24 +6,20 @@
 //! a command runs and reads.
 
 mod change;
-mod cover;
 mod list;
+mod preview;
 mod reach;
 mod remember;
 mod state;
 
-mod ask;
 mod execute;
+mod question;
 
 pub use change::{NewSandboxPath, SwitchedPaths, WantedPath};
 pub use execute::{SessionCommand, SessionExecuted};
 pub use list::{AllowedPaths, SandboxPath};
+pub use preview::{Considered, Preview, PreviewedPath};
 pub use ringwall_record::PathChange;
 pub use state::PathControl;
 
-pub(crate) use ask::{APPROVAL_EXPIRED, DENIED_BY_PERSON};
 pub(crate) use change::log_path_control;
-pub(crate) use cover::{Coverage, Covering};
-pub(crate) use execute::HOME;
-pub(crate) use list::{Listed, read_path};
-pub(crate) use reach::{Approved, host_mounts, note, unseen};

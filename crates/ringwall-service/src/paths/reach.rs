@@ -9,24 +9,16 @@
 use std::path::{Path, PathBuf};
 
 use ringwall_executor::{PlaceKind, RealPlace, find_place, resolve};
-use ringwall_policy::{
-    AllowedPath, Grant, HostPath, NamedPath, PathAccess, PathControl, PathStyle, Rights, is_in_every_box, normalise,
-};
+use ringwall_policy::{AllowedPath, HostPath, NamedPath, PathAccess, PathControl, PathStyle, Rights, is_in_every_box};
 use ringwall_record::{PathScope, UserId};
-use serde_json::{Value, json};
 
+use crate::blocking;
 use crate::error::Error;
-use crate::exec::order::control;
+use crate::exec::host_paths::host_path;
+use crate::exec::order::Approved;
 use crate::service::Service;
 
 use super::list::Listed;
-
-/// A path that a person allowed for one exec only.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Approved {
-    pub(crate) path: HostPath,
-    pub(crate) rights: Rights,
-}
 
 impl Service {
     /// `approved`: paths that a person allowed for this exec.
@@ -41,7 +33,7 @@ impl Service {
         }
         let mut listed = self.listed_for(user).await?;
         listed.retain(|listed| listed.entry.enabled.is_on());
-        Self::blocking(|| Ok(PathControl::On(look(&listed, named, approved, &self.hidden_now())))).await
+        blocking::in_place(|| Ok(PathControl::On(look(&listed, named, approved, &self.hidden_now())))).await
     }
 
     /// The server's own directories by all their current names; someone may have mounted them a
@@ -101,69 +93,12 @@ fn way(named: &NamedPath, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(Pat
     there.last()
 }
 
-/// The host paths in a box for the record: path, user, and who allowed it.
-pub(crate) fn note(control: &PathControl, snapshot: &mut Value) {
-    match control {
-        PathControl::Off(view) => {
-            snapshot["path_control"] = json!("off");
-            snapshot["when_disabled"] = json!(view.key());
-        }
-        PathControl::On(access) => {
-            snapshot["path_control"] = json!("on");
-            snapshot["paths"] = access.mounts.iter().map(|place| note_place(place, access)).collect();
-        }
-    }
-}
-
-/// The same as a list of mounts.
-pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
-    let mount = |source: &Path, target: &Path, mode: &str| json!({ "source": source.to_string_lossy(), "target": target.to_string_lossy(), "mode": mode });
-    match control(grant) {
-        Some(PathControl::On(access)) => {
-            access.mounts.iter().map(|place| mount(&place.real, &place.at, "rw")).collect()
-        }
-        Some(PathControl::Off(view)) => {
-            let mode = if ringwall_executor::is_writable(*view) { "rw" } else { "ro" };
-            ringwall_executor::shown_tops(*view).iter().map(|top| mount(Path::new(top), Path::new(top), mode)).collect()
-        }
-        None => Vec::new(),
-    }
-}
-
-/// A path that the command names, that is allowed, and that is missing in its box.
-pub(crate) fn unseen(grant: &Grant) -> Option<HostPath> {
-    match control(grant) {
-        Some(PathControl::On(access)) => access.first_unmounted().cloned(),
-        Some(PathControl::Off(_)) | None => None,
-    }
-}
-
-fn note_place(place: &AllowedPath, access: &PathAccess) -> Value {
-    let is_listed = host_path(&place.real).is_some_and(|real| access.entries.iter().any(|entry| entry.covers(&real)));
-    let mut note = json!({
-        "path": place.at.to_string_lossy(),
-        "acts_as": match place.rights {
-            Rights::Owner => "owner",
-            Rights::BoxUser => "box",
-        },
-        "by": if is_listed { "list" } else { "approval" },
-    });
-    if place.at != place.real {
-        note["real"] = json!(place.real.to_string_lossy());
-    }
-    note
-}
-
 /// The real path behind a name in a command.
 fn real_path(path: &HostPath) -> HostPath {
     match path.style() {
         PathStyle::Windows => path.clone(),
         PathStyle::Linux => host_path(&resolve(Path::new(path.as_str()))).unwrap_or_else(|| path.clone()),
     }
-}
-
-fn host_path(path: &Path) -> Option<HostPath> {
-    path.to_str().and_then(|text| normalise(text, "/", None).ok())
 }
 
 /// For a missing path: the directory that would have to be allowed to create it.

@@ -8,6 +8,7 @@ use ringwall_policy::HostPath;
 use ringwall_record::{Holder, NewPath, PathScope, RememberedPath, Remembering, UserId};
 
 use crate::auth::principal::Principal;
+use crate::blocking;
 use crate::error::Error;
 use crate::service::Service;
 
@@ -68,7 +69,7 @@ impl Service {
             return Ok(Some("This is the home of the account that the server runs as, or above it.".to_owned()));
         }
         let place = std::path::PathBuf::from(path.as_str());
-        let keys = Self::blocking(move || Ok(ringwall_executor::keys_near(&place))).await?;
+        let keys = blocking::in_place(move || Ok(ringwall_executor::keys_near(&place))).await?;
         Ok(keys.map(|keys| format!("Keys and credentials are kept in {}.", keys.display())))
     }
 }

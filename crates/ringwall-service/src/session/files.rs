@@ -5,11 +5,13 @@
 
 use ringwall_workspace::{AgentPath, Download, Lines, Text, Tree};
 
-use super::place::{Place, SessionAddress, no_session};
-use crate::agent_files::{Edit, detached, make};
+use crate::agent_files::{Edit, make};
 use crate::auth::principal::Principal;
+use crate::blocking;
+use crate::blocking::detached;
 use crate::error::{Error, causes};
 use crate::service::Service;
+use crate::session_ref::{Place, SessionAddress, no_session};
 
 impl Service {
     /// Every regular file beneath a directory of the session, relative to the session, sorted.
@@ -44,7 +46,7 @@ impl Service {
     ) -> Result<Text, Error> {
         let (place, tree) = self.session_files(by, address).await?;
         let _reading = self.inner.agent_locks.read(&place.name.user_id, &place.name.agent_id).await?;
-        Self::blocking(|| Ok(tree.read(path, lines)?)).await
+        blocking::in_place(|| Ok(tree.read(path, lines)?)).await
     }
 
     /// Replaces text in a file.
@@ -60,10 +62,10 @@ impl Service {
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         let disk = self.disk(&place.name.user_id, &place.name.agent_id, tree.workspace());
         let own = self.session_disk(&disk, &place.id);
-        Self::blocking(|| make(tree.edit(path, &edit.old, &edit.new, edit.expected)?, &[&disk, &own])).await
+        blocking::in_place(|| make(tree.edit(path, &edit.old, &edit.new, edit.expected)?, &[&disk, &own])).await
     }
 
-    /// Opens a file, or finds what is in a directory, to be sent.
+    /// Opens a file, or lists a directory, for download.
     pub async fn download_session_file(
         &self,
         by: &Principal,
@@ -105,7 +107,7 @@ impl Service {
         .await
     }
 
-    /// Deletes a file, or a directory with everything in it.
+    /// Deletes a file, or a directory with its contents.
     pub async fn delete_session_file(
         &self,
         by: &Principal,
@@ -115,10 +117,10 @@ impl Service {
         let (place, tree) = self.session_files(by, address).await?;
         let _shared = self.inner.session_gates.try_share(&place.name)?;
         let writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
-        let removed = Self::blocking(|| Ok(tree.delete(path)?)).await?;
+        let removed = blocking::in_place(|| Ok(tree.delete(path)?)).await?;
         drop(writing);
         if let Err(error) = detached(move || Ok(removed.erase()?)).await {
-            // It is deleted all the same; the room that it takes is given back at the next start.
+            // The path is gone; its space is freed at the next start.
             tracing::warn!(error = %causes(&error), "could not erase what was deleted");
         }
         let disk = self.disk(&place.name.user_id, &place.name.agent_id, tree.workspace());
@@ -130,7 +132,7 @@ impl Service {
     pub(super) async fn session_files(&self, by: &Principal, address: &SessionAddress) -> Result<(Place, Tree), Error> {
         let place = Place::read(by, address)?;
         let workspace = self.session_workspace(&place.name).await?;
-        let session = Self::blocking(|| Ok(workspace.find_session(&place.id)?)).await?;
+        let session = blocking::in_place(|| Ok(workspace.find_session(&place.id)?)).await?;
         let session = session.ok_or_else(|| no_session(&place.id))?;
         Ok((place, session.tree().clone()))
     }

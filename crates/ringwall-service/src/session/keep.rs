@@ -14,14 +14,17 @@ use ringwall_workspace::{SessionCursor, SessionId, SessionPage, SessionTimes};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::place::{Place, SessionAddress, no_session};
-use super::rules::{Rules, SessionChange};
-use crate::agent_files::detached;
+use super::rules::SessionChange;
 use crate::auth::principal::Principal;
-use crate::auth::token::random_digits;
+use crate::blocking;
+use crate::blocking::detached;
 use crate::error::{Error, causes};
 use crate::exec::registry::Cancellation;
-use crate::service::{Service, milliseconds, now};
+use crate::random::random_digits;
+use crate::service::Service;
+use crate::session_ref::{Place, SessionAddress, no_session};
+use crate::settings::Rules;
+use crate::time::{milliseconds, now};
 
 /// The actor in the audit entry of a session that retention deletes.
 const BY: &str = "retention";
@@ -90,7 +93,7 @@ impl Service {
         if !change.is_empty() {
             self.check_change(by, &change, said)?;
         }
-        Self::blocking(|| Ok(workspace.session(&place.id)?.create_directories()?)).await?;
+        blocking::in_place(|| Ok(workspace.session(&place.id)?.create_directories()?)).await?;
         if !change.is_empty() {
             self.rule_session(by, &place, &change).await?;
         }
@@ -166,7 +169,7 @@ impl Service {
         // Ending a paused box resumes it for a moment: an approved command that has the session alone ends first.
         drop(self.inner.session_gates.share(&place.name).await);
         // With their boxes, however these stand; and once more, because one of them may just have been making one.
-        tokio::join!(self.inner.browsers.dismiss(&self.inner, &place.name), self.end_boxes(&place));
+        tokio::join!(self.inner.browsers.dismiss(&self.inner.store, &place.name), self.end_boxes(&place));
         futures::future::join_all(in_it.iter().map(|live| live.over())).await;
         self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
@@ -215,7 +218,7 @@ impl Service {
             let Ok(id) = session_id.parse::<SessionId>() else { continue };
             let touched = async {
                 let workspace = self.session_workspace(&SessionKey { user_id, agent_id, session_id }).await?;
-                Self::blocking(|| Ok(workspace.find_session(&id)?.is_some())).await
+                blocking::in_place(|| Ok(workspace.find_session(&id)?.is_some())).await
             };
             if let Err(error) = touched.await {
                 tracing::warn!(session = %id, error = %causes(&error), "could not note that a session is in use");

@@ -15,9 +15,4 @@ pub(crate) mod residents;
 mod rules;
 
 pub use keep::{SessionFilter, SessionList, SessionView};
-pub use place::SessionAddress;
 pub use rules::SessionChange;
-
-pub(crate) use exclusive::{Hold, SessionGates};
-pub(crate) use place::Place;
-pub(crate) use rules::Rules;

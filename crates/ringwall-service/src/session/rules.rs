@@ -1,33 +1,21 @@
-//! How a session's code is treated: who is asked about risky code, and the security mode.
-//!
-//! Three words are combined. The settings apply to every session. An operator's word about the session replaces them, looser or
-//! stricter. A user's word only tightens the result (`auto-approve` < `websocket` = `callback` < `auto-reject`, `permissive` <
-//! `strict`). Words outlive the session's deletion, so that deleting and re-creating it lifts nothing; an operator's word then
-//! only tightens. An agent changes none of them.
+//! The rules of one session: who is asked about its code, changed by operators and users.
 
 use ringwall_policy::SecurityMode;
 use ringwall_record::{
     ApprovalKind, AuthorRules, Confirmation, Holder, RulesAuthor, SessionKey, SessionRules, UserRules,
 };
 
-use super::place::{Place, no_session};
 use crate::approvals::ApprovalView;
 use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::service::{Service, now};
-use crate::settings::{SessionsPart, Webhook, is_address};
+use crate::service::Service;
+use crate::session_ref::{Place, no_session};
+use crate::settings::{Rules, SessionsPart, Webhook, is_address, read_mode, tightens};
+use crate::time::now;
 
 const MAX_URL_LEN: usize = 2048;
 /// The actor in the audit entry of a session whose directory was removed by hand.
 const BY: &str = "ringwall";
-
-/// The rules in force for one session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rules {
-    pub(crate) confirmation: Confirmation,
-    pub(crate) callback_url: Option<String>,
-    pub(crate) mode: SecurityMode,
-}
 
 /// A requested change of the rules. Absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,57 +23,6 @@ pub struct SessionChange {
     pub confirmation: Option<Confirmation>,
     pub callback_url: Option<String>,
     pub security_mode: Option<SecurityMode>,
-}
-
-impl Rules {
-    /// Combines the words about a session with the settings.
-    pub(super) fn over(said: SessionRules, settings: SessionsPart) -> Self {
-        let SessionRules { operator, user, has_ended } = said;
-        let base = Self {
-            confirmation: match operator.confirmation {
-                Some(word) if !has_ended || tightens(settings.confirmation, word) => word,
-                Some(_) | None => settings.confirmation,
-            },
-            callback_url: operator.callback_url,
-            mode: match (operator.security_mode.as_deref().map(read_mode), settings.security_mode) {
-                (None, mode) => mode,
-                (Some(word), _) if !has_ended => word,
-                (Some(word), mode) => stricter(word, mode),
-            },
-        };
-        base.tightened(&user)
-    }
-
-    /// A user's word that does not tighten has no effect: the operator may have said more since.
-    fn tightened(self, user: &AuthorRules) -> Self {
-        let confirmation = match user.confirmation {
-            Some(word) if tightens(self.confirmation, word) => word,
-            Some(_) | None => self.confirmation,
-        };
-        Self {
-            confirmation,
-            callback_url: self.callback_url.filter(|_| confirmation == Confirmation::Callback),
-            mode: user.security_mode.as_deref().map_or(self.mode, |word| stricter(self.mode, read_mode(word))),
-        }
-    }
-}
-
-/// Whether `word` is at least as strict as `base`. `callback` is `websocket` and a message to the operator's receiver, so
-/// `callback` tightens `websocket` and not the reverse.
-fn tightens(base: Confirmation, word: Confirmation) -> bool {
-    let adds_callback = base == Confirmation::Websocket && word == Confirmation::Callback;
-    word == base || adds_callback || word.strictness() > base.strictness()
-}
-
-fn stricter(one: SecurityMode, other: SecurityMode) -> SecurityMode {
-    match (one, other) {
-        (SecurityMode::Permissive, SecurityMode::Permissive) => SecurityMode::Permissive,
-        (SecurityMode::Strict, _) | (_, SecurityMode::Strict) => SecurityMode::Strict,
-    }
-}
-
-fn read_mode(word: &str) -> SecurityMode {
-    if word == SecurityMode::Permissive.key() { SecurityMode::Permissive } else { SecurityMode::Strict }
 }
 
 impl SessionChange {

@@ -20,9 +20,9 @@ use ringwall_policy::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::aio::AIO_KEY;
+use super::aio::AIO_KEY;
+use super::document::{Settings, merge};
 use crate::error::Error;
-use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
 const TEXTS: [&str; 20] = [
@@ -141,6 +141,26 @@ impl fmt::Display for Source {
     }
 }
 
+/// A change of a settings key that only start-up configuration sets.
+#[derive(Debug, thiserror::Error)]
+#[error("{key} is set when the server starts (source: {by}) and cannot be changed over HTTP")]
+struct SetAtStart {
+    key: String,
+    by: Source,
+}
+
+impl From<SetAtStart> for Error {
+    fn from(error: SetAtStart) -> Self {
+        let SetAtStart { key, by } = &error;
+        let hint = match by {
+            Source::Flag => format!("restart the server with another flag for {key}"),
+            Source::File => format!("change {key} in ringwall.toml and restart the server"),
+            Source::Environment | Source::Default => format!("restart the server with {}", setting_variable(key)),
+        };
+        Error::SetAtStart { message: error.to_string(), hint }
+    }
+}
+
 #[derive(Clone, Default)]
 pub struct PinnedSettings {
     document: Map<String, Value>,
@@ -211,7 +231,7 @@ impl PinnedSettings {
             let pointer = pointer(&key);
             let Some(asked) = patch.pointer(&pointer) else { continue };
             if in_force.pointer(&pointer) != Some(asked) {
-                return Err(Error::SetAtStart { key, by: source });
+                return Err(SetAtStart { key, by: source }.into());
             }
             remove(patch, &key);
         }

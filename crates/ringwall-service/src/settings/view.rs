@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringwall_policy::CommandName;
 use serde::Serialize;
 
+use super::document::Settings;
+use super::layers::layers;
+use super::mcp::SkillNames;
+use super::pinned::{PinnedSettings, Source};
 use crate::error::Error;
-use crate::settings::Settings;
-use crate::settings::pinned::{PinnedSettings, Source};
-use crate::skills::names::SkillNames;
 
 /// Shown in place of a secret.
 pub(crate) const HIDDEN: &str = "•••";
@@ -214,7 +215,7 @@ struct AioView {
 
 impl SettingsView {
     pub(crate) fn new(settings: &Settings, pinned: &PinnedSettings) -> Result<Self, Error> {
-        let layers = crate::exec::order::layers(ringwall_policy::profile::EXECS, settings.operator.clone(), vec![]);
+        let layers = layers(ringwall_policy::profile::EXECS, settings.operator.clone(), vec![]);
         let effective = ringwall_policy::merge(&layers).map_err(|denial| Error::invalid(denial.message))?;
         let sandbox = &settings.sandbox;
         Ok(Self {

@@ -36,6 +36,12 @@ pub enum Error {
     BuiltInSchema { reason: String },
 }
 
+impl From<Error> for crate::error::Error {
+    fn from(error: Error) -> Self {
+        crate::error::Error::runtime("read the skills", &error)
+    }
+}
+
 /// Inputs that the interface does not allow. The message names the field and never its value, which
 /// may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -29,7 +29,6 @@ mod inputs;
 
 #[cfg(test)]
 mod laws;
-pub(crate) mod names;
 
 pub use call::{Call, RESERVED};
 pub use command::{Command, INPUTS_VARIABLE};

@@ -11,13 +11,13 @@ use ringwall_risk::Level;
 
 use crate::error::Error;
 use crate::exec::backend::Backend;
+use crate::exec::code::ALL_IN_ONE;
 use crate::exec::order::image_for;
 use crate::service::Service;
-use crate::session::Place;
+use crate::session_ref::Place;
 
 const SEEN_FOR: Duration = Duration::from_secs(5);
 /// The box that lives as long as its session.
-pub(super) const ALL_IN_ONE: &str = "aio";
 
 /// Which maker, on which image; or why none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Service {
         let is_there = match isolation {
             Isolation::Native => Ok(()),
             Isolation::Docker => self.docker_now().await.available(Runtime::Usual).map(drop),
-            Isolation::Gvisor => match self.inner.executor.gvisor() {
+            Isolation::Gvisor => match self.inner.makers.executor.gvisor() {
                 Ok(_) => Ok(()),
                 Err(here) => {
                     let there = self.docker_now().await.available(Runtime::Gvisor).map(drop);
@@ -121,7 +121,7 @@ impl Service {
         {
             return state.clone();
         }
-        let state = Arc::new(self.inner.docker.probe().await);
+        let state = Arc::new(self.inner.makers.docker.probe().await);
         *seen = Some((Instant::now(), state.clone()));
         state
     }

@@ -12,14 +12,14 @@ use ringwall_record::{
 use ringwall_risk::Locale;
 use serde_json::json;
 
-use super::backend::Choice;
-use super::order::CodeOrder;
-use crate::agent_files::execute::WORKSPACE;
 use crate::approvals::{Question, StillStands, Waiting};
+use crate::boxes::WORKSPACE;
 use crate::error::causes;
+use crate::exec::code::CodeOrder;
 use crate::exec::lifecycle::Exec;
 use crate::exec::order::{Ground, Places};
 use crate::exec::outcome::Told;
+use crate::session::code::backend::Choice;
 
 pub(super) const AUTO_REJECTED: &str = "AUTO_REJECTED";
 

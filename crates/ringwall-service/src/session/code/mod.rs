@@ -5,23 +5,14 @@
 //! a box it gets; `order` puts that together; `confirm` is the wait for a person, and `replace` what becomes of code that
 //! they changed; `run` waits for the ending and tells it. `usual` is what is kept ready for whoever comes first.
 
-mod assess;
 mod backend;
 mod confirm;
-mod language;
-mod order;
+mod read;
 mod replace;
-mod request;
 mod run;
-mod trail;
 mod usual;
 mod words;
 
-pub use language::Language;
-pub use request::CodeRequest;
 pub use run::{CodeBegun, CodeRan};
 
-pub(crate) use assess::Assessors;
-pub(crate) use order::{CodeOrder, Input};
 pub(crate) use replace::goes_on_as;
-pub(crate) use trail::{Created, Trail};

@@ -8,12 +8,13 @@ use futures::future::BoxFuture;
 use ringwall_record::{ApprovalId, ExecId, Reason};
 use serde_json::json;
 
-use super::order::Input;
-use super::request::CodeRequest;
 use crate::error::Error;
+use crate::error::codes::RUNTIME_ERROR;
+use crate::exec::code::CodeRequest;
+use crate::exec::code::Input;
 use crate::exec::lifecycle::Exec;
 use crate::exec::order::{Ground, Order};
-use crate::exec::outcome::{RUNTIME_ERROR, Told};
+use crate::exec::outcome::Told;
 use crate::exec::submit::Submitted;
 use crate::service::Service;
 

@@ -7,20 +7,20 @@ use ringwall_policy::DenialCode;
 use ringwall_record::{ExecId, Status};
 use ringwall_risk::{Assessment, Locale};
 
-use super::order::Input;
-use super::request::CodeRequest;
-use super::trail::{Created, Trail};
-use super::words::error_of;
-use crate::agent_files::execute::{SHOWN, text};
 use crate::auth::principal::Principal;
+use crate::boxes::Bundle;
 use crate::error::Error;
+use crate::exec::artifacts::{OutputPart, SHOWN};
+use crate::exec::code::CodeRequest;
+use crate::exec::code::Input;
 use crate::exec::order::Order;
 use crate::exec::registry::Live;
 use crate::exec::submit::{Answered, Submitted};
+use crate::exec::trail::{Created, Trail};
 use crate::exec::view::ExecView;
 use crate::service::Service;
-use crate::session::context::Bundle;
-use crate::session::{Place, SessionAddress};
+use crate::session::code::words::error_of;
+use crate::session_ref::{Place, SessionAddress};
 
 /// What an exit code is where there is none.
 const NO_EXIT_CODE: i32 = -1;
@@ -152,9 +152,9 @@ impl Service {
             .assessment()
             .ok_or_else(|| Error::Runtime { message: format!("the exec {exec_id} was never assessed") })?;
         let (mut stdout, mut stderr) = Default::default();
-        // What never ran has printed nothing.
+        // A command that never ran has no output.
         if view.summary.started_at.is_some() && view.protections.is_some() {
-            [stdout, stderr] = self.printed_by(&view, live.as_deref(), SHOWN).await?.map(text);
+            [stdout, stderr] = self.printed_by(&view, live.as_deref(), SHOWN).await?.map(OutputPart::into_text);
         }
         let in_context = view.policy_snapshot["code"]["context_id"].is_string();
         let answer = trail.answer().unwrap_or_default();

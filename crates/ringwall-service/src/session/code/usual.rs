@@ -6,10 +6,10 @@ use ringwall_executor::pool::OnBusy;
 use ringwall_executor::warm::SpareSort;
 use ringwall_policy::{Owner, PathAccess, PathControl, Request, Root, SessionMounts, Verdict, Workspace, decide};
 
-use super::language::Language;
-use super::request::CodeRequest;
-use crate::agent_files::execute::WORKSPACE;
+use crate::boxes::Language;
+use crate::boxes::WORKSPACE;
 use crate::error::{Error, causes};
+use crate::exec::code::CodeRequest;
 use crate::service::Service;
 use crate::settings::Settings;
 
@@ -41,7 +41,7 @@ impl Service {
         };
         let layers = run.layers(settings.operator.clone(), true)?;
         Ok(match decide(&request, &layers) {
-            Verdict::Allow(grant) => self.inner.executor.sort_for(&grant),
+            Verdict::Allow(grant) => self.inner.makers.executor.sort_for(&grant),
             Verdict::Ask(_) | Verdict::Deny(_) => None,
         })
     }

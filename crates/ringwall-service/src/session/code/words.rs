@@ -4,9 +4,9 @@ use ringwall_record::Reason;
 use ringwall_risk::Locale;
 
 use super::confirm::AUTO_REJECTED;
-use crate::exec::outcome::OOM;
+use crate::approvals::{APPROVAL_EXPIRED, DENIED_BY_PERSON};
+use crate::error::codes::OOM;
 use crate::exec::view::ExecView;
-use crate::paths::{APPROVAL_EXPIRED, DENIED_BY_PERSON};
 
 /// Nothing, where it succeeded.
 pub(super) fn error_of(view: &ExecView, locale: Locale) -> Option<String> {

@@ -13,11 +13,10 @@ use ringwall_executor::{BoxControl, BoxExit, Ending, Output, RunningBox, Started
 use ringwall_policy::Grant;
 use rustix::process::Signal;
 
-use super::interpreter::{Conversed, Interpreter, words};
-use super::session_box::{Entered, MAX_CONTEXTS, SessionBox};
+use crate::boxes::{Conversed, Entered, Interpreter, MAX_CONTEXTS, SessionBox, words};
 use crate::exec::backend::{InSession, StartedBox, Stay};
+use crate::exec::code::CodeOrder;
 use crate::exec::lifecycle::Exec;
-use crate::session::code::CodeOrder;
 use crate::session::residents::home_grant;
 
 /// So much of a stream waits for whoever keeps it.

@@ -8,11 +8,11 @@ use ringwall_record::Timestamp;
 use rustix::process::Signal;
 use serde::Serialize;
 
-use super::session_box::{BoxKey, Context, Doing, SessionBox};
 use crate::auth::principal::Principal;
+use crate::boxes::{BoxKey, Context, Doing, SessionBox};
 use crate::error::Error;
 use crate::service::Service;
-use crate::session::{Place, SessionAddress};
+use crate::session_ref::{Place, SessionAddress};
 
 /// Which context a request is about, as it names it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,14 +5,7 @@
 //! beside this file; `cell` is one run in it, as an exec sees it; `answer` reads what an interpreter says, which is believed
 //! nothing: the code that runs there could say it just as well. `keep` lists, interrupts, restarts and ends them.
 
-mod answer;
 mod cell;
-mod interpreter;
 mod keep;
-mod session_box;
 
-pub use answer::Bundle;
 pub use keep::{ContextAddress, ContextView};
-
-pub(crate) use answer::CellAnswer;
-pub(crate) use session_box::{BoxKey, SessionBox};

@@ -7,12 +7,12 @@ use ringwall_executor::docker::Runtime;
 use ringwall_executor::pool::{Lease, OnBusy, Refused};
 use ringwall_policy::{Field, Grant, Isolation, Layers, Request, Root, UNLIMITED, Verdict};
 
+use crate::boxes::Boxes;
+use crate::boxes::{BoxKey, SessionBox};
 use crate::egress::SessionWay;
+use crate::exec::code::CodeOrder;
 use crate::exec::lifecycle::Exec;
-use crate::pool::Boxes;
 use crate::service::Service;
-use crate::session::code::CodeOrder;
-use crate::session::context::{BoxKey, SessionBox};
 
 /// What the box's own command is called, before it is the agent.
 const AGENT: &str = "ringwall-agent";
@@ -89,15 +89,17 @@ async fn make(
     let place = key.place().ok_or_else(unknown)?;
     let workspace = service.session_workspace(&place.name).await.map_err(|_| unknown())?;
     let resident = match (isolation, grant.root()) {
-        (Isolation::Native, _) => inner.executor.start_resident(grant).await,
-        (Isolation::Gvisor, Root::Host | Root::Image(_)) => inner.executor.start_resident_on_gvisor(grant).await,
-        (Isolation::Gvisor, Root::Docker(_)) => inner.docker.start_resident(grant, &name, Runtime::Gvisor).await,
+        (Isolation::Native, _) => inner.makers.executor.start_resident(grant).await,
+        (Isolation::Gvisor, Root::Host | Root::Image(_)) => inner.makers.executor.start_resident_on_gvisor(grant).await,
+        (Isolation::Gvisor, Root::Docker(_)) => inner.makers.docker.start_resident(grant, &name, Runtime::Gvisor).await,
         (Isolation::Docker, _) => inner.settle_on_docker(grant, &name).await,
     };
     let mut resident = resident?;
     let lifted = || service.settings_now().egress.allowed_hosts.clone();
-    let way =
-        resident.proxy_socket.take().map(|listener| SessionWay::open(&service, listener, lifted(), resident.gone()));
+    let way = resident
+        .proxy_socket
+        .take()
+        .map(|listener| SessionWay::open(listener, lifted(), resident.gone(), service.record_late_networks()));
     Ok(SessionBox::new(resident, way, workspace))
 }
 

@@ -5,7 +5,6 @@
 //! looks after what they write. An exec in such a box is an exec like any other: decided, recorded, limited, listed, cancelled.
 
 mod boxes;
-mod keyboard;
 mod process;
 mod room;
 mod start;
@@ -13,7 +12,5 @@ mod terminal;
 mod turn;
 
 pub(crate) use boxes::home_grant;
-pub(crate) use process::ProcessReins;
 pub use process::{AfterInput, ProcessOutput};
-pub(crate) use terminal::Seat;
 pub use terminal::{OpenedTerminal, Terminal, TerminalEnd, TerminalEvent};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall_executor::BoxControl as _;
-use ringwall_executor::session_box::{SessionProcess, VisitInput};
 use ringwall_record::{ExecId, ExecSummary, Status};
 use ringwall_workspace::Stream;
 use rustix::process::Signal;
@@ -14,30 +13,18 @@ use rustix::process::Signal;
 use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::exec::artifacts::OutputPart;
+use crate::exec::code::{CodeRequest, Input};
 use crate::exec::order::Order;
 use crate::exec::registry::{Company, Live};
 use crate::exec::view::ExecView;
 use crate::service::{Service, no_exec};
-use crate::session::code::{CodeBegun, CodeRequest, Input, goes_on_as};
-use crate::session::{Place, SessionAddress};
+use crate::session::code::{CodeBegun, goes_on_as};
+use crate::session_ref::{Place, SessionAddress};
 
 /// Of one stream at once.
 const MAX_COUNT: u64 = 1 << 20;
 /// How long somebody who writes waits for a process that does not read.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
-
-/// By what a running process is reached.
-#[derive(Debug)]
-pub(crate) struct ProcessReins {
-    handle: SessionProcess,
-    stdin: tokio::sync::Mutex<Option<VisitInput>>,
-}
-
-impl ProcessReins {
-    pub(crate) fn new(handle: SessionProcess, stdin: Option<VisitInput>) -> Self {
-        ProcessReins { handle, stdin: tokio::sync::Mutex::new(stdin) }
-    }
-}
 
 /// What a process has printed from the asked bytes on.
 #[derive(Debug)]
@@ -156,7 +143,7 @@ impl Service {
     /// sessions at most as they may have execs at once.
     pub(crate) fn check_company(&self, order: &Order) -> Result<(), Error> {
         let (Company::Alone, Some(own)) = (order.company(), order.session()) else { return Ok(()) };
-        let most = self.settings_now().bounds().running_per_user as usize;
+        let most = self.settings_now().sandbox.max_concurrent_execs_per_user.get() as usize;
         let lives = self.inner.registry.all();
         let kept: BTreeSet<_> = lives
             .iter()

@@ -5,9 +5,9 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::agent_files::Disk;
+use crate::boxes::{BoxKey, SessionBox};
+use crate::disk::Disk;
 use crate::service::Service;
-use crate::session::context::{BoxKey, SessionBox};
 
 const PERIOD: Duration = Duration::from_secs(1);
 

@@ -8,12 +8,13 @@ use ringwall_executor::session_box::{Enabled, VisitOptions};
 use ringwall_policy::Grant;
 use tokio::sync::mpsc;
 
-use super::process::ProcessReins;
+use crate::boxes::Boxes;
+use crate::boxes::ProcessReins;
 use crate::egress::ExecGate;
 use crate::exec::backend::{InSession, StartedBox, Stay};
+use crate::exec::code::{CodeOrder, Input};
 use crate::exec::lifecycle::Exec;
-use crate::pool::Boxes;
-use crate::session::code::{CodeOrder, Input};
+use crate::exec::registry::Cancellation;
 
 impl Exec {
     pub(crate) async fn start_in_session(
@@ -58,7 +59,10 @@ impl Exec {
             }
             Input::Terminal(seat) => {
                 self.live.set_process(ProcessReins::new(process.clone(), None));
-                Some(seat.offer(process, started.streams.stdin.take(), &self.live))
+                if !seat.offer(process, started.streams.stdin.take()) {
+                    self.live.cancel(Cancellation::HungUp);
+                }
+                Some(seat.screen.clone())
             }
         };
         let ending = || ringwall_executor::Error::BoxDied { why: "it was ended meanwhile".to_owned() };

@@ -4,56 +4,27 @@
 //! one who does not look holds up the command, and nobody else. What is typed is not assessed: the command was, and the
 //! box is what holds.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ringwall_executor::WindowSize;
-use ringwall_executor::session_box::{SessionProcess, VisitInput};
 use ringwall_record::{ExecId, Reason, Status};
 use tokio::sync::{mpsc, oneshot};
 
-use super::keyboard::{Keyboard, Keys, Pressed};
 use crate::auth::principal::Principal;
+use crate::boxes::{Keyboard, Pressed, Seat};
 use crate::error::Error;
 use crate::exec::backend::Backend;
+use crate::exec::code::{CodeRequest, Input};
 use crate::exec::order::Ground;
 use crate::exec::registry::{Cancellation, Live};
 use crate::exec::submit::Answered;
 use crate::service::Service;
-use crate::session::SessionAddress;
-use crate::session::code::{CodeRequest, Input};
+use crate::session_ref::SessionAddress;
 
 /// Pieces of at most 64 KiB that nobody has looked at yet.
 const PIECES: usize = 4;
 /// What runs where nothing is said. Not every image has bash.
 const SHELL: &str = "command -v bash >/dev/null && exec bash -i; exec sh -i";
-
-/// Where the exec finds whoever sits at its terminal.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    pub(crate) size: WindowSize,
-    screen: mpsc::Sender<Vec<u8>>,
-    keys: Mutex<Option<oneshot::Sender<Keys>>>,
-}
-
-impl Seat {
-    /// Hands the running terminal over. Without anybody there it ends.
-    pub(crate) fn offer(
-        &self,
-        handle: SessionProcess,
-        stdin: Option<VisitInput>,
-        live: &Live,
-    ) -> mpsc::Sender<Vec<u8>> {
-        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let is_taken = match (keys, stdin) {
-            (Some(keys), Some(stdin)) => keys.send(Keys { handle, stdin }).is_ok(),
-            (Some(_), None) | (None, _) => false,
-        };
-        if !is_taken {
-            live.cancel(Cancellation::HungUp);
-        }
-        self.screen.clone()
-    }
-}
 
 /// What whoever sits at a terminal has of it. Dropping it hangs up.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::auth::principal::Principal;
+use crate::boxes::SessionBox;
 use crate::error::Error;
 use crate::service::Service;
-use crate::session::context::SessionBox;
-use crate::session::{Place, SessionAddress};
+use crate::session_ref::{Place, SessionAddress};
 
 impl Service {
     /// Holds everything in the session's boxes still. The time limits of what runs there stand still too.
@@ -42,7 +42,7 @@ impl Service {
             let Ok(id) = name.session_id.parse() else { continue };
             let place = Place { name, id };
             if matches!(self.session_times(&place).await, Ok(None)) {
-                self.inner.browsers.dismiss_unused(&self.inner, &place.name).await;
+                self.inner.browsers.dismiss_unused(&self.inner.store, &place.name).await;
             }
         }
         for place in self.inner.boxes.keys().iter().filter_map(|key| key.place()) {

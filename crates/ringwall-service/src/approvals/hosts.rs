@@ -1,0 +1,139 @@
+//! Hosts that a person allowed for good: remembered with an answer, listed, and removed.
+//!
+//! An entry applies to boxes of the user whose box asked, also if an operator answered, and only
+//! where the policy asks about unlisted hosts.
+
+use std::sync::Arc;
+
+use ringwall_executor::egress::Ruling;
+use ringwall_policy::{NetEntry, NetHost, NetList};
+use ringwall_record::{ApprovalKind, Digest, Holder, NetHostEntry, Remembering, RiskLevel, Scope, Timestamp, UserId};
+use serde::Serialize;
+use serde_json::json;
+
+use super::question::{Decision, Question};
+use crate::auth::principal::Principal;
+use crate::egress::{Asking, Questions};
+use crate::error::{Error, causes};
+use crate::service::Service;
+use crate::time::now;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct AllowedHost {
+    pub id: i64,
+    #[schema(value_type = String)]
+    pub user: UserId,
+    /// A host and a port
+    pub entry: String,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+impl From<NetHostEntry> for AllowedHost {
+    fn from(entry: NetHostEntry) -> Self {
+        let NetHostEntry { id, user_id, entry, created_at, created_by } = entry;
+        Self { id, user: user_id, entry, created_at, created_by }
+    }
+}
+
+impl Service {
+    /// The entries that the caller may see, oldest first.
+    pub async fn allowed_hosts(&self, by: &Principal) -> Result<Vec<AllowedHost>, Error> {
+        let found = self.inner.store.allowed_hosts(&by.scope()).await?;
+        Ok(found.into_iter().map(AllowedHost::from).collect())
+    }
+
+    /// Removes an entry. Running execs keep what they were allowed.
+    pub async fn forget_host(&self, by: &Principal, id: i64) -> Result<AllowedHost, Error> {
+        if let Holder::Agent(..) = by.holder() {
+            return Err(Error::Forbidden { why: "an agent changes nothing that a person allowed".to_owned() });
+        }
+        let missing = || Error::NotFound { what: format!("allowed host {id}") };
+        if !self.allowed_hosts(by).await?.iter().any(|host| host.id == id) {
+            return Err(missing());
+        }
+        let forgotten = self.inner.store.forget_host(id, now(), by.caller()).await?;
+        forgotten.map(AllowedHost::from).ok_or_else(missing)
+    }
+
+    /// The entries of the dialog, for the user whose box asked.
+    pub(crate) fn remembering_hosts(user: &UserId, entries: &[String]) -> Result<Remembering, Error> {
+        // Each entry is one host and one port; nothing wider is remembered.
+        entries.iter().try_for_each(|entry| NetEntry::read(entry).map(drop))?;
+        Ok(Remembering::Hosts { user: user.clone(), entries: entries.to_vec() })
+    }
+
+    async fn remembered_hosts(&self, user: &UserId) -> Result<NetList, Error> {
+        let found = self.inner.store.allowed_hosts(&Scope::User(user.clone())).await?;
+        // Entries that this program would not have written allow nothing.
+        let good = found.iter().map(|found| found.entry.as_str()).filter(|entry| NetEntry::read(entry).is_ok());
+        // The newest entries, up to the maximum of a list.
+        let newest = good.rev().take(NetList::MAX_LEN);
+        Ok(NetList::read(newest)?)
+    }
+
+    /// Puts hosts before a person for as long as there is a server.
+    pub(crate) fn host_questions(&self) -> Questions {
+        let inner = Arc::downgrade(&self.inner);
+        Questions::new(Box::new(move |asking, host, port| {
+            let service = inner.upgrade().map(|inner| Service { inner });
+            Box::pin(async move {
+                match service {
+                    Some(service) => service.ask_about_host(&asking, host, port).await,
+                    None => Ruling::Refused("the server stops".to_owned()),
+                }
+            })
+        }))
+    }
+
+    async fn ask_about_host(&self, asking: &Asking, host: NetHost, port: u16) -> Ruling {
+        match self.remembered_hosts(&asking.user_id).await {
+            Ok(remembered) => {
+                if let Some(entry) = remembered.find(&host, port) {
+                    return Ruling::Allowed(format!("{entry}, allowed before by a person"));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(error = %causes(&error), "could not read which hosts are allowed");
+                return Ruling::Refused("the list of allowed hosts could not be read".to_owned());
+            }
+        }
+        let entry = NetEntry::exact(host, port).to_string();
+        let mut waiting = match self.ask(question(asking, &entry)).await {
+            Ok(waiting) => waiting,
+            Err(error) => {
+                tracing::warn!(exec_id = %asking.exec_id, error = %causes(&error), "nobody could be asked");
+                return Ruling::Refused("nobody could be asked".to_owned());
+            }
+        };
+        tracing::info!(exec_id = %asking.exec_id, approval = %waiting.id(), "a connection waits for a person");
+        match waiting.decision().await {
+            Decision::Approved { by, .. } => Ruling::Allowed(format!("{entry}, allowed by {by}")),
+            Decision::Denied { .. } => Ruling::Refused("a person has denied it".to_owned()),
+            Decision::Expired => Ruling::Refused("nobody answered in time whether it may be reached".to_owned()),
+            Decision::Cancelled | Decision::Void => Ruling::Refused("nobody answered".to_owned()),
+        }
+    }
+}
+
+fn question(asking: &Asking, entry: &str) -> Question {
+    let action = json!({ "exec_id": asking.exec_id, "host": entry, "policy": asking.policy_version });
+    Question {
+        kind: ApprovalKind::Network,
+        exec_id: asking.exec_id.clone(),
+        user_id: asking.user_id.clone(),
+        agent_id: asking.agent_id.clone(),
+        session_id: asking.session_id.clone(),
+        command: asking.command.clone(),
+        code: None,
+        requested_paths: vec![entry.to_owned()],
+        blocked_paths: vec![entry.to_owned()],
+        risk_level: RiskLevel::High,
+        patterns: Vec::new(),
+        files: Default::default(),
+        digest: Digest::of(action.to_string().as_bytes()),
+        asked_by: asking.author.clone(),
+        // The box runs under the policy that it was started with, which asks.
+        still_stands: Arc::new(|| Box::pin(std::future::ready(true))),
+    }
+}

@@ -1,0 +1,196 @@
+//! The wait of an exec that a person has to allow: one that names a path which nobody has allowed, or code that deserves care
+//! (`code/confirm`). The answer goes back into the decision.
+//!
+//! It waits without a slot and without a lock; whoever cancels it takes the question back. What a person allowed counts for
+//! this exec, for exactly the paths that were blocked and for the content of the files that the line names (`cover`), under the
+//! policy that they were asked under: the digest of all that is compared before an answer counts. Then it is decided again with the settings and the list as they are by then: that may
+//! allow, deny, or ask anew.
+
+use ringwall_policy::{Ask, Grant, NamedPath, Net, Rights, Verdict};
+use ringwall_record::{Start, Status};
+
+use super::covered_files::{Coverage, MAX_FILE_CHANGES};
+use super::question::{Decision, Waiting};
+use crate::error::causes;
+use crate::error::codes::RUNTIME_ERROR;
+use crate::exec::lifecycle::Exec;
+use crate::exec::order::{Approved, Ground, Places};
+use crate::exec::outcome::Told;
+use crate::exec::queue::Admission;
+use crate::exec::registry::{Cancellation, Stage};
+
+pub(crate) const DENIED_BY_PERSON: &str = "DENIED_BY_PERSON";
+pub(crate) const APPROVAL_EXPIRED: &str = "APPROVAL_EXPIRED";
+const FILES_CHANGED: &str = "FILES_CHANGED";
+/// Questions of one exec. Each but the first follows from a change that somebody made meanwhile, so that a person who is asked
+/// once more knows why; without an end nobody is asked.
+const MAX_QUESTIONS: u32 = 16;
+
+impl Exec {
+    /// Asks a person. When this returns, they can answer.
+    pub(crate) async fn put_question(&mut self, ask: &Ask) -> Result<Waiting, Told> {
+        self.questions += 1;
+        if self.questions > MAX_QUESTIONS {
+            let message = "what it may do kept changing while it waited for a person; send it again";
+            return Err(Told::denied("POLICY_CHANGED", message));
+        }
+        if let Ground::Code(code) = &self.order.ground {
+            return self.put_code_question(code, ask).await;
+        }
+        let coverage = self.cover_files().await?;
+        self.count_file_changes(&coverage)?;
+        let question = self.path_question(ask, &coverage)?;
+        let waiting = self.service.ask(question).await.map_err(|error| {
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
+            Told::failed(error.code(), error.to_string())
+        })?;
+        tracing::info!(exec_id = %self.intent.exec_id, approval = %waiting.id(), "an exec waits for a person");
+        Ok(waiting)
+    }
+
+    /// Comes back with a place in the line when everything that it names is allowed.
+    pub(crate) async fn await_approval(
+        &mut self,
+        mut ask: Ask,
+        mut asked: Result<Waiting, Told>,
+    ) -> Result<Admission, Told> {
+        loop {
+            let mut waiting = asked?;
+            let decision = tokio::select! {
+                biased;
+                by = self.live.cancelled() => {
+                    // Whoever learns that the exec has ended finds no question of it.
+                    waiting.take_back().await;
+                    return Err(Told::cancelled(by));
+                }
+                decision = waiting.decision() => decision,
+            };
+            match decision {
+                // What is remembered is in the list by now.
+                Decision::Approved { remembered: true, .. } | Decision::Void => {}
+                Decision::Approved { by, modified: Some(code), .. } => {
+                    return Err(self.replace_code(code, waiting.id(), &by).await);
+                }
+                Decision::Approved { remembered: false, rights, .. } => self.approve(&ask.blocked, rights),
+                Decision::Denied { reason, .. } => {
+                    let words = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                    return Err(Told::denied(DENIED_BY_PERSON, format!("a person has denied it{words}")));
+                }
+                Decision::Expired => {
+                    return Err(Told::denied(APPROVAL_EXPIRED, "nobody answered in time whether it may run"));
+                }
+                Decision::Cancelled => return Err(Told::cancelled(Cancellation::ServerStops)),
+            }
+            // An earlier answer of this exec was about the files as they were then.
+            self.check_covered_files().await?;
+            match self.judge().await? {
+                None => break,
+                Some(next) => {
+                    asked = self.put_question(&next).await;
+                    ask = next;
+                }
+            }
+        }
+        let admission = self.service.inner.turns.enter(&self.order.user_id);
+        admission.ok_or_else(|| Told::failed("QUEUE_FULL", "too many execs are waiting"))
+    }
+
+    /// The same for one that had begun, when it turned out before its box was made that something is not allowed any more.
+    pub(crate) async fn ask_again(&mut self, ask: Ask) -> Result<Admission, Told> {
+        if let Err(error) = self.service.inner.store.return_to_approval(&self.intent.exec_id).await {
+            tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record that an exec waits");
+            return Err(Told::failed(RUNTIME_ERROR, "that it waits could not be recorded, so it was not run"));
+        }
+        self.intent.start = Start::AwaitingApproval;
+        self.live.set_stage(Stage::At(Status::AwaitingApproval));
+        let asked = self.put_question(&ask).await;
+        self.await_approval(ask, asked).await
+    }
+
+    /// What is still to be asked, with the settings and the list as they are now.
+    async fn judge(&mut self) -> Result<Option<Ask>, Told> {
+        if matches!(self.order.ground, Ground::Code(_)) {
+            return self.judge_code().await;
+        }
+        let failed = |error: crate::error::Error| Told::failed(error.code(), error.to_string());
+        self.order.layers.operator = self.service.settings_now().operator.clone();
+        let Ground::Session { session, named, approved, .. } = &self.order.ground else { return Ok(None) };
+        let work = self.work_of(session);
+        let control = self.service.reach(&self.order.user_id, named, approved).await.map_err(failed)?;
+        let places = Places::Session { work: &work, control, hidden: &self.service.hidden_now() };
+        let verdict = self.order.decide(&places, self.owner).map_err(failed)?;
+        self.heed(verdict)
+    }
+
+    /// A verdict on what has waited: the policy that it was judged by is the one that it runs under.
+    pub(crate) fn heed(&mut self, verdict: Verdict) -> Result<Option<Ask>, Told> {
+        match verdict {
+            Verdict::Allow(grant) => self.adopt(&grant).map(|()| None),
+            Verdict::Ask(ask) => Ok(Some(ask)),
+            Verdict::Deny(denial) => Err(Told::denied("POLICY_DENIED", denial.message)),
+        }
+    }
+
+    fn adopt(&mut self, grant: &Grant) -> Result<(), Told> {
+        let effective = grant.effective();
+        if effective.net != Net::None && !self.order.can_reach_hosts() {
+            let denial = ringwall_policy::Denial::no_network(self.order.backend.key());
+            return Err(Told::denied("POLICY_DENIED", denial.message));
+        }
+        (self.limits, self.net) = (effective.limits, effective.net.mode());
+        Ok(())
+    }
+
+    fn approve(&mut self, blocked: &[NamedPath], rights: Rights) {
+        match &mut self.order.ground {
+            Ground::Session { approved, .. } => {
+                approved.extend(blocked.iter().map(|named| Approved { path: named.real.clone(), rights }));
+            }
+            Ground::Code(code) => code.consent(),
+            Ground::Project { .. } | Ground::Agent { .. } => {}
+        }
+    }
+
+    /// Reads the files that the command names.
+    async fn cover_files(&self) -> Result<Coverage, Told> {
+        let Ground::Session { session, named, covering, .. } = &self.order.ground else {
+            return Ok(Coverage::default());
+        };
+        let (user, work) = (&self.order.user_id, self.work_of(session));
+        let covered = self.service.cover(user, self.owner, &work, named, &covering.files).await;
+        covered.map_err(|error| Told::failed(error.code(), error.to_string()))
+    }
+
+    /// Denies an exec whose files keep changing: the person would be asked without end.
+    fn count_file_changes(&mut self, coverage: &Coverage) -> Result<(), Told> {
+        let Ground::Session { covering, .. } = &mut self.order.ground else { return Ok(()) };
+        if let Some(path) = covering.asked.as_ref().and_then(|asked| asked.changed_in(coverage)) {
+            covering.changes += 1;
+            if covering.changes > MAX_FILE_CHANGES {
+                let message = format!(
+                    "{path} changed again after a person was asked; the question was void {MAX_FILE_CHANGES} times for a \
+                     changed file. Leave the files that the command names as they are, and send it again"
+                );
+                return Err(Told::denied(FILES_CHANGED, message));
+            }
+        }
+        covering.asked = Some(coverage.clone());
+        Ok(())
+    }
+
+    /// Takes back what a person allowed if a file that they allowed with it has changed. The exec then asks anew. Files of the
+    /// session cannot change between this check and the end of the exec, which has the session alone.
+    pub(crate) async fn check_covered_files(&mut self) -> Result<(), Told> {
+        let Ground::Session { approved, covering, .. } = &self.order.ground else { return Ok(()) };
+        if approved.is_empty() || covering.asked.is_none() {
+            return Ok(());
+        }
+        let now = self.cover_files().await?;
+        let Ground::Session { approved, covering, .. } = &mut self.order.ground else { return Ok(()) };
+        if let Some(path) = covering.asked.as_ref().and_then(|asked| asked.changed_in(&now)) {
+            tracing::info!(exec_id = %self.intent.exec_id, path, "a file changed after its approval; asking anew");
+            approved.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,278 @@
+//! Says of each host whether a browser may reach it, and keeps what became of its connections until an action takes them along.
+//!
+//! Redirects, frames, scripts and windows that a page opens all come by here. Where a *name* leads is judged by the proxy, of
+//! the very address that it connects to. A person is asked in the name of the action that is under way, and of no other.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use ringwall_executor::egress::{Connection, Fate, Gate, Ruling};
+use ringwall_policy::{ExternalMode, NetHost, NetList};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::egress::{Asking, ConnectionView, NetRule, OnDuty, Questions};
+
+/// Connections that are kept one by one between two actions.
+const KEPT: usize = 200;
+/// How long connections of a browser that is gone may take to end.
+const OVER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Where Chromium goes by itself, for no page: with what was typed, or to fetch parts of itself.
+const ERRANDS: [&str; 6] = [
+    "clients2.google.com",
+    "content-autofill.googleapis.com",
+    "optimizationguide-pa.googleapis.com",
+    "passwordsleakcheck-pa.googleapis.com",
+    "safebrowsing.googleapis.com",
+    "update.googleapis.com",
+];
+
+/// What may be reached.
+pub(crate) enum Reach {
+    /// What the settings leave to external browsers, as they are at that moment, and hosts that are lifted.
+    Public { lifted: NetList, external: Box<dyn Fn() -> ExternalMode + Send + Sync> },
+    /// What the session's code may reach, in the same words.
+    AsCode { rule: NetRule, questions: Questions },
+}
+
+impl fmt::Debug for Reach {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reach::Public { lifted, .. } => {
+                formatter.debug_struct("Public").field("lifted", lifted).finish_non_exhaustive()
+            }
+            Reach::AsCode { rule, .. } => formatter.debug_struct("AsCode").field("rule", rule).finish_non_exhaustive(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct BrowserGate {
+    reach: Reach,
+    /// What is under way.
+    acting: watch::Sender<Option<Arc<Asking>>>,
+    /// Connections that were asked for and are not over.
+    open: watch::Sender<usize>,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    kept: Vec<ConnectionView>,
+    left_out: u64,
+    refused: Vec<Refused>,
+    /// Nobody takes them along any more.
+    is_closed: bool,
+}
+
+/// A host that was refused, and why.
+#[derive(Debug, Clone)]
+pub(crate) struct Refused {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) why: String,
+}
+
+/// An action is under way as long as this is there.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Arc<BrowserGate>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.acting.send_replace(None);
+    }
+}
+
+impl BrowserGate {
+    pub(crate) fn new(reach: Reach) -> Self {
+        let (acting, open) = (watch::Sender::new(None), watch::Sender::new(0));
+        Self { reach, acting, open, noted: Mutex::default() }
+    }
+
+    /// From now on this action answers for what the browser asks for, and what was refused before is forgotten.
+    pub(crate) fn begin(self: &Arc<Self>, asking: Asking) -> UnderWay {
+        if let Reach::AsCode { questions, .. } = &self.reach {
+            questions.begin_anew();
+        }
+        self.lock().refused.clear();
+        self.acting.send_replace(Some(Arc::new(asking)));
+        UnderWay(self.clone())
+    }
+
+    /// Asks about a page's host before Chromium does, which waits for seconds where a person takes minutes.
+    pub(crate) async fn ask_ahead(&self, host: NetHost, port: u16) {
+        if let Reach::AsCode { rule, .. } = &self.reach
+            && rule.judge(&host, port).is_none()
+        {
+            self.judge(host, port).await;
+        }
+    }
+
+    /// What was refused since the action began, or since this was last asked.
+    pub(crate) fn take_refused(&self) -> Vec<Refused> {
+        std::mem::take(&mut self.lock().refused)
+    }
+
+    /// What became of connections since the last time, for the record.
+    pub(crate) fn take(&self) -> Value {
+        let (kept, left_out) = {
+            let mut noted = self.lock();
+            (std::mem::take(&mut noted.kept), std::mem::take(&mut noted.left_out))
+        };
+        let mut list: Vec<Value> = kept.into_iter().map(|connection| json!(connection)).collect();
+        if left_out > 0 {
+            list.push(json!({ "left_out": left_out }));
+        }
+        Value::Array(list)
+    }
+
+    /// The last of it, when the browser is gone: what was asked for ends then, and is waited for, but not for long.
+    pub(crate) async fn close(&self) -> Value {
+        let mut open = self.open.subscribe();
+        let _ = tokio::time::timeout(OVER_WITHIN, open.wait_for(|open| *open == 0)).await;
+        self.lock().is_closed = true;
+        self.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_errand(host: &str) -> bool {
+    ERRANDS.contains(&host)
+}
+
+fn errand() -> Ruling {
+    Ruling::Refused("it is an errand of Chromium's own, and no page's".to_owned())
+}
+
+/// Puts a host before a person, as long as the action is under way in whose name that is.
+async fn ask(acting: &watch::Sender<Option<Arc<Asking>>>, questions: &Questions, host: NetHost, port: u16) -> Ruling {
+    let mut now = acting.subscribe();
+    let asking = now.borrow_and_update().clone();
+    let Some(asking) = asking else {
+        return Ruling::Refused("no action is under way in whose name it could be asked about".to_owned());
+    };
+    tokio::select! {
+        biased;
+        ruling = questions.ask(&asking, host, port) => ruling,
+        _ = now.changed() => Ruling::Refused("the action in whose name it was asked about is over".to_owned()),
+    }
+}
+
+impl Gate for BrowserGate {
+    fn judge(&self, host: NetHost, port: u16) -> BoxFuture<'_, Ruling> {
+        let ruling = match &self.reach {
+            Reach::Public { lifted, external } => match (external(), lifted.find(&host, port)) {
+                (ExternalMode::On | ExternalMode::Allowlist, Some(_)) => {
+                    Ruling::Allowed("browser.allowed_hosts".to_owned())
+                }
+                (ExternalMode::On, None) if is_errand(&host.to_string()) => errand(),
+                (mode, _) => match mode.refusal(&host, port) {
+                    Some(why) => Ruling::Refused(why),
+                    None => Ruling::Allowed("a host of the public internet".to_owned()),
+                },
+            },
+            Reach::AsCode { rule, questions } => match rule.judge(&host, port) {
+                Some(known) => known,
+                None if is_errand(&host.to_string()) => errand(),
+                None => return Box::pin(ask(&self.acting, questions, host, port)),
+            },
+        };
+        Box::pin(std::future::ready(ruling))
+    }
+
+    fn began(&self) {
+        self.open.send_modify(|open| *open += 1);
+    }
+
+    fn note(&self, connection: Connection) {
+        let mut noted = self.lock();
+        if connection.fate == Fate::Refused && !is_errand(&connection.host) && noted.refused.len() < KEPT {
+            let Connection { host, port, reason, .. } = &connection;
+            let refused = Refused { host: host.clone(), port: *port, why: reason.clone() };
+            noted.refused.push(refused);
+        }
+        if noted.kept.len() < KEPT {
+            noted.kept.push(connection.into());
+        } else {
+            noted.left_out += 1;
+        }
+        let is_closed = noted.is_closed;
+        if is_closed {
+            tracing::warn!(connections = ?std::mem::take(&mut noted.kept), "connections of a browser that is gone");
+        }
+        drop(noted);
+        self.open.send_modify(|open| *open = open.saturating_sub(1));
+    }
+}
+
+impl OnDuty for BrowserGate {
+    fn is_over(&self) -> bool {
+        self.acting.borrow().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn external(mode: ExternalMode) -> BrowserGate {
+        let lifted = NetList::read(["127.0.0.1:8080", "wiki.corp.example", "mail.corp.example:25"]).unwrap();
+        BrowserGate::new(Reach::Public { lifted, external: Box::new(move || mode) })
+    }
+
+    async fn refused(gate: &BrowserGate, host: &str, port: u16) -> Option<String> {
+        match gate.judge(host.parse().unwrap(), port).await {
+            Ruling::Allowed(_) => None,
+            Ruling::Refused(why) => Some(why),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_external_browser_reaches_the_public_internet_and_what_is_lifted() {
+        let gate = external(ExternalMode::On);
+        for (host, port) in [
+            ("good.com", 443),
+            ("8.8.8.8", 8443),
+            ("127.0.0.1", 8080),
+            ("WIKI.corp.example.", 443),
+            ("mail.corp.example", 25),
+        ] {
+            assert_eq!(refused(&gate, host, port).await, None, "{host}:{port}");
+        }
+        for (host, port) in [
+            ("127.0.0.1", 80),
+            ("127.0.0.2", 8080),
+            ("[::ffff:127.0.0.1]", 8080),
+            ("[::1]", 8080),
+            ("169.254.169.254", 80),
+            ("10.0.0.1", 443),
+            ("update.googleapis.com", 443),
+            // Whoever takes a browser over could send mail and try logins.
+            ("good.com", 25),
+            ("good.com", 22),
+            ("8.8.8.8", 53),
+        ] {
+            assert!(refused(&gate, host, port).await.is_some(), "{host}:{port}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_operator_narrows_it_or_switches_it_off() {
+        for (mode, words) in
+            [(ExternalMode::Allowlist, "browser.allowed_hosts"), (ExternalMode::Off, "browser.external")]
+        {
+            let gate = external(mode);
+            assert_eq!(refused(&gate, "wiki.corp.example", 443).await.is_none(), mode == ExternalMode::Allowlist);
+            for host in ["good.com", "8.8.8.8"] {
+                let why = refused(&gate, host, 443).await.unwrap();
+                assert!(why.contains(words), "{why}");
+            }
+        }
+    }
+}

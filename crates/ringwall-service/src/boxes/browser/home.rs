@@ -1,0 +1,157 @@
+//! The box that a browser is in: one of its own, or its session's. Whatever is done in it has a grant of its own.
+//!
+//! Small commands of ours in the same box bring files in and out, so that the server never opens anything that the box has
+//! made: what is read is what the command printed, up to a bound.
+
+use std::fs::File;
+use std::io::{Read, Take};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall_executor::pool::Hold;
+use ringwall_executor::session_box::{Enabled, Resident, StartedProcess, VisitOptions, VisitStreams};
+use ringwall_executor::{Ending, Outcome};
+use ringwall_policy::{Grant, Layers, Request, Verdict, decide};
+use tokio::io::AsyncReadExt;
+
+use super::fault::Fault;
+use super::gate::{BrowserGate, UnderWay};
+use crate::boxes::{Boxes, SessionBox};
+use crate::egress::{Asking, OnDuty};
+
+const DONE_WITHIN: Duration = Duration::from_secs(60);
+/// As much of a file as is on its way into a box.
+const PORTION: usize = 64 << 10;
+/// What is being killed may still finish what it began in a folder.
+const ATTEMPTS_TO_WIPE: usize = 5;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) rooms: Rooms,
+    pub(crate) request: Request,
+    pub(crate) layers: Layers,
+    pub(crate) gate: Arc<BrowserGate>,
+    pub(crate) way_out: ringwall_browser::Egress,
+}
+
+#[derive(Debug)]
+pub(crate) enum Rooms {
+    Own(Box<Resident>),
+    Session { home: Arc<SessionBox>, _hold: Hold<Boxes> },
+}
+
+impl Home {
+    fn resident(&self) -> &Resident {
+        match &self.rooms {
+            Rooms::Own(resident) => resident,
+            Rooms::Session { home, .. } => &home.resident,
+        }
+    }
+
+    /// Whether nothing in it moves: then nothing in it ends either.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.resident().is_paused()
+    }
+
+    /// From now on what the browser asks of the network is this action's.
+    pub(crate) fn begin(&self, asking: Asking) -> UnderWay {
+        let under_way = self.gate.begin(asking);
+        if let Rooms::Session { home, .. } = &self.rooms
+            && let Some(way) = &home.way
+        {
+            way.put_on_duty(self.gate.clone());
+        }
+        under_way
+    }
+
+    /// Starts a command beside what is there.
+    pub(crate) async fn start(&self, argv: &[String], options: VisitOptions) -> Result<StartedProcess, Fault> {
+        let grant = grant(&self.request, argv, &self.layers)?;
+        Ok(self.resident().visit(grant, options).await?)
+    }
+
+    /// Runs a small command to its end, and gives what it printed; one that prints more or takes long fails.
+    pub(crate) async fn run(&self, words: &[&str], input: Option<Take<&File>>, most: u64) -> Result<Vec<u8>, Fault> {
+        let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let stdin = if input.is_some() { Enabled::Yes } else { Enabled::No };
+        let options = VisitOptions { stdin, ..VisitOptions::default() };
+        // Its other streams are dropped here: output that nobody reads would hold it up.
+        let StartedProcess { streams: VisitStreams { stdin, stdout, .. }, running, .. } =
+            self.start(&argv, options).await?;
+        let failed = |why: &str| Fault::failed(format!("{} in the browser's box {why}", words.join(" ")));
+        let feed = async {
+            let (Some(mut stdin), Some(mut input)) = (stdin, input) else { return Ok(()) };
+            let mut portion = vec![0; PORTION];
+            loop {
+                match tokio::task::block_in_place(|| input.read(&mut portion)) {
+                    Ok(0) => break,
+                    // Whoever does not read it fails for that reason.
+                    Ok(count) if stdin.write(&portion[..count]).await.is_err() => break,
+                    Ok(_) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            stdin.close().await;
+            Ok(())
+        };
+        let mut printed = Vec::new();
+        let mut bounded = stdout.take(most + 1);
+        let work = async {
+            let (read, fed) = tokio::join!(bounded.read_to_end(&mut printed), feed);
+            fed.and(read).map_err(|error| error.to_string())
+        };
+        let read = tokio::time::timeout(DONE_WITHIN, work).await;
+        match read {
+            Ok(Ok(count)) if count as u64 <= most => {}
+            Ok(Ok(_)) => return Err(failed(&format!("gave more than {most} bytes"))),
+            Ok(Err(why)) => return Err(failed(&why)),
+            Err(_) => return Err(failed("took too long")),
+        }
+        drop(bounded);
+        match tokio::time::timeout(DONE_WITHIN, running.wait()).await {
+            Ok(Ok(Outcome { ending: Ending::Exited(0), .. })) => Ok(printed),
+            Ok(Ok(Outcome { ending, .. })) => Err(failed(&format!("ended with {ending:?}"))),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(failed("took too long")),
+        }
+    }
+
+    /// Ends what is the browser's own, whose processes are gone. An error means that some of its files are left; those go with
+    /// the session's box.
+    pub(crate) async fn end(self, folder: &str) -> Result<(), Fault> {
+        match &self.rooms {
+            Rooms::Own(resident) => {
+                resident.end().await;
+                Ok(())
+            }
+            Rooms::Session { home, .. } => {
+                if let Some(way) = &home.way {
+                    let gate: Arc<dyn OnDuty> = self.gate.clone();
+                    way.leave_duty(&gate);
+                }
+                let mut wiped = Ok(());
+                for _ in 0..ATTEMPTS_TO_WIPE {
+                    wiped = match self.run(&["rm", "-rf", "--", folder], None, 0).await {
+                        Err(fault) if home.resident.is_alive() => Err(fault),
+                        Ok(_) | Err(_) => return Ok(()),
+                    };
+                    if home.resident.is_paused() {
+                        break;
+                    }
+                    tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+                }
+                wiped
+            }
+        }
+    }
+}
+
+pub(crate) fn grant(request: &Request, argv: &[String], layers: &Layers) -> Result<Grant, Fault> {
+    let request = Request { argv: argv.iter().map(Into::into).collect(), ..request.clone() };
+    match decide(&request, layers) {
+        Verdict::Allow(grant) => Ok(grant),
+        Verdict::Deny(denial) => Err(Fault::refused(denial.message)),
+        Verdict::Ask(_) => Err(Fault::refused("what the browser's box would be shown has to be allowed first")),
+    }
+}

@@ -1,0 +1,140 @@
+//! One running browser: a command in its box, whose control is a socket of which nobody but the server holds the other end.
+
+use std::sync::{Mutex, PoisonError};
+
+use ringwall_browser::{Browser, FieldNames, Files};
+use ringwall_executor::session_box::{Channel, SessionProcess, StartedProcess, VisitInput, VisitOptions, VisitStreams};
+use ringwall_executor::{BoxControl as _, RunningBox};
+use ringwall_policy::BrowserKind;
+use ringwall_risk::{PASSWORD_FIELDS, PAYMENT_FIELDS};
+use rustix::process::Signal;
+use tokio::io::{AsyncReadExt, DuplexStream};
+use tokio::task::JoinHandle;
+
+use super::fault::Fault;
+use super::home::Home;
+use super::stop::Stop;
+use crate::random::random_digits;
+
+pub(crate) const MISSING: &str =
+    "no Chromium was found on this machine; install it, e.g. with: apt-get install chromium";
+const ON_THE_WAY: usize = 256 << 10;
+/// How long Chromium may take to have a page.
+const THERE_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Where its things are, as it sees them: private, in memory, and gone with it.
+#[derive(Debug)]
+pub(crate) struct Folder(String);
+
+impl Folder {
+    fn profile(&self) -> String {
+        format!("{}/profile", self.0)
+    }
+
+    fn downloads(&self) -> String {
+        format!("{}/downloads", self.0)
+    }
+
+    pub(crate) fn uploads(&self) -> String {
+        format!("{}/uploads", self.0)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) window: BrowserKind,
+    pub(crate) home: Home,
+    pub(crate) browser: Browser,
+    pub(crate) folder: Folder,
+    /// Tells this one from the next.
+    pub(crate) number: u64,
+    process: SessionProcess,
+    /// In a mutex because a `RunningBox` is not `Sync`. Never locked.
+    running: Mutex<RunningBox>,
+    feeding: JoinHandle<()>,
+}
+
+impl Instance {
+    /// Leaves nothing where it fails, or is not wanted any more.
+    pub(crate) async fn open(window: BrowserKind, home: Home, number: u64, stop: &mut Stop) -> Result<Self, Fault> {
+        let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>()?));
+        let started = stop.unless(Self::start(&home, &folder)).await;
+        match started {
+            Ok((process, running, browser, feeding)) => {
+                Ok(Self { window, home, browser, folder, number, process, running: Mutex::new(running), feeding })
+            }
+            Err(fault) => {
+                if let Err(left) = home.end(&folder.0).await {
+                    tracing::warn!(
+                        why = left.message,
+                        "files of a browser that did not start are left in its session's box"
+                    );
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    async fn start(
+        home: &Home,
+        folder: &Folder,
+    ) -> Result<(SessionProcess, RunningBox, Browser, JoinHandle<()>), Fault> {
+        let executable = ringwall_browser::find_executable().ok_or_else(|| Fault::failed(MISSING))?;
+        let (profile, downloads) = (folder.profile(), folder.downloads());
+        home.run(&["mkdir", "-m", "700", "--", &folder.0, &profile, &downloads, &folder.uploads()], None, 0).await?;
+        let words = ringwall_browser::arguments(executable, &profile, home.way_out.clone());
+        let options = VisitOptions { channel: Channel::Open, ..VisitOptions::default() };
+        let StartedProcess { process, running, streams: VisitStreams { channel: Some((to, from)), .. } } =
+            home.start(&words, options).await?
+        else {
+            return Err(Fault::failed("the browser has no way to be controlled"));
+        };
+        let (ours, theirs) = tokio::io::duplex(ON_THE_WAY);
+        let feeding = tokio::spawn(feed(theirs, to));
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let names = FieldNames { passwords: list(&PASSWORD_FIELDS), payments: list(&PAYMENT_FIELDS) };
+        let connecting = Browser::connect(from, ours, Files { downloads }, &names);
+        match tokio::time::timeout(THERE_WITHIN, connecting).await {
+            Ok(Ok(browser)) => Ok((process, running, browser, feeding)),
+            Ok(Err(error)) => Err(Fault::failed(format!("Chromium did not start: {error}"))),
+            Err(_) => Err(Fault::failed("Chromium did not start in time")),
+        }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.browser.is_alive()
+    }
+
+    /// By which its end is seen.
+    pub(crate) fn process(&self) -> SessionProcess {
+        self.process.clone()
+    }
+
+    /// Whether it stands still with its session's box.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.home.is_paused()
+    }
+
+    /// Ends it. When this returns, no process of it is left, unless its box stands still: then both end together. An error
+    /// means that files of it are left.
+    pub(crate) async fn close(self) -> Result<(), Fault> {
+        let Self { home, browser, folder, process, running, feeding, .. } = self;
+        browser.close().await;
+        let running = running.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // What is left of it ends with its box where that is its own. One that stands still goes on for that.
+        let _ = tokio::join!(running.wait(), process.stop(Signal::KILL));
+        feeding.abort();
+        home.end(&folder.0).await
+    }
+}
+
+/// Carries what the server says into the box.
+async fn feed(mut from: DuplexStream, mut to: VisitInput) {
+    let mut portion = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut portion).await {
+        if to.write(&portion[..count]).await.is_err() {
+            return;
+        }
+    }
+    to.close().await;
+}

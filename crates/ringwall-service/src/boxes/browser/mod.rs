@@ -1,0 +1,15 @@
+//! The browsers of sessions: who has one, the box that it is in, its process, and what it may reach.
+
+mod fault;
+mod gate;
+mod home;
+mod instance;
+mod seats;
+mod stop;
+
+pub(crate) use fault::Fault;
+pub(crate) use gate::{BrowserGate, Reach, Refused};
+pub(crate) use home::{Home, Rooms, grant};
+pub(crate) use instance::{Instance, MISSING};
+pub(crate) use seats::{Browsers, Seat, Turn};
+pub(crate) use stop::Stop;

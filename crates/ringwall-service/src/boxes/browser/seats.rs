@@ -1,0 +1,355 @@
+//! Who has a browser, for how long, and how many there are at once.
+//!
+//! A session has one seat, and whoever sits there has the turn; so many may wait for it. A browser that nobody uses is closed
+//! after a while, one that ended by itself at once; the next action is told that its page is lost. Of the places there are, one
+//! user has half, so that nobody keeps all others out. A seat that is dismissed is nobody's any more: whatever is being done
+//! there stops, and nothing begins.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringwall_policy::BrowserKind;
+use ringwall_record::{SessionKey, Store};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+use super::fault::Fault;
+use super::instance::Instance;
+use crate::error::{Error, causes};
+use crate::time::now;
+
+/// Seats without a browser that are remembered, for what became of it.
+const REMEMBERED: usize = 1000;
+/// Actions of one session that wait for their turn.
+const MAX_WAITING: usize = 32;
+/// A larger picture is not kept for those who look at the session later.
+const MAX_KEPT_BYTES: usize = 8 << 20;
+
+/// Whoever holds it acts.
+pub(crate) type Turn = OwnedMutexGuard<Option<Instance>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Browsers {
+    held: Mutex<Held>,
+    acting: watch::Sender<usize>,
+    numbers: AtomicU64,
+    /// Rings when the settings are others.
+    settings: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    seats: HashMap<SessionKey, Arc<Seat>>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) session: SessionKey,
+    turn: Arc<tokio::sync::Mutex<Option<Instance>>>,
+    waiting: Arc<Semaphore>,
+    shown: Mutex<Shown>,
+    dismissed: watch::Sender<bool>,
+}
+
+/// What is known of a browser without asking it.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    /// Nothing where there is no browser.
+    pub(crate) window: Option<BrowserKind>,
+    pub(crate) url: String,
+    pub(crate) title: String,
+    pub(crate) picture: Option<Arc<Vec<u8>>>,
+    used: Instant,
+    /// Why there is none any more, if nobody asked for its end.
+    ended: Option<&'static str>,
+}
+
+/// Somebody acts, as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Acting<'a>(&'a Browsers);
+
+impl Drop for Acting<'_> {
+    fn drop(&mut self) {
+        self.0.acting.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Browsers {
+    /// Nobody begins to act when the server stops.
+    pub(crate) fn act(&self) -> Acting<'_> {
+        self.acting.send_modify(|count| *count += 1);
+        Acting(self)
+    }
+
+    /// Whoever watches over one that nobody uses looks at the settings again.
+    pub(crate) fn reconsider(&self) {
+        self.settings.send_replace(());
+    }
+
+    /// Rings when the settings are others.
+    pub(crate) fn settings_changes(&self) -> watch::Receiver<()> {
+        self.settings.subscribe()
+    }
+
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The seat of a session, made where there is none.
+    pub(crate) fn seat(&self, session: &SessionKey) -> Result<Arc<Seat>, Error> {
+        let mut held = self.lock();
+        if held.is_closed {
+            return Err(Error::Stopping);
+        }
+        if held.seats.len() >= REMEMBERED {
+            held.seats.retain(|_, seat| !is_unused(seat) || seat.lock().window.is_some());
+        }
+        Ok(held.seats.entry(session.clone()).or_insert_with(|| Arc::new(Seat::new(session.clone()))).clone())
+    }
+
+    pub(crate) fn find(&self, session: &SessionKey) -> Option<Arc<Seat>> {
+        self.lock().seats.get(session).cloned()
+    }
+
+    /// Takes a place for a browser at this seat; where all are taken, or all that this user may have, that of the one which
+    /// nobody has used for longest.
+    pub(crate) async fn take_place(
+        &self,
+        store: &Store,
+        most: usize,
+        seat: &Seat,
+        window: BrowserKind,
+    ) -> Result<(), Fault> {
+        loop {
+            let (other, mut turn) = {
+                let held = self.lock();
+                let open: Vec<&Arc<Seat>> = held.seats.values().filter(|seat| seat.lock().window.is_some()).collect();
+                let is_own = |other: &&Arc<Seat>| other.session.user_id == seat.session.user_id;
+                let own = open.iter().filter(|other| is_own(other)).count();
+                let mut candidates = match room(most, open.len(), own) {
+                    Room::Free => {
+                        *seat.lock() = Shown { window: Some(window), ..Shown::new() };
+                        return Ok(());
+                    }
+                    Room::OfAnybody => open,
+                    Room::OfTheirOwn => open.into_iter().filter(is_own).collect(),
+                };
+                candidates.sort_by_key(|seat| seat.lock().used);
+                let count = candidates.len();
+                let idle = candidates.into_iter().find_map(|other| {
+                    let turn = other.turn.clone().try_lock_owned().ok()?;
+                    // One that stands still cannot be closed.
+                    let is_paused = turn.as_ref().is_some_and(Instance::is_paused);
+                    (!is_paused).then(|| (other.clone(), turn))
+                });
+                let full = || {
+                    let whose = if count < most { "of this user " } else { "" };
+                    let why = format!("all {count} browsers {whose}are in use (browser.max_instances); try again");
+                    Fault::failed(why)
+                };
+                idle.ok_or_else(full)?
+            };
+            other.end(store, turn.take(), Some("another session needed its place")).await;
+        }
+    }
+
+    /// Ends the browser of a session that is to be no more, whoever uses it.
+    pub(crate) async fn dismiss(&self, store: &Store, session: &SessionKey) {
+        let seat = self.lock().seats.remove(session);
+        if let Some(seat) = seat {
+            seat.dismiss(store, "its session was removed").await;
+        }
+    }
+
+    /// The same for a session that has no files any more, unless somebody acts there: theirs may be the first use of a new
+    /// session of that id, whose files are made when its browser is.
+    pub(crate) async fn dismiss_unused(&self, store: &Store, session: &SessionKey) {
+        let seat = {
+            let mut held = self.lock();
+            let is_unused = held.seats.get(session).is_some_and(is_unused);
+            is_unused.then(|| held.seats.remove(session)).flatten()
+        };
+        if let Some(seat) = seat {
+            seat.dismiss(store, "its session was removed").await;
+        }
+    }
+
+    /// The sessions with a seat at which nobody acts.
+    pub(crate) fn unused_sessions(&self) -> Vec<SessionKey> {
+        let held = self.lock();
+        held.seats.iter().filter(|(_, seat)| is_unused(seat)).map(|(session, _)| session.clone()).collect()
+    }
+
+    /// Ends all. When this returns there is no browser, there will be none, and what was done is on record.
+    pub(crate) async fn close(&self, store: &Store) {
+        let seats: Vec<Arc<Seat>> = {
+            let mut held = self.lock();
+            held.is_closed = true;
+            held.seats.drain().map(|(_, seat)| seat).collect()
+        };
+        futures::future::join_all(seats.iter().map(|seat| seat.dismiss(store, "the server was stopped"))).await;
+        let _ = self.acting.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whoever acts holds the seat, and it is handed out under the lock alone.
+fn is_unused(seat: &Arc<Seat>) -> bool {
+    Arc::strong_count(seat) == 1
+}
+
+/// Whose browser has to go for another one, if any has.
+#[derive(Debug, PartialEq, Eq)]
+enum Room {
+    Free,
+    OfAnybody,
+    OfTheirOwn,
+}
+
+/// Of `most` places so many are taken, and so many of those by whoever wants another.
+fn room(most: usize, taken: usize, own: usize) -> Room {
+    if own >= most.div_ceil(2) {
+        Room::OfTheirOwn
+    } else if taken >= most {
+        Room::OfAnybody
+    } else {
+        Room::Free
+    }
+}
+
+impl Shown {
+    fn new() -> Self {
+        let (url, title) = Default::default();
+        Self { window: None, url, title, picture: None, used: Instant::now(), ended: None }
+    }
+}
+
+impl Seat {
+    fn new(session: SessionKey) -> Self {
+        let dismissed = watch::Sender::new(false);
+        let waiting = Arc::new(Semaphore::new(MAX_WAITING));
+        Self { session, turn: Arc::default(), waiting, shown: Mutex::new(Shown::new()), dismissed }
+    }
+
+    /// A place in the line for the turn, if there is one.
+    pub(crate) fn line_up(&self) -> Result<OwnedSemaphorePermit, Error> {
+        self.waiting.clone().try_acquire_owned().map_err(|_| Error::TooManyActions)
+    }
+
+    pub(crate) async fn turn(&self) -> Turn {
+        self.turn.clone().lock_owned().await
+    }
+
+    /// Comes back when nothing is to be done here any more.
+    pub(crate) async fn dismissed(&self) {
+        let _ = self.dismissed.subscribe().wait_for(|dismissed| *dismissed).await;
+    }
+
+    pub(crate) fn show(&self) -> Shown {
+        self.lock().clone()
+    }
+
+    /// Somebody has used it, and this is how it looks then.
+    pub(crate) fn looks(&self, url: &str, title: &str, picture: Option<Vec<u8>>) {
+        let mut shown = self.lock();
+        shown.used = Instant::now();
+        (shown.url, shown.title) = (url.to_owned(), title.to_owned());
+        if let Some(picture) = picture {
+            shown.picture = (picture.len() <= MAX_KEPT_BYTES).then(|| Arc::new(picture));
+        }
+    }
+
+    pub(crate) fn last_used(&self) -> Instant {
+        self.lock().used
+    }
+
+    pub(crate) fn used(&self) {
+        self.lock().used = Instant::now();
+    }
+
+    /// Why there is no browser any more, told once.
+    pub(crate) fn take_ended(&self) -> Option<&'static str> {
+        self.lock().ended.take()
+    }
+
+    /// Ends its browser, if there is one; with why, where nobody has asked for that. Whoever calls has the turn.
+    pub(crate) async fn end(&self, store: &Store, there: Option<Instance>, why: Option<&'static str>) {
+        if let Some(instance) = there {
+            let (gate, window) = (instance.home.gate.clone(), instance.window);
+            let why = why.unwrap_or("it was asked for");
+            let why = match instance.close().await {
+                Ok(()) => why.to_owned(),
+                Err(left) => {
+                    tracing::warn!(session = %self.session.session_id, why = left.message, "files of a browser are left");
+                    format!("{why}; its files could not be removed, and go with the session's box")
+                }
+            };
+            let connections = gate.close().await;
+            let recorded = store.record_browser_end(self.session.clone(), window.key(), &why, connections, now());
+            if let Err(error) = recorded.await {
+                tracing::error!(session = %self.session.session_id, error = %causes(&error), "could not record a browser's end");
+            }
+        }
+        *self.lock() = Shown { ended: why, ..Shown::new() };
+    }
+
+    /// The place that was taken for a browser which did not come up is free again.
+    pub(crate) fn vacate(&self) {
+        self.lock().window = None;
+    }
+
+    async fn dismiss(&self, store: &Store, why: &'static str) {
+        self.dismissed.send_replace(true);
+        let mut turn = self.turn().await;
+        self.end(store, turn.take(), Some(why)).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_half_of_the_places_to_others() {
+        assert_eq!(room(10, 4, 4), Room::Free);
+        assert_eq!(room(10, 5, 5), Room::OfTheirOwn, "although there are free ones");
+        assert_eq!(room(10, 9, 4), Room::Free);
+        assert_eq!(room(10, 10, 4), Room::OfAnybody);
+        assert_eq!(room(10, 10, 0), Room::OfAnybody);
+        assert_eq!(room(10, 10, 7), Room::OfTheirOwn, "the settings were others before");
+        assert_eq!((room(1, 0, 0), room(1, 1, 0), room(1, 1, 1)), (Room::Free, Room::OfAnybody, Room::OfTheirOwn));
+        assert_eq!((room(3, 1, 1), room(3, 2, 2)), (Room::Free, Room::OfTheirOwn));
+    }
+
+    fn session(id: &str) -> SessionKey {
+        SessionKey { user_id: "u".parse().unwrap(), agent_id: "a".parse().unwrap(), session_id: id.to_owned() }
+    }
+
+    #[test]
+    fn whoever_acts_in_a_session_without_files_yet_keeps_the_seat() {
+        let browsers = Browsers::default();
+        let acting = browsers.seat(&session("new")).unwrap();
+        drop(browsers.seat(&session("left")).unwrap());
+        assert_eq!(browsers.unused_sessions(), [session("left")]);
+        drop(acting);
+        assert_eq!(browsers.unused_sessions().len(), 2);
+    }
+
+    #[test]
+    fn so_many_wait_for_one_browser() {
+        let seat = Seat::new(session("s"));
+        let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| seat.line_up().unwrap()).collect();
+        assert!(matches!(seat.line_up(), Err(Error::TooManyActions)));
+        waiting.pop();
+        drop(seat.line_up().unwrap());
+    }
+}

@@ -1,0 +1,29 @@
+//! Boxes that outlive an exec: session boxes with their contexts and terminals, and the pool that keeps them and the warm boxes.
+
+mod answer;
+pub(crate) mod browser;
+mod exclusive;
+mod interpreter;
+mod keyboard;
+mod language;
+mod pool;
+mod process;
+mod session_box;
+mod terminal;
+
+pub use answer::Bundle;
+pub use language::Language;
+
+pub(crate) use answer::CellAnswer;
+pub(crate) use exclusive::{Hold, SessionGates, Shared};
+pub(crate) use interpreter::{Conversed, Interpreter, words};
+pub(crate) use keyboard::{Keyboard, Pressed};
+pub(crate) use pool::{BoxPool, BoxSort, Boxes, Makers, SpareBox};
+pub(crate) use process::ProcessReins;
+pub(crate) use session_box::{BoxKey, Context, Doing, Entered, MAX_CONTEXTS, SessionBox};
+pub(crate) use terminal::Seat;
+
+/// Where a box shows the files that it works on.
+pub(crate) const WORKSPACE: &str = "/workspace";
+/// The home directory in every box.
+pub(crate) const HOME: &str = "/home/sandbox";

@@ -1,0 +1,201 @@
+//! The box of a session in the pool, and the contexts that live in it. They end with it.
+//!
+//! A box belongs to the session for which it was made and is never handed to another. Nothing of it is on record: a server
+//! that starts has none.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ringwall_executor::BoxControl as _;
+use ringwall_executor::session_box::{Resident, SessionProcess};
+use ringwall_policy::Isolation;
+use ringwall_record::{SessionKey, Timestamp};
+use ringwall_workspace::Workspace;
+use rustix::process::Signal;
+
+use super::interpreter::Interpreter;
+use crate::boxes::Language;
+use crate::egress::SessionWay;
+use crate::session_ref::Place;
+use crate::time::now;
+
+/// How many contexts a session has at most in one box.
+pub(crate) const MAX_CONTEXTS: usize = 8;
+
+/// Which box: a session has one of each strength that its code asks for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BoxKey {
+    user: String,
+    agent: String,
+    session: String,
+    isolation: Isolation,
+}
+
+impl BoxKey {
+    pub(crate) fn new(place: &Place, isolation: Isolation) -> Self {
+        Self {
+            user: place.name.user_id.as_str().to_owned(),
+            agent: place.name.agent_id.as_str().to_owned(),
+            session: place.id.to_string(),
+            isolation,
+        }
+    }
+
+    /// Whose it is.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let (user_id, agent_id) = (self.user.parse().ok()?, self.agent.parse().ok()?);
+        let name = SessionKey { user_id, agent_id, session_id: self.session.clone() };
+        Some(Place { name, id: self.session.parse().ok()? })
+    }
+
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct SessionBox {
+    pub(crate) resident: Resident,
+    /// Where it has a network.
+    pub(crate) way: Option<SessionWay>,
+    /// Where its session's files are.
+    pub(crate) workspace: Workspace,
+    /// Why it was ended, where that is what it takes of the disk.
+    full: OnceLock<String>,
+    contexts: Mutex<BTreeMap<String, Context>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) language: Language,
+    pub(crate) created_at: Timestamp,
+    pub(crate) used_at: Timestamp,
+    /// Not while it runs something, and not before it is started.
+    idle: Option<Interpreter>,
+    pub(crate) handle: Option<SessionProcess>,
+    pub(crate) doing: Doing,
+    /// What was begun before the last restart does not come back.
+    restarts: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Nothing,
+    Running,
+}
+
+/// What somebody gets who wants to run a cell.
+#[derive(Debug)]
+pub(crate) enum Entered {
+    Ready {
+        interpreter: Box<Interpreter>,
+        restarts: u64,
+    },
+    /// To be started.
+    New {
+        restarts: u64,
+    },
+    Busy,
+    /// It speaks another language.
+    Other(Language),
+    TooMany,
+}
+
+impl SessionBox {
+    pub(crate) fn new(resident: Resident, way: Option<SessionWay>, workspace: Workspace) -> Self {
+        Self { resident, way, workspace, full: OnceLock::new(), contexts: Mutex::default() }
+    }
+
+    /// Ends it for what it takes of the disk: whoever in it writes, also in the background of what is over, goes with it.
+    pub(crate) fn end_as_full(&self, words: String) {
+        let _ = self.full.set(words);
+        self.resident.dismiss();
+    }
+
+    pub(crate) fn full(&self) -> Option<&str> {
+        self.full.get().map(String::as_str)
+    }
+
+    pub(crate) fn enter(&self, id: &str, language: Language) -> Entered {
+        let mut contexts = self.lock();
+        if !contexts.contains_key(id) && contexts.len() >= MAX_CONTEXTS {
+            return Entered::TooMany;
+        }
+        let context = contexts.entry(id.to_owned()).or_insert_with(|| Context {
+            language,
+            created_at: now(),
+            used_at: now(),
+            idle: None,
+            handle: None,
+            doing: Doing::Nothing,
+            restarts: 0,
+        });
+        if context.language != language {
+            return Entered::Other(context.language);
+        }
+        if context.doing == Doing::Running {
+            return Entered::Busy;
+        }
+        context.doing = Doing::Running;
+        context.used_at = now();
+        match context.idle.take() {
+            Some(interpreter) => Entered::Ready { interpreter: Box::new(interpreter), restarts: context.restarts },
+            None => Entered::New { restarts: context.restarts },
+        }
+    }
+
+    /// It is started. Whether it is still wanted.
+    pub(crate) fn begun(&self, id: &str, restarts: u64, handle: &SessionProcess) -> bool {
+        let mut contexts = self.lock();
+        let own = contexts.get_mut(id).filter(|context| context.restarts == restarts);
+        own.map(|context| context.handle = Some(handle.clone())).is_some()
+    }
+
+    /// A cell is over, and its interpreter comes back or is gone. One that has been restarted or deleted meanwhile is not kept.
+    pub(crate) fn leave(&self, id: &str, restarts: u64, interpreter: Option<Interpreter>) {
+        let mut contexts = self.lock();
+        let Some(context) = contexts.get_mut(id).filter(|context| context.restarts == restarts) else { return };
+        match interpreter {
+            Some(interpreter) => {
+                context.doing = Doing::Nothing;
+                context.used_at = now();
+                context.idle = Some(interpreter);
+            }
+            None => drop(contexts.remove(id)),
+        }
+    }
+
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&BTreeMap<String, Context>) -> T) -> T {
+        read(&self.lock())
+    }
+
+    /// Ends its interpreter; the next cell has a new one. Whether there is such a context.
+    pub(crate) fn restart(&self, id: &str) -> bool {
+        let mut contexts = self.lock();
+        let Some(context) = contexts.get_mut(id) else { return false };
+        context.restarts += 1;
+        context.doing = Doing::Nothing;
+        let (idle, handle) = (context.idle.take(), context.handle.take());
+        drop(contexts);
+        end(idle, handle);
+        true
+    }
+
+    pub(crate) fn delete(&self, id: &str) -> bool {
+        let Some(context) = self.lock().remove(id) else { return false };
+        end(context.idle, context.handle);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Context>> {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end(idle: Option<Interpreter>, handle: Option<SessionProcess>) {
+    if let Some(handle) = handle {
+        // In whatever state the box is, and whatever it takes.
+        tokio::spawn(async move { handle.stop(Signal::KILL).await });
+    }
+    drop(idle);
+}

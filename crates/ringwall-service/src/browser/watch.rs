@@ -1,0 +1,45 @@
+//! Closes a browser that has ended by itself, and one that is not used for `browser.idle_timeout_s`.
+
+use std::sync::{PoisonError, Weak};
+
+use tokio::time::Instant;
+
+use crate::boxes::browser::Seat;
+use crate::service::Inner;
+
+/// Closes a browser that has ended by itself, or that nobody uses. Keeps neither the server nor the seat alive.
+pub(super) async fn watch_over(inner: Weak<Inner>, seat: Weak<Seat>, number: u64, ended: impl Future<Output = ()>) {
+    tokio::pin!(ended);
+    let Some(mut settings) = inner.upgrade().map(|inner| inner.browsers.settings_changes()) else { return };
+    loop {
+        settings.borrow_and_update();
+        let due = {
+            let (Some(inner), Some(seat)) = (inner.upgrade(), seat.upgrade()) else { return };
+            let idle = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.idle_timeout();
+            seat.last_used() + idle
+        };
+        let why = tokio::select! {
+            biased;
+            () = &mut ended => Some("it has crashed or was killed"),
+            () = tokio::time::sleep_until(due) => None,
+            Ok(()) = settings.changed() => continue,
+        };
+        let (Some(inner), Some(seat)) = (inner.upgrade(), seat.upgrade()) else { return };
+        let mut turn = seat.turn().await;
+        match turn.as_ref() {
+            Some(instance) if instance.number == number => {
+                if instance.is_paused() {
+                    // No time passes for it, and it could not be closed.
+                    seat.used();
+                }
+            }
+            Some(_) | None => return,
+        }
+        let idle = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.idle_timeout();
+        let is_idle = seat.last_used() + idle <= Instant::now();
+        if why.is_some() || is_idle {
+            seat.end(&inner.store, turn.take(), Some(why.unwrap_or("nobody had used it for long"))).await;
+            return;
+        }
+    }
+}

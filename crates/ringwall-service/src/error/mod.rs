@@ -1,0 +1,229 @@
+//! What a caller is told when something was not done. No transport is known here: a door maps [`Error::code`].
+//!
+//! Nothing in these messages names a path of the host. What the operator needs to know beyond them is logged where it
+//! happened, with its causes.
+
+use ringwall_record::ExecId;
+
+mod agent;
+pub(crate) mod codes;
+
+pub use agent::{AgentProblem, ProblemKind};
+
+use codes::DISK_QUOTA;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("a valid token is needed")]
+    Unauthenticated,
+    #[error("{why}")]
+    Forbidden { why: String },
+    #[error("there is no {what}")]
+    NotFound { what: String },
+    #[error("{message}")]
+    InvalidArgument { message: String },
+    #[error("{field}: {message}")]
+    InvalidInput { field: String, message: String },
+    /// The request is on record as this exec, which never runs.
+    #[error("{denial}")]
+    Denied { denial: Box<ringwall_policy::Denial>, exec_id: ExecId },
+    #[error("{message}")]
+    Conflict { message: String },
+    /// A settings key that only start-up configuration changes.
+    #[error("{message}")]
+    SetAtStart { message: String, hint: String },
+    #[error("this is the last valid owner token; without it nobody could manage this server")]
+    LastOwner,
+    #[error("the exec {0} has ended already")]
+    AlreadyEnded(ExecId),
+    #[error("too many questions wait for a person's answer")]
+    TooManyApprovals,
+    #[error("too many tickets were asked for")]
+    TooManyTickets,
+    #[error("this approval request has expired")]
+    ApprovalExpired,
+    #[error("too many execs are waiting")]
+    QueueFull,
+    #[error("too many texts wait to be assessed: at most {per_user} of one user and {all} in all")]
+    TooManyAssessments { per_user: u32, all: u32 },
+    #[error("too many actions wait for this session's browser already; wait for the answers to some of them")]
+    TooManyActions,
+    /// A workspace takes all of the disk that it may, or would.
+    #[error("{message}")]
+    DiskQuota { message: String },
+    #[error("the {backend} backend is not available: {why}")]
+    BackendUnavailable { backend: String, why: String },
+    /// Every box is in use, and none became free in time.
+    #[error("{message}")]
+    PoolFull { message: String },
+    #[error("the server is stopping")]
+    Stopping,
+    #[error("the record cannot be written or read just now")]
+    Busy(#[source] Box<ringwall_record::Error>),
+    #[error("the manifest of the skill {id} is not valid: {}", reasons.join("; "))]
+    InvalidManifest { id: String, reasons: Vec<String> },
+    #[error("{message}")]
+    Runtime { message: String },
+    /// In the contract's words, on the routes of an agent's files and skills.
+    #[error(transparent)]
+    Agent(#[from] AgentProblem),
+    /// Told to the operator who starts a server, and to nobody else.
+    #[error("could not {doing}")]
+    Start {
+        doing: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("another server uses this data directory")]
+    DataInUse,
+}
+
+/// What to do about a refused revocation.
+const LAST_OWNER_HINT: &str = "create another owner token first: POST /api/tokens with {\"role\":\"owner\"}, or `ringwall token create --role owner`";
+
+impl Error {
+    /// The word that programs read.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Unauthenticated => "UNAUTHENTICATED",
+            Error::Forbidden { .. } => "FORBIDDEN",
+            Error::NotFound { .. } => "NOT_FOUND",
+            Error::InvalidArgument { .. } => "INVALID_ARGUMENT",
+            Error::InvalidInput { .. } => "INVALID_INPUT",
+            Error::Denied { .. } => "POLICY_DENIED",
+            Error::Conflict { .. } | Error::SetAtStart { .. } | Error::LastOwner | Error::AlreadyEnded(_) => "CONFLICT",
+            Error::QueueFull | Error::TooManyActions | Error::TooManyAssessments { .. } => "QUEUE_FULL",
+            Error::TooManyApprovals => "TOO_MANY_APPROVALS",
+            Error::TooManyTickets => "TOO_MANY_TICKETS",
+            Error::ApprovalExpired => "APPROVAL_EXPIRED",
+            Error::DiskQuota { .. } => DISK_QUOTA,
+            Error::BackendUnavailable { .. } => "BACKEND_UNAVAILABLE",
+            Error::PoolFull { .. } => "POOL_FULL",
+            Error::Stopping => "STOPPING",
+            Error::Busy(_) => "BUSY",
+            Error::InvalidManifest { .. } => "INVALID_MANIFEST",
+            Error::Agent(problem) => problem.kind.code(),
+            Error::Runtime { .. } | Error::Start { .. } | Error::DataInUse => "RUNTIME_ERROR",
+        }
+    }
+
+    /// What the reader can do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Error::Unauthenticated => {
+                "send the header `Authorization: Bearer <token>`; `ringwall token create` makes one"
+            }
+            Error::Denied { denial, .. } => return denial.hint.clone(),
+            Error::SetAtStart { hint, .. } => return Some(hint.clone()),
+            Error::LastOwner => LAST_OWNER_HINT,
+            Error::TooManyTickets => "use them, or wait half a minute",
+            Error::TooManyApprovals => "answer some of them: GET /api/approvals?status=pending",
+            Error::TooManyAssessments { .. } => "wait for the answers to some of them, or send texts of at most 8 KiB",
+            Error::QueueFull => "wait for some of them to end, or raise sandbox.max_queued_execs",
+            Error::BackendUnavailable { backend, .. } if backend == "native" => {
+                "`ringwall doctor` says what is missing"
+            }
+            Error::BackendUnavailable { backend, .. } if backend == "aio" => "leave the backend out",
+            Error::BackendUnavailable { backend, .. } if backend == "gvisor" => {
+                "install runsc and run the server as root, or ask for the native backend"
+            }
+            Error::BackendUnavailable { .. } => "start the docker daemon, or ask for the native backend",
+            Error::Stopping => "send the request again when the server is back",
+            Error::Busy(source) => return source.hint().map(str::to_owned),
+            Error::InvalidManifest { .. } => {
+                "correct the manifest.json in the skill's folder; it is read again at once"
+            }
+            Error::DataInUse => "stop it, or choose another directory with --data",
+            Error::Start { source, .. } => {
+                let executor =
+                    source.downcast_ref::<ringwall_executor::Error>().and_then(ringwall_executor::Error::hint);
+                let record = || {
+                    source
+                        .downcast_ref::<ringwall_record::Error>()
+                        .and_then(ringwall_record::Error::hint)
+                        .map(str::to_owned)
+                };
+                return executor.or_else(record);
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Error::InvalidArgument { message: message.into() }
+    }
+
+    pub(crate) fn start(doing: &'static str) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> Self {
+        move |source| Error::Start { doing, source }
+    }
+
+    /// For what no caller can help: they learn what failed, the log learns why.
+    pub(crate) fn runtime(doing: &str, source: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error = %causes(source), "could not {doing}");
+        Error::Runtime { message: format!("could not {doing}") }
+    }
+}
+
+/// An error with everything that led to it, on one line.
+pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+impl From<ringwall_record::Error> for Error {
+    fn from(error: ringwall_record::Error) -> Self {
+        use ringwall_record::Error as Of;
+        match error {
+            Of::Closed => Error::Stopping,
+            Of::NameMalformed { .. }
+            | Of::CursorMalformed
+            | Of::NulByte { .. }
+            | Of::TextTooLong { .. }
+            | Of::NumberTooLarge { .. } => Error::invalid(error.to_string()),
+            Of::UnknownExec(exec_id) => Error::NotFound { what: format!("exec {exec_id}") },
+            transient if transient.is_transient() => {
+                tracing::warn!(error = %causes(&transient), "the record is not to be had");
+                Error::Busy(Box::new(transient))
+            }
+            other => Error::runtime("use the record", &other),
+        }
+    }
+}
+
+impl From<ringwall_workspace::Error> for Error {
+    fn from(error: ringwall_workspace::Error) -> Self {
+        use ringwall_workspace::Error as Of;
+        match error {
+            Of::NameMalformed { .. }
+            | Of::NameReserved { .. }
+            | Of::ExecIdMalformed { .. }
+            | Of::PathMalformed { .. }
+            | Of::InputTwice(_)
+            | Of::InputBelowFile { .. }
+            | Of::InputIsDirectory(_) => Error::invalid(error.to_string()),
+            Of::Files(error) => error.into(),
+            Of::ProjectMissing(id) => Error::NotFound { what: format!("project {id}") },
+            Of::ExecMissing(id) => Error::NotFound { what: format!("file of the exec {id}") },
+            Of::ArtifactMissing { path, .. } | Of::ArtifactIrregular { path, .. } => {
+                Error::NotFound { what: format!("artifact {path}") }
+            }
+            Of::BaselinesUnreadable { .. } => {
+                Error::runtime("read the skills that the users of this agent share", &error)
+            }
+            other => Error::runtime("use the files of the workspace", &other),
+        }
+    }
+}
+
+impl From<ringwall_policy::Error> for Error {
+    fn from(error: ringwall_policy::Error) -> Self {
+        Error::invalid(error.to_string())
+    }
+}

@@ -1,0 +1,242 @@
+//! Assesses texts: small ones in the caller's thread, larger ones on threads of their own, fairly between users.
+//!
+//! Each size class has its own queue: round robin between users, bounded per user and in all, and one user never holds
+//! all threads of a class. A slot belongs to the thread and not to the caller: a caller that goes away in the middle
+//! does not make room for more.
+
+use std::sync::Arc;
+
+use ringwall_record::{Scope, UserId};
+use ringwall_risk::{Assessment, Content};
+use tokio::sync::oneshot;
+
+use crate::auth::principal::Principal;
+use crate::blocking;
+use crate::error::Error;
+use crate::exec::queue::{Admission, Bounds, Slot, Turns};
+use crate::service::Service;
+
+/// Assessing this much takes less time than handing it to another thread.
+const TINY: usize = 512;
+/// Takes about a millisecond, and fits on any stack.
+const SMALL: usize = 8 * 1024;
+/// Takes some tens of milliseconds. Larger texts may take seconds, so they have threads of their own.
+const MIDDLE: usize = 64 * 1024;
+
+const MAX_WAITING: u32 = 64;
+const MAX_WAITING_PER_USER: u32 = 8;
+
+impl Service {
+    /// What a text could do. It is advice, and nothing is run or kept.
+    pub async fn assess(&self, by: &Principal, content: Content, text: String) -> Result<Assessment, Error> {
+        let user = match by.scope() {
+            Scope::User(user) | Scope::Agent(user, _) => user,
+            // Operators have no user of their own; each token counts as one.
+            Scope::All => by.caller().parse()?,
+        };
+        self.assess_for(&user, content, text).await
+    }
+
+    pub(crate) async fn assess_for(&self, user: &UserId, content: Content, text: String) -> Result<Assessment, Error> {
+        if text.len() <= TINY {
+            return Ok(ringwall_risk::assess(content, &text));
+        }
+        if text.len() <= SMALL {
+            return blocking::in_place(|| Ok(ringwall_risk::assess(content, &text))).await;
+        }
+        self.inner.assessors.assess(user, content, text).await
+    }
+}
+
+/// The threads for larger texts and the queues for them.
+#[derive(Debug)]
+pub(crate) struct Assessors {
+    middle: Arc<Turns>,
+    large: Arc<Turns>,
+}
+
+impl Default for Assessors {
+    fn default() -> Self {
+        Self { middle: Turns::new(bounds(4)), large: Turns::new(bounds(2)) }
+    }
+}
+
+/// Half of the threads are the most that one user gets.
+fn bounds(threads: u32) -> Bounds {
+    Bounds {
+        running: threads,
+        running_per_user: threads / 2,
+        waiting: MAX_WAITING,
+        waiting_per_user: MAX_WAITING_PER_USER,
+    }
+}
+
+impl Assessors {
+    async fn assess(&self, user: &UserId, content: Content, text: String) -> Result<Assessment, Error> {
+        let (size, stack) = (text.len(), ringwall_risk::stack_needed(text.len()));
+        self.run(user, size, stack, move || ringwall_risk::assess(content, &text)).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        user: &UserId,
+        size: usize,
+        stack: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let turns = if size <= MIDDLE { &self.middle } else { &self.large };
+        let refused = Error::TooManyAssessments { per_user: MAX_WAITING_PER_USER, all: MAX_WAITING };
+        let slot = match turns.enter(user).ok_or(refused)? {
+            Admission::Now(slot) => slot,
+            Admission::Later(mut place) => {
+                let left = || Error::Runtime { message: "the queue for assessments was closed".to_owned() };
+                place.turn().await.ok_or_else(left)?
+            }
+        };
+        on_a_thread(slot, stack, work).await
+    }
+}
+
+/// Does something to its end, whether or not the caller still waits for it.
+async fn on_a_thread<T: Send + 'static>(
+    slot: Slot,
+    stack: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let (tell, told) = oneshot::channel();
+    let run = move || {
+        let done = work();
+        drop(slot);
+        // The caller may be gone.
+        let _ = tell.send(done);
+    };
+    let thread = std::thread::Builder::new().name("assess".into()).stack_size(stack).spawn(run);
+    thread.map_err(|error| Error::runtime("start a thread that judges a text", &error))?;
+    told.await.map_err(|error| Error::runtime("judge a text", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use futures::future::join_all;
+
+    use super::*;
+
+    const LARGE: usize = MIDDLE + 1;
+    const STACK: usize = 64 * 1024;
+
+    fn user(name: &str) -> UserId {
+        name.parse().expect("a user id")
+    }
+
+    /// Work that says when it has begun and ends when it is told to.
+    struct Gate {
+        begun: tokio::sync::mpsc::UnboundedReceiver<()>,
+        end: mpsc::Sender<()>,
+    }
+
+    fn gated() -> (Gate, impl FnOnce() + Send + 'static) {
+        let (begin, begun) = tokio::sync::mpsc::unbounded_channel();
+        let (end, ended) = mpsc::channel();
+        let work = move || {
+            begin.send(()).expect("a test that waits");
+            ended.recv().expect("an end");
+        };
+        (Gate { begun, end }, work)
+    }
+
+    #[tokio::test]
+    async fn deeply_nested_text_does_not_exhaust_the_stack() {
+        // The parser calls itself once for each; on an ordinary stack that ends the whole server.
+        for deep in ["{a:", "label:{"] {
+            let text = deep.repeat(192 * 1024 / deep.len());
+            let assessors = Assessors::default();
+            let assessment = assessors.assess(&user("u"), Content::Javascript, text).await.expect("an assessment");
+            assert!(assessment.requires_isolation(), "{deep}");
+        }
+    }
+
+    #[tokio::test]
+    async fn caller_that_goes_away_frees_no_slot() {
+        let assessors = Arc::new(Assessors::default());
+        let (mut gate, work) = gated();
+        let asking = tokio::spawn({
+            let assessors = assessors.clone();
+            async move { assessors.run(&user("u"), LARGE, STACK, work).await }
+        });
+        gate.begun.recv().await.expect("a beginning");
+        asking.abort();
+        assert!(asking.await.is_err_and(|error| error.is_cancelled()));
+        assert_eq!(assessors.large.counts(), (1, 0), "the work goes on");
+        gate.end.send(()).expect("a thread that waits");
+    }
+
+    /// One user's large texts hold their half of the threads to the end of the test, and another user's still finishes.
+    #[tokio::test]
+    async fn large_texts_of_one_user_do_not_block_another_user() {
+        for (size, threads) in [(SMALL + 1, 2), (LARGE, 1)] {
+            let assessors = Arc::new(Assessors::default());
+            let (mut gates, mut blocked) = (Vec::new(), Vec::new());
+            for _ in 0..MAX_WAITING_PER_USER {
+                let (gate, work) = gated();
+                let assessors = assessors.clone();
+                blocked.push(tokio::spawn(async move { assessors.run(&user("many"), size, STACK, work).await }));
+                gates.push(gate);
+            }
+            for gate in &mut gates[..threads] {
+                gate.begun.recv().await.expect("a beginning");
+            }
+            // The control: the same user has to wait.
+            let turns = if size <= MIDDLE { &assessors.middle } else { &assessors.large };
+            assert!(matches!(turns.enter(&user("many")), Some(Admission::Later(_))));
+            assert_eq!(assessors.run(&user("one"), size, STACK, || 7).await.expect("an assessment"), 7);
+            gates.iter().for_each(|gate| gate.end.send(()).expect("work that waits"));
+            for done in join_all(blocked).await {
+                done.expect("a task").expect("an assessment");
+            }
+        }
+    }
+
+    /// With all threads taken, of one user's waiting texts at most one starts before another user's first.
+    #[tokio::test]
+    async fn waiting_users_take_turns() {
+        let assessors =
+            Arc::new(Assessors { large: Turns::new(Bounds { running: 1, ..bounds(2) }), ..Assessors::default() });
+        let (mut gate, work) = gated();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiting = vec![tokio::spawn({
+            let assessors = assessors.clone();
+            async move { assessors.run(&user("many"), LARGE, STACK, work).await }
+        })];
+        gate.begun.recv().await.expect("a beginning");
+        for (place, name) in ["many", "many", "many", "one"].into_iter().enumerate() {
+            let (assessors_of_task, order) = (assessors.clone(), order.clone());
+            let note = move || order.lock().expect("no panic").push(name);
+            waiting.push(tokio::spawn(async move { assessors_of_task.run(&user(name), LARGE, STACK, note).await }));
+            // Tasks of this runtime run in turns on one thread, so each stands in the queue before the next one comes.
+            while assessors.large.counts() != (1, place + 1) {
+                tokio::task::yield_now().await;
+            }
+        }
+        gate.end.send(()).expect("work that waits");
+        for done in join_all(waiting).await {
+            done.expect("a task").expect("an assessment");
+        }
+        assert_eq!(*order.lock().expect("no panic"), ["many", "one", "many", "many"]);
+    }
+
+    #[tokio::test]
+    async fn too_many_waiting_texts_of_one_user_are_refused() {
+        let assessors = Assessors::default();
+        let mut held = Vec::new();
+        for _ in 0..=MAX_WAITING_PER_USER {
+            held.push(assessors.large.enter(&user("many")).expect("a place"));
+        }
+        let refused = assessors.run(&user("many"), LARGE, STACK, || ()).await.expect_err("a full queue");
+        assert_eq!(refused.code(), "QUEUE_FULL");
+        assert!(refused.to_string().contains("at most 8 of one user and 64 in all"), "{refused}");
+        assessors.run(&user("one"), LARGE, STACK, || ()).await.expect("another user's place");
+    }
+}

@@ -1,0 +1,304 @@
+//! Code as what an exec works on: the request, its words and limits, and what is known of its risk.
+//!
+//! The box has the session's files and nothing of the host. Code is in the command's words, so that the record shows it. Code that is
+//! too long for a word comes in through the command's standard input, where only the server writes, and the record has its
+//! digest. A file would lie where another box of the session could change it after it was assessed.
+
+use std::sync::Arc;
+
+use ringwall_executor::aio_service::{ServiceFile, ServiceWork};
+use ringwall_executor::pool::OnBusy;
+use ringwall_policy::{Code, Field, Isolation, Layer, LayerName, Layers, UNLIMITED, merge, profile};
+use ringwall_record::{Confirmation, Digest};
+use ringwall_risk::MAX_CONTENT;
+use ringwall_workspace::{AgentPath, Session, SessionId, Usage};
+use serde_json::{Value, json};
+
+use super::trail::Trail;
+use crate::boxes::{Language, Seat};
+use crate::error::{Error, ProblemKind};
+use crate::session_ref::{Place, SessionAddress};
+use crate::settings::{Rules, lasting_layers, layers};
+
+/// The backend that stands for the session's box, or for the external AIO service of the workspace.
+pub(crate) const ALL_IN_ONE: &str = "aio";
+
+const MIN_SECONDS: u64 = 1;
+const MAX_SECONDS: u64 = 300;
+const DEFAULT_SECONDS: u64 = 30;
+/// Of what nobody waits for: as long as a limit means anything.
+const MAX_PROCESS_SECONDS: u64 = Field::TimeoutMs.max_value() / 1000;
+
+/// A word has at most 128 KiB for the kernel.
+const MAX_WORD_LEN: usize = 120 * 1024;
+/// They read the code from their input, and then have none.
+const LONG_PYTHON: &str = "exec(compile(__import__('sys').stdin.buffer.read(), '<string>', 'exec'))";
+const LONG_SHELL: &str = "eval \"$(cat)\"";
+const DEFAULT_MEMORY_MB: u64 = 512;
+const DEFAULT_OUTPUT: u64 = 10 << 20;
+/// So many of the files that come along are on record by their names and digests.
+const NOTED_FILES: usize = 100;
+
+#[derive(Debug, Clone)]
+pub struct CodeRequest {
+    pub session_id: String,
+    pub user_id: Option<String>,
+    pub agent_id: Option<String>,
+    pub code: String,
+    pub language: Language,
+    pub timeout_s: Option<u64>,
+    pub backend: Option<String>,
+    pub max_memory_mb: Option<u64>,
+    /// Of each stream.
+    pub max_output_bytes: Option<u64>,
+    /// Paths relative to the session's files, and their content.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// The interpreter that stays between runs; none where it is not said.
+    pub context_id: Option<String>,
+    /// What becomes of it where somebody else uses the session's box.
+    pub on_busy: OnBusy,
+}
+
+impl CodeRequest {
+    /// A line for bash in the box that stays with its session.
+    pub fn in_session_box(
+        address: SessionAddress,
+        command: String,
+        timeout_s: Option<u64>,
+        max_output_bytes: Option<u64>,
+    ) -> Self {
+        Self {
+            session_id: address.session_id,
+            user_id: address.user_id,
+            agent_id: address.agent_id,
+            code: command,
+            language: Language::Shell,
+            timeout_s,
+            backend: Some(ALL_IN_ONE.to_owned()),
+            max_memory_mb: None,
+            max_output_bytes,
+            files: Vec::new(),
+            context_id: None,
+            on_busy: OnBusy::Wait,
+        }
+    }
+
+    pub(crate) fn check(&self, input: &Input) -> Result<(), Error> {
+        if let Some(id) = &self.context_id {
+            let _: SessionId = id
+                .parse()
+                .map_err(|error: ringwall_workspace::Error| Error::invalid(format!("context_id: {error}")))?;
+            if self.language == Language::Shell {
+                return Err(Error::invalid("context_id: there are contexts of python and javascript"));
+            }
+        }
+        let is_in_session_box = self.context_id.is_some() || self.backend.as_deref() == Some(ALL_IN_ONE);
+        if is_in_session_box && self.max_memory_mb.is_some() {
+            return Err(Error::invalid(
+                "max_memory_mb: contexts and the backend aio have the memory of their session's box; leave it out",
+            ));
+        }
+        if self.code.contains('\0') {
+            return Err(Error::invalid("code: a NUL byte would cut it short"));
+        }
+        if self.code.len() > MAX_CONTENT {
+            let message = format!("code is {} bytes long, but at most {MAX_CONTENT} are run", self.code.len());
+            return Err(Error::agent(ProblemKind::TooLarge, message));
+        }
+        let longest = if input.ends() { MAX_SECONDS } else { MAX_PROCESS_SECONDS };
+        match self.timeout_s {
+            Some(asked) if !(MIN_SECONDS..=longest).contains(&asked) => {
+                Err(Error::invalid(format!("timeout must be {MIN_SECONDS} to {longest} seconds")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A context is in a box that stays anyway, and that is made by whoever is demanded.
+    pub(crate) fn asked_backend(&self) -> Option<&str> {
+        let asked = self.backend.as_deref();
+        asked.filter(|backend| self.context_id.is_none() || *backend != ALL_IN_ONE)
+    }
+
+    pub(crate) fn timeout_ms(&self) -> Option<u64> {
+        self.timeout_s.map(|seconds| seconds * 1000)
+    }
+
+    pub(crate) const fn usual_timeout_ms() -> u64 {
+        DEFAULT_SECONDS * 1000
+    }
+
+    /// Where its files go. All are checked before one is written.
+    pub(crate) fn files<'a>(&'a self) -> Result<Vec<(AgentPath, &'a [u8])>, Error> {
+        let read = |(path, content): &'a (String, Vec<u8>)| Ok((AgentPath::in_session(path)?, content.as_slice()));
+        self.files.iter().map(read).collect()
+    }
+}
+
+/// What an exec of code has beside what every exec has.
+#[derive(Debug)]
+pub(crate) struct CodeOrder {
+    pub(crate) place: Place,
+    pub(crate) request: CodeRequest,
+    pub(crate) judged: Code,
+    pub(crate) rules: Rules,
+    pub(crate) replaces: Option<Value>,
+    pub(crate) trail: Arc<Trail>,
+    /// How strong the session's box is, where it runs in that.
+    pub(crate) home: Isolation,
+    pub(crate) stdin: Input,
+}
+
+/// What a command reads.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Its code where that is long, and then nothing.
+    Ends,
+    /// What somebody writes to it while it runs.
+    Open,
+    /// What is typed at its terminal.
+    Terminal(Seat),
+}
+
+impl Input {
+    /// Whether somebody waits for the command, who has nothing more to say to it. Of the others nobody does: they last until
+    /// they end or are ended, beside whatever else is in their box.
+    pub(crate) fn ends(&self) -> bool {
+        match self {
+            Input::Ends => true,
+            Input::Open | Input::Terminal(_) => false,
+        }
+    }
+}
+
+impl CodeRequest {
+    fn is_long(&self) -> bool {
+        self.code.len() > MAX_WORD_LEN
+    }
+
+    pub(crate) fn words(&self) -> Vec<String> {
+        let words: &[&str] = match (self.language, self.is_long()) {
+            (Language::Python, false) => &["python3", "-c"],
+            (Language::Python, true) => &["python3", "-c", LONG_PYTHON],
+            (Language::Javascript, false) => &["node", "-e"],
+            (Language::Javascript, true) => &["node", "-"],
+            (Language::Shell, false) => &["bash", "-c"],
+            (Language::Shell, true) => &["bash", "-c", LONG_SHELL],
+        };
+        let code = (!self.is_long()).then_some(self.code.as_str());
+        words.iter().copied().chain(code).map(str::to_owned).collect()
+    }
+
+    /// What is not asked for is as usual, or as little as everybody gets. What nobody waits for has no time limit but one that
+    /// somebody sets.
+    pub(crate) fn layers(&self, operator: Layer, is_waited_for: bool) -> Result<Layers, Error> {
+        let (mut layers, usual_timeout) = match is_waited_for {
+            true => (layers(profile::FILES, operator, Vec::new()), Self::usual_timeout_ms()),
+            false => (lasting_layers(operator), UNLIMITED),
+        };
+        let all = merge(&layers).map_err(|denial| Error::invalid(denial.message))?.limits;
+        let mut layer = Layer::new(LayerName::Request);
+        for (field, asked, usual) in [
+            (Field::TimeoutMs, self.timeout_ms(), usual_timeout),
+            (Field::MemoryMb, self.max_memory_mb, DEFAULT_MEMORY_MB),
+            (Field::StdoutBytes, self.max_output_bytes, DEFAULT_OUTPUT),
+            (Field::StderrBytes, self.max_output_bytes, DEFAULT_OUTPUT),
+        ] {
+            let value = match asked {
+                Some(asked) => field.check(asked)?,
+                None => usual.min(all.get(field)),
+            };
+            layer.limits.insert(field, value);
+        }
+        layers.narrowing.push(layer);
+        Ok(layers)
+    }
+}
+
+impl CodeOrder {
+    pub(crate) fn session(&self) -> &SessionId {
+        &self.place.id
+    }
+
+    /// Whether it is a person who answers where it deserves that.
+    pub(crate) fn asks_person(&self) -> bool {
+        match self.rules.confirmation {
+            Confirmation::Websocket | Confirmation::Callback => true,
+            Confirmation::AutoApprove | Confirmation::AutoReject => false,
+        }
+    }
+
+    /// The context that it runs in, if it runs in one.
+    pub(crate) fn context(&self) -> Option<&str> {
+        self.request.context_id.as_deref()
+    }
+
+    pub(crate) fn language(&self) -> Language {
+        self.request.language
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.request.code
+    }
+
+    pub(crate) fn on_busy(&self) -> OnBusy {
+        self.request.on_busy
+    }
+
+    /// What is written to the command's standard input. A context is told its code by another way.
+    pub(crate) fn input(&self) -> &[u8] {
+        if self.request.is_long() && self.request.context_id.is_none() { self.request.code.as_bytes() } else { &[] }
+    }
+
+    pub(crate) fn has_files(&self) -> bool {
+        !self.request.files.is_empty()
+    }
+
+    pub(crate) fn size(&self) -> Usage {
+        let sizes = self.request.files.iter().map(|(_, content)| Usage::of_file(content.len() as u64));
+        sizes.fold(Usage::default(), Usage::plus)
+    }
+
+    /// Writes the files that came along.
+    pub(crate) fn write_files(&self, session: &Session) -> Result<(), Error> {
+        for (path, content) in self.request.files()? {
+            session.tree().write(&path, content)?;
+        }
+        Ok(())
+    }
+
+    /// What an AIO service is given to work on. Its files were read before, when the request was.
+    pub(crate) fn service_work(&self) -> ServiceWork {
+        let files = self.request.files().unwrap_or_default().into_iter().map(|(path, content)| {
+            let path = path.inner().map(|inner| inner.as_str().to_owned()).unwrap_or_default();
+            ServiceFile { path, content: content.to_vec() }
+        });
+        ServiceWork { session: self.place.id.to_string(), files: files.collect(), input: self.input().to_vec() }
+    }
+
+    /// For the record, beside the policy in force.
+    pub(crate) fn note(&self) -> Value {
+        let assessment = &self.judged.assessment;
+        let mut note = json!({
+            "language": assessment.content,
+            "bytes": self.request.code.len(),
+            "sha256": Digest::of(self.request.code.as_bytes()).to_string(),
+            "level": assessment.level,
+            "patterns": assessment.findings.iter().map(|finding| finding.rule.id).collect::<std::collections::BTreeSet<_>>(),
+            "security_mode": self.judged.mode,
+            "confirmation": self.rules.confirmation,
+        });
+        if let Some(context) = &self.request.context_id {
+            note["context_id"] = json!(context);
+        }
+        if self.has_files() {
+            let files = self.request.files.iter().take(NOTED_FILES);
+            let files = files.map(|(path, content)| json!({ "path": path, "sha256": Digest::of(content).to_string() }));
+            note["files"] = files.collect();
+        }
+        if let Some(replaces) = &self.replaces {
+            note["replaces"] = replaces.clone();
+        }
+        note
+    }
+}

@@ -1,0 +1,65 @@
+//! The host paths that the box of a session's command has, for the record and for the exec's `meta.json`.
+
+use std::path::Path;
+
+use ringwall_policy::{AllowedPath, Grant, HostPath, PathAccess, PathControl, Rights, normalise};
+use serde_json::{Value, json};
+
+use super::order::control;
+
+/// The host paths in a box for the record: path, user, and who allowed it.
+pub(crate) fn note(control: &PathControl, snapshot: &mut Value) {
+    match control {
+        PathControl::Off(view) => {
+            snapshot["path_control"] = json!("off");
+            snapshot["when_disabled"] = json!(view.key());
+        }
+        PathControl::On(access) => {
+            snapshot["path_control"] = json!("on");
+            snapshot["paths"] = access.mounts.iter().map(|place| note_place(place, access)).collect();
+        }
+    }
+}
+
+/// The same as a list of mounts.
+pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
+    let mount = |source: &Path, target: &Path, mode: &str| json!({ "source": source.to_string_lossy(), "target": target.to_string_lossy(), "mode": mode });
+    match control(grant) {
+        Some(PathControl::On(access)) => {
+            access.mounts.iter().map(|place| mount(&place.real, &place.at, "rw")).collect()
+        }
+        Some(PathControl::Off(view)) => {
+            let mode = if ringwall_executor::is_writable(*view) { "rw" } else { "ro" };
+            ringwall_executor::shown_tops(*view).iter().map(|top| mount(Path::new(top), Path::new(top), mode)).collect()
+        }
+        None => Vec::new(),
+    }
+}
+
+/// A path that the command names, that is allowed, and that is missing in its box.
+pub(crate) fn unseen(grant: &Grant) -> Option<HostPath> {
+    match control(grant) {
+        Some(PathControl::On(access)) => access.first_unmounted().cloned(),
+        Some(PathControl::Off(_)) | None => None,
+    }
+}
+
+fn note_place(place: &AllowedPath, access: &PathAccess) -> Value {
+    let is_listed = host_path(&place.real).is_some_and(|real| access.entries.iter().any(|entry| entry.covers(&real)));
+    let mut note = json!({
+        "path": place.at.to_string_lossy(),
+        "acts_as": match place.rights {
+            Rights::Owner => "owner",
+            Rights::BoxUser => "box",
+        },
+        "by": if is_listed { "list" } else { "approval" },
+    });
+    if place.at != place.real {
+        note["real"] = json!(place.real.to_string_lossy());
+    }
+    note
+}
+
+pub(crate) fn host_path(path: &Path) -> Option<HostPath> {
+    path.to_str().and_then(|text| normalise(text, "/", None).ok())
+}

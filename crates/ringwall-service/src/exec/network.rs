@@ -1,0 +1,98 @@
+//! The network of an exec: its gate, the proxy of its box, and the record of its connections.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ringwall_executor::egress::{Proxy, Resolver};
+use ringwall_policy::{Net, NetList, NetMode};
+use ringwall_record::ExecId;
+
+use crate::auth::principal::Principal;
+use crate::egress::{Asking, ExecGate, Late, LateNetwork, NetRule, NetworkView, RecordLate, SessionWay, WayOut};
+use crate::error::{Error, causes};
+use crate::exec::lifecycle::Exec;
+use crate::service::Service;
+use crate::time::now;
+
+impl Exec {
+    pub(crate) fn way_out(&self, net: &Net, listener: Option<OwnedFd>) -> Option<WayOut> {
+        let listener = listener?;
+        let lifted = self.service.settings_now().egress.allowed_hosts.clone();
+        let gate = Arc::new(self.gate(net, lifted.clone(), None)?);
+        let proxy = Proxy::new(gate.clone(), Resolver::system(), lifted);
+        Some(WayOut { gate, proxy, listener })
+    }
+
+    /// Makes this exec the one that answers for the session box's connections. `None` if the box
+    /// has no network.
+    pub(crate) fn come_on_duty(&self, way: Option<&SessionWay>, net: &Net) -> Option<Arc<ExecGate>> {
+        let way = way?;
+        let gate = Arc::new(self.gate(net, way.lifted().clone(), Some(way.late()))?);
+        way.put_on_duty(gate.clone());
+        Some(gate)
+    }
+
+    fn gate(&self, net: &Net, lifted: NetList, late: Option<Arc<Late>>) -> Option<ExecGate> {
+        if *net == Net::None {
+            return None;
+        }
+        let session = self.order.session().map(ToString::to_string).or(self.order.conversation_id.clone());
+        let asking = Asking {
+            exec_id: self.intent.exec_id.clone(),
+            user_id: self.order.user_id.clone(),
+            agent_id: self.order.agent_id.clone(),
+            session_id: session.unwrap_or_default(),
+            command: self.order.words.last().cloned().unwrap_or_default(),
+            author: self.order.author.clone(),
+            policy_version: self.intent.policy_snapshot["version"].as_str().unwrap_or_default().to_owned(),
+        };
+        let rule = NetRule::new(net.clone(), lifted);
+        Some(ExecGate::new(asking, rule, self.service.host_questions(), late))
+    }
+
+    /// Records the connections and returns the first refused host.
+    pub(crate) async fn keep_network(&self, gate: &ExecGate) -> Option<String> {
+        let owner = (self.order.user_id.clone(), self.order.agent_id.clone());
+        let recorded = self.service.inner.store.record_network(&self.intent.exec_id, owner, gate.close(), now());
+        if let Err(error) = recorded.await {
+            tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a network");
+        }
+        gate.refused()
+    }
+}
+
+impl Service {
+    /// The network mode of the settings; a skill or a request may narrow it.
+    pub fn net_mode(&self) -> NetMode {
+        self.settings_now().net.mode
+    }
+
+    /// Empty while the exec runs, and if its box had no network.
+    pub async fn exec_network(&self, by: &Principal, exec_id: &ExecId) -> Result<NetworkView, Error> {
+        self.recorded(by, exec_id).await?;
+        let Some(found) = self.inner.store.network(exec_id).await? else {
+            return Ok(NetworkView { connections: Vec::new(), left_out: 0 });
+        };
+        let connections = serde_json::from_value(found.connections);
+        let connections =
+            connections.map_err(|error| Error::runtime("read what an exec asked of the network", &error))?;
+        Ok(NetworkView { connections, left_out: found.left_out })
+    }
+
+    /// Records what a session's box asked for after the exec had ended, for as long as there is a server.
+    pub(crate) fn record_late_networks(&self) -> RecordLate {
+        let inner = Arc::downgrade(&self.inner);
+        Box::new(move |networks| {
+            let inner = inner.upgrade();
+            Box::pin(async move {
+                let Some(inner) = inner else { return };
+                for LateNetwork { exec_id, owner, notes } in networks {
+                    let recorded = inner.store.record_network(&exec_id, owner, notes.to_record(), now());
+                    if let Err(error) = recorded.await {
+                        tracing::error!(%exec_id, error = %causes(&error), ?notes, "could not record a network");
+                    }
+                }
+            })
+        })
+    }
+}

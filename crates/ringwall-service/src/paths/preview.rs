@@ -1,0 +1,240 @@
+//! What remembering an answer would mean, before anybody says so: the entries that would be stored, and which of the last
+//! commands would not have asked with them.
+//!
+//! Reads what is recorded and changes nothing. Commands are read again by the shell's grammar, as they were when they came;
+//! where links lead is not looked up again, because that was another moment. Bounded in number and in time.
+
+use std::time::{Duration, Instant};
+
+use ringwall_policy::{CommandLine, HostPath, blocked, normalise};
+use ringwall_record::{ApprovalKind, ExecCommand, ExecId, ExecListFilter, Limit, PathScope, Store, UserId};
+use ringwall_risk::Locale;
+use serde::Serialize;
+
+use super::list::{Listed, read_path};
+use crate::auth::principal::Principal;
+use crate::blocking;
+use crate::boxes::HOME;
+use crate::error::Error;
+use crate::exec::order::PROJECT;
+use crate::service::Service;
+
+/// Commands that are looked at.
+const LOOKED_AT: u64 = 1000;
+/// Of so many execs at most, each page as long as that.
+const PAGES: usize = 10;
+/// A person waits for this.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Preview {
+    /// What would be stored
+    pub entries: Vec<PreviewedPath>,
+    pub execs: Considered,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct PreviewedPath {
+    pub path: String,
+    /// `global`, or `user:` and whose it would be
+    pub scope: String,
+    /// Why the entry is risky
+    pub warning: Option<&'static str>,
+}
+
+/// The last commands that the entries would concern.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Considered {
+    pub looked_at: u64,
+    /// Those that ask as the list is, and would not with the entries
+    pub would_allow: u64,
+    /// Those that ask as the list is, and still would
+    pub would_still_ask: u64,
+}
+
+impl Service {
+    pub async fn preview_approval(&self, by: &Principal, id: &str, locale: Locale) -> Result<Preview, Error> {
+        let asked = self.approval(by, id).await?;
+        if asked.kind == ApprovalKind::Network {
+            // Hosts are remembered for whoever's box asked, and no command names them beforehand.
+            let scope = PathScope::User(asked.user.clone()).text();
+            let entries = asked.requested_paths.into_iter();
+            let entries = entries.map(|path| PreviewedPath { path, scope: scope.clone(), warning: None }).collect();
+            return Ok(Preview { entries, execs: Considered::default() });
+        }
+        // An agent, who may look and not answer, sees what their user would store.
+        let scope = by.remembers_for(&asked.user).unwrap_or(PathScope::User(asked.user.clone()));
+        let paths = asked.requested_paths.iter().map(|path| read_path(path)).collect::<Result<Vec<_>, _>>()?;
+        let commands = last_commands(&self.inner.store, &scope).await?;
+        let mut listed = match &scope {
+            PathScope::Global => self.listed_paths().await?,
+            PathScope::User(user) => self.listed_for(user).await?,
+        };
+        listed.retain(|listed| listed.entry.enabled.is_on());
+        let execs = blocking::in_place(|| Ok(consider(&commands, &listed, &paths, &scope))).await?;
+        let entries = paths.iter().map(|path| PreviewedPath {
+            path: path.to_string(),
+            scope: scope.text(),
+            warning: path.warning_in(locale),
+        });
+        Ok(Preview { entries: entries.collect(), execs })
+    }
+}
+
+/// Of whomever an entry of this scope concerns.
+async fn last_commands(store: &Store, scope: &PathScope) -> Result<Vec<ExecCommand>, Error> {
+    let scope = match scope {
+        PathScope::Global => ringwall_record::Scope::All,
+        PathScope::User(user) => ringwall_record::Scope::User(user.clone()),
+    };
+    let filter = ExecListFilter { project_id: Some(PROJECT.to_owned()), ..ExecListFilter::everything(scope) };
+    let (mut commands, mut cursor) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let page = store.list(&filter, Limit::nearest(LOOKED_AT), cursor).await?;
+        // Others of this project are of an agent's files, and of those with a session some are code.
+        let of_sessions = page.items.into_iter().filter(|exec| exec.conversation_id.is_some());
+        let ids: Vec<ExecId> = of_sessions.map(|exec| exec.exec_id).collect();
+        let found = store.commands(&ids).await?;
+        commands.extend(found.into_iter().filter(|command| !command.is_code));
+        cursor = page.next;
+        if cursor.is_none() || commands.len() as u64 >= LOOKED_AT {
+            break;
+        }
+    }
+    commands.truncate(LOOKED_AT as usize);
+    Ok(commands)
+}
+
+fn consider(commands: &[ExecCommand], listed: &[Listed], more: &[HostPath], scope: &PathScope) -> Considered {
+    let begun = Instant::now();
+    let mut considered = Considered::default();
+    for command in commands {
+        if begun.elapsed() > TIMEOUT {
+            break;
+        }
+        considered.looked_at += 1;
+        // What cannot be read any more was refused, and would be again.
+        let Some(named) = named(command) else { continue };
+        let mut entries: Vec<HostPath> =
+            listed.iter().filter(|listed| listed.is_for(&command.user_id)).map(|listed| listed.path.clone()).collect();
+        if blocked(&named, &entries).is_empty() {
+            continue;
+        }
+        if concerns(scope, &command.user_id) {
+            entries.extend(more.iter().cloned());
+        }
+        match blocked(&named, &entries).is_empty() {
+            true => considered.would_allow += 1,
+            false => considered.would_still_ask += 1,
+        }
+    }
+    considered
+}
+
+fn concerns(scope: &PathScope, user: &UserId) -> bool {
+    match scope {
+        PathScope::Global => true,
+        PathScope::User(own) => own == user,
+    }
+}
+
+/// What a recorded command names, with the directory in which it began.
+fn named(command: &ExecCommand) -> Option<Vec<HostPath>> {
+    let line = CommandLine::read(command.args.last()?).ok()?;
+    let mut named = line.operands(&command.cwd, HOME).ok()?;
+    named.push(normalise(&command.cwd, "/", Some(HOME)).ok()?);
+    Some(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::try_join_all;
+    use ringwall_record::{Database, HeadKey, NewExec, PathEntry, Start, Switch, Timestamp};
+    use serde_json::json;
+
+    use super::*;
+
+    fn command(user: &str, line: &str) -> ExecCommand {
+        ExecCommand {
+            user_id: user.parse().unwrap(),
+            args: vec!["-c".to_owned(), line.to_owned()],
+            cwd: "/workspace".to_owned(),
+            is_code: false,
+        }
+    }
+
+    fn listed(path: &str) -> Listed {
+        let entry = PathEntry {
+            id: 1,
+            path: path.to_owned(),
+            description: String::new(),
+            enabled: Switch::On,
+            scope: PathScope::Global,
+            created_at: Timestamp::from_milliseconds(0),
+            created_by: String::new(),
+        };
+        Listed { path: read_path(path).unwrap(), entry }
+    }
+
+    #[test]
+    fn only_what_asks_today_is_counted() {
+        let commands = [
+            command("ann", "ls"),
+            command("ann", "cat /srv/known/a"),
+            command("ann", "cat /srv/new/a | sort"),
+            command("bob", "cat /srv/new/a"),
+            command("ann", "cp /srv/new/a /srv/third/b"),
+            command("ann", "'"),
+        ];
+        let (known, new) = ([listed("/srv/known")], [read_path("/srv/new").unwrap()]);
+        let count = |scope| {
+            let Considered { looked_at, would_allow, would_still_ask } = consider(&commands, &known, &new, &scope);
+            (looked_at, would_allow, would_still_ask)
+        };
+        assert_eq!(count(PathScope::Global), (6, 2, 1));
+        assert_eq!(count(PathScope::User("ann".parse().unwrap())), (6, 1, 2));
+    }
+    #[tokio::test]
+    async fn the_last_thousand_commands_are_looked_at_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let store =
+            Store::open(Database::Sqlite(directory.path().join("record")), Some(HeadKey::new([7; 32]))).await.unwrap();
+        let command = |number: u64| NewExec {
+            exec_id: format!("e_{number:016}").parse().unwrap(),
+            user_id: "ann".parse().unwrap(),
+            agent_id: "default".parse().unwrap(),
+            caller: String::new(),
+            from: json!({}),
+            idempotency: None,
+            project_id: PROJECT.to_owned(),
+            task_id: None,
+            conversation_id: Some("s".to_owned()),
+            skill_id: None,
+            backend: "native".to_owned(),
+            image: None,
+            cmd: "bash".to_owned(),
+            args: vec!["-c".to_owned(), format!("echo {number}")],
+            cwd: "/workspace".to_owned(),
+            env_keys: Vec::new(),
+            policy_snapshot: json!({}),
+            artifacts_path: String::new(),
+            created_at: Timestamp::from_milliseconds(0),
+            start: Start::AwaitingApproval,
+        };
+        store.intend(&command(1)).await.unwrap();
+        store.intend(&command(2)).await.unwrap();
+        try_join_all((3..=1000).map(|number| store.intend(&command(number)))).await.unwrap();
+        // Two that are newer, with others between them that are no commands of a session.
+        store.intend(&NewExec { policy_snapshot: json!({ "code": {} }), ..command(1001) }).await.unwrap();
+        store.intend(&command(1002)).await.unwrap();
+        store.intend(&NewExec { conversation_id: None, ..command(1003) }).await.unwrap();
+        store.intend(&command(1004)).await.unwrap();
+        let found = last_commands(&store, &PathScope::Global).await.unwrap();
+        store.close().await;
+        let lines: Vec<&str> = found.iter().filter_map(|command| command.args.last()).map(String::as_str).collect();
+        assert_eq!(lines.len(), 1000);
+        assert_eq!(lines[..2], ["echo 1004", "echo 1002"]);
+        let left = ["echo 1", "echo 2", "echo 1001", "echo 1003"];
+        assert!(!lines.iter().any(|line| left.contains(line)), "{:?}", &lines[996..]);
+    }
+}

@@ -1,0 +1,79 @@
+//! From a request to run code to the order of an exec: assessed, and with the box that the session's rules demand.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ringwall_policy::{Code, Consent, Secret};
+use ringwall_record::Author;
+use ringwall_workspace::ProjectId;
+
+use crate::boxes::{Language, WORKSPACE};
+use crate::error::Error;
+use crate::exec::backend::Backend;
+use crate::exec::code::{CodeOrder, CodeRequest, Input};
+use crate::exec::order::{Ground, Needs, Order, PROJECT};
+use crate::exec::trail::Trail;
+use crate::service::Service;
+use crate::session_ref::Place;
+
+/// A function of the shell's that stands in where a root that is not ours has no `python` of its own.
+const PYTHON: (&str, &str) = (
+    "BASH_FUNC_python%%",
+    "() { if type -P python >/dev/null; then command python \"$@\"; else command python3 \"$@\"; fi; }",
+);
+
+impl Service {
+    /// Reads and judges a request from the start, whoever wrote its code.
+    pub(super) async fn read_code(
+        &self,
+        author: Author,
+        place: Place,
+        request: CodeRequest,
+        trail: Arc<Trail>,
+        stdin: Input,
+    ) -> Result<Order, Error> {
+        request.check(&stdin)?;
+        request.files()?;
+        let user = &place.name.user_id;
+        let assessment = Arc::new(self.assess_for(user, request.language.into(), request.code.clone()).await?);
+        trail.assessed(assessment.clone());
+        let rules = self.session_rules(&place).await?;
+        let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
+        let layers = request.layers(self.settings_now().operator.clone(), stdin.ends())?;
+        let words = request.words();
+        let mut order = Order {
+            author,
+            idempotency: None,
+            user_id: place.name.user_id.clone(),
+            agent_id: place.name.agent_id.clone(),
+            project_id: PROJECT.parse::<ProjectId>()?,
+            task_id: None,
+            conversation_id: Some(place.id.to_string()),
+            skill_id: None,
+            backend: choice.backend,
+            image: choice.image,
+            argv: choice.denial.map_or_else(|| Ok(words.iter().map(Into::into).collect()), Err),
+            words,
+            cwd: PathBuf::from(WORKSPACE),
+            env: Default::default(),
+            layers,
+            ground: Ground::Agent { needs: Needs::Nothing },
+        };
+        let has_link = order.backend == Backend::Native && order.image.is_none();
+        if request.language == Language::Shell && request.code.contains("python") && !has_link {
+            order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
+        }
+        let judged = Code { assessment, mode: rules.mode, consent: Consent::NotAsked };
+        order.ground = Ground::Code(Box::new(CodeOrder {
+            place,
+            request,
+            judged,
+            rules,
+            replaces: None,
+            trail,
+            home: choice.home,
+            stdin,
+        }));
+        Ok(order)
+    }
+}

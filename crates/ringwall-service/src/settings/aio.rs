@@ -1,0 +1,93 @@
+//! The settings of the external AIO service: its URL, its key, and the one workspace that it belongs to.
+//!
+//! A service is one container, and a box never serves two agents, so for all other workspaces `aio` is a session box of our own.
+//! The four settings are given at start-up, all or none. They are never stored, because the key is a secret.
+
+use std::str::FromStr;
+
+use ringwall_executor::aio_service::{AioError, AioService, ServiceUrl};
+use ringwall_policy::Secret;
+use ringwall_record::{AgentId, UserId};
+use serde::Deserialize;
+
+use super::document::secret;
+use crate::error::Error;
+
+/// A value that is not shown, and not stored.
+pub(crate) const AIO_KEY: &str = "aio.key";
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AioPart {
+    pub(crate) url: Option<String>,
+    #[serde(deserialize_with = "secret")]
+    pub(crate) key: Option<Secret>,
+    pub(crate) user: Option<String>,
+    pub(crate) agent: Option<String>,
+}
+
+/// A service and to whom it belongs.
+#[derive(Debug, Clone)]
+pub(crate) struct AssignedService {
+    pub(crate) service: AioService,
+    pub(crate) user: UserId,
+    pub(crate) agent: AgentId,
+}
+
+impl AioPart {
+    /// Each value for itself: they are said one after the other.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if let Some(url) = &self.url {
+            read_url(url)?;
+        }
+        if let Some(user) = &self.user {
+            read::<ringwall_workspace::UserId, UserId>("aio.user", user)?;
+        }
+        if let Some(agent) = &self.agent {
+            read::<ringwall_workspace::AgentId, AgentId>("aio.agent", agent)?;
+        }
+        Ok(())
+    }
+
+    /// The service that all four name; nothing where none is said.
+    pub(crate) fn assigned(&self) -> Result<Option<AssignedService>, Error> {
+        let (url, key, user, agent) = match (&self.url, &self.key, &self.user, &self.agent) {
+            (None, None, None, None) => return Ok(None),
+            (Some(url), Some(key), Some(user), Some(agent)) => (url, key, user, agent),
+            (url, key, user, agent) => {
+                let said = [url.is_some(), key.is_some(), user.is_some(), agent.is_some()];
+                let names = ["aio.url", AIO_KEY, "aio.user", "aio.agent"].into_iter().zip(said);
+                let missing: Vec<&str> = names.filter(|(_, is_said)| !is_said).map(|(name, _)| name).collect();
+                let message = format!(
+                    "an AIO service needs all of aio.url, aio.key, aio.user and aio.agent; missing: {}",
+                    missing.join(", ")
+                );
+                return Err(Error::invalid(message));
+            }
+        };
+        let service = AioService::new(read_url(url)?, key).map_err(|error| wrong(AIO_KEY, &error))?;
+        Ok(Some(AssignedService {
+            service,
+            user: read::<ringwall_workspace::UserId, _>("aio.user", user)?,
+            agent: read::<ringwall_workspace::AgentId, _>("aio.agent", agent)?,
+        }))
+    }
+}
+
+fn read_url(text: &str) -> Result<ServiceUrl, Error> {
+    text.parse().map_err(|error| wrong("aio.url", &error))
+}
+
+/// A name that a workspace can have, for the record.
+fn read<Name, T>(key: &str, text: &str) -> Result<T, Error>
+where
+    Name: FromStr<Err = ringwall_workspace::Error>,
+    T: FromStr<Err = ringwall_record::Error>,
+{
+    text.parse::<Name>().map_err(|error| Error::invalid(format!("{key}: {error}")))?;
+    text.parse().map_err(|error| Error::invalid(format!("{key}: {error}")))
+}
+
+fn wrong(key: &str, error: &AioError) -> Error {
+    Error::invalid(format!("{key}: {error}; {}", error.hint()))
+}

@@ -1,0 +1,15 @@
+//! The wall clock, in the record's unit.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ringwall_record::Timestamp;
+
+/// This moment, by the machine's clock.
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_milliseconds(milliseconds(since).try_into().unwrap_or(i64::MAX))
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

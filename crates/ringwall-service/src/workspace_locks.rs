@@ -1,0 +1,167 @@
+//! Reader-writer locks, one per workspace.
+//!
+//! A lock is created at first use and removed with its last holder, so workspaces do not wait for
+//! each other. Waiting is bounded and fair: no later request overtakes a writer. A guard owns its
+//! lock and can move to another thread, where work continues after the caller has disconnected.
+//! Execs take no lock; a second set of locks records where boxes run, for operations that must not
+//! change files under a box.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringwall_record::{AgentId, UserId};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::time::timeout;
+
+use crate::error::Error;
+
+use crate::error::ProblemKind;
+
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+type Key = (UserId, AgentId);
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Locks {
+    all: Arc<Mutex<HashMap<Key, Arc<RwLock<()>>>>>,
+}
+
+/// A read lock on a workspace.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    // Dropped in this order: the share removes the lock from the map if it was the last one.
+    _guard: OwnedRwLockReadGuard<()>,
+    _share: Share,
+}
+
+/// A write lock on a workspace.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    _guard: OwnedRwLockWriteGuard<()>,
+    _share: Share,
+}
+
+/// A reference to a lock by a waiter or holder.
+#[derive(Debug)]
+struct Share {
+    locks: Locks,
+    key: Key,
+}
+
+impl Locks {
+    pub(crate) async fn read(&self, user: &UserId, agent: &AgentId) -> Result<Reading, Error> {
+        let (lock, share) = self.share(user, agent);
+        match timeout(READ_TIMEOUT, lock.read_owned()).await {
+            Ok(guard) => Ok(Reading { _guard: guard, _share: share }),
+            Err(_) => Err(busy("Read")),
+        }
+    }
+
+    pub(crate) async fn write(&self, user: &UserId, agent: &AgentId) -> Result<Writing, Error> {
+        self.write_within(WRITE_TIMEOUT, user, agent).await.ok_or_else(|| busy("Update"))
+    }
+
+    /// `None` if the lock is not free in time.
+    pub(crate) async fn write_within(&self, patience: Duration, user: &UserId, agent: &AgentId) -> Option<Writing> {
+        let (lock, share) = self.share(user, agent);
+        let guard = timeout(patience, lock.write_owned()).await.ok()?;
+        Some(Writing { _guard: guard, _share: share })
+    }
+
+    /// Held while a box runs. Writers hold these locks only briefly.
+    pub(crate) async fn stay(&self, user: &UserId, agent: &AgentId) -> Reading {
+        let (lock, share) = self.share(user, agent);
+        Reading { _guard: lock.read_owned().await, _share: share }
+    }
+
+    /// `None` if the lock is held.
+    pub(crate) fn try_write(&self, user: &UserId, agent: &AgentId) -> Option<Writing> {
+        let (lock, share) = self.share(user, agent);
+        lock.try_write_owned().ok().map(|guard| Writing { _guard: guard, _share: share })
+    }
+
+    fn share(&self, user: &UserId, agent: &AgentId) -> (Arc<RwLock<()>>, Share) {
+        let key = (user.clone(), agent.clone());
+        let lock = Arc::clone(self.map().entry(key.clone()).or_default());
+        (lock, Share { locks: self.clone(), key })
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<Key, Arc<RwLock<()>>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut all = self.locks.map();
+        // Only the map's reference is left; new ones are made under this mutex.
+        if all.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            all.remove(&self.key);
+        }
+    }
+}
+
+fn busy(operation: &str) -> Error {
+    let message = format!("Server busy: {operation} operation timed out. Please try again.");
+    Error::agent(ProblemKind::Busy, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(agent: &str) -> Key {
+        ("u".parse().unwrap(), agent.parse().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_share_writers_exclude_and_nobody_waits_for_ever() {
+        let locks = Locks::default();
+        let ((user, agent), (_, other)) = (pair("a"), pair("b"));
+        let begun = tokio::time::Instant::now();
+        let readers = (locks.read(&user, &agent).await.unwrap(), locks.read(&user, &agent).await.unwrap());
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let refused = locks.write(&user, &agent).await.unwrap_err();
+        assert_eq!(refused.to_string(), "Server busy: Update operation timed out. Please try again.");
+        assert_eq!(begun.elapsed(), WRITE_TIMEOUT);
+        drop(readers);
+        let writer = locks.write(&user, &agent).await.unwrap();
+        let _elsewhere = locks.write(&user, &other).await.unwrap();
+        let refused = locks.read(&user, &agent).await.unwrap_err();
+        assert_eq!(refused.to_string(), "Server busy: Read operation timed out. Please try again.");
+        assert_eq!(begun.elapsed(), WRITE_TIMEOUT + READ_TIMEOUT);
+        drop(writer);
+        assert!(locks.read(&user, &agent).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn nothing_changes_where_a_box_is() {
+        let locks = Locks::default();
+        let (user, agent) = pair("a");
+        let boxes = (locks.stay(&user, &agent).await, locks.stay(&user, &agent).await);
+        assert!(locks.try_write(&user, &agent).is_none());
+        drop(boxes.0);
+        assert!(locks.try_write(&user, &agent).is_none());
+        drop(boxes.1);
+        let alone = locks.try_write(&user, &agent).unwrap();
+        assert!(timeout(Duration::ZERO, locks.stay(&user, &agent)).await.is_err());
+        drop(alone);
+        locks.stay(&user, &agent).await;
+        assert!(locks.map().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_nobody_wants_is_forgotten() {
+        let locks = Locks::default();
+        let (user, agent) = pair("a");
+        let held = locks.write(&user, &agent).await.unwrap();
+        // One request times out, one is cancelled at once.
+        assert!(locks.read(&user, &agent).await.is_err());
+        assert!(timeout(Duration::ZERO, locks.write(&user, &agent)).await.is_err());
+        assert_eq!(locks.map().len(), 1);
+        drop(held);
+        assert!(locks.map().is_empty());
+    }
+}
