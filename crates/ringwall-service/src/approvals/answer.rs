@@ -1,8 +1,9 @@
-//! A person's answer: whether they may give it, whether it still means something, and then exactly one on record.
+//! Checks an answer (permission, deadline, unchanged question) and records exactly one per
+//! question.
 //!
-//! What is to be remembered joins the list in the same step in which the answer is recorded; where that is refused, the
-//! question stays open and the answerer is told. All of it happens under the question's own lock, so that of two answers one
-//! finds the other.
+//! Remembered entries are added to the list in the transaction that records the answer. If that
+//! fails, the question stays open and the approver gets the error. All of this holds the question's
+//! lock, so the second of two concurrent answers finds the question closed.
 
 use ringwall_policy::Rights;
 use ringwall_record::{
@@ -25,20 +26,21 @@ const MAX_REASON_LEN: usize = 2000;
 pub struct Answer {
     pub verdict: Verdict,
     pub reason: Option<String>,
-    /// What is to run instead of the code that was asked about.
+    /// Code that runs instead of the code that was shown.
     pub modified_code: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Once,
-    /// The paths or hosts join the list.
+    /// Adds the paths or hosts to the list.
     Remember,
     Deny,
 }
 
 impl Service {
-    /// Goes on when whoever answers is gone: what is remembered is also answered, and who waits is told.
+    /// Runs in its own task: an approver who disconnects does not interrupt the answer between
+    /// commit and notification.
     pub async fn answer_approval(&self, by: &Principal, id: &str, answer: Answer) -> Result<ApprovalView, Error> {
         let (service, by, id) = (self.clone(), by.clone(), id.to_owned());
         let answered = tokio::spawn(async move { service.answer_to_the_end(&by, &id, answer).await });
@@ -105,13 +107,14 @@ impl Service {
         let recorded = Recorded { status, at: now(), author, reason: answer.reason, remembered };
         let settled = self.settle(&found, recorded, decision).await?;
         if status == SettledStatus::Remembered {
-            // Others may wait for the same.
+            // The new entry may make other open questions unnecessary.
             self.review_approvals();
         }
         Ok(settled)
     }
 
-    /// Records, and then tells. The question's lock is held by the caller.
+    /// Records the answer, then notifies the exec and the followers. The caller holds the
+    /// question's lock.
     async fn settle(&self, asked: &ApprovalView, answer: Recorded, decision: Decision) -> Result<ApprovalView, Error> {
         match self.inner.store.settle_approval(&asked.id, answer).await? {
             Settled::Recorded(approval) => {
@@ -124,7 +127,7 @@ impl Service {
         }
     }
 
-    /// What the dialog showed, as it joins the list.
+    /// The entries shown in the question, as a change of the list.
     async fn remembering(&self, by: &Principal, asked: &ApprovalView) -> Result<Remembering, Error> {
         match asked.kind {
             ApprovalKind::Path => self.remembering_paths(by, &asked.user, &asked.requested_paths).await,
@@ -136,7 +139,8 @@ impl Service {
     }
 }
 
-/// What an operator allows acts as their entries do, and what a user allows as theirs.
+/// An operator's approval has the rights of an operator's list entry, a user's approval those of a
+/// user's entry.
 fn rights(by: &Principal) -> Rights {
     match by.holder() {
         Holder::Owner | Holder::Operator => Rights::Owner,
@@ -144,7 +148,7 @@ fn rights(by: &Principal) -> Rights {
     }
 }
 
-/// Why something that is not pending any more is not answered.
+/// The error for answering a question that is no longer pending.
 fn settled(status: ApprovalStatus) -> Error {
     match status {
         ApprovalStatus::Expired => Error::ApprovalExpired,
@@ -157,7 +161,7 @@ fn settled(status: ApprovalStatus) -> Error {
     }
 }
 
-/// Whether changed code can be an answer to this.
+/// Checks that `modified_code` fits the question's kind and the verdict.
 fn check_modified(asked: &ApprovalView, verdict: Verdict, code: &str) -> Result<(), Error> {
     match (asked.kind, verdict) {
         (ApprovalKind::Risk, Verdict::Once) => {}

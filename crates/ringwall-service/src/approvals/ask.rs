@@ -1,4 +1,4 @@
-//! Putting a question before a person: on record first, and only then to be seen.
+//! Opens a question: records it first and announces it to approvers only after the commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::service::Service;
 use crate::time::{milliseconds, now};
 
 impl Service {
-    /// When this returns, the question is on record and announced.
+    /// Opens a question and waits for it to be recorded and announced. The answer comes from the
+    /// returned [`Waiting`].
     pub(crate) async fn ask(&self, question: Question) -> Result<Waiting, Error> {
         let patience = self.settings_now().approvals.timeout();
         let (still_stands, from) = (question.still_stands.clone(), question.asked_by.from.clone());
@@ -31,10 +32,11 @@ impl Service {
         });
         let deadline = Instant::now() + patience;
         let open = Arc::new(Open { view, still_stands, deadline, settling: tokio::sync::Mutex::default() });
-        // Whoever finds it on record before it is announced waits for the rest of this.
+        // Held until the announcement: an approver who reads the question from the database before
+        // that waits for this lock.
         let _settling = open.settling.lock().await;
         let told = self.inner.desk.take(open.clone())?;
-        // From here on it is taken back in whatever way this ends.
+        // Dropping `waiting` cancels the question, on every exit from here.
         let waiting = Waiting { service: self.clone(), id: id.clone(), told, decision: None };
         match self.inner.store.open_approval(new, from).await {
             Ok(()) => {
@@ -42,7 +44,8 @@ impl Service {
                 Ok(waiting)
             }
             Err(error) => {
-                // It may be on record all the same: dropping the wait cancels it there.
+                // The commit may have succeeded despite the error. Dropping `waiting` then cancels
+                // the recorded question.
                 drop(waiting);
                 Err(error.into())
             }
@@ -51,7 +54,8 @@ impl Service {
 }
 
 impl Service {
-    /// A question that nobody is to be asked: it is on record with its answer, and nobody sees it before.
+    /// Records a question together with an automatic answer, for sessions whose confirmation mode
+    /// approves or rejects without a person. The question is never announced.
     pub(crate) async fn ask_nobody(
         &self,
         question: Question,
@@ -79,7 +83,7 @@ impl Service {
 }
 
 impl Question {
-    /// As it goes on record now.
+    /// Adds an id, the creation time and the expiry time.
     fn opened(self, patience: Duration) -> Result<NewApproval, Error> {
         let created_at = now();
         Ok(NewApproval {

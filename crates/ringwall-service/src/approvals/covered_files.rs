@@ -1,10 +1,12 @@
-//! The content of the files that a command line names, as an approval covers it.
+//! Binds an approval to the content of the files that a command names.
 //!
-//! A person approves a line together with the bytes of the files that it runs and reads. Their digests are taken when the
-//! question is asked; the answer counts while the files have the same stamps, and the exec starts only if their digests are
-//! still equal. Files of the session are *pinned*: nothing else runs in the session between that last check and the end of the
-//! exec (`sessions/exclusive.rs`). Files of an allowed path are checked and not pinned, because other agents and the host may
-//! write there; the question lists them also among what may change. What is not covered is listed with the reason.
+//! A person approves a command together with the bytes of the files that it runs and reads. Their
+//! digests are computed when the question is asked. An answer counts only if the files' stamps are
+//! unchanged, and the exec starts only if their digests are equal. Session files are *pinned*:
+//! nothing else runs in the session between that last check and the end of the exec
+//! (`session/exclusive.rs`). Files of an allowed path are checked but not pinned, because other
+//! agents and the host may write there; the question also lists them as changeable. Files that are
+//! not covered are listed with the reason.
 
 use std::path::{Path, PathBuf};
 
@@ -22,20 +24,23 @@ use crate::service::Service;
 
 const MAX_FILES: usize = 16;
 const MAX_BYTES: u64 = 64 << 20;
-/// Files that are looked for on the disk, missing ones included, and entries in the list of what is not covered.
+/// Maximum number of files looked up on disk, missing ones included, and of entries in
+/// `not_covered`.
 const MAX_EXAMINED: usize = 64;
-/// Of all scripts of a question together; a question is held in memory and sent to every follower.
+/// Maximum script text of a question, all scripts together. A question is held in memory and sent
+/// to every follower.
 const MAX_SCRIPT_TEXT: usize = 64 << 10;
-/// A question is void so often because a file changed; then the exec is denied.
+/// How often a question may become void because a file changed. The exec is then denied.
 pub(crate) const MAX_FILE_CHANGES: u32 = 3;
-/// The uids of people's accounts, for which an operator's entry acts with the owner's rights.
+/// Uids of human accounts. Only for their files does an operator's entry act with the owner's
+/// rights.
 const ORDINARY: std::ops::RangeInclusive<u32> = 1000..=60_000;
 
-/// What of a session's command is covered.
+/// The files of a session's command and what is known of their content.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Covering {
     pub(crate) files: NamedFiles,
-    /// As it was when the last question was asked.
+    /// The content when the last question was asked.
     pub(crate) asked: Option<Coverage>,
     /// How often a question was asked anew because a file had changed.
     pub(crate) changes: u32,
@@ -55,7 +60,7 @@ struct File {
     state: State,
 }
 
-/// Where a file is on the host, and as whom the box reads it.
+/// A file's host path, and the uid and gid with which the box reads it.
 #[derive(Debug, Clone)]
 struct Target {
     root: PathBuf,
@@ -72,8 +77,9 @@ enum State {
 }
 
 impl Service {
-    /// Reads the named files. `work` is the session's directory, which may not exist yet. Paths that are not allowed yet are
-    /// not read: a digest or a text would tell the agent about them.
+    /// Reads the named files. `work` is the session's directory, which may not exist yet. Paths
+    /// that are not allowed yet are not read, because a digest or an excerpt would disclose their
+    /// content to the agent.
     pub(crate) async fn cover(
         &self,
         user: &UserId,
@@ -92,7 +98,7 @@ impl Coverage {
     fn read(files: &NamedFiles, access: &PathAccess, work: &Path, owner: Owner) -> Self {
         let mut found: Vec<File> =
             files.known.iter().filter_map(|file| File::find(file, access, work, owner)).collect();
-        // Scripts first, so that no number of inputs leaves them uncovered.
+        // Scripts first, so that many input files cannot use up the limit before them.
         found.sort_by_key(|file| file.usage != FileUse::Script);
         let scripts = found.iter().filter(|file| file.usage == FileUse::Script && file.target.is_some()).count();
         let text = MAX_SCRIPT_TEXT / scripts.max(1);
@@ -118,7 +124,7 @@ impl Coverage {
         Self { files: found, unknown: files.unknown.clone() }
     }
 
-    /// Whether no covered file was replaced or written since, by the stamps. Reads no content.
+    /// True if all covered files have the same stamps as before. Reads no content.
     pub(crate) fn stands(&self) -> bool {
         self.files.iter().all(|file| {
             let Some(target) = &file.target else { return true };
@@ -131,7 +137,7 @@ impl Coverage {
         })
     }
 
-    /// The path of the first file whose content is not the one that was covered.
+    /// The first file whose content differs from the covered content.
     pub(crate) fn changed_in(&self, now: &Self) -> Option<&str> {
         let changed = self.files.iter().find(|file| {
             let found = now.files.iter().find(|other| other.path == file.path).map(|other| &other.state);
@@ -144,7 +150,7 @@ impl Coverage {
         changed.map(|file| file.path.as_str())
     }
 
-    /// Whether the exec needs its session for itself.
+    /// True if the exec must have exclusive use of its session.
     pub(crate) fn is_pinned(&self) -> bool {
         self.files.iter().any(|file| {
             let is_known = matches!(file.state, State::Covered(_) | State::Missing);
@@ -152,7 +158,7 @@ impl Coverage {
         })
     }
 
-    /// What the approval's digest has of it.
+    /// The part of the approval's digest that identifies the files.
     pub(crate) fn digests(&self) -> Vec<(String, Option<String>)> {
         let digests = self.files.iter().filter_map(|file| match &file.state {
             State::Covered(content) => Some((file.path.clone(), Some(digest(content)))),
@@ -162,7 +168,7 @@ impl Coverage {
         digests.collect()
     }
 
-    /// As it is recorded and shown.
+    /// The form that is recorded and shown.
     pub(crate) fn recorded(&self) -> ApprovalFiles {
         let mut recorded = ApprovalFiles::default();
         let mut not_covered = Vec::new();
@@ -203,7 +209,7 @@ impl Coverage {
 }
 
 impl File {
-    /// None for what every box has by itself: the read-only system and its private directories.
+    /// `None` for files that every box has: the read-only system and private directories.
     fn find(named: &NamedFile, access: &PathAccess, work: &Path, owner: Owner) -> Option<Self> {
         if named.path.style() == PathStyle::Windows {
             return None;
@@ -239,7 +245,8 @@ impl File {
     }
 }
 
-/// A file in an allowed path. The box reads it as its own user, or as the owner of an operator's entry.
+/// A file in an allowed path. The box reads it with its own uid, or with the uid of the path's
+/// owner if an operator added the entry and that uid is in `ORDINARY`.
 fn allowed_target(place: &AllowedPath, real: &Path, owner: Owner) -> Target {
     let reader = match (place.rights, std::fs::symlink_metadata(&place.real)) {
         (Rights::Owner, Ok(status)) => {
@@ -274,11 +281,11 @@ fn digest(content: &Content) -> String {
     Digest::from_bytes(content.sha256).to_string()
 }
 
-/// The text of a script; none for a binary.
+/// The text of a script; `None` for a binary.
 fn script(content: &Content) -> Option<ScriptText> {
     let text = match std::str::from_utf8(&content.head) {
         Ok(text) => text,
-        // The cut may lie in a character.
+        // The excerpt may end inside a character.
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&content.head[..error.valid_up_to()]).ok()?,
         Err(_) => return None,
     };

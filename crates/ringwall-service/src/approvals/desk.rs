@@ -1,8 +1,8 @@
-//! The questions that are open in this process: who waits for each, until when, and who is told of it.
+//! The open questions of this process, with their waiting execs, deadlines and followers.
 //!
-//! Bounded in number, per user and in bytes, so that an agent which asks without end fills neither memory nor the
-//! person's screen. Opening and closing are announced under the same lock under which somebody begins to follow, so
-//! that a follower misses none and sees none twice.
+//! Limited in number, per user and in bytes, so that an agent that asks in a loop exhausts neither
+//! memory nor its approver. A follower subscribes under the same lock that announces questions, so
+//! it gets each announcement exactly once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +20,15 @@ use crate::error::Error;
 const MAX_OPEN: usize = 2048;
 const MAX_OPEN_PER_USER: usize = 512;
 const MAX_BYTES: usize = 64 << 20;
-/// Announcements that a follower may be behind. Whoever is further behind begins again.
+/// Capacity of a follower's queue. A slower follower gets [`Gone::Behind`](super::Gone::Behind) and
+/// must reconnect.
 const BEHIND: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Desk {
     held: Mutex<Held>,
     news: broadcast::Sender<News>,
-    /// Rings when the next deadline may be another.
+    /// Notified when a question is added, so that the expiry task recomputes the next deadline.
     pub(super) deadlines_changed: Notify,
 }
 
@@ -42,7 +43,7 @@ struct Held {
 struct Entry {
     open: Arc<Open>,
     told: Option<oneshot::Sender<Decision>>,
-    /// Whether it is on record, and so may be seen.
+    /// Set after the question is committed; only then it is shown.
     is_announced: bool,
 }
 
@@ -56,9 +57,9 @@ impl std::fmt::Debug for Entry {
 pub(super) struct Open {
     pub(super) view: Arc<ApprovalView>,
     pub(super) still_stands: StillStands,
-    /// On a clock that does not jump: nobody is late because somebody set the other one.
+    /// Monotonic, so that changing the wall clock expires nothing.
     pub(super) deadline: Instant,
-    /// Held by whoever settles it, from the first look to the commit.
+    /// Held while an answer is checked and committed.
     pub(super) settling: tokio::sync::Mutex<()>,
 }
 
@@ -69,7 +70,7 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// Takes a question in. It is not announced yet.
+    /// Adds a question without announcing it. Fails if a limit is reached.
     pub(super) fn take(&self, open: Arc<Open>) -> Result<oneshot::Receiver<Decision>, Error> {
         let (told, decision) = oneshot::channel();
         let mut held = self.lock();
@@ -91,12 +92,12 @@ impl Desk {
         Ok(decision)
     }
 
-    /// It is on record: everybody may see it.
+    /// Announces a question that has been committed.
     pub(super) fn announce(&self, id: &ApprovalId) {
         let mut held = self.lock();
         if let Some(entry) = held.open.get_mut(id) {
             entry.is_announced = true;
-            // Nobody may be following.
+            // Fails if there are no followers.
             let _ = self.news.send(Some(Announcement::Opened(entry.open.view.clone())));
         }
     }
@@ -105,7 +106,7 @@ impl Desk {
         self.lock().open.get(id).map(|entry| entry.open.clone())
     }
 
-    /// Lets go of a question, with what became of it: whoever waits is told, and whoever follows.
+    /// Removes a question and sends the result to the waiting exec and to the followers.
     pub(super) fn close_one(&self, id: &ApprovalId, resolved: Option<Arc<ApprovalView>>, decision: Decision) {
         let mut held = self.lock();
         let Some(mut entry) = held.open.remove(id) else { return };
@@ -115,12 +116,12 @@ impl Desk {
             let _ = self.news.send(Some(Announcement::Resolved(view)));
         }
         if let Some(told) = entry.told.take() {
-            // Whoever asked may have stopped waiting.
+            // Fails if the exec no longer waits.
             let _ = told.send(decision);
         }
     }
 
-    /// Those whose time is up, and when the next one's is.
+    /// Removes the deadlines up to `at`. Returns their questions and the next deadline.
     pub(super) fn due(&self, at: Instant) -> (Vec<ApprovalId>, Option<Instant>) {
         let mut held = self.lock();
         let mut due = Vec::new();
@@ -132,12 +133,12 @@ impl Desk {
         (due, held.deadlines.first().map(|(deadline, _)| *deadline))
     }
 
-    /// All that are open, seen or not yet.
+    /// All open questions, announced or not.
     pub(super) fn all(&self) -> Vec<Arc<Open>> {
         self.lock().open.values().map(|entry| entry.open.clone()).collect()
     }
 
-    /// How many wait for an answer, by whose they are.
+    /// The number of announced open questions per user.
     pub(crate) fn counts_by_user(&self) -> HashMap<UserId, u32> {
         let mut counts = HashMap::new();
         for entry in self.lock().open.values().filter(|entry| entry.is_announced) {
@@ -146,7 +147,8 @@ impl Desk {
         counts
     }
 
-    /// Nobody asks any more, and nothing is open: those who wait are told so, and those who follow what each has become.
+    /// Closes all questions and rejects new ones. Waiting execs get `Cancelled`; followers get the
+    /// resolved questions, then the end.
     pub(super) fn close(&self, become_of: impl Fn(&ApprovalView) -> ApprovalView) {
         let mut held = self.lock();
         let left = std::mem::replace(&mut *held, Held { is_closed: true, ..Held::default() });
@@ -159,7 +161,7 @@ impl Desk {
         let _ = self.news.send(None);
     }
 
-    /// Everything that is open of what the asker may see, and what comes after it.
+    /// Subscribes a follower: first the open questions that `by` may see, then announcements.
     pub(super) fn follow(&self, by: &Principal, watched: Watched) -> Following {
         let held = self.lock();
         let news = self.news.subscribe();
@@ -218,7 +220,7 @@ mod tests {
         Principal::new("t", Holder::Owner)
     }
 
-    /// The numbers of what a follower is told next, negative for what was resolved.
+    /// The numbers of the next `count` announcements, negative for resolved questions.
     async fn told(following: &mut Following, count: usize) -> Vec<i64> {
         let mut told = Vec::new();
         for _ in 0..count {
@@ -237,13 +239,13 @@ mod tests {
         let decision = desk.take(one.clone()).unwrap();
         desk.take(two.clone()).unwrap();
         desk.announce(&one.view.id);
-        // The second is not on record yet, so nobody sees it.
+        // The second question is not committed yet, so it is not shown.
         let mut following = desk.follow(&owner(), Watched::All);
         desk.announce(&two.view.id);
         desk.close_one(&one.view.id, Some(one.view.clone()), Decision::Expired);
         assert_eq!(told(&mut following, 3).await, [1, 2, -1]);
         assert_eq!(decision.await, Ok(Decision::Expired));
-        // What was never announced is not resolved for anybody.
+        // A question that was never announced is not announced as resolved.
         desk.take(three.clone()).unwrap();
         desk.close_one(&three.view.id, Some(three.view.clone()), Decision::Cancelled);
         assert_eq!(told(&mut desk.follow(&owner(), Watched::All), 1).await, [2]);

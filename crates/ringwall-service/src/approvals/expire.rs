@@ -1,6 +1,7 @@
-//! The end of questions that nobody answered: their time is up, nobody waits for them, or the server starts or stops.
+//! Closes questions that were not answered: the deadline passed, the exec was cancelled, the policy
+//! or a covered file changed, or the server starts or stops.
 //!
-//! One task looks after all deadlines, on a clock that does not jump; it sleeps until the next one.
+//! One task serves all deadlines on a monotonic clock and sleeps until the next one.
 
 use std::sync::Arc;
 
@@ -13,11 +14,12 @@ use crate::error::causes;
 use crate::service::Service;
 use crate::time::now;
 
-/// Who ends a question that no person answered, in the record.
+/// The author of automatic closings in the record.
 pub(super) const BY: &str = "ringwall";
 
 impl Service {
-    /// Holds on to the service only while it works, so that whoever drops the last handle of it ends it.
+    /// Starts the expiry task. It keeps only a weak reference between deadlines, so it does not
+    /// keep the service alive.
     pub(crate) fn expire_approvals(&self) {
         let (inner, desk) = (Arc::downgrade(&self.inner), self.inner.desk.clone());
         let task = tokio::spawn(async move {
@@ -27,7 +29,7 @@ impl Service {
                     let Some(inner) = inner.upgrade() else { return };
                     let service = Service { inner };
                     for id in due {
-                        // Each in a task of its own: somebody may be answering one of them just now.
+                        // A task for each, because an answer in progress holds the question's lock.
                         let service = service.clone();
                         tokio::spawn(async move {
                             let reason = "nobody answered in time";
@@ -48,7 +50,7 @@ impl Service {
         *self.inner.expirer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(task);
     }
 
-    /// Ends one without an answer, unless an answer is being recorded in this moment.
+    /// Closes a question without an answer, unless an answer was recorded first.
     pub(super) async fn settle_unanswered(
         &self,
         id: &ApprovalId,
@@ -63,14 +65,14 @@ impl Service {
         }
     }
 
-    /// The same for whoever holds the question's lock already.
+    /// As `settle_unanswered`, for callers that hold the question's lock.
     async fn settle_held(&self, id: &ApprovalId, status: SettledStatus, reason: &str, decision: Decision) {
         let answer = unanswered(status, reason);
         let resolved = match self.inner.store.settle_approval(id, answer).await {
             Ok(Settled::Recorded(approval) | Settled::AlreadySettled(approval)) => Some(shared(*approval)),
             Ok(Settled::Unknown) => None,
             Err(error) => {
-                // Nobody waits for it all the same; what is left on record ends at the next start.
+                // The exec gets the result anyway; the next start expires the recorded question.
                 tracing::warn!(approval = %id, error = %causes(&error), "could not record that an approval has ended");
                 None
             }
@@ -78,7 +80,8 @@ impl Service {
         self.inner.desk.close_one(id, resolved, decision);
     }
 
-    /// All of them expire, on record first, and then those who wait and those who follow are told.
+    /// Expires all questions at shutdown: in the record first, then for the waiting execs and the
+    /// followers.
     pub(crate) async fn close_approvals(&self, reason: &str) {
         let at = now();
         self.expire_pending_approvals(reason).await;
@@ -88,7 +91,8 @@ impl Service {
         });
     }
 
-    /// Whatever is pending has nobody left who waits for it.
+    /// Expires all questions that are pending in the database. At startup no exec waits for them
+    /// any more.
     pub(crate) async fn expire_pending_approvals(&self, reason: &str) {
         match self.inner.store.expire_pending_approvals(now(), BY, reason).await {
             Ok(0) => {}
@@ -97,8 +101,9 @@ impl Service {
         }
     }
 
-    /// The list of paths or the settings have changed: what would not be asked any more, or not so, is void. Those who asked decide again,
-    /// and go on or ask anew. In tasks of their own, because whoever changed the list may be answering one of them.
+    /// Closes open questions that are outdated after a change of the path list or the settings.
+    /// Their execs are decided again and run or ask a new question. Each question is checked in its
+    /// own task, because the caller may hold the lock of one of them.
     pub(crate) fn review_approvals(&self) {
         for open in self.inner.desk.all() {
             let service = self.clone();

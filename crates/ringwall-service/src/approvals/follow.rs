@@ -1,4 +1,4 @@
-//! Following what is asked and answered, as it happens. What a follower may not see passes by unseen.
+//! Streams of opened and resolved questions, filtered by what the follower may see.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::service::Service;
 
-/// Who follows for the server itself.
+/// The name of the server's own follower.
 const OWN: &str = "ringwall";
 
-/// What somebody looks at.
+/// Selects the questions that a follower gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watched {
     Session(String),
     Exec(ExecId),
-    /// Whatever the follower may see: a user's own.
+    /// All that the follower may see: for a user, those of their agents.
     Own,
-    /// For operators.
+    /// All users' questions; requires an operator.
     All,
 }
 
 impl Watched {
-    /// A session, whose id has to be one.
+    /// Fails if `id` is not a valid session id.
     pub fn session(id: &str) -> Result<Self, Error> {
         id.parse::<ringwall_workspace::SessionId>()?;
         Ok(Self::Session(id.to_owned()))
@@ -43,7 +43,7 @@ impl Watched {
     }
 }
 
-/// Nothing when the server stops.
+/// `None` when the server stops.
 pub(super) type News = Option<Announcement>;
 
 #[derive(Debug, Clone)]
@@ -52,16 +52,17 @@ pub enum Announcement {
     Resolved(Arc<ApprovalView>),
 }
 
-/// Why there is nothing more to follow.
+/// Why a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gone {
-    /// So far behind that some was missed. Whoever follows again sees what is open then.
+    /// The follower was too slow and missed announcements. A new stream starts with the open
+    /// questions.
     Behind,
     /// The server stops.
     Stopping,
 }
 
-/// What is open first, oldest first, and then what happens.
+/// A stream of the open questions, oldest first, followed by announcements.
 #[derive(Debug)]
 pub struct Following {
     by: Principal,
@@ -80,7 +81,7 @@ impl Following {
         Self { by, watched, open: open.into(), news }
     }
 
-    /// May be given up and asked for again without missing anything.
+    /// Waits for the next announcement. Cancel-safe.
     pub async fn next(&mut self) -> Result<Announcement, Gone> {
         if let Some(view) = self.open.pop_front() {
             return Ok(Announcement::Opened(view));
@@ -100,13 +101,13 @@ impl Following {
 }
 
 impl Service {
-    /// Everybody's, for a part of the server itself and no caller.
+    /// All users' questions, for the server's own components such as the webhook.
     pub fn announcements(&self) -> Following {
         let everything = Principal::new(OWN, Holder::Owner);
         self.inner.desk.follow(&everything, Watched::All)
     }
 
-    /// Begins to follow.
+    /// Fails if the server is stopping.
     pub fn follow_approvals(&self, by: &Principal, watched: Watched) -> Result<Following, Error> {
         if watched == Watched::All {
             by.require_operator("follow everybody's approvals")?;

@@ -1,7 +1,7 @@
-//! Hosts that a person allowed for good: remembered with an answer, listed, and removed.
+//! Hosts that were approved and remembered: adding, listing and removing them.
 //!
 //! An entry applies to boxes of the user whose box asked, also if an operator answered, and only
-//! where the policy asks about unlisted hosts.
+//! where `net.unknown` is `ask`.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Service {
         forgotten.map(AllowedHost::from).ok_or_else(missing)
     }
 
-    /// The entries of the dialog, for the user whose box asked.
+    /// The entries shown in the question, as a change of the list of the user whose box asked.
     pub(crate) fn remembering_hosts(user: &UserId, entries: &[String]) -> Result<Remembering, Error> {
         // Each entry is one host and one port; nothing wider is remembered.
         entries.iter().try_for_each(|entry| NetEntry::read(entry).map(drop))?;
@@ -65,14 +65,15 @@ impl Service {
 
     async fn remembered_hosts(&self, user: &UserId) -> Result<NetList, Error> {
         let found = self.inner.store.allowed_hosts(&Scope::User(user.clone())).await?;
-        // Entries that this program would not have written allow nothing.
+        // Ignore entries that this version could not have written.
         let good = found.iter().map(|found| found.entry.as_str()).filter(|entry| NetEntry::read(entry).is_ok());
         // The newest entries, up to the maximum of a list.
         let newest = good.rev().take(NetList::MAX_LEN);
         Ok(NetList::read(newest)?)
     }
 
-    /// Puts hosts before a person for as long as there is a server.
+    /// The callback by which the proxy asks about unlisted hosts. It holds a weak reference, so it
+    /// does not keep the service alive.
     pub(crate) fn host_questions(&self) -> Questions {
         let inner = Arc::downgrade(&self.inner);
         Questions::new(Box::new(move |asking, host, port| {
@@ -133,7 +134,7 @@ fn question(asking: &Asking, entry: &str) -> Question {
         files: Default::default(),
         digest: Digest::of(action.to_string().as_bytes()),
         asked_by: asking.author.clone(),
-        // The box runs under the policy that it was started with, which asks.
+        // Always valid: the box keeps the policy it was started with, and that policy asks.
         still_stands: Arc::new(|| Box::pin(std::future::ready(true))),
     }
 }

@@ -1,9 +1,11 @@
-//! What a person is asked, and how the answer gets back to the exec that waits for it.
+//! Approvals: an exec asks a question, waits for a person's answer, and is decided again with it.
 //!
-//! An exec asks ([`Service::ask`](crate::Service)) and waits without a slot or a lock; the answer is an input of the next
-//! decision, never a way round it. The record is the truth: an answer counts when it is committed there, and exactly one
-//! is. What is held here is what nobody needs after a restart: who waits, who follows, and when the time is up. After a
-//! restart whatever was pending has expired, because nobody waits for it any more.
+//! An exec asks with `Service::ask` and waits without holding a slot or a lock. An answer is an
+//! input of the next policy decision; it never bypasses the policy. The database is authoritative:
+//! an answer counts when it is committed there, and each question gets exactly one. This module
+//! keeps only state that is useless after a restart: the waiting execs, the followers and the
+//! deadlines. The next start expires all pending questions, because the execs that asked them are
+//! gone.
 
 mod answer;
 mod ask;

@@ -1,6 +1,5 @@
-//! A question as an exec asks it, and the wait for its answer.
-//!
-//! Whoever stops waiting takes the question back: it is cancelled, on record, and nobody can answer it any more.
+//! A question of an exec, and the handle that waits for its answer. Dropping the handle cancels the
+//! question in the record, so that it can no longer be answered.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +14,9 @@ use tokio::sync::oneshot;
 
 use crate::service::Service;
 
-/// Says whether the exec would still ask the same. Asked before an approval counts: where the list or the policy has
-/// changed so that the verdict is another, what a person allows is no longer what they were shown.
+/// Returns whether the exec would still ask the same question. Checked before an approval counts:
+/// if the path list, the policy or a covered file has changed, the approver saw an outdated
+/// question.
 pub(crate) type StillStands = Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
 
 pub(crate) struct Question {
@@ -27,13 +27,14 @@ pub(crate) struct Question {
     pub(crate) session_id: String,
     pub(crate) command: String,
     pub(crate) code: Option<String>,
-    /// What remembering the answer would store.
+    /// The entries that `remember` adds to the list.
     pub(crate) requested_paths: Vec<String>,
     pub(crate) blocked_paths: Vec<String>,
     pub(crate) risk_level: RiskLevel,
     pub(crate) patterns: Vec<String>,
     pub(crate) files: ApprovalFiles,
-    /// Of the exact action: its words, its directory, the names of its variables, the paths, the policy, the covered files.
+    /// Identifies the exact action. For a command: its text, directory, variable names, paths,
+    /// policy and covered files.
     pub(crate) digest: Digest,
     pub(crate) asked_by: Author,
     pub(crate) still_stands: StillStands,
@@ -45,34 +46,36 @@ impl fmt::Debug for Question {
     }
 }
 
-/// What became of a question.
+/// The result of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// For this exec and what it asked; `remembered` paths are in the list by now.
+    /// Applies to this exec and its blocked paths only. If `remembered`, the entries are in the
+    /// list by now.
     Approved {
         by: String,
-        /// As whom the box acts on what was allowed.
+        /// The rights with which the box accesses the approved paths.
         rights: Rights,
         reason: Option<String>,
         remembered: bool,
-        /// What is to run instead of the code that was shown.
+        /// Code that runs instead of the code that was shown.
         modified: Option<String>,
     },
     Denied {
         by: String,
         reason: Option<String>,
     },
-    /// Nobody answered in time.
+    /// No answer before the deadline.
     Expired,
-    /// The server stops.
+    /// The server is stopping, or the question was cancelled.
     Cancelled,
-    /// It does not stand any more: decide again, and ask anew if that is still the verdict.
+    /// The question is outdated: decide the exec again, and ask a new question if the verdict is
+    /// still `Ask`.
     Void,
 }
 
 const NOBODY_WAITS: &str = "the exec that asked does not wait any more";
 
-/// The right to the answer. Dropped before there is one, the question is cancelled.
+/// Receives the answer. Dropping it before there is an answer cancels the question.
 pub(crate) struct Waiting {
     pub(super) service: Service,
     pub(super) id: ApprovalId,
@@ -91,7 +94,7 @@ impl Waiting {
         &self.id
     }
 
-    /// May be given up and asked for again; the answer is on record when it comes.
+    /// Waits for the result, which is recorded before it is sent. Cancel-safe: can be called again.
     pub(crate) async fn decision(&mut self) -> Decision {
         if let Some(decision) = &self.decision {
             return decision.clone();
@@ -102,8 +105,8 @@ impl Waiting {
 }
 
 impl Waiting {
-    /// Takes the question back; when this returns, nobody can answer it any more. Where an answer is being recorded in this
-    /// moment, that stands.
+    /// Cancels the question and waits until it can no longer be answered. An answer that is being
+    /// recorded at the same time still counts.
     pub(crate) async fn take_back(self) {
         self.service.settle_unanswered(&self.id, SettledStatus::Cancelled, NOBODY_WAITS, Decision::Cancelled).await;
     }
@@ -111,7 +114,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Where nothing runs any more, the next start ends what is left.
+        // Without a runtime the question stays pending in the database; the next start expires it.
         let Ok(runtime) = Handle::try_current() else { return };
         if self.decision.is_some() || self.told.try_recv().is_ok() {
             return;

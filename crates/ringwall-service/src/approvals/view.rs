@@ -1,4 +1,5 @@
-//! An approval as people and programs see it, and the questions about it. What the asker may not see is not there.
+//! The public form of an approval, and the queries for approvals. An approval that the caller may
+//! not see is reported as not found.
 
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ pub struct ApprovalView {
 }
 
 impl ApprovalView {
-    /// About how much memory it takes.
+    /// Approximate memory use in bytes.
     pub(super) fn size(&self) -> usize {
         let texts = [&self.requested_paths, &self.blocked_paths, &self.patterns].into_iter().flatten();
         let code = self.code.as_ref().map_or(0, String::len);
@@ -118,7 +119,7 @@ impl Service {
     }
 
     pub async fn approval(&self, by: &Principal, id: &str) -> Result<ApprovalView, Error> {
-        // What is no id names nothing, as an id that nobody has.
+        // A malformed id gives the same error as an unknown one.
         let id: ApprovalId = id.parse().map_err(|_| no_approval(id))?;
         let found = self.inner.store.approval(&id, &by.scope()).await?;
         found.map(ApprovalView::from).ok_or_else(|| no_approval(id.as_str()))

@@ -1,10 +1,10 @@
-//! The wait of an exec that a person has to allow: one that names a path which nobody has allowed, or code that deserves care
-//! (`code/confirm`). The answer goes back into the decision.
+//! Waits for the approval of an exec, because its command names a path that is not allowed or its
+//! code has a high risk (`code/confirm`), then decides the exec again.
 //!
-//! It waits without a slot and without a lock; whoever cancels it takes the question back. What a person allowed counts for
-//! this exec, for exactly the paths that were blocked and for the content of the files that the line names (`cover`), under the
-//! policy that they were asked under: the digest of all that is compared before an answer counts. Then it is decided again with the settings and the list as they are by then: that may
-//! allow, deny, or ask anew.
+//! The exec waits without holding a slot or a lock. Cancelling it cancels its question. An approval
+//! applies to this exec, to exactly the blocked paths and to the current content of the files that
+//! the command names (`covered_files`). After the answer the exec is decided again with the current
+//! settings and path list: it is allowed, denied, or asks a new question.
 
 use ringwall_policy::{Ask, Grant, NamedPath, Net, Rights, Verdict};
 use ringwall_record::{Start, Status};
@@ -22,12 +22,12 @@ use crate::exec::registry::{Cancellation, Stage};
 pub(crate) const DENIED_BY_PERSON: &str = "DENIED_BY_PERSON";
 pub(crate) const APPROVAL_EXPIRED: &str = "APPROVAL_EXPIRED";
 const FILES_CHANGED: &str = "FILES_CHANGED";
-/// Questions of one exec. Each but the first follows from a change that somebody made meanwhile, so that a person who is asked
-/// once more knows why; without an end nobody is asked.
+/// Maximum number of questions of one exec. Each one after the first follows a change of the
+/// policy, the path list or a file. The limit stops an exec from asking forever.
 const MAX_QUESTIONS: u32 = 16;
 
 impl Exec {
-    /// Asks a person. When this returns, they can answer.
+    /// Opens a question. When this returns, it can be answered.
     pub(crate) async fn put_question(&mut self, ask: &Ask) -> Result<Waiting, Told> {
         self.questions += 1;
         if self.questions > MAX_QUESTIONS {
@@ -48,7 +48,8 @@ impl Exec {
         Ok(waiting)
     }
 
-    /// Comes back with a place in the line when everything that it names is allowed.
+    /// Waits for the answer and decides the exec again until it is allowed. Returns its place in
+    /// the queue.
     pub(crate) async fn await_approval(
         &mut self,
         mut ask: Ask,
@@ -59,14 +60,15 @@ impl Exec {
             let decision = tokio::select! {
                 biased;
                 by = self.live.cancelled() => {
-                    // Whoever learns that the exec has ended finds no question of it.
+                    // Cancel the question before the exec ends, so that no ended exec has an open
+                    // question.
                     waiting.take_back().await;
                     return Err(Told::cancelled(by));
                 }
                 decision = waiting.decision() => decision,
             };
             match decision {
-                // What is remembered is in the list by now.
+                // `judge` below reads the remembered paths from the list.
                 Decision::Approved { remembered: true, .. } | Decision::Void => {}
                 Decision::Approved { by, modified: Some(code), .. } => {
                     return Err(self.replace_code(code, waiting.id(), &by).await);
@@ -81,7 +83,7 @@ impl Exec {
                 }
                 Decision::Cancelled => return Err(Told::cancelled(Cancellation::ServerStops)),
             }
-            // An earlier answer of this exec was about the files as they were then.
+            // Earlier approvals of this exec covered the old content of the files.
             self.check_covered_files().await?;
             match self.judge().await? {
                 None => break,
@@ -95,7 +97,8 @@ impl Exec {
         admission.ok_or_else(|| Told::failed("QUEUE_FULL", "too many execs are waiting"))
     }
 
-    /// The same for one that had begun, when it turned out before its box was made that something is not allowed any more.
+    /// Returns a started exec to waiting, if something it uses is no longer allowed before its box
+    /// is created.
     pub(crate) async fn ask_again(&mut self, ask: Ask) -> Result<Admission, Told> {
         if let Err(error) = self.service.inner.store.return_to_approval(&self.intent.exec_id).await {
             tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record that an exec waits");
@@ -107,7 +110,7 @@ impl Exec {
         self.await_approval(ask, asked).await
     }
 
-    /// What is still to be asked, with the settings and the list as they are now.
+    /// Decides again with the current settings and path list. Returns what must still be approved.
     async fn judge(&mut self) -> Result<Option<Ask>, Told> {
         if matches!(self.order.ground, Ground::Code(_)) {
             return self.judge_code().await;
@@ -122,7 +125,8 @@ impl Exec {
         self.heed(verdict)
     }
 
-    /// A verdict on what has waited: the policy that it was judged by is the one that it runs under.
+    /// Applies a verdict to the waiting exec. When allowed, it runs with the limits and network of
+    /// this verdict.
     pub(crate) fn heed(&mut self, verdict: Verdict) -> Result<Option<Ask>, Told> {
         match verdict {
             Verdict::Allow(grant) => self.adopt(&grant).map(|()| None),
@@ -178,8 +182,9 @@ impl Exec {
         Ok(())
     }
 
-    /// Takes back what a person allowed if a file that they allowed with it has changed. The exec then asks anew. Files of the
-    /// session cannot change between this check and the end of the exec, which has the session alone.
+    /// Revokes the approvals of this exec if a file that they covered has changed; the exec then
+    /// asks a new question. Session files cannot change after this check, because the exec has
+    /// exclusive use of the session until it ends.
     pub(crate) async fn check_covered_files(&mut self) -> Result<(), Told> {
         let Ground::Session { approved, covering, .. } = &self.order.ground else { return Ok(()) };
         if approved.is_empty() || covering.asked.is_none() {

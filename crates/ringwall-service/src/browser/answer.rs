@@ -1,4 +1,4 @@
-//! What became of an action, as it is told.
+//! The result of a browser action as it is returned to the caller.
 
 use ringwall_browser::{Answer, Dialog};
 use ringwall_policy::BrowserKind;
@@ -7,23 +7,23 @@ use serde_json::{Map, Value, json};
 
 use crate::boxes::browser::Fault;
 
-/// A result in any case: also what failed or was refused is one.
+/// The result of an action. A failed or refused action has one too.
 #[derive(Debug, Clone)]
 pub struct BrowserAnswer {
-    /// Under which it is on record, and was asked about.
+    /// The id of the action in the record and in its question.
     pub action_id: ExecId,
     pub success: bool,
     pub data: Value,
     pub error: Option<String>,
-    /// A PNG.
+    /// A PNG image.
     pub picture: Option<Vec<u8>>,
 }
 
-/// What was done, and what whoever asked should know beside it.
+/// The result of a successful action.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) answer: Answer,
-    /// Files in the session's workspace that came of it.
+    /// Paths of created files, relative to the session's workspace.
     pub(super) files: Vec<String>,
     pub(super) notes: Vec<String>,
 }
@@ -42,7 +42,7 @@ impl BrowserAnswer {
     }
 }
 
-/// What the action gives, with where the page is; the rest only where there is something.
+/// The action's data with the page's URL and title. Empty lists are left out.
 fn data(window: BrowserKind, done: Done) -> Value {
     let Done { answer, files, notes } = done;
     let mut data = match answer.data {

@@ -1,5 +1,5 @@
-//! The question about an action that deserves care, by the one ledger and in the session's own mode. What would be typed is
-//! not part of it, and so neither on record nor on anybody's screen.
+//! Asks for approval of risky browser actions, with the session's confirmation mode. The text to be
+//! typed is not part of the question, so it is neither recorded nor shown.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::approvals::{Decision, Question, StillStands};
 use crate::boxes::browser::Fault;
 use crate::settings::Rules;
 
-/// What a person is asked about, if anything.
+/// Describes what needs approval; `None` if the action needs none.
 pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {
     let assessed = ringwall_risk::assess(Content::Browser, &wish.for_assessment().to_string());
     match (wish, field) {
@@ -24,7 +24,8 @@ pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {
             Some(format!("type into {field}"))
         }
         (Wish::Select(_), FieldKind::Password | FieldKind::Payment) => Some(format!("choose in {field}")),
-        // By what the agent calls it, it is one, whatever it says of itself.
+        // The agent's selector looks like a password or payment field, even if the page declares an
+        // ordinary one.
         (Wish::Fill(_) | Wish::Select(_), _) if assessed.level >= Level::High => {
             Some("type into a field for a password or a payment".to_owned())
         }
@@ -33,7 +34,7 @@ pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {
 }
 
 impl Deed {
-    /// Comes back when it may be done to this page.
+    /// Returns when the action on this page is approved.
     pub(super) async fn confirm(&self, wish: &Wish, doing: &str, page: &str) -> Result<(), Fault> {
         let rules = self.service.session_rules(&self.place).await?;
         let question = self.question(wish, doing, page, &rules);
@@ -48,7 +49,7 @@ impl Deed {
         };
         tracing::info!(action_id = %self.id, approval = %waiting.id(), "a browser's action waits for its confirmation");
         let decision = waiting.decision().await;
-        // It may have taken long.
+        // The wait for an answer does not count as idle time of the browser.
         self.seat.used();
         let refused = |why: &str| Err(Fault::refused(format!("Refused: {why}")));
         match decision {
@@ -73,7 +74,8 @@ impl Deed {
     }
 
     fn question(&self, wish: &Wish, doing: &str, page: &str, rules: &Rules) -> Question {
-        // Last, because it is the agent's own word, and could look like the rest of the sentence.
+        // The target comes last: the agent chooses this text, and it could imitate the rest of the
+        // sentence.
         let target = match wish.target() {
             Ok(Some(target)) => format!(": {}", shortened(&target.to_string())),
             Ok(None) | Err(_) => String::new(),
@@ -97,7 +99,8 @@ impl Deed {
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
             risk_level: RiskLevel::High,
-            // Who is shown a script instead of the command has to see the page here.
+            // For scripts the dialog shows the code instead of the command, so the page is repeated
+            // here.
             patterns: vec![format!("It would {doing} at {page}.")],
             files: Default::default(),
             digest: Digest::of(action.to_string().as_bytes()),
@@ -106,14 +109,14 @@ impl Deed {
         }
     }
 
-    /// Whether the session is still treated as it was when this was asked.
+    /// The check that the session's rules have not changed since the question was asked.
     fn rules_stand(&self, rules: &Rules) -> StillStands {
         let parts = Arc::new((self.service.clone(), self.place.clone(), rules.clone()));
         Arc::new(move || {
             let parts = parts.clone();
             Box::pin(async move {
                 let (service, place, rules) = parts.as_ref();
-                // What cannot be read now may have changed.
+                // Rules that cannot be read count as changed.
                 service.session_rules(place).await.is_ok_and(|now| now == *rules)
             })
         })

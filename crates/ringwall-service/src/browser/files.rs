@@ -1,5 +1,5 @@
-//! Files between a browser and its session's workspace. In the box they are moved by commands of the box; in the workspace by
-//! whoever moves everything there, beneath its handles and within its room.
+//! Copies files between a browser and its session's workspace. In the box, commands of the box read
+//! and write them; in the workspace, the session file API does, with its path checks and quota.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -14,25 +14,26 @@ use crate::boxes::WORKSPACE;
 use crate::boxes::browser::{Fault, Instance};
 use crate::error::Error;
 
-/// Where what is downloaded lies, in the session's workspace.
+/// Directory for downloads in the session's workspace.
 const DOWNLOADS: &str = "data";
-/// One file, as it passes through the server, in either direction.
+/// Maximum size of one file in either direction. The server holds a download in memory.
 const MAX_BYTES: u64 = MAX_DOWNLOAD_BYTES;
-/// More files of a session than this are not looked through for a name that is free.
+/// Above this number of files in the session, a download's name gets a part of the action's id as a
+/// prefix instead of a search for a free name.
 const MAX_NAMES: usize = 20_000;
 
-/// What became of downloads.
+/// The results of the downloads of one action.
 #[derive(Debug, Default)]
 pub(super) struct TakenOut {
-    /// Where those are that were kept.
+    /// Paths of the stored files.
     pub(super) files: Vec<String>,
-    /// What is to be said of the others.
+    /// Messages about downloads that were not stored.
     pub(super) lost: Vec<String>,
 }
 
 impl Deed {
-    /// Brings what was downloaded into the workspace, and says where each is. A page can begin downloads by itself, so one that
-    /// cannot be kept is told and fails nothing; whatever became of them, nothing of them stays in the box.
+    /// Moves downloads into the workspace. A page can start downloads by itself, so one that cannot
+    /// be stored is reported and does not fail the action. All of them are deleted from the box.
     pub(super) async fn take_out(&self, from: &Instance, downloads: &[Downloaded]) -> TakenOut {
         let mut taken = TakenOut::default();
         for Downloaded { name, path, end } in downloads {
@@ -50,7 +51,7 @@ impl Deed {
             let paths = downloads.iter().map(|one| one.path.as_str());
             let words: Vec<&str> = ["rm", "-f", "--"].into_iter().chain(paths).collect();
             if let Err(fault) = from.home.run(&words, None, 0).await {
-                // They take room in the box's memory until the browser is closed.
+                // They use memory of the box until the browser is closed.
                 tracing::warn!(action_id = %self.id, why = fault.message, "downloads are left in a browser's box");
             }
         }
@@ -62,7 +63,7 @@ impl Deed {
         self.keep(name, content).await
     }
 
-    /// Puts a file into the workspace under a name like this one that nothing has.
+    /// Stores a file in the workspace under an unused name similar to `name`.
     pub(super) async fn keep(&self, name: &str, content: Vec<u8>) -> Result<String, Fault> {
         let name = file_name(name);
         let workspace = self.service.session_workspace(&self.place.name).await?;
@@ -82,7 +83,7 @@ impl Deed {
         Ok(path)
     }
 
-    /// Shows files of the workspace to the browser, and says where it sees them.
+    /// Makes workspace files readable for the browser and returns their paths in its box.
     pub(super) async fn take_in(&self, to: &Instance, files: &[String]) -> Result<Vec<String>, Fault> {
         let mut paths = Vec::new();
         for (number, file) in files.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Makes the box that a browser is in: one of its own, or its session's.
+//! Provides the box in which a browser runs: its own box or the session's box.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -19,14 +19,14 @@ use crate::session::residents::home_grant;
 use crate::session_ref::Place;
 use crate::settings::layers;
 
-/// Where the way out is, in every box that has one.
+/// Address of the egress proxy inside every box that has one.
 const PROXY: &str = "http://127.0.0.1:3128";
-/// What the box's own command is called, before it is the agent.
+/// `argv[0]` of the box's first process, the agent.
 const AGENT: &str = "ringwall-agent";
 
 impl Service {
     pub(super) async fn make_home(&self, place: &Place, window: BrowserKind) -> Result<Home, Fault> {
-        // A session is made by its first use, whatever that is.
+        // Starting a browser may be the first use of a session.
         let workspace = self.session_workspace(&place.name).await?;
         blocking::in_place(|| Ok(workspace.session(&place.id)?.create_directories()?)).await?;
         match window {
@@ -35,13 +35,13 @@ impl Service {
         }
     }
 
-    /// A box with nothing in it but the host's programs.
+    /// Starts a box that contains only the host's programs and no session files.
     async fn make_own_home(&self) -> Result<Home, Fault> {
         let settings = self.settings_now();
         let mut operator = settings.operator.clone();
         operator.limits.insert(Field::MemoryMb, settings.browser.memory_mb.get().into());
         operator.limits.insert(Field::Pids, settings.browser.pids.get().into());
-        // A way out, and nobody on its list: who may be reached is its own gate's to say.
+        // Enables the proxy with an empty allowlist; `BrowserGate` decides which hosts are allowed.
         operator.net = Some(NetRequest {
             mode: NetMode::Allowlist,
             allow: Some(NetList::default()),
@@ -66,7 +66,7 @@ impl Service {
         let gone = resident.gone();
         tokio::spawn(async move {
             if let Err(error) = proxy.serve(listener, gone).await {
-                // Nobody answers the box then; it has no other way.
+                // Without the proxy the browser has no network.
                 tracing::warn!(%error, "could not serve the way out of a browser's box");
             }
         });
@@ -74,7 +74,7 @@ impl Service {
         Ok(Home { rooms: Rooms::Own(Box::new(resident)), request, layers, gate, way_out })
     }
 
-    /// The session's own box, made where there is none.
+    /// Uses the session's box and starts it if necessary.
     async fn join_session(&self, place: &Place) -> Result<Home, Fault> {
         let mode: SecurityMode = self.session_rules(place).await?.mode;
         let isolation = self.session_isolation(mode).await?;

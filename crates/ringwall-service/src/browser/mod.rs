@@ -1,10 +1,12 @@
-//! The browsers of sessions: one at a time for each, in a box as everything is, driven by nobody but the server.
+//! Browsers of sessions: at most one per session, each in a box, controlled only by the server.
 //!
-//! An *external* one has a box of its own, with nothing of the session's in it and the public internet behind a proxy that
-//! judges every connection by its address. A *sandbox* one is a command in the session's own box, sees its files, and has the
-//! network that the session's code has. `wish` is what is asked for; `seats` who has a browser and for how long; `home` its
-//! box and `instance` the browser in it; `perform` one action from its record to its outcome, with `confirm` where a person
-//! is asked, `files` for what goes in and out, and `stop` for who does not want it any more.
+//! An *external* browser has its own box without session files. It reaches the public internet
+//! through a proxy that checks the address of every connection. A *sandbox* browser is a process in
+//! the session's box: it sees the session's files and has the network of the session's code.
+//!
+//! - `wish`: parses an action. `perform`: one action from its record to its outcome.
+//! - `confirm`: approval of risky actions. `files`: uploads and downloads. `watch`: idle timeout.
+//! - `home`: the browser's box. `boxes/browser`: `seats` limits browsers and their lifetime, `instance` is the running browser, `stop` cancels actions.
 
 mod answer;
 mod confirm;

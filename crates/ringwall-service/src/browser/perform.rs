@@ -1,7 +1,8 @@
-//! One action: on record before it is done, asked about where it deserves that, done, and on record with what became of it.
+//! Performs one browser action: records it, asks for approval if it is risky, performs it and
+//! records the outcome.
 //!
-//! It goes on when whoever asked is gone. Actions of one session come one after another; what a session's end or the server's
-//! interrupts is on record as failed.
+//! The action continues if its caller disconnects. Actions of a session run one at a time. An
+//! action that is interrupted by the end of the session or the server is recorded as failed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,20 +29,20 @@ use crate::time::now;
 const PAUSED: &str = "the session is paused, and its browser with it; resume it first";
 const OFF: &str = "there is no external browser on this server (browser.external); ask for the one in the session's own box: \
                    context.is_research or context.needs_file_access";
-/// A page's own words have no place in a record of what was done; its address has, up to here.
+/// Maximum length of a recorded URL or error message.
 const MAX_URL_LEN: usize = 4096;
 
-/// What is asked of a session's browser, as a door reads it.
+/// A request for a browser action, as the transports pass it on.
 #[derive(Debug, Clone)]
 pub struct BrowserRequest {
     pub session: SessionAddress,
     pub action: String,
     pub params: Value,
-    /// Which browser; where it is not said, the one that there is, or else the external one.
+    /// Default: the browser that is open, otherwise the external one.
     pub window: Option<BrowserKind>,
 }
 
-/// An action that goes on. Whoever keeps it can be told its end, and more than once.
+/// A started action. Its result can be awaited more than once.
 #[derive(Debug, Clone)]
 pub struct BrowserBegun {
     pub action_id: ExecId,
@@ -49,11 +50,12 @@ pub struct BrowserBegun {
     taken_back: Arc<watch::Sender<bool>>,
 }
 
-/// Or why it was not done, for the first who asks.
+/// If the action could not start, only the first caller gets the error, because errors are not
+/// `Clone`.
 type Told = Result<BrowserAnswer, Mutex<Option<Error>>>;
 
 impl BrowserBegun {
-    /// Nobody wants it any more: what was not done yet is not done.
+    /// Cancels the action as far as it has not been performed yet.
     pub fn take_back(&self) {
         self.taken_back.send_replace(true);
     }
@@ -63,7 +65,7 @@ impl BrowserBegun {
     }
 }
 
-/// One action while it lasts.
+/// A running action.
 #[derive(Debug)]
 pub(super) struct Deed {
     pub(super) service: Service,
@@ -82,7 +84,7 @@ impl Service {
             return Err(Error::BackendUnavailable { backend: "browser".to_owned(), why: MISSING.to_owned() });
         }
         let shared = self.inner.session_gates.try_share(&place.name)?;
-        // Notes the end of an earlier session of this id before there is a new one.
+        // Records the end of an earlier session with this id before a new one starts.
         self.session_rules(&place).await?;
         let seat = self.inner.browsers.seat(&place.name)?;
         let in_line = seat.line_up()?;
@@ -108,7 +110,7 @@ impl Service {
         Ok(BrowserBegun { action_id: id, told, taken_back })
     }
 
-    /// Waits for what becomes of it.
+    /// Waits for the result.
     pub async fn finish_browser(&self, begun: &BrowserBegun) -> Result<BrowserAnswer, Error> {
         let mut told = begun.told.clone();
         let gone = || Error::Runtime { message: "whoever did it is gone".to_owned() };
@@ -129,7 +131,8 @@ impl Deed {
         }
     }
 
-    /// From its turn to its outcome. An error means that it was not done.
+    /// Runs the action from its turn to its recorded outcome. Returns an error if it was not
+    /// performed.
     async fn live(self, mut turn: Turn, wish: Wish, mut stop: Stop) -> Result<BrowserAnswer, Error> {
         let window = self.asked.or(turn.as_ref().map(|there| there.window)).unwrap_or(BrowserKind::External);
         let new = NewBrowserAction {
@@ -152,7 +155,8 @@ impl Deed {
         Ok(BrowserAnswer::new(self.id.clone(), window, done))
     }
 
-    /// A browser is opened and closed whole; what is done with one is broken off when it is not wanted any more.
+    /// Performs the action. Cancelling does not interrupt closing a browser; it does interrupt
+    /// everything that is done with one.
     async fn act(&self, turn: &mut Turn, window: BrowserKind, wish: Wish, stop: &mut Stop) -> Result<Done, Fault> {
         if turn.as_ref().is_some_and(Instance::is_paused) {
             return Err(Fault::failed(PAUSED));
@@ -180,7 +184,7 @@ impl Deed {
         let deed = stop.unless(self.prepare(there, wish, page)).await?;
         let mut performed = stop.unless(deed.perform(there)).await?;
         if performed.is_err() && opens == Opens::Page && !there.is_alive() {
-            // It was dead already, and nobody had noticed.
+            // The browser had died unnoticed: open another one and try once more.
             drop(under_way);
             notes = self.have_browser(turn, window, stop).await?;
             there = present(turn)?;
@@ -196,7 +200,7 @@ impl Deed {
         let downloads = std::mem::take(&mut answer.downloads);
         let TakenOut { mut files, lost } = stop.unless(async { Ok(self.take_out(there, &downloads).await) }).await?;
         match lost.first() {
-            // Whoever asked for one has none.
+            // A `download` action without a file has failed.
             Some(why) if is_download && files.is_empty() => return Err(Fault::failed(why)),
             Some(_) | None => notes.extend(lost),
         }
@@ -207,13 +211,14 @@ impl Deed {
         Ok(Done { answer, files, notes })
     }
 
-    /// All that comes before it is done: what it is done to, who has to be asked, and what it takes along.
+    /// Prepares the action: finds its field, asks for approval, asks about an unlisted host in
+    /// advance and copies uploads into the box.
     async fn prepare(&self, there: &Instance, wish: Wish, page: Option<String>) -> Result<Prepared, Fault> {
         let field = match wish.field() {
             Some(field) => there.browser.field(&field).await?,
             None => FieldKind::Ordinary,
         };
-        // Whoever is asked is asked about one document, and nothing is done to another.
+        // An approval is valid for one document; the action then fails if the page has changed.
         let document = match deserves_care(&wish, field) {
             Some(doing) => {
                 let document = there.browser.document().await?;
@@ -231,7 +236,7 @@ impl Deed {
         Ok(Prepared { document, action: action.ok_or_else(|| Fault::failed("nothing is to be done"))? })
     }
 
-    /// Who asks, where the network is asked for in the name of this action.
+    /// The origin of network questions caused by this action.
     fn asking(&self, words: &str) -> Asking {
         Asking {
             exec_id: self.id.clone(),
@@ -244,7 +249,8 @@ impl Deed {
         }
     }
 
-    /// Whether this page may be opened at all; where its name leads is judged when it is connected to.
+    /// Checks the URL of a page. The addresses that its name resolves to are checked when the
+    /// browser connects.
     fn check(&self, text: &str, window: BrowserKind) -> Result<String, Fault> {
         let settings = self.service.settings_now();
         let is_lifted = |host: &NetHost, port: u16| {
@@ -257,7 +263,7 @@ impl Deed {
         Ok(check_page(text, (window, settings.browser.external), is_lifted)?)
     }
 
-    /// Has the browser there that is wanted. What whoever asked should know of that.
+    /// Opens the requested browser if it is not open. Returns notes for the caller.
     async fn have_browser(&self, turn: &mut Turn, window: BrowserKind, stop: &mut Stop) -> Result<Vec<String>, Fault> {
         match turn.as_ref() {
             Some(there) if there.window == window && there.is_alive() => return Ok(Vec::new()),
@@ -300,7 +306,8 @@ impl Deed {
     }
 }
 
-/// What is to be done, and to which document alone, where somebody was asked about one.
+/// An action that is ready to be performed. If it was approved for a document, it applies only to
+/// that document.
 #[derive(Debug)]
 struct Prepared {
     document: Option<Document>,
@@ -308,7 +315,8 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// An error of the browser's is not yet a fault: it may have ended before this began.
+    /// Performs the action. The inner error is separate, because the browser may have died before
+    /// the action; the caller then tries again.
     async fn perform(&self, there: &Instance) -> Result<Result<Answer, ringwall_browser::Error>, Fault> {
         Ok(match &self.document {
             Some(document) => there.browser.perform_on(document, self.action.clone()).await,
@@ -321,14 +329,14 @@ fn present(turn: &Turn) -> Result<&Instance, Fault> {
     turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))
 }
 
-/// Whether it meant to open a page.
+/// What an action opens by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Opens {
-    /// And to show it.
+    /// A page that replaces the current one.
     Page,
-    /// Without leaving the one that is shown.
+    /// A URL beside the current page, for a download.
     Beside,
-    /// At most by what the page makes of it.
+    /// Nothing, unless the page reacts with a navigation.
     Nothing,
 }
 
@@ -342,8 +350,8 @@ impl Opens {
     }
 }
 
-/// Why a page could not be opened, where that is because somebody on its way may not be reached. What the page that was there
-/// before asks for meanwhile does not count.
+/// Returns an error if the page could not be opened because a host was refused. Refused requests of
+/// the previous page are ignored if the new page was opened.
 fn was_refused(
     opens: Opens,
     performed: &Result<Answer, ringwall_browser::Error>,
@@ -360,12 +368,13 @@ fn was_refused(
     Some(Fault::refused(format!("{}:{} was refused: {}", found.host, found.port, found.why)))
 }
 
-/// What was typed into a form may be in the rest.
+/// Removes the query and the fragment, which may contain form input.
 fn without_query(url: &str) -> String {
     cut(url.split(['?', '#']).next().unwrap_or_default())
 }
 
-/// As it can be on record: an error may have a page's words in it, and those any character.
+/// Shortens text for the record and replaces NUL, which the database rejects. Error messages may
+/// contain text of the page.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_URL_LEN)].replace('\0', "\u{fffd}")
 }

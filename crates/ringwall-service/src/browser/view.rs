@@ -1,4 +1,4 @@
-//! A session's browser as people see it: where it is, how it last looked, and what was done with it.
+//! The state of a session's browser for display: page, last screenshot and recent actions.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::error::Error;
 use crate::service::Service;
 use crate::session_ref::{Place, SessionAddress};
 
-/// In one answer.
+/// Maximum number of actions shown.
 const SHOWN: u64 = 50;
 
 #[derive(Debug, Clone)]
 pub struct BrowserView {
-    /// `external` or `sandbox`; nothing where there is none.
+    /// `external` or `sandbox`; `None` without an open browser.
     pub kind: Option<&'static str>,
     pub url: Option<String>,
     pub title: Option<String>,
-    /// The last picture that was taken of it, a PNG.
+    /// The last screenshot, a PNG image.
     pub picture: Option<Arc<Vec<u8>>>,
     /// Newest first.
     pub actions: Vec<BrowserActionView>,

@@ -1,4 +1,4 @@
-//! Closes a browser that has ended by itself, and one that is not used for `browser.idle_timeout_s`.
+//! Closes browsers that died and browsers that were idle for `browser.idle_timeout_s`.
 
 use std::sync::{PoisonError, Weak};
 
@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use crate::boxes::browser::Seat;
 use crate::service::Inner;
 
-/// Closes a browser that has ended by itself, or that nobody uses. Keeps neither the server nor the seat alive.
+/// Watches one browser until it is closed. Holds only weak references, so it keeps neither the
+/// server nor the seat alive.
 pub(super) async fn watch_over(inner: Weak<Inner>, seat: Weak<Seat>, number: u64, ended: impl Future<Output = ()>) {
     tokio::pin!(ended);
     let Some(mut settings) = inner.upgrade().map(|inner| inner.browsers.settings_changes()) else { return };
@@ -29,7 +30,7 @@ pub(super) async fn watch_over(inner: Weak<Inner>, seat: Weak<Seat>, number: u64
         match turn.as_ref() {
             Some(instance) if instance.number == number => {
                 if instance.is_paused() {
-                    // No time passes for it, and it could not be closed.
+                    // A paused browser is not idle, and it could not be closed.
                     seat.used();
                 }
             }

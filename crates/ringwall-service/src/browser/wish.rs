@@ -1,4 +1,4 @@
-//! An action as it is asked for: read strictly, and told to the record without what is typed.
+//! Parses browser actions strictly, and describes them for the record without the text to be typed.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::error::Error;
 const DEFAULT_SECONDS: u64 = 30;
 const MAX_SECONDS: u64 = 120;
 const MAX_SCRIPT: usize = 256 << 10;
-/// So much of a script or an address is on record; the rest by its digest.
+/// Maximum recorded length of a script, an address or a target in bytes. A script's SHA-256 digest
+/// is recorded too.
 const NOTED: usize = 4096;
 const MAX_FILES: usize = 20;
 
@@ -49,7 +50,7 @@ pub(super) struct Navigate {
     timeout: Option<u64>,
 }
 
-/// An element, named in one way.
+/// An element, identified by exactly one of these fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct At {
@@ -155,11 +156,11 @@ pub(super) struct Upload {
     selector: Option<String>,
     #[serde(rename = "ref")]
     reference: Option<String>,
-    /// Relative to the session's files.
+    /// Paths relative to the session's files.
     files: Vec<String>,
 }
 
-/// Keys that move or send, and leave no character.
+/// Keys that insert no character.
 const SILENT: [&str; 14] = [
     "Enter",
     "Tab",
@@ -178,19 +179,19 @@ const SILENT: [&str; 14] = [
 ];
 
 impl Press {
-    /// Whether it may type something.
+    /// True if the key may insert a character.
     pub(super) fn types(&self) -> bool {
         !SILENT.contains(&self.key.as_str())
     }
 }
 
-/// What is known by the time when it is done.
+/// Results of the preparation that the action needs.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// The address that was judged, where there is one.
+    /// The checked URL, if the action opens one.
     pub(super) page: Option<String>,
     pub(super) field: FieldKind,
-    /// What is uploaded, as the browser sees it.
+    /// Paths of the uploads in the browser's box.
     pub(super) uploads: Vec<String>,
 }
 
@@ -251,7 +252,7 @@ impl Wish {
         }
     }
 
-    /// What it is done to, where that is an element.
+    /// The element that the action applies to, if any.
     pub(super) fn target(&self) -> Result<Option<Target>, String> {
         let (selector, reference, text) = match self {
             Wish::Click(At { selector, reference, text })
@@ -279,7 +280,7 @@ impl Wish {
         }
     }
 
-    /// The field into which it types, or in which it chooses.
+    /// The field that the action types into or selects in.
     pub(super) fn field(&self) -> Option<Target> {
         match self {
             Wish::Fill(_) | Wish::Press(_) | Wish::Select(_) => self.target().ok().flatten(),
@@ -287,7 +288,7 @@ impl Wish {
         }
     }
 
-    /// The address that it opens.
+    /// The URL that the action opens.
     pub(super) fn page(&self) -> Option<&str> {
         match self {
             Wish::Navigate(Navigate { url, .. }) => Some(url),
@@ -317,7 +318,8 @@ impl Wish {
         }
     }
 
-    /// For a person who is asked about something that it leads to. What is typed is not in it.
+    /// Describes the action in questions about network access that it causes, without the text to
+    /// be typed.
     pub(super) fn words(&self) -> String {
         let target = self.target().ok().flatten().map(|target| target.to_string());
         let about = self.page().map(|page| page.split(['?', '#']).next().unwrap_or_default().to_owned()).or(target);
@@ -327,7 +329,7 @@ impl Wish {
         }
     }
 
-    /// In the words of its risk: what names the field, and nothing of what is typed.
+    /// The input of the risk assessment: what identifies the field, without the text to be typed.
     pub(super) fn for_assessment(&self) -> Value {
         let field = match self {
             Wish::Fill(Fill { selector, .. }) | Wish::Select(Select { selector, .. }) => selector.clone(),
@@ -336,7 +338,7 @@ impl Wish {
         json!({ "action": self.verb(), "params": { "selector": field, "url": self.page() } })
     }
 
-    /// For the record.
+    /// The recorded details, without the text to be typed.
     pub(super) fn detail(&self) -> Value {
         let mut detail = Map::new();
         let mut say = |name: &str, value: Value| {
@@ -350,7 +352,7 @@ impl Wish {
         }
         match self {
             Wish::Fill(Fill { value, .. }) => say("characters", value.chars().count().into()),
-            // A single one may be a part of something secret.
+            // A single character may be part of a password.
             Wish::Press(Press { key }) if key.chars().count() > 1 => say("key", shortened(key).into()),
             Wish::Evaluate(Evaluate { script }) => {
                 say("script", shortened(script).into());
@@ -363,7 +365,7 @@ impl Wish {
         Value::Object(detail)
     }
 
-    /// What the browser is told to do; nothing where it is told nothing.
+    /// The browser command; `None` for `close` or if a required part is missing.
     pub(super) fn action(self, known: Known) -> Option<Action> {
         let timeout = self.timeout().unwrap_or(Duration::from_secs(DEFAULT_SECONDS));
         let target = self.target().ok().flatten();
