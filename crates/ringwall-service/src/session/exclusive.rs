@@ -1,4 +1,5 @@
-//! An exec takes its session: shared with other execs, or alone for an approved command that reads files of the session.
+//! Acquires an exec's session: shared with other execs, or exclusively for an approved command that
+//! reads files of the session.
 
 use ringwall_record::SessionKey;
 
@@ -12,7 +13,7 @@ use crate::exec::queue::{Admission, Slot};
 use crate::session_ref::Place;
 
 impl Exec {
-    /// The session that the exec works on, if any.
+    /// `None` for an exec without a session.
     pub(crate) fn session_name(&self) -> Option<SessionKey> {
         Some(SessionKey {
             user_id: self.order.user_id.clone(),
@@ -21,7 +22,8 @@ impl Exec {
         })
     }
 
-    /// Shares the session, or takes it alone for a command that was approved with files of the session.
+    /// Acquires the session exclusively if the command was approved together with pinned files of
+    /// the session; otherwise shares it. Stops waiting when the exec is cancelled.
     pub(crate) async fn hold_session(&self, slot: &mut Option<Slot>) -> Result<Hold, Told> {
         let (Some(session), Some(name)) = (self.order.session(), self.session_name()) else { return Ok(Hold::Nothing) };
         let is_alone = match &self.order.ground {
@@ -46,7 +48,8 @@ impl Exec {
         }
     }
 
-    /// Waits without a slot while an approved command has the session alone.
+    /// Waits while an approved command has exclusive use of the session. The exec gives its slot
+    /// back during the wait and queues for a new one afterwards.
     async fn share_session(&self, name: &SessionKey, slot: &mut Option<Slot>) -> Result<Shared, Told> {
         let gates = &self.service.inner.session_gates;
         loop {

@@ -1,7 +1,7 @@
-//! Reading and changing a session's files, beside its boxes, under its workspace's lock.
+//! Reads and changes a session's files from outside of its boxes, under the lock of its agent.
 //!
-//! Writing makes a session that is not there yet, as running something in it does; nothing else does. What is written
-//! counts against the session's share of the disk and its workspace's.
+//! Writing a file creates the session if it does not exist; the other operations here do not.
+//! Written bytes count against the disk quotas of the session and of its workspace.
 
 use ringwall_workspace::{AgentPath, Download, Lines, Text, Tree};
 
@@ -14,7 +14,8 @@ use crate::service::Service;
 use crate::session_ref::{Place, SessionAddress, no_session};
 
 impl Service {
-    /// Every regular file beneath a directory of the session, relative to the session, sorted.
+    /// Every regular file below a directory of the session, sorted, with paths relative to the
+    /// session.
     pub async fn list_session_files(
         &self,
         by: &Principal,
@@ -82,7 +83,7 @@ impl Service {
         .await
     }
 
-    /// Makes a file or replaces it, with the directories on its way.
+    /// Creates or replaces a file, with its parent directories.
     pub async fn write_session_file(
         &self,
         by: &Principal,
@@ -92,7 +93,7 @@ impl Service {
     ) -> Result<(), Error> {
         let place = Place::read(by, address)?;
         let shared = self.inner.session_gates.try_share(&place.name)?;
-        // Notes the end of an earlier session of this id before there is a new one.
+        // Records the end of an earlier session with this id before a new one exists.
         self.session_rules(&place).await?;
         let workspace = self.session_workspace(&place.name).await?;
         let writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;

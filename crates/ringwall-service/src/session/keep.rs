@@ -1,7 +1,7 @@
-//! Making, seeing, listing, changing and removing sessions.
+//! Creates, shows, lists, changes and deletes sessions.
 //!
-//! A session is also made by its first use. Deleting one cancels its execs first and notes the end in the record before the
-//! files go; `rules` says which words outlive it.
+//! The first use of a session also creates it. Deleting a session cancels its execs, then records
+//! the end of the session, then removes its files; `rules` says which rules outlive it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,7 +53,7 @@ pub struct SessionView {
     pub size_bytes: Option<u64>,
 }
 
-/// Which sessions a list holds. What is absent restricts nothing.
+/// Restricts a list of sessions. `None` matches every value.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
     pub user_id: Option<String>,
@@ -64,12 +64,12 @@ pub struct SessionFilter {
 #[derive(Debug, Clone, Default)]
 pub struct SessionList {
     pub sessions: Vec<SessionView>,
-    /// There is more when this is there.
+    /// Start of the next page; `None` on the last page.
     pub next: Option<SessionCursor>,
 }
 
 impl Service {
-    /// Makes a session; under an id of its own where none is named.
+    /// Creates a session. An empty `session_id` is replaced by a random one.
     pub async fn create_session(
         &self,
         by: &Principal,
@@ -88,7 +88,8 @@ impl Service {
         if self.session_times(&place).await?.is_some() {
             return Err(Error::Conflict { message: format!("the session {} is there already", place.id) });
         }
-        // Notes the end of an earlier session of this id before the new one exists, and refuses before anything is made.
+        // Records the end of an earlier session with this id before the new one exists. The change
+        // is checked before any directory is created.
         let said = self.said_of(&place).await?;
         if !change.is_empty() {
             self.check_change(by, &change, said)?;
@@ -104,7 +105,7 @@ impl Service {
         self.show_session(by, &Place::read(by, address)?).await
     }
 
-    /// Those that were used last come first.
+    /// Sorted by last use, most recent first.
     pub async fn sessions(
         &self,
         by: &Principal,
@@ -160,15 +161,17 @@ impl Service {
         self.show_session(by, &place).await
     }
 
-    /// Cancels what runs in a session, and removes it with its files.
+    /// Cancels the execs of a session, ends its boxes and its browser, and removes its files.
     pub async fn delete_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
         let place = Place::read(by, address)?;
         self.session_times(&place).await?.ok_or_else(|| no_session(&place.id))?;
         let in_it: Vec<_> = self.inner.registry.all().into_iter().filter(|live| live.is_in(&place.name)).collect();
         in_it.iter().for_each(|live| live.cancel(Cancellation::ByCaller));
-        // Ending a paused box resumes it for a moment: an approved command that has the session alone ends first.
+        // Ending a paused box resumes it briefly. Its processes must not run while an approved
+        // command has exclusive use of the session, so this waits until that command has ended.
         drop(self.inner.session_gates.share(&place.name).await);
-        // With their boxes, however these stand; and once more, because one of them may just have been making one.
+        // Ends the boxes in any state, also paused ones. They are ended again below, because one of
+        // the execs may have been creating a box.
         tokio::join!(self.inner.browsers.dismiss(&self.inner.store, &place.name), self.end_boxes(&place));
         futures::future::join_all(in_it.iter().map(|live| live.over())).await;
         self.end_boxes(&place).await;
@@ -186,8 +189,9 @@ impl Service {
         if removed { Ok(()) } else { Err(no_session(&place.id)) }
     }
 
-    /// Notes the end of sessions that retention removes next, or whose directory is gone. This comes before the removal, so
-    /// that a new session of the same id never inherits a word that loosens.
+    /// Records the end of sessions that retention removes next, or whose directory is gone. It runs
+    /// before the removal, so that a new session with the same id never inherits a rule that
+    /// loosens the defaults.
     pub(crate) async fn end_idle_sessions(&self, used_before: SystemTime) -> Result<(), Error> {
         for SessionWithRules { name, has_ended } in self.inner.store.sessions_with_rules().await? {
             let Ok(id) = name.session_id.parse::<SessionId>() else { continue };
@@ -208,7 +212,8 @@ impl Service {
         Ok(())
     }
 
-    /// Notes of every session in which something runs that it is in use: what began long ago may run still.
+    /// Updates the last-used time of every session with a running exec, so that retention does not
+    /// remove a session whose exec started long ago.
     pub(crate) async fn touch_sessions_in_use(&self) {
         let lives = self.inner.registry.all();
         let named: BTreeSet<_> =

@@ -1,9 +1,10 @@
-//! Sessions: conversations whose code shares its files, from the first use until they are removed or nobody has used them for
-//! long.
+//! Sessions: conversations whose execs share files. A session lasts from its first use until it is
+//! deleted or retention removes it.
 //!
-//! A session is its files (`workspace`); what was said about it beyond the settings is in the record, and ends with them.
-//! `place` finds one, `rules` says how its code is treated, `keep` makes, lists, changes and removes them, `files` reads and
-//! writes what is in them beside the boxes.
+//! The files of a session are in `ringwall-workspace`. Its rules, as far as they differ from the
+//! settings, are in the record. `place` finds a session, `rules` holds its rules, `keep` creates,
+//! lists, changes and deletes sessions, and `files` reads and writes session files from outside of
+//! its boxes.
 
 pub(crate) mod code;
 pub(crate) mod context;

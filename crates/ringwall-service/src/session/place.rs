@@ -1,4 +1,4 @@
-//! Where the files of a session are, and when it was used.
+//! Finds the files of a session and the times of its creation and last use.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::service::Service;
 use crate::session_ref::Place;
 
 impl Service {
-    /// Where a session's files are or will be.
+    /// The session's working directory. It may not exist yet.
     pub(crate) fn session_work(&self, place: &Place) -> PathBuf {
         let workspace = self.inner.workspaces_path.join(place.name.user_id.as_str()).join(place.name.agent_id.as_str());
         workspace.join("sessions").join(place.id.as_str()).join("work")
@@ -23,7 +23,7 @@ impl Service {
         blocking::in_place(|| Ok(self.inner.workspaces.workspace(&user, &agent, owner)?)).await
     }
 
-    /// When a session was made and last used, if it is there.
+    /// When a session was created and last used; `None` if it does not exist.
     pub(crate) async fn session_times(&self, place: &Place) -> Result<Option<SessionTimes>, Error> {
         let workspace = self.session_workspace(&place.name).await?;
         blocking::in_place(|| Ok(workspace.session_times(&place.id)?)).await

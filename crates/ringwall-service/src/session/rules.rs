@@ -1,4 +1,5 @@
-//! The rules of one session: who is asked about its code, changed by operators and users.
+//! The rules of one session: how the approval of its code is decided and which security mode
+//! applies. Operators and users can change them.
 
 use ringwall_policy::SecurityMode;
 use ringwall_record::{
@@ -40,7 +41,8 @@ impl SessionChange {
             }
             Some(Confirmation::Websocket | Confirmation::AutoReject | Confirmation::Callback) | None => {}
         }
-        // This server calls it from inside the operator's network, and signs what it says there with their secret.
+        // The server calls this URL from inside the operator's network and signs the request with
+        // the operator's secret.
         if self.callback_url.is_some() {
             by.require_operator("set a session's callback_url")?;
         }
@@ -50,7 +52,8 @@ impl SessionChange {
         }
     }
 
-    /// The words about the session after the change. `callback` without a `callback_url` uses `approvals.webhook_url`.
+    /// The session's rules after the change. `callback` without a `callback_url` uses
+    /// `approvals.webhook_url`.
     fn over(
         &self,
         author: RulesAuthor,
@@ -76,11 +79,12 @@ impl SessionChange {
         }
     }
 
-    /// An operator replaces what the user said about the same field.
+    /// An operator's value replaces the user's value of the same field.
     fn by_operator(&self, before: SessionRules, settings: SessionsPart) -> Result<SessionRules, Error> {
         let SessionRules { mut operator, mut user, has_ended } = before;
         if has_ended {
-            // The word was about a deleted session. What it loosened must not come back with a change of another field.
+            // These rules were set for a deleted session. A rule that loosens the settings must not
+            // become valid again when another field is changed.
             let is_kept = |word: &Confirmation| tightens(settings.confirmation, *word);
             operator.confirmation = operator.confirmation.filter(is_kept);
             operator.security_mode = operator.security_mode.filter(|word| read_mode(word) == SecurityMode::Strict);
@@ -103,7 +107,7 @@ impl SessionChange {
         Ok(SessionRules { operator, user, has_ended: false })
     }
 
-    /// A user's word that loosens is refused rather than stored without effect.
+    /// A user's value that loosens the confirmation is refused rather than stored without effect.
     fn by_user(&self, before: SessionRules, settings: SessionsPart) -> Result<SessionRules, Error> {
         let SessionRules { operator, mut user, has_ended } = before;
         let base = SessionRules { operator: operator.clone(), user: AuthorRules::default(), has_ended };
@@ -143,7 +147,8 @@ impl Service {
         Ok(SessionRules { has_ended: true, ..said })
     }
 
-    /// The words about a session after a change, if the change is valid and the caller may make it.
+    /// The session's rules after a change. Fails if the change is invalid or not allowed to the
+    /// caller.
     pub(super) fn check_change(
         &self,
         by: &Principal,
@@ -163,8 +168,8 @@ impl Service {
         Ok(said)
     }
 
-    /// Stores a caller's word about a session. The caller holds the agent's write lock, so the session found here cannot be
-    /// deleted before the word is stored.
+    /// Stores a caller's change. The caller holds the agent's write lock, so the session cannot be
+    /// deleted before the change is stored.
     pub(super) async fn rule_session(
         &self,
         by: &Principal,
@@ -178,7 +183,8 @@ impl Service {
         Ok(())
     }
 
-    /// Where a question about a session's code is told beside everywhere else, and what signs that.
+    /// The session's own webhook for a risk question and the secret that signs the call. Questions
+    /// about paths and hosts have none.
     pub async fn callback(&self, asked: &ApprovalView) -> Option<Webhook> {
         match asked.kind {
             ApprovalKind::Risk => {}
@@ -229,7 +235,7 @@ mod tests {
         std::iter::once(None).chain(Confirmation::ALL.map(Some))
     }
 
-    /// Calls `check` for every combination of settings, an operator's word and whether the session was deleted since.
+    /// Calls `check` for every combination of settings, operator rules and `has_ended`.
     fn for_all_bases(mut check: impl FnMut(SessionsPart, &SessionRules)) {
         for by_settings in Confirmation::ALL {
             for mode_by_settings in [Strict, Permissive] {

@@ -1,6 +1,8 @@
-//! How strong a box code gets: what the strict mode demands of what is there, or the stronger one that was asked for.
+//! Chooses the isolation of a box: the one that strict mode demands, or a stronger one that the
+//! request names.
 //!
-//! Whatever is demanded or asked for and not there is refused; no weaker box ever stands in.
+//! If the demanded or requested isolation is not available, the request is refused; it never falls
+//! back to a weaker one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,14 +19,13 @@ use crate::service::Service;
 use crate::session_ref::Place;
 
 const SEEN_FOR: Duration = Duration::from_secs(5);
-/// The box that lives as long as its session.
 
-/// Which maker, on which image; or why none.
+/// The backend and image for the code, and the denial if the requested isolation is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) backend: Backend,
     pub(crate) image: Option<DockerImage>,
-    /// How strong the box is, whoever it stays with.
+    /// The isolation of the box. `backend` can be `Aio`, which does not tell it.
     pub(crate) home: Isolation,
     pub(crate) denial: Option<Denial>,
 }
@@ -57,15 +58,15 @@ impl Service {
         Ok(Choice { backend, image, home: isolation, denial: chosen.err() })
     }
 
-    /// The box that stays with the session. What else will run in it is not known, so in the strict mode it is as strong as
-    /// any code could demand.
+    /// The session box. Code that will run in it later is unknown, so in strict mode it has the
+    /// isolation that high-risk code demands.
     async fn choose_session_box(&self, mode: SecurityMode) -> Result<Choice, Error> {
         let home = self.session_isolation(mode).await?;
         let image = image_for(backend_of(home), None, &self.settings_now(), self.inner.gvisor_home())?;
         Ok(Choice { backend: Backend::Aio, image, home, denial: None })
     }
 
-    /// How strong the box is that stays with a session.
+    /// The isolation of the session box.
     pub(crate) async fn session_isolation(&self, mode: SecurityMode) -> Result<Isolation, Error> {
         match mode {
             SecurityMode::Strict => self.demanded_box().await,
@@ -73,15 +74,15 @@ impl Service {
         }
     }
 
-    /// The external service of this workspace. To the strict mode it counts as native: that it isolates is the word of whoever
-    /// configured it, and nothing stronger is known.
+    /// The external AIO service of this workspace. Strict mode counts it as native: only its
+    /// operator claims that it isolates, and the server cannot check it.
     async fn choose_service(&self, mode: SecurityMode, level: Level) -> Result<Choice, Error> {
         let demanded = if requires_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
         let denial = choose_isolation(Some(Isolation::Native), demanded).err();
         Ok(Choice { backend: Backend::AioService, image: None, home: Isolation::Native, denial })
     }
 
-    /// The strongest that the operator names for the strict mode and that is there.
+    /// The strongest available isolation among those that `strict.backends` names.
     async fn demanded_box(&self) -> Result<Isolation, Error> {
         let named = &self.settings_now().strict.backends;
         let mut missing = Vec::new();
@@ -112,8 +113,8 @@ impl Service {
         is_there.map_err(|why| Error::BackendUnavailable { backend: isolation.key().to_owned(), why })
     }
 
-    /// What docker is like, as of a moment ago: to ask takes longer than most code runs. One that goes away meanwhile is
-    /// found out when its box is made.
+    /// The state of docker, at most 5 s old: a probe takes longer than most execs. If docker goes
+    /// away in between, creating the box fails.
     async fn docker_now(&self) -> Arc<DockerState> {
         let mut seen = self.inner.docker_seen.lock().await;
         if let Some((at, state)) = seen.as_ref()

@@ -1,7 +1,8 @@
-//! The question about code that deserves care: what a person is shown, and what decides where nobody is to be asked.
+//! Asks for the approval of risky code: composes the question, and answers it itself if the
+//! session's confirmation is `auto_approve` or `auto_reject`.
 //!
-//! The whole code is part of the question. Whatever decides, the ledger has the question and its one answer. Before an answer
-//! counts, and again after it, how the session is treated is read anew.
+//! The question contains the whole code. The record gets the question and one answer in every case.
+//! The session's rules are read again before an answer is accepted and again after it.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ use crate::session::code::backend::Choice;
 pub(super) const AUTO_REJECTED: &str = "AUTO_REJECTED";
 
 impl Exec {
-    /// Asks whoever the session says; comes back with the right to the answer, or with why there is none.
+    /// Records the question and asks as the session's `confirmation` says. Returns a handle that
+    /// waits for the answer, or the result of the exec if it was rejected or the question failed.
     pub(crate) async fn put_code_question(&self, code: &CodeOrder, ask: &Ask) -> Result<Waiting, Told> {
         let question = self.code_question(code, ask);
         let settled = match code.rules.confirmation {
@@ -79,7 +81,8 @@ impl Exec {
         }
     }
 
-    /// Whether the session still has the rules, and the code the policy terms, that it had when this was asked.
+    /// Returns a check that the session's rules and the policy terms of the code are those at the
+    /// time of the question.
     fn rules_stand(&self, code: &CodeOrder, terms: Option<String>) -> StillStands {
         let (request, rules, is_waited_for) = (code.request.clone(), code.rules.clone(), code.stdin.ends());
         let parts = Arc::new((self.service.clone(), code.place.clone(), rules, request, terms));
@@ -87,7 +90,7 @@ impl Exec {
             let parts = parts.clone();
             Box::pin(async move {
                 let (service, place, rules, request, terms) = parts.as_ref();
-                // What cannot be read now may have changed.
+                // Rules that cannot be read may have changed.
                 let is_treated_so = service.session_rules(place).await.is_ok_and(|now| now == *rules);
                 let layers = request.layers(service.settings_now().operator.clone(), is_waited_for);
                 let now = layers.ok().and_then(|layers| ringwall_policy::merge(&layers).ok());
@@ -96,7 +99,8 @@ impl Exec {
         })
     }
 
-    /// What is still to be asked about its code, with everything as it is now.
+    /// Decides the code again with the current rules, settings and backends. Returns the question
+    /// that is still open, if any.
     pub(crate) async fn judge_code(&mut self) -> Result<Option<Ask>, Told> {
         let failed = |error: crate::error::Error| Told::failed(error.code(), error.to_string());
         let (service, owner) = (self.service.clone(), self.owner);
@@ -112,7 +116,7 @@ impl Exec {
         let Choice { backend, image, home, denial } = choice;
         let is_as_before = (backend, &image, home) == (self.order.backend, &self.order.image, code.home);
         if !is_as_before || denial.is_some() {
-            // What is on record is what runs.
+            // The record names the backend and image, so the exec cannot switch to others.
             let message = "what its session demands changed before it could begin; send it again";
             return Err(Told::denied("POLICY_CHANGED", message));
         }
@@ -123,7 +127,7 @@ impl Exec {
 }
 
 impl CodeOrder {
-    /// What is not part of the code and comes along with it.
+    /// Describes the files that the request adds to the code.
     fn company(&self) -> String {
         match self.request.files.as_slice() {
             [] => String::new(),
@@ -132,13 +136,13 @@ impl CodeOrder {
         }
     }
 
-    /// A person has allowed this very code.
+    /// Notes that a person has approved this code.
     pub(crate) fn consent(&mut self) {
         self.judged.consent = Consent::Given;
     }
 }
 
-/// The answer covers the code alone.
+/// An approval covers the code, not the files that the code opens.
 fn uncovered_files() -> ApprovalFiles {
     let opened = UncoveredFile { path: WORKSPACE.to_owned(), why: Uncovered::OpenedByCode };
     ApprovalFiles { covered: Vec::new(), not_covered: vec![opened] }

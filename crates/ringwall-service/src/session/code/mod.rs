@@ -1,9 +1,10 @@
-//! Running a piece of code in a session: assessed, decided, on record, asked about where it deserves that, and run in a box on
-//! the session's files alone.
+//! Runs code in a session: assesses it, decides, records the exec, asks for an approval if the risk
+//! requires one, and runs it in a box that shows only the session's files.
 //!
-//! From its order on it is an exec as all are. `request` is what is asked for; `assess` what it could do; `backend` how strong
-//! a box it gets; `order` puts that together; `confirm` is the wait for a person, and `replace` what becomes of code that
-//! they changed; `run` waits for the ending and tells it. `usual` is what is kept ready for whoever comes first.
+//! Once its order exists, the code is an exec like any other. `read` turns a request into that
+//! order; `backend` chooses the backend and its isolation; `confirm` asks for the approval;
+//! `replace` handles code that a person has edited; `run` waits for the outcome; `words` phrases
+//! errors; `usual` derives the kind of warm box that the pool keeps ready.
 
 mod backend;
 mod confirm;

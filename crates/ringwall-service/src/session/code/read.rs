@@ -1,4 +1,5 @@
-//! From a request to run code to the order of an exec: assessed, and with the box that the session's rules demand.
+//! Turns a request to run code into the order of an exec: assesses the code and chooses the box
+//! that the session's rules demand.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,14 +17,15 @@ use crate::exec::trail::Trail;
 use crate::service::Service;
 use crate::session_ref::Place;
 
-/// A function of the shell's that stands in where a root that is not ours has no `python` of its own.
+/// A bash function exported through the environment. It runs `python3` if the image or root has no
+/// `python`.
 const PYTHON: (&str, &str) = (
     "BASH_FUNC_python%%",
     "() { if type -P python >/dev/null; then command python \"$@\"; else command python3 \"$@\"; fi; }",
 );
 
 impl Service {
-    /// Reads and judges a request from the start, whoever wrote its code.
+    /// Validates and assesses a request. Code that a person has edited goes through the same steps.
     pub(super) async fn read_code(
         &self,
         author: Author,

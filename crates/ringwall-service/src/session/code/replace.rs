@@ -1,8 +1,9 @@
-//! Code that a person has changed: another exec, read, judged and recorded from the start, which refers to the one that was
-//! asked about. That one ends as replaced and has never run.
+//! Runs code that a person has edited in an approval as a new exec, which is validated, assessed
+//! and recorded from the start and refers to the original one. The original exec ends as replaced
+//! and has never run.
 //!
-//! An intent never changes once it is on record; so what runs is always what its own intent says. The person's word was about
-//! their text and allows nothing by itself: where that deserves care too, it is asked about anew.
+//! A recorded intent never changes, so an exec always runs what its own intent says. The edit is
+//! not an approval: if the edited code needs one, the server asks again.
 
 use futures::future::BoxFuture;
 use ringwall_record::{ApprovalId, ExecId, Reason};
@@ -19,18 +20,19 @@ use crate::exec::submit::Submitted;
 use crate::service::Service;
 
 const REPLACED: &str = "REPLACED";
-/// Before the id of the next one, in the record's words.
+/// Prefix of the recorded reason; the id of the new exec follows.
 const GOES_ON_AS: &str = "a person changed its code, which goes on as ";
 
 impl Exec {
-    /// Has the changed code run in this one's stead, and gives the ending of this one.
+    /// Admits the edited code as a new exec and returns the result of this one.
     pub(crate) async fn replace_code(&self, modified: String, approval: &ApprovalId, by: &str) -> Told {
         let failed = |error: Error| Told::failed(error.code(), error.to_string());
         let Ground::Code(code) = &self.order.ground else {
             return Told::failed(RUNTIME_ERROR, "only code can be changed by a person");
         };
         let request = CodeRequest { code: modified, ..code.request.clone() };
-        // Whoever talks with a process goes on talking with it. Nobody changes what is to run at a terminal: that is not asked.
+        // The new exec of a process keeps an open input. A terminal whose command needs an approval
+        // is cancelled, so its command is never edited.
         let input = match &code.stdin {
             Input::Open => Input::Open,
             Input::Ends | Input::Terminal(_) => Input::Ends,
@@ -46,7 +48,7 @@ impl Exec {
         }
         let next = match self.service.admit_next(order).await {
             Ok(submitted) => submitted.exec_id,
-            // On record, and never to run.
+            // The new exec is recorded, although it was denied.
             Err(Error::Denied { exec_id, .. }) => exec_id,
             Err(error) => return failed(error),
         };
@@ -56,7 +58,8 @@ impl Exec {
 }
 
 impl Service {
-    /// An exec that is admitted from within another one's life, which therefore has to have a type of its own.
+    /// Boxed, because admitting an exec from within another one's future would make the future's
+    /// type recursive.
     fn admit_next(&self, order: Order) -> BoxFuture<'static, Result<Submitted, Error>> {
         let service = self.clone();
         Box::pin(async move { service.admit(order).await })
@@ -67,7 +70,7 @@ fn replaced(next: &ExecId) -> Told {
     Told { status: ringwall_record::FinalStatus::Cancelled, ..Told::failed(REPLACED, format!("{GOES_ON_AS}{next}")) }
 }
 
-/// The exec as which one goes on that ended for this reason, if it does.
+/// The exec that replaced the one which ended with `reason`, if it was replaced.
 pub(crate) fn goes_on_as(reason: &Reason) -> Option<ExecId> {
     let Reason { code, message } = reason;
     message.strip_prefix(GOES_ON_AS).filter(|_| code == REPLACED)?.parse().ok()

@@ -1,5 +1,5 @@
-//! Running code and telling how it ended. A refusal, an expiry and a time limit are results; only what cannot be run at all
-//! is an error.
+//! Runs code and reports its outcome. A denial, an expired approval and a timeout are results; code
+//! that cannot be run at all is an error.
 
 use std::sync::Arc;
 
@@ -22,54 +22,56 @@ use crate::service::Service;
 use crate::session::code::words::error_of;
 use crate::session_ref::{Place, SessionAddress};
 
-/// What an exit code is where there is none.
+/// Reported if the exec has no exit code.
 const NO_EXIT_CODE: i32 = -1;
 
-/// Code that is on record: it runs, waits for its turn or a person, or was refused. Whoever keeps it can be told the ending
-/// later, and more than once.
+/// An exec whose intent is recorded: it runs, waits for a slot or an approval, or was denied. Pass
+/// it to `finish_code` for the outcome; a clone can be used to ask again later.
 #[derive(Debug, Clone)]
 pub struct CodeBegun {
     pub exec_id: ExecId,
     pub status: Status,
     trail: Arc<Trail>,
-    /// What was begun, for whoever waits for its ending: its output stays open with it.
+    /// Keeps the exec's output files open until the caller has read them.
     live: Option<Arc<Live>>,
 }
 
 impl CodeBegun {
-    /// The exec as which it goes on, which is another one where a person changed the code.
+    /// The current exec, which differs from `exec_id` if a person has edited the code.
     pub fn latest(&self) -> ExecId {
         self.trail.latest().unwrap_or_else(|| self.exec_id.clone())
     }
 
-    /// The same for whoever comes back some day, and keeps nothing open until then.
+    /// Without the handle of the running exec, for a client that may ask for the outcome much
+    /// later: no output stays open for it.
     pub fn set_aside(self) -> Self {
         Self { live: None, ..self }
     }
 }
 
-/// How it ended.
+/// The outcome of an exec.
 #[derive(Debug)]
 pub struct CodeRan {
-    /// The one that ended, which is another one where a person changed the code.
+    /// The exec that ended. It differs from the first one if a person has edited the code.
     pub exec_id: ExecId,
     pub success: bool,
     pub stdout: String,
     pub stderr: String,
-    /// -1 where there is none.
+    /// -1 if there is no exit code.
     pub exit_code: i32,
     pub error: Option<String>,
     pub sandbox_type: String,
     pub execution_time_ms: u64,
-    /// Relative to the session's files. Nothing where that is not known: there are too many, or they could not be looked at.
+    /// Paths relative to the session. `None` if there are too many files or they could not be
+    /// listed.
     pub files_created: Option<Vec<String>>,
     pub assessment: Arc<Assessment>,
-    /// What it showed, where it ran in a context.
+    /// The values that the code displayed. `None` if it did not run in a context.
     pub results: Option<Vec<Bundle>>,
 }
 
 impl Service {
-    /// Begins, and comes back when that is on record.
+    /// Starts an exec and returns when its intent is recorded.
     pub async fn begin_code(&self, by: &Principal, request: CodeRequest) -> Result<CodeBegun, Error> {
         self.begin_with_input(by, request, Input::Ends).await
     }
@@ -84,14 +86,14 @@ impl Service {
         self.begin_order(order, trail, Answered::WhenIntended).await
     }
 
-    /// Begins, and comes back with the ending. It goes on when whoever waits is gone.
+    /// Runs an exec and returns its outcome. The exec continues if the caller stops waiting.
     pub async fn run_code(&self, by: &Principal, request: CodeRequest, locale: Locale) -> Result<CodeRan, Error> {
         let (order, trail) = self.read_asked(by, request, Input::Ends).await?;
         let begun = self.begin_order(order, trail, Answered::WhenOver).await?;
         self.finish_code(by, begun, locale).await
     }
 
-    /// A request as an order that is not on record yet.
+    /// Turns a request into an order. Nothing is recorded yet.
     pub(crate) async fn read_asked(
         &self,
         by: &Principal,
@@ -124,7 +126,8 @@ impl Service {
         }
     }
 
-    /// Waits for the ending, also where a person has changed the code meanwhile. It goes on when whoever waits is gone.
+    /// Waits for the outcome, following the exec to its replacement if a person has edited the
+    /// code. The exec continues if the caller stops waiting.
     pub async fn finish_code(&self, by: &Principal, begun: CodeBegun, locale: Locale) -> Result<CodeRan, Error> {
         let CodeBegun { mut exec_id, trail, live: mut known, .. } = begun;
         let (live, view) = loop {
@@ -152,7 +155,7 @@ impl Service {
             .assessment()
             .ok_or_else(|| Error::Runtime { message: format!("the exec {exec_id} was never assessed") })?;
         let (mut stdout, mut stderr) = Default::default();
-        // A command that never ran has no output.
+        // A command that never started has no output.
         if view.summary.started_at.is_some() && view.protections.is_some() {
             [stdout, stderr] = self.printed_by(&view, live.as_deref(), SHOWN).await?.map(OutputPart::into_text);
         }
@@ -178,7 +181,7 @@ impl Service {
     }
 }
 
-/// The sentence with which it was refused without asking anybody, if it was.
+/// The reason in the client's language, if the risk assessment denied the code without an approval.
 fn outright(view: &ExecView, assessment: &Assessment, locale: Locale) -> Option<String> {
     let reason = view.error_reason.as_ref()?;
     let is_told = reason.code == "POLICY_DENIED" && assessment.refusal(Locale::English)? == reason.message;

@@ -1,6 +1,8 @@
-//! What a run of Python has where it asks for nothing special: the pool keeps boxes for that ready, before the first comes.
+//! Derives the kind of warm box that the pool keeps ready: one that can serve a Python exec with
+//! default settings.
 //!
-//! Nothing runs here, and the grant is thrown away: it only says which sort of box such a run would be served by.
+//! A sample request is decided under the policy. Nothing runs, and the grant is used only to derive
+//! the kind.
 
 use ringwall_executor::pool::OnBusy;
 use ringwall_executor::warm::SpareSort;
@@ -13,11 +15,13 @@ use crate::exec::code::CodeRequest;
 use crate::service::Service;
 use crate::settings::Settings;
 
-/// Whose files a box will show is not settled when it is made; they are somebody's who is not root.
+/// Placeholder uid and gid. The owner of the files is not known when a warm box is made, but it is
+/// never root.
 const SOMEBODY: u32 = 1000;
 
 impl Service {
-    /// The sort of box that the pool keeps ready with these settings; none where no box made ahead could serve such a run.
+    /// The kind of warm box to keep ready with these settings; `None` if no warm box could serve
+    /// the exec.
     pub(crate) fn usual_sort(&self, settings: &Settings) -> Option<SpareSort> {
         let sort = self.try_usual_sort(settings);
         sort.inspect_err(|error| tracing::warn!(error = %causes(error), "no boxes are kept ready")).ok().flatten()

@@ -1,4 +1,4 @@
-//! How a piece of code ended, in a sentence for whoever asked: English, or Chinese where that is spoken.
+//! Phrases the outcome of code for the client, in English or Chinese.
 
 use ringwall_record::Reason;
 use ringwall_risk::Locale;
@@ -8,7 +8,7 @@ use crate::approvals::{APPROVAL_EXPIRED, DENIED_BY_PERSON};
 use crate::error::codes::OOM;
 use crate::exec::view::ExecView;
 
-/// Nothing, where it succeeded.
+/// `None` if the code succeeded.
 pub(super) fn error_of(view: &ExecView, locale: Locale) -> Option<String> {
     match (&view.error_reason, view.summary.exit_code) {
         (Some(reason), _) => Some(told(reason, locale)),
@@ -24,7 +24,7 @@ pub(super) fn error_of(view: &ExecView, locale: Locale) -> Option<String> {
     }
 }
 
-/// What is refused outright is told as its denial says it.
+/// Denials without an approval use the same phrase.
 pub(super) fn refused(sentence: &str, locale: Locale) -> String {
     match locale {
         Locale::English => format!("Execution refused: {sentence}"),
@@ -34,7 +34,7 @@ pub(super) fn refused(sentence: &str, locale: Locale) -> String {
 
 fn told(reason: &Reason, locale: Locale) -> String {
     let Reason { code, message } = reason;
-    // What a person added to their refusal is theirs, in whatever language.
+    // A person's own explanation is not translated.
     let said = message.split_once(": ").map(|(_, said)| said);
     match (locale, code.as_str()) {
         (Locale::English, DENIED_BY_PERSON | AUTO_REJECTED | APPROVAL_EXPIRED | "POLICY_DENIED" | "POLICY_CHANGED") => {

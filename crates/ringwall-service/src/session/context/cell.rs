@@ -1,7 +1,9 @@
-//! One run in a context, as every exec sees its box: streams, an outcome, and reins.
+//! Runs one cell in a context and presents it as a `RunningBox`, with streams, an exit and a
+//! control handle.
 //!
-//! It has the session's box for itself as long as it lasts. Whoever waits for its end talks with the interpreter meanwhile and
-//! puts it back; an exec that ends before leaves no context that would be busy for ever.
+//! The exec has exclusive use of the session box. The exit future talks to the interpreter and then
+//! returns it to its context. If the exec ends first, dropping that future removes the context,
+//! which would stay busy otherwise.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,10 +21,10 @@ use crate::exec::code::CodeOrder;
 use crate::exec::lifecycle::Exec;
 use crate::session::residents::home_grant;
 
-/// So much of a stream waits for whoever keeps it.
+/// Bytes of each stream that are buffered until the exec reads them.
 const HELD: usize = 64 << 10;
 
-/// A context in which code runs.
+/// A context that is busy with a cell. Must be ended or dropped to release it.
 struct ContextUse {
     home: Arc<SessionBox>,
     context: String,
@@ -37,7 +39,7 @@ impl ContextUse {
     }
 }
 
-/// Whoever talked with its interpreter is gone, and the interpreter with them.
+/// The conversation was dropped, and the interpreter with it, so the context is removed.
 impl Drop for ContextUse {
     fn drop(&mut self) {
         if !self.is_over {
@@ -46,7 +48,7 @@ impl Drop for ContextUse {
     }
 }
 
-/// Stops what runs in an interpreter, and keeps the interpreter where that obeys.
+/// Stops a cell and keeps the interpreter if it reacts to the interrupt.
 #[derive(Debug)]
 struct CodeControl(SessionProcess);
 
@@ -67,7 +69,8 @@ impl BoxControl for CodeControl {
         self.0.resume()
     }
 
-    /// Any signal but SIGKILL only interrupts the code. Whoever sees that the run is over drops this.
+    /// SIGKILL kills the interpreter; any other signal only interrupts the cell. Drop the future
+    /// when the cell has ended.
     fn stop(&self, signal: Signal) -> BoxFuture<'_, ()> {
         match signal {
             Signal::KILL => self.0.stop(Signal::KILL),
@@ -77,7 +80,7 @@ impl BoxControl for CodeControl {
 }
 
 impl Exec {
-    /// Runs its code in a context of its session.
+    /// Runs the exec's code in a context of its session.
     pub(crate) async fn start_cell(
         &self,
         grant: Grant,
@@ -160,7 +163,7 @@ async fn begin(
             }
             Conversed::Gone { outcome, is_late } => {
                 stay.end(None);
-                // Whatever it took to end one that was late.
+                // A late cell has timed out, even if it had to be killed.
                 if is_late { Ok(exit(Ending::TimedOut)) } else { outcome.map(Into::into) }
             }
         }

@@ -1,4 +1,4 @@
-//! Seeing contexts, stopping what runs in them, starting them anew and ending them.
+//! Lists, interrupts, restarts and deletes contexts.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::service::Service;
 use crate::session_ref::{Place, SessionAddress};
 
-/// Which context a request is about, as it names it.
+/// The context that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextAddress {
     pub session: SessionAddress,
@@ -54,7 +54,7 @@ impl ContextView {
 }
 
 impl Service {
-    /// Those of a session; none where it has no box.
+    /// The contexts of a session; empty if it has no box.
     pub async fn contexts(&self, by: &Principal, session: &SessionAddress) -> Result<Vec<ContextView>, Error> {
         let place = self.known_session(by, session).await?;
         let view = |(key, home): (BoxKey, Arc<SessionBox>)| {
@@ -65,7 +65,7 @@ impl Service {
         Ok(self.homes(&place).into_iter().flat_map(view).collect())
     }
 
-    /// Stops what runs in it, as Ctrl-C does. Whether something ran.
+    /// Interrupts the running code with SIGINT. Returns whether code was running.
     pub async fn interrupt_context(&self, by: &Principal, address: &ContextAddress) -> Result<bool, Error> {
         let home = self.home_of(by, address).await?;
         let running = home.read(|contexts| {
@@ -78,7 +78,7 @@ impl Service {
         Ok(running.is_some())
     }
 
-    /// The next run starts from nothing. What runs in it ends.
+    /// Ends the interpreter and the code that runs in it. The next exec gets a new interpreter.
     pub async fn restart_context(&self, by: &Principal, address: &ContextAddress) -> Result<(), Error> {
         let _shared = self.inner.session_gates.try_share(&Place::read(by, &address.session)?.name)?;
         let home = self.home_of(by, address).await?;
@@ -91,7 +91,7 @@ impl Service {
         if home.delete(&address.context_id) { Ok(()) } else { Err(no_context(address)) }
     }
 
-    /// Ends the boxes of a session, and waits until they are gone.
+    /// Ends the boxes of a session and waits until they are gone.
     pub(crate) async fn end_boxes(&self, place: &Place) {
         for (key, home) in self.homes(place) {
             self.inner.boxes.dismiss(&key);
@@ -99,7 +99,7 @@ impl Service {
         }
     }
 
-    /// The boxes that a session has.
+    /// The existing boxes of a session, at most one per isolation.
     pub(crate) fn homes(&self, place: &Place) -> Vec<(BoxKey, Arc<SessionBox>)> {
         let keys = Isolation::ALL.map(|isolation| BoxKey::new(place, isolation));
         keys.into_iter().filter_map(|key| Some((key.clone(), self.inner.boxes.find(&key)?))).collect()

@@ -1,9 +1,8 @@
-//! Contexts: interpreters that stay between runs, in the box of their session, so that variables and imports are there in the
-//! next run and values come back in rich forms.
+//! Contexts: interpreters in a session box that live on between execs, so that variables and
+//! imports persist and values are returned in rich forms (HTML, PNG, JSON).
 //!
-//! `session_box` is a box of the pool with its contexts; `interpreter` is one of them, started and talked to by the runners
-//! beside this file; `cell` is one run in it, as an exec sees it; `answer` reads what an interpreter says, which is believed
-//! nothing: the code that runs there could say it just as well. `keep` lists, interrupts, restarts and ends them.
+//! `cell` runs code in a context as an exec; `keep` lists, interrupts, restarts and deletes
+//! contexts. The interpreters, their runners and the parser of their answers are in `crate::boxes`.
 
 mod cell;
 mod keep;

@@ -1,7 +1,8 @@
-//! The way into a session's box: found in the pool, or made. Two who want it at once get the same one, one after the other.
+//! Gets a session box from the pool, or creates it. Two concurrent callers get the same box, one
+//! after the other.
 //!
-//! The box has a grant of its own, as wide as the settings let any code of the session be; what an exec was granted is held
-//! against it once more, by the box.
+//! The box has its own grant: the most that the settings allow any code of the session. For each
+//! exec the box checks that the exec's grant fits into it.
 
 use ringwall_executor::docker::Runtime;
 use ringwall_executor::pool::{Lease, OnBusy, Refused};
@@ -14,11 +15,11 @@ use crate::exec::code::CodeOrder;
 use crate::exec::lifecycle::Exec;
 use crate::service::Service;
 
-/// What the box's own command is called, before it is the agent.
+/// The argv of the box's grant, which is replaced by the agent.
 const AGENT: &str = "ringwall-agent";
 
 impl Exec {
-    /// The sole use of its session's box, as strong as was decided.
+    /// Exclusive use of the session box, with the isolation that was chosen.
     pub(crate) async fn enter_session_box(
         &self,
         grant: &Grant,
@@ -30,15 +31,15 @@ impl Exec {
         tokio::select! {
             biased;
             lease = self.service.enter_box(&key, code.home, home, name, code.on_busy()) => lease,
-            // Whoever gives up does not wait for others.
+            // A cancelled exec stops waiting for the box.
             _ = self.live.cancelled() => Err(ringwall_executor::Error::PoolStopped),
         }
     }
 }
 
 impl Service {
-    /// The sole use of a session's box, made by this grant and under this name where there is none. Most have one: then nothing
-    /// is decided.
+    /// Exclusive use of a session box. Only if there is none yet, `home` decides its grant and the
+    /// box is created under `name`.
     pub(crate) async fn enter_box(
         &self,
         key: &BoxKey,
@@ -55,8 +56,8 @@ impl Service {
     }
 }
 
-/// A grant for a command that stays in the session's box: all that the session's code may have at most, and no time limit
-/// but each run's own.
+/// The grant of a session box or of an interpreter in it: the most that the session's code may
+/// have. It has no timeout, because each exec has its own.
 pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Result<Grant, ringwall_executor::Error> {
     let request = Request {
         argv: argv.iter().map(Into::into).collect(),
@@ -67,7 +68,8 @@ pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Res
         read_only: grant.read_only().to_vec(),
     };
     let mut layers = layers.clone();
-    // A run's own limits are not the box's; whatever else was narrowed, the network above all, stays so.
+    // Limits of one exec do not apply to the box. Other narrowing, in particular of the network,
+    // stays.
     layers.narrowing.iter_mut().for_each(|layer| layer.limits.clear());
     layers.operator.limits.remove(&Field::TimeoutMs);
     (layers.system.timeout_ms, layers.ceilings.limits.timeout_ms) = (UNLIMITED, UNLIMITED);

@@ -1,8 +1,10 @@
-//! The boxes of sessions: code with the backend `aio` runs in the one box of its session, and finds there what was left.
+//! Session boxes: an exec with the backend `aio` runs in the box of its session and finds the files
+//! and processes that earlier execs left there.
 //!
-//! `boxes` is the way into one, through the pool; `start` brings an exec into its own; `process` is for those that nobody
-//! waits for; `terminal` and `keyboard` for those at which somebody sits; `turn` pauses and resumes; `room`
-//! looks after what they write. An exec in such a box is an exec like any other: decided, recorded, limited, listed, cancelled.
+//! `boxes` gets a session box from the pool; `start` starts an exec in it; `process` is for
+//! processes that outlive their request and `terminal` for terminals; `turn` pauses and resumes
+//! boxes; `room` enforces their disk quotas. Each of these execs is decided, recorded, limited,
+//! listed and cancelled like any other.
 
 mod boxes;
 mod process;

@@ -1,5 +1,6 @@
-//! A command that goes on in its session's box while nobody waits for it: what it prints is read from any byte on, and it
-//! can be written and signalled to. It is an exec like any other, and its id is the exec's.
+//! Processes of a session box that run while no request waits for them. A client reads the output
+//! from any byte offset, writes to stdin and sends signals. A process is an exec, and its id is the
+//! exec's id.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,15 +22,16 @@ use crate::service::{Service, no_exec};
 use crate::session::code::{CodeBegun, goes_on_as};
 use crate::session_ref::{Place, SessionAddress};
 
-/// Of one stream at once.
+/// Bytes of one stream per request.
 const MAX_COUNT: u64 = 1 << 20;
-/// How long somebody who writes waits for a process that does not read.
+/// Timeout for a write to a process that does not read its stdin.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a process has printed from the asked bytes on.
+/// The output of a process from the requested offsets.
 #[derive(Debug)]
 pub struct ProcessOutput {
-    /// The exec whose output this is, where a person has changed the code of the one that was asked for.
+    /// The exec that the output belongs to, if a person edited the code and it replaced the
+    /// requested one.
     pub goes_on_as: Option<ExecId>,
     pub status: Status,
     pub exit_code: Option<i32>,
@@ -37,7 +39,7 @@ pub struct ProcessOutput {
     pub stderr: OutputPart,
 }
 
-/// Whether a process's input ends with what is written.
+/// State of stdin after a write: still open, or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterInput {
     More,
@@ -45,7 +47,7 @@ pub enum AfterInput {
 }
 
 impl Service {
-    /// Begins, and comes back when that is on record.
+    /// Starts a process and returns when its intent is recorded.
     pub async fn begin_process(&self, by: &Principal, request: CodeRequest) -> Result<CodeBegun, Error> {
         self.begin_with_input(by, request, Input::Open).await
     }
@@ -71,7 +73,7 @@ impl Service {
         })
     }
 
-    /// The process of this id, or the one that goes on in its place, as often as a person has changed its code.
+    /// The process with this id, or the last one of the chain of execs that replaced it.
     async fn latest_process(&self, by: &Principal, place: &Place, exec_id: &ExecId) -> Result<ExecView, Error> {
         let mut view = self.exec(by, exec_id).await?;
         let is_its_own = |summary: &ExecSummary| {
@@ -87,7 +89,8 @@ impl Service {
         Ok(view)
     }
 
-    /// Writes to a process, and comes back when it has taken all of it.
+    /// Writes to the stdin of a process and returns when all bytes are accepted, or fails after 10
+    /// s.
     pub async fn write_to_process(
         &self,
         by: &Principal,
@@ -139,8 +142,8 @@ impl Service {
         find(&latest.summary.exec_id).ok_or_else(|| no_exec(exec_id))
     }
 
-    /// What nobody waits for keeps its session's box, and one user does not keep all the boxes that there are: of so many
-    /// sessions at most as they may have execs at once.
+    /// Limits how many sessions of one user have processes or terminals, since these keep their
+    /// session box alive. The limit is `sandbox.max_concurrent_execs_per_user`.
     pub(crate) fn check_company(&self, order: &Order) -> Result<(), Error> {
         let (Company::Alone, Some(own)) = (order.company(), order.session()) else { return Ok(()) };
         let most = self.settings_now().sandbox.max_concurrent_execs_per_user.get() as usize;

@@ -1,6 +1,8 @@
-//! What the boxes of sessions take of the disk while no exec watches it: what one has left in its background may go on writing.
+//! Enforces disk quotas on session boxes between execs: background processes may go on writing when
+//! no exec watches the disk.
 //!
-//! One task looks at all of them, once a second, at a glance. A box that is over the share of its session or workspace ends.
+//! One task checks every box that is not paused once a second. A box that exceeds the quota of its
+//! session or workspace is ended.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -12,7 +14,7 @@ use crate::service::Service;
 const PERIOD: Duration = Duration::from_secs(1);
 
 impl Service {
-    /// Holds on to the service only while it works, so that whoever drops the last handle of it ends it.
+    /// The task holds a weak reference between checks, so that it does not keep the service alive.
     pub(crate) fn measure_boxes_on_schedule(&self) {
         let inner = Arc::downgrade(&self.inner);
         let task = tokio::spawn(async move {

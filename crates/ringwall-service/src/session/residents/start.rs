@@ -1,4 +1,4 @@
-//! An exec in its session's box, where the command starts beside what is there already.
+//! Starts an exec in its session box, beside the processes that already run there.
 
 use std::sync::Arc;
 
@@ -70,7 +70,8 @@ impl Exec {
         Ok((started.into_running(), screen, Stay::Beside(hold)))
     }
 
-    /// Of one that never began: what others in the box asked for meanwhile is on record with it all the same.
+    /// Records the connections of an exec that did not start: other processes of the box may have
+    /// opened some while it was responsible for the box's network.
     pub(crate) async fn leave_duty(&self, gate: Option<Arc<ExecGate>>) {
         if let Some(gate) = gate {
             self.keep_network(&gate).await;

@@ -1,8 +1,9 @@
-//! A terminal in a session's box: an exec like any other, at which somebody sits. When they go, it ends.
+//! A terminal in a session box: an exec with an attached client. It ends when the client
+//! disconnects.
 //!
-//! What it shows goes into its file, as every exec's output does, and piece by piece to whoever sits there. Few pieces wait:
-//! one who does not look holds up the command, and nobody else. What is typed is not assessed: the command was, and the
-//! box is what holds.
+//! Its output goes to the exec's output file, as for every exec, and to the client in pieces. At
+//! most 4 pieces are queued; a client that does not read blocks its own command only. The command
+//! is assessed, the input is not: the box confines what the client types.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,12 +22,12 @@ use crate::exec::submit::Answered;
 use crate::service::Service;
 use crate::session_ref::SessionAddress;
 
-/// Pieces of at most 64 KiB that nobody has looked at yet.
+/// Pieces of output, each at most 64 KiB, that are queued for the client.
 const PIECES: usize = 4;
-/// What runs where nothing is said. Not every image has bash.
+/// The default command. Not every image has bash.
 const SHELL: &str = "command -v bash >/dev/null && exec bash -i; exec sh -i";
 
-/// What whoever sits at a terminal has of it. Dropping it hangs up.
+/// The client's end of a terminal. Dropping it cancels the exec.
 #[derive(Debug)]
 pub struct Terminal {
     exec_id: ExecId,
@@ -40,12 +41,12 @@ pub struct Terminal {
 
 #[derive(Debug)]
 pub enum TerminalEvent {
-    /// Its command runs.
+    /// The command has started.
     Begun,
     Shown(Vec<u8>),
-    /// There may be room again for what is typed.
+    /// Input was written, so `has_room` may be true again.
     Typed,
-    /// Said once, after everything was shown.
+    /// Sent once, after all output.
     Ended(TerminalEnd),
 }
 
@@ -56,17 +57,17 @@ pub struct TerminalEnd {
     pub reason: Option<Reason>,
 }
 
-/// What became of the wish for a terminal.
+/// The result of opening a terminal.
 #[derive(Debug)]
 pub enum OpenedTerminal {
     There(Box<Terminal>),
-    /// Its command deserves a person's word, for which nobody waits at a terminal: the exec is cancelled.
+    /// The command needs an approval. Terminals do not wait for one, so the exec is cancelled.
     NeedsPerson(ExecId),
 }
 
 impl Service {
-    /// Begins, and comes back when that is on record. Without a command it is a shell. It may last as long as anything in a
-    /// session may.
+    /// Opens a terminal and returns when its intent is recorded. The default command is a shell.
+    /// Its timeout is the longest that the policy allows in a session.
     pub async fn open_terminal(
         &self,
         by: &Principal,
@@ -112,7 +113,7 @@ impl Terminal {
         &self.exec_id
     }
 
-    /// What happens next. Given up halfway nothing is lost.
+    /// Waits for the next event. Cancel-safe: no event is lost if the future is dropped.
     pub async fn next(&mut self) -> Result<TerminalEvent, Error> {
         if self.has_ended {
             return std::future::pending().await;
@@ -134,7 +135,7 @@ impl Terminal {
         Ok(TerminalEvent::Ended(end))
     }
 
-    /// Whether more may be typed before some of it was read.
+    /// False while the input buffer is full.
     pub fn has_room(&self) -> bool {
         self.keyboard.has_room()
     }
@@ -156,7 +157,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Whether a box of our own has terminals is seen when one begins: not every gVisor does.
+/// An external AIO service has no terminals. Local backends are not checked here: some gVisor
+/// versions have none either, and starting the terminal fails then.
 fn refuse_without_terminals(backend: Backend) -> Result<(), Error> {
     match backend {
         Backend::AioService => {

@@ -1,4 +1,4 @@
-//! Holding a session's boxes still and letting them go on. Whoever may use the session may do both.
+//! Pauses and resumes the boxes of a session. Every client that may use the session may do both.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::service::Service;
 use crate::session_ref::{Place, SessionAddress};
 
 impl Service {
-    /// Holds everything in the session's boxes still. The time limits of what runs there stand still too.
+    /// Freezes every process in the session's boxes. Their timeouts stop too.
     pub async fn pause_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
         let _shared = self.inner.session_gates.try_share(&Place::read(by, address)?.name)?;
         for home in self.boxes_of(by, address)? {
@@ -19,7 +19,8 @@ impl Service {
     }
 
     pub async fn resume_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
-        // A box that is paused for an approved command stays paused until that has ended.
+        // While an approved command has exclusive use of the session, its boxes stay paused and
+        // this fails.
         let _shared = self.inner.session_gates.try_share(&Place::read(by, address)?.name)?;
         for home in self.boxes_of(by, address)? {
             home.resident.resume().await.map_err(not_turned)?;
@@ -36,7 +37,7 @@ impl Service {
         }
     }
 
-    /// Ends the browsers and the boxes of sessions that are not there any more.
+    /// Ends the browsers and boxes of sessions whose files no longer exist.
     pub(crate) async fn end_forsaken_boxes(&self) {
         for name in self.inner.browsers.unused_sessions() {
             let Ok(id) = name.session_id.parse() else { continue };
