@@ -1,4 +1,4 @@
-//! What an exec left and printed, for reading: also while it still runs, as far as it has come.
+//! Reads the artifacts and the output of an exec, also while it runs.
 
 use ringwall_record::{ExecId, ExecSummary, Reason, Status, StoredOutput};
 use ringwall_workspace::{ArtifactFile, OutputFile, Project, RelativePath, Stream};
@@ -12,11 +12,11 @@ use crate::exec::registry::Live;
 use crate::exec::view::ExecView;
 use crate::service::Service;
 
-/// Of each stream, in an observation; a model reads no more at once.
+/// Bytes of each stream in an observation, sized for a model's context.
 const OBSERVED: usize = 64 * 1024;
-/// Of each stream, in the answer to a caller who waits for the exec.
+/// Bytes of each stream in the answer to a caller that waits for the exec.
 pub(crate) const SHOWN: u64 = 10 * 1024 * 1024;
-/// So much is read in less time than it takes to tell another thread of it.
+/// Reading this many bytes takes less time than handing the read to another thread.
 const LITTLE: u64 = 4 * 1024;
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -26,20 +26,21 @@ pub struct Artifacts {
     pub files: Vec<ArtifactFile>,
 }
 
-/// A part of what a command printed.
+/// A part of the output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputPart {
     pub bytes: Vec<u8>,
-    /// How much is kept in all.
+    /// Stored bytes in total.
     pub total: u64,
-    /// Whether more was printed than is kept.
+    /// The command wrote more than was stored.
     pub truncated: bool,
-    /// Whether nothing more can come.
+    /// The exec has ended, so no more output follows.
     pub ended: bool,
 }
 
 impl OutputPart {
-    /// What is no UTF-8 is shown as such; a character that a limit cut through is not shown at all.
+    /// Replaces invalid UTF-8 with U+FFFD. If the part was cut, drops an incomplete character at
+    /// its end.
     pub fn into_text(self) -> String {
         let is_cut = self.truncated || self.total > self.bytes.len() as u64;
         let mut bytes = self.bytes;
@@ -79,7 +80,7 @@ impl Service {
         Ok(Artifacts { exec_id: exec_id.clone(), artifacts_dir: exec.summary.artifacts_path, files })
     }
 
-    /// One file and its size.
+    /// Opens one artifact. Returns the file and its size.
     pub async fn artifact(&self, by: &Principal, exec_id: &ExecId, path: &str) -> Result<(std::fs::File, u64), Error> {
         let path: RelativePath = path.parse()?;
         let exec = self.recorded(by, exec_id).await?;
@@ -89,7 +90,7 @@ impl Service {
         Ok((artifact.file, artifact.size))
     }
 
-    /// At most `limit` bytes of a stream, from `offset` on.
+    /// At most `limit` bytes of a stream, starting at `offset`.
     pub async fn output(
         &self,
         by: &Principal,
@@ -98,7 +99,7 @@ impl Service {
         offset: u64,
         limit: u64,
     ) -> Result<OutputPart, Error> {
-        // Looked for before the record is asked: what has then ended was whole before.
+        // Look here before the record: an exec that ends in between then still reports its cut output.
         let live = self.find_live(by, exec_id);
         let exec = self.recorded(by, exec_id).await?;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -116,13 +117,13 @@ impl Service {
         Ok(OutputPart { bytes, total, truncated, ended })
     }
 
-    /// Both outputs of an exec that has ended, each up to a number of bytes. Whoever has its view may see them, so the record
-    /// is asked nothing more.
+    /// Both streams of an ended exec, up to `limit` bytes each. The caller has the view already, so
+    /// access is not checked again.
     pub async fn printed(&self, view: &ExecView, limit: u64) -> Result<[OutputPart; 2], Error> {
         self.printed_by(view, None, limit).await
     }
 
-    /// The same, and where they are still open they are not opened again.
+    /// Like [`Service::printed`], and uses the files of `live` if they are still open.
     pub(crate) async fn printed_by(
         &self,
         view: &ExecView,
@@ -154,7 +155,7 @@ impl Service {
     }
 
     pub async fn observation(&self, by: &Principal, exec_id: &ExecId) -> Result<Observation, Error> {
-        // Looked for before the record is asked: what has then ended was whole before.
+        // Look here before the record: an exec that ends in between then still reports its cut output.
         let live = self.find_live(by, exec_id);
         let view = self.exec(by, exec_id).await?;
         let read = |project: &Project, exec: &ringwall_workspace::ExecId| {
@@ -180,7 +181,7 @@ impl Service {
         })
     }
 
-    /// Nothing where the exec has no files, because it has not begun or never did.
+    /// `None` if the exec has no files, because it has not started or never did.
     pub(crate) async fn with_project<T: Send + 'static>(
         &self,
         summary: &ExecSummary,

@@ -1,8 +1,9 @@
-//! Code as what an exec works on: the request, its words and limits, and what is known of its risk.
+//! Code execs: the request, its command and limits, and the assessment of its risk.
 //!
-//! The box has the session's files and nothing of the host. Code is in the command's words, so that the record shows it. Code that is
-//! too long for a word comes in through the command's standard input, where only the server writes, and the record has its
-//! digest. A file would lie where another box of the session could change it after it was assessed.
+//! The box has the session's files and no host paths. Code is passed as a command argument, so that
+//! the record shows it. Code that is too long for an argument is sent through stdin, which only the
+//! server writes, and the record has its SHA-256. A file would lie where another box of the session
+//! could change it after the assessment.
 
 use std::sync::Arc;
 
@@ -20,23 +21,23 @@ use crate::error::{Error, ProblemKind};
 use crate::session_ref::{Place, SessionAddress};
 use crate::settings::{Rules, lasting_layers, layers};
 
-/// The backend that stands for the session's box, or for the external AIO service of the workspace.
+/// Backend name for the session box, or for the workspace's external AIO service.
 pub(crate) const ALL_IN_ONE: &str = "aio";
 
 const MIN_SECONDS: u64 = 1;
 const MAX_SECONDS: u64 = 300;
 const DEFAULT_SECONDS: u64 = 30;
-/// Of what nobody waits for: as long as a limit means anything.
+/// For processes and terminals: the largest timeout that the policy accepts.
 const MAX_PROCESS_SECONDS: u64 = Field::TimeoutMs.max_value() / 1000;
 
-/// A word has at most 128 KiB for the kernel.
+/// The kernel limits one argument to 128 KiB (`MAX_ARG_STRLEN`).
 const MAX_WORD_LEN: usize = 120 * 1024;
-/// They read the code from their input, and then have none.
+/// These read the code from stdin to its end, so the code itself sees an empty stdin.
 const LONG_PYTHON: &str = "exec(compile(__import__('sys').stdin.buffer.read(), '<string>', 'exec'))";
 const LONG_SHELL: &str = "eval \"$(cat)\"";
 const DEFAULT_MEMORY_MB: u64 = 512;
 const DEFAULT_OUTPUT: u64 = 10 << 20;
-/// So many of the files that come along are on record by their names and digests.
+/// Number of sent files that are recorded with name and digest.
 const NOTED_FILES: usize = 100;
 
 #[derive(Debug, Clone)]
@@ -49,18 +50,18 @@ pub struct CodeRequest {
     pub timeout_s: Option<u64>,
     pub backend: Option<String>,
     pub max_memory_mb: Option<u64>,
-    /// Of each stream.
+    /// Applies to each stream.
     pub max_output_bytes: Option<u64>,
-    /// Paths relative to the session's files, and their content.
+    /// Path, relative to the session's files, and content.
     pub files: Vec<(String, Vec<u8>)>,
-    /// The interpreter that stays between runs; none where it is not said.
+    /// The context to run in: an interpreter that keeps its state between runs.
     pub context_id: Option<String>,
-    /// What becomes of it where somebody else uses the session's box.
+    /// Whether to wait or fail while another caller uses the session box.
     pub on_busy: OnBusy,
 }
 
 impl CodeRequest {
-    /// A line for bash in the box that stays with its session.
+    /// A bash command in the session box.
     pub fn in_session_box(
         address: SessionAddress,
         command: String,
@@ -114,7 +115,8 @@ impl CodeRequest {
         }
     }
 
-    /// A context is in a box that stays anyway, and that is made by whoever is demanded.
+    /// The backend to choose. `None` for a context with backend `aio`: contexts are in a session
+    /// box anyway.
     pub(crate) fn asked_backend(&self) -> Option<&str> {
         let asked = self.backend.as_deref();
         asked.filter(|backend| self.context_id.is_none() || *backend != ALL_IN_ONE)
@@ -128,14 +130,14 @@ impl CodeRequest {
         DEFAULT_SECONDS * 1000
     }
 
-    /// Where its files go. All are checked before one is written.
+    /// The sent files by path. Checks all paths, so that none is written if one is invalid.
     pub(crate) fn files<'a>(&'a self) -> Result<Vec<(AgentPath, &'a [u8])>, Error> {
         let read = |(path, content): &'a (String, Vec<u8>)| Ok((AgentPath::in_session(path)?, content.as_slice()));
         self.files.iter().map(read).collect()
     }
 }
 
-/// What an exec of code has beside what every exec has.
+/// The part of an [`Order`](super::order::Order) that only code has.
 #[derive(Debug)]
 pub(crate) struct CodeOrder {
     pub(crate) place: Place,
@@ -144,25 +146,26 @@ pub(crate) struct CodeOrder {
     pub(crate) rules: Rules,
     pub(crate) replaces: Option<Value>,
     pub(crate) trail: Arc<Trail>,
-    /// How strong the session's box is, where it runs in that.
+    /// Isolation of the session box, if the code runs in one.
     pub(crate) home: Isolation,
     pub(crate) stdin: Input,
 }
 
-/// What a command reads.
+/// The stdin of a command.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Its code where that is long, and then nothing.
+    /// The code if it is long, then end of file.
     Ends,
-    /// What somebody writes to it while it runs.
+    /// A client writes to it while it runs.
     Open,
-    /// What is typed at its terminal.
+    /// Keys typed at its terminal.
     Terminal(Seat),
 }
 
 impl Input {
-    /// Whether somebody waits for the command, who has nothing more to say to it. Of the others nobody does: they last until
-    /// they end or are ended, beside whatever else is in their box.
+    /// Whether stdin ends by itself. Such a command is awaited by its caller. Processes and
+    /// terminals are not: they run until they exit or are stopped, beside other commands of the
+    /// box.
     pub(crate) fn ends(&self) -> bool {
         match self {
             Input::Ends => true,
@@ -189,8 +192,8 @@ impl CodeRequest {
         words.iter().copied().chain(code).map(str::to_owned).collect()
     }
 
-    /// What is not asked for is as usual, or as little as everybody gets. What nobody waits for has no time limit but one that
-    /// somebody sets.
+    /// The policy layers with the requested limits. Unset limits use the default, capped by policy.
+    /// A command that is not awaited has no default timeout.
     pub(crate) fn layers(&self, operator: Layer, is_waited_for: bool) -> Result<Layers, Error> {
         let (mut layers, usual_timeout) = match is_waited_for {
             true => (layers(profile::FILES, operator, Vec::new()), Self::usual_timeout_ms()),
@@ -220,7 +223,7 @@ impl CodeOrder {
         &self.place.id
     }
 
-    /// Whether it is a person who answers where it deserves that.
+    /// Whether risky code is decided by a person instead of automatically.
     pub(crate) fn asks_person(&self) -> bool {
         match self.rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => true,
@@ -228,7 +231,6 @@ impl CodeOrder {
         }
     }
 
-    /// The context that it runs in, if it runs in one.
     pub(crate) fn context(&self) -> Option<&str> {
         self.request.context_id.as_deref()
     }
@@ -245,7 +247,7 @@ impl CodeOrder {
         self.request.on_busy
     }
 
-    /// What is written to the command's standard input. A context is told its code by another way.
+    /// The bytes for stdin: the code if it is long. A context receives its code in another way.
     pub(crate) fn input(&self) -> &[u8] {
         if self.request.is_long() && self.request.context_id.is_none() { self.request.code.as_bytes() } else { &[] }
     }
@@ -259,7 +261,7 @@ impl CodeOrder {
         sizes.fold(Usage::default(), Usage::plus)
     }
 
-    /// Writes the files that came along.
+    /// Writes the sent files.
     pub(crate) fn write_files(&self, session: &Session) -> Result<(), Error> {
         for (path, content) in self.request.files()? {
             session.tree().write(&path, content)?;
@@ -267,7 +269,7 @@ impl CodeOrder {
         Ok(())
     }
 
-    /// What an AIO service is given to work on. Its files were read before, when the request was.
+    /// The request to an AIO service. Its paths were checked when the request was read.
     pub(crate) fn service_work(&self) -> ServiceWork {
         let files = self.request.files().unwrap_or_default().into_iter().map(|(path, content)| {
             let path = path.inner().map(|inner| inner.as_str().to_owned()).unwrap_or_default();
@@ -276,7 +278,7 @@ impl CodeOrder {
         ServiceWork { session: self.place.id.to_string(), files: files.collect(), input: self.input().to_vec() }
     }
 
-    /// For the record, beside the policy in force.
+    /// The entry about the code in the policy snapshot.
     pub(crate) fn note(&self) -> Value {
         let assessment = &self.judged.assessment;
         let mut note = json!({

@@ -1,4 +1,5 @@
-//! The stop of a server: nobody new, a while for those who run, then the end for the rest, all of it on record.
+//! Stops the server: refuses new execs, waits for running ones until a deadline, then kills the
+//! rest. Every exec gets a recorded outcome.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -6,19 +7,18 @@ use std::time::Duration;
 use crate::exec::registry::Cancellation;
 use crate::service::Service;
 
-/// How long boxes that were killed may take to go, or not to come up, and their endings to be recorded.
+/// Time for killed boxes to end and for their outcomes to be recorded.
 const AFTERWARDS: Duration = Duration::from_secs(12);
 const STOPPED: &str = "the server was stopped";
 
 impl Service {
-    /// Those who wait in line still get their turn before the deadline. What is asked of the service afterwards is
-    /// refused.
+    /// Queued execs may still start before the deadline. Later requests are refused.
     pub async fn drain(&self, deadline: Duration) {
         let registry = &self.inner.registry;
         registry.close();
-        // Nobody can answer them in time any more: those who wait for a person end now.
+        // Approvals are closed now, which ends the execs that wait for one.
         self.close_approvals(STOPPED).await;
-        // What does not end by itself is not waited for.
+        // These do not end by themselves, so waiting would only use up the deadline.
         for live in registry.all().into_iter().filter(|live| live.lasts()) {
             live.cancel(Cancellation::ServerStops);
         }
@@ -26,19 +26,19 @@ impl Service {
             for live in registry.all() {
                 live.cancel(Cancellation::ServerStops);
             }
-            // Nobody has to be asked to end what is in a session's box: it goes with that.
+            // Stopping the session boxes kills the processes inside them.
             let emptied = async { tokio::join!(self.inner.boxes.stop(), registry.wait_until_empty()) };
             if tokio::time::timeout(AFTERWARDS, emptied).await.is_err() {
                 tracing::error!(execs = registry.all().len(), "execs without a recorded ending will be LOST");
             }
         }
-        // A browser in a box that stands still would not hear that it is to end; it ends with its box.
+        // A browser in a paused box cannot react to a close request; it ends with its box.
         tokio::join!(self.inner.browsers.close(&self.inner.store), self.inner.boxes.stop());
         for task in [&self.inner.pruner, &self.inner.expirer, &self.inner.observer, &self.inner.measurer] {
             let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(task) = task {
                 task.abort();
-                // Aborted or not, it is gone then, and holds nothing of this server any more.
+                // After this the task holds no reference to the server.
                 let _ = task.await;
             }
         }

@@ -1,8 +1,8 @@
-//! The one ending of an exec: on record first, then everybody is told.
+//! Records the one outcome of an exec, then announces it.
 //!
-//! A record that cannot be written is tried again until it can, or until the server stops; an exec whose ending was never
-//! recorded is LOST at the next start, and until then nobody is told that it ended. What no record can hold is not tried
-//! again: the exec then ends as failed, and with nothing beside that.
+//! A failed write is retried until it succeeds or the server stops. An exec without a recorded
+//! outcome is LOST at the next start, and its end is not announced before. Values that the database
+//! rejects are not retried: the exec is then recorded as FAILED without them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 impl Exec {
-    /// What remains is put away while the ending is being recorded. The slot is free before anybody learns of the ending, so
-    /// that whoever then asks for the next finds it.
+    /// Stores the remaining files while the outcome is being recorded. The slot is free before the
+    /// end is announced, so a client that then submits the next exec finds it free.
     pub(crate) async fn conclude(self, ran: Ran, remains: Option<Remains>, slot: Option<Slot>) {
         let ending = ran.ending();
         let put_away = async {
@@ -37,7 +37,8 @@ impl Exec {
             self.service.inner.counters.ended(&view.summary.user_id, view.summary.status, &view.summary.backend);
             self.live.set_stage(Stage::Over(Some(Arc::new(view))));
         }
-        // Whoever waits for the last exec to go may then open the directory again.
+        // Drops the service first: when the last registration is gone, the data directory can be
+        // opened again.
         let Self { service, registration, .. } = self;
         drop(service);
         drop(registration);
@@ -53,7 +54,7 @@ impl Exec {
                 view.end(&ending);
                 view
             };
-            // What is to be told is put together while it is being written.
+            // Builds the view while the outcome is being written.
             let (finished, view) = tokio::join!(biased; store.finish(&self.intent, &ending), view);
             match finished {
                 Ok(FinishResult::Recorded) => return Some(view),
@@ -61,7 +62,7 @@ impl Exec {
                     return store.exec(exec_id, &Scope::All).await.ok().flatten().map(ExecView::from);
                 }
                 Err(error) => match after(&error, is_bare) {
-                    // It was not confirmed, and did not happen.
+                    // The intent was unconfirmed and turned out not to be recorded.
                     Next::Nothing if matches!(error, ringwall_record::Error::UnknownExec(_)) => return None,
                     Next::Nothing => {
                         let (status, error) = (Status::from(ending.status), causes(&error));
@@ -83,11 +84,11 @@ impl Exec {
     }
 }
 
-/// What is left to be done about an ending that was not recorded.
+/// What to do after an outcome could not be recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Again,
-    /// With as little as any record can hold.
+    /// Retry with only the fields that any database row can hold.
     Bare,
     Nothing,
 }
@@ -101,7 +102,7 @@ fn after(error: &ringwall_record::Error, is_bare: bool) -> Next {
     }
 }
 
-/// What is left of an ending that no record can hold. It counts as failed, whatever it was.
+/// A minimal outcome in place of one that the database rejects. Its status is FAILED in any case.
 fn bare(ending: &ExecOutcome) -> ExecOutcome {
     let told = Told::failed(RUNTIME_ERROR, "what is known of its ending cannot be recorded");
     ExecOutcome { ended_at: ending.ended_at, stdout: ending.stdout, stderr: ending.stderr, ..Ran::never(told).ending() }

@@ -1,6 +1,8 @@
-//! The last word before a box: decided once more, with what was opened and with the list of paths as it is by then.
+//! The last authorization before the box starts, with the opened directories and the current list
+//! of host paths.
 //!
-//! What the box runs under is on record when this allows it. What is not allowed any more is asked about anew.
+//! If it allows the exec, the policy of the box is on record when it returns. If something is no
+//! longer allowed, a person is asked again.
 
 use ringwall_policy::{Ask, Grant, Verdict};
 use ringwall_workspace::Section;
@@ -18,9 +20,9 @@ pub(crate) enum Granted {
 }
 
 impl Exec {
-    /// Asked again, now with the directories that were opened and with the list of paths as it is now. What it runs under is
-    /// on record then. Code was asked about when its session was opened, while its intent was being recorded; once a person
-    /// was asked, it is asked about anew.
+    /// Decides again with the opened directories and the current path list, and records the policy
+    /// if it changed. For code, uses the verdict from when its session was opened; after a
+    /// question, it decides anew.
     pub(crate) async fn grant(&mut self, ready: &mut Ready) -> Result<Granted, Told> {
         self.check_covered_files().await?;
         let hidden;
@@ -63,10 +65,10 @@ impl Exec {
         }
     }
 
-    /// An intent says what was in force when it came. Where that is another by now, because a person allowed something or a
-    /// list changed, that is on record before the box is made.
+    /// Records the policy if it differs from the one in the intent, because a person allowed
+    /// something or a list changed.
     async fn note_policy(&mut self, grant: &Grant) -> Result<(), Told> {
-        // Nothing of it can have changed.
+        // Only a question or the path list of a session can change the policy.
         if self.questions == 0 && !matches!(self.order.ground, Ground::Session { .. }) {
             return Ok(());
         }

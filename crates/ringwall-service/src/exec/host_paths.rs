@@ -1,4 +1,4 @@
-//! The host paths that the box of a session's command has, for the record and for the exec's `meta.json`.
+//! The host paths in the box of a session command, for the record and for the exec's `meta.json`.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::order::control;
 
-/// The host paths in a box for the record: path, user, and who allowed it.
+/// Adds the host paths in a box to the policy snapshot: path, user, and whether the list or an
+/// approval allowed it.
 pub(crate) fn note(control: &PathControl, snapshot: &mut Value) {
     match control {
         PathControl::Off(view) => {
@@ -21,7 +22,7 @@ pub(crate) fn note(control: &PathControl, snapshot: &mut Value) {
     }
 }
 
-/// The same as a list of mounts.
+/// The host paths in a box as mounts for `meta.json`.
 pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
     let mount = |source: &Path, target: &Path, mode: &str| json!({ "source": source.to_string_lossy(), "target": target.to_string_lossy(), "mode": mode });
     match control(grant) {
@@ -36,7 +37,7 @@ pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
     }
 }
 
-/// A path that the command names, that is allowed, and that is missing in its box.
+/// The first path that the command names and may use but that is not mounted.
 pub(crate) fn unseen(grant: &Grant) -> Option<HostPath> {
     match control(grant) {
         Some(PathControl::On(access)) => access.first_unmounted().cloned(),

@@ -1,7 +1,8 @@
-//! One exec in a task of its own, from its intent to its ending: recorded, in line, prepared, run, collected, ended.
+//! Runs one exec in its own task, from the recorded intent to the recorded outcome: queue, prepare
+//! files, run the box, collect files, record.
 //!
-//! Whatever fails after the intent becomes an ending. Files are touched in two places only, each on a thread where it
-//! may block: before the box, and when all its processes are dead. A box is therefore never just let go of.
+//! Every failure after the intent becomes an outcome. Files are touched at two points only, each on
+//! a thread that may block: before the box starts, and after all its processes are dead.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,9 +32,11 @@ use crate::exec::submit::{Answered, Submitted};
 use crate::service::Service;
 use crate::time::{milliseconds, now};
 
-/// So many files of a session are compared before and after; in a larger one it is not told which are new.
+/// Session files compared before and after code runs. In a session with more names, the created
+/// files are unknown.
 const MAX_NAMES: usize = 20_000;
-/// So few are gone through in less time than it takes to have a thread relieved.
+/// Listing this many names takes less time than `block_in_place` needs to hand the event loop to
+/// another thread.
 const NAMES_FEW: usize = 500;
 
 #[derive(Debug)]
@@ -46,41 +49,43 @@ pub(crate) struct Exec {
     pub(crate) registration: Registration,
     pub(crate) limits: Limits,
     pub(crate) net: NetMode,
-    /// How often a person was asked.
+    /// Number of approval questions so far.
     pub(crate) questions: u32,
     pub(crate) answered: Answered,
 }
 
-/// How an exec comes in.
+/// How `submit` admitted the exec.
 #[derive(Debug)]
 pub(crate) enum Entrance {
     Admitted(Admission),
-    /// A person has to allow it first.
+    /// Needs a person's approval first. Holds no slot and no queue position meanwhile.
     Asking(Ask),
 }
 
-/// What an exec has on the disk before its box is made.
+/// The directories and files of an exec, prepared before its box starts.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) project: Project,
     pub(crate) ground: OpenGround,
     pub(crate) files: ExecFiles,
-    /// The shares of the disk that it counts against.
+    /// The disk quotas that the exec counts against: its workspace and, if it has one, its session.
     pub(crate) disks: Vec<Disk>,
-    /// What was in its session before, if what it made is to be told.
+    /// The session's names before code runs, to find the files that it creates. `None` for other
+    /// execs and on an AIO service.
     pub(crate) before: Option<Before>,
-    /// What was decided when its ground was opened, where nothing else can change it.
+    /// The verdict on code, decided when its session was opened. The policy of code depends on
+    /// nothing that changes later, unless a person is asked.
     pub(crate) verdict: Option<Verdict>,
 }
 
-/// The files of a session before code ran in it.
+/// The names in a session before code runs.
 #[derive(Debug)]
 pub(crate) enum Before {
     These(Arc<Names>),
     TooMany,
 }
 
-/// What is to be put away of an exec of code, while its ending is being recorded.
+/// The files of a code exec that are stored while its outcome is being recorded.
 #[derive(Debug)]
 pub(crate) struct Remains {
     pub(crate) ready: Ready,
@@ -88,7 +93,7 @@ pub(crate) struct Remains {
     pub(crate) meta: Value,
 }
 
-/// What it works on, open, where that is not its project.
+/// The opened directories that the exec works on. [`Ready::project`] is open in any case.
 #[derive(Debug)]
 pub(crate) enum OpenGround {
     Project,
@@ -98,13 +103,13 @@ pub(crate) enum OpenGround {
 
 type Prepared = Result<Ready, Told>;
 
-/// What became of an intent.
+/// Result of recording the intent.
 type Intended = Result<IntentResult, ringwall_record::Error>;
 
-/// What was made before the intent was on record, if anything.
+/// Files prepared while the intent was being recorded, or kept while a person is asked again.
 type Early = Option<Prepared>;
 
-/// What is known of an exec when its box is gone, or was never there.
+/// Everything known about an exec after its box has ended, or if no box started.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) told: Told,
@@ -144,7 +149,7 @@ impl Ran {
         }
     }
 
-    /// What it left could not be collected. Whoever failed before stays failed for that.
+    /// The files could not be collected. An exec that has a reason already keeps it.
     fn uncollected(self) -> Self {
         if self.told.reason.is_some() {
             return self;
@@ -155,7 +160,7 @@ impl Ran {
 }
 
 impl Exec {
-    /// The whole life. A fault of ours on the way is an ending too, for this one alone.
+    /// Runs the exec. A panic becomes an outcome of this exec and does not affect others.
     pub(crate) async fn live_to_the_end(
         self,
         entrance: Entrance,
@@ -167,12 +172,14 @@ impl Exec {
         if AssertUnwindSafe(self.live(entrance, answer, intending)).catch_unwind().await.is_err() {
             tracing::error!(%exec_id, "the task of an exec has panicked");
             let told = Told::failed(RUNTIME_ERROR, "a fault of this server ended it; the server's log says more");
-            // Whatever it had was let go of, its box with everything in it. One that is not on record needs no ending.
+            // Unwinding dropped everything the exec held, so its box is killed. `finish` fails if
+            // the intent was never recorded; that needs no outcome.
             let _ = store.finish(whose, &Ran::never(told).ending()).await;
         }
     }
 
-    /// Whoever asked is answered when the intent is on record, or with the ending.
+    /// Answers the caller when the intent is recorded or, with [`Answered::WhenOver`], after the
+    /// outcome is recorded.
     async fn live(
         mut self,
         entrance: Entrance,
@@ -191,9 +198,9 @@ impl Exec {
                 return;
             }
             Err(error) => {
-                // It may be on record all the same; then it must not stay there without an ending.
+                // An unconfirmed write may have been stored. Such an intent needs an outcome.
                 let is_unclear = matches!(error, ringwall_record::Error::Unconfirmed(_));
-                // Nothing of it is left when it is said that it was refused.
+                // Slot and files are freed before the caller learns of the refusal.
                 drop(entrance);
                 discard(early).await;
                 let _ = answer.send(Err(error.into()));
@@ -206,7 +213,7 @@ impl Exec {
         }
         let status = self.intent.start.status();
         self.live.set_stage(Stage::At(status));
-        // Whoever is told that a person is asked finds the question.
+        // The question is open before the caller learns that the exec waits for approval.
         let asked = match &entrance {
             Entrance::Asking(ask) => Some(self.put_question(ask).await),
             Entrance::Admitted(_) => None,
@@ -236,7 +243,7 @@ impl Exec {
                     let (ran, remains) = *over;
                     return self.conclude(ran, remains, slot).await;
                 }
-                // Whoever waits for a person holds up nobody.
+                // Frees the slot for other execs while this one waits for approval.
                 Turn::Asks(ask, ready) => {
                     drop(slot);
                     early = Some(Ok(*ready));
@@ -246,8 +253,9 @@ impl Exec {
         }
     }
 
-    /// Waits for the intent. Empty files are made meanwhile where the exec starts at once: that takes no time then, and what
-    /// a refused intent leaves is removed. Inputs are written only when the intent is on record.
+    /// Waits until the intent is recorded. An exec that starts at once has its empty files prepared
+    /// in the meantime; if the intent is refused, they are removed. Inputs are written only after
+    /// the intent, and a request with an idempotency key may be a repetition.
     async fn intend(&self, entrance: &Entrance, intending: impl Future<Output = Intended>) -> (Intended, Early) {
         match entrance {
             Entrance::Admitted(Admission::Now(_)) if !self.order.has_inputs() && self.order.idempotency.is_none() => {
@@ -287,7 +295,8 @@ impl Exec {
         }
     }
 
-    /// What is left to be put away comes along where that cannot change how it ended.
+    /// Prepares the files, authorizes the start, and runs the box. Files of code are returned to be
+    /// stored later, because storing them cannot change the result.
     async fn run(&mut self, early: Early, slot: &mut Option<Slot>) -> Turn {
         let mut hold = match self.hold_session(slot).await {
             Ok(hold) => hold,
@@ -296,7 +305,8 @@ impl Exec {
                 return Turn::over(Ran::never(told), None);
             }
         };
-        // What its user shares with others does not change beneath it.
+        // Held while the box runs: meanwhile no update of the agent's shared skills is written to
+        // the workspace.
         let _staying = match self.order.ground {
             Ground::Agent { .. } => {
                 let boxes = &self.service.inner.agent_boxes;
@@ -333,7 +343,7 @@ impl Exec {
             ran.told = ran.told.without_network();
         }
         let meta = self.meta(&ran, mounts);
-        // Its box had no directory for artifacts, so there is nothing to be found that could be too large.
+        // Code has no artifacts directory, so collecting its files cannot exceed a limit.
         if let Ground::Code(_) = self.order.ground {
             let told = ran.told.clone();
             return Turn::over(ran, Some(Remains { ready, told, meta }));
@@ -349,7 +359,7 @@ impl Exec {
         Turn::over(ran, None)
     }
 
-    /// Whatever a script did, a skill's own file is where it belongs when the exec is over.
+    /// Moves a `SKILL.md` that a script misplaced back to the root of its skill.
     async fn heal(&self, tree: Tree) {
         let (user, agent) = (&self.order.user_id, &self.order.agent_id);
         let healed = match self.service.inner.agent_locks.read(user, agent).await {
@@ -357,7 +367,7 @@ impl Exec {
             Err(error) => Err(error),
         };
         if let Err(error) = healed {
-            // Whoever lists the skills heals them too.
+            // Listing the skills repairs them too.
             tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not look after the skills");
         }
     }
@@ -387,7 +397,8 @@ impl Exec {
                 Ground::Session { session, .. } => OpenGround::Session(workspace.session(session)?),
                 Ground::Code(code) => {
                     let session = workspace.session(code.session())?;
-                    // On an AIO service files are written and looked for there.
+                    // An AIO service receives the files with the request and keeps them on its
+                    // side.
                     if self.order.backend == Backend::AioService {
                         session.create_directories()?;
                     } else {
@@ -405,7 +416,7 @@ impl Exec {
             project.write_inputs(&exec_id, &inputs)?;
             rooms.into_iter().for_each(|room| room.settle(more));
             let files = match &self.order.ground {
-                // Nothing that code leaves is taken over: it stays in its session.
+                // Files that code creates stay in its session, so only output files are needed.
                 Ground::Code(_) => project.begin_output(&exec_id)?,
                 Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => project.begin(&exec_id)?,
             };
@@ -425,7 +436,8 @@ impl Exec {
     }
 }
 
-/// Asks about the names of a session. The thread of the event loop on which that happens is relieved where they are many.
+/// Lists the names of a session: up to [`NAMES_FEW`] on the event loop, more after moving the
+/// loop's other tasks to another thread.
 pub(crate) fn among_names<T>(
     ask: impl Fn(usize) -> Result<Option<T>, ringwall_workspace::Error>,
 ) -> Result<Option<T>, ringwall_workspace::Error> {
@@ -435,10 +447,11 @@ pub(crate) fn among_names<T>(
     }
 }
 
-/// What became of a turn.
+/// Result of [`Exec::run`].
 enum Turn {
     Over(Box<(Ran, Option<Remains>)>),
-    /// Something that it needs is not allowed any more. Its files are kept for the next turn.
+    /// Something that the exec needs is no longer allowed, so a person is asked. The files are kept
+    /// for the next attempt.
     Asks(Ask, Box<Ready>),
 }
 
@@ -448,10 +461,11 @@ impl Turn {
     }
 }
 
-/// Takes back what was made for an exec that is not to be.
+/// Removes the files prepared for an exec that does not run.
 async fn discard(early: Early) {
     if let Some(Ok(Ready { project, files, .. })) = early {
-        // A failure is logged where it becomes an error; nothing is lost by it but an empty directory.
+        // The conversion to `Error` logs a failure. It leaves an empty directory, which is
+        // harmless.
         let _ = blocking::in_place(move || Ok(project.remove_artifacts(files.exec())?)).await;
     }
 }

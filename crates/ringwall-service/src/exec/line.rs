@@ -1,26 +1,26 @@
-//! A line for a shell as a command: the words that run it, and what it is read from where it is too long for one word.
+//! Runs a shell line as `bash -c`. A line over 120 KiB is sent through stdin.
 //!
-//! The kernel takes words of 128 KiB. A longer line comes in through the command's standard input, where nobody but the server
-//! writes; what it reads itself is empty then as it always is. The record has the line whole either way.
+//! The kernel limits one argument to 128 KiB. Only the server writes that stdin, and commands of
+//! the line find it empty, as they do for a short line. The record has the whole line either way.
 
 use std::ffi::OsString;
 
 const MAX_WORD_LEN: usize = 120 * 1024;
-/// Reads all of its input, and then has none.
+/// Reads stdin to its end before it runs the line, so the line sees an empty stdin.
 const FROM_INPUT: &str = "eval \"$(cat)\"";
 
-/// As it was asked for.
+/// The command for the record.
 pub(crate) fn words(line: String) -> Vec<String> {
     vec!["bash".to_owned(), "-c".to_owned(), line]
 }
 
-/// As it is run.
+/// The command to run.
 pub(crate) fn argv(line: &str) -> Vec<OsString> {
     let script = if line.len() > MAX_WORD_LEN { FROM_INPUT } else { line };
     ["bash", "-c", script].map(OsString::from).into()
 }
 
-/// What is written to the input of a command that has these words.
+/// The bytes for the stdin of this command.
 pub(crate) fn input(words: &[String]) -> &[u8] {
     match words {
         [shell, flag, line] if shell == "bash" && flag == "-c" && line.len() > MAX_WORD_LEN => line.as_bytes(),

@@ -1,4 +1,5 @@
-//! The network of an exec: its gate, the proxy of its box, and the record of its connections.
+//! The network of an exec: its gate, the egress proxy of its box, and the record of its
+//! connections.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ impl Exec {
         Some(WayOut { gate, proxy, listener })
     }
 
-    /// Makes this exec the one that answers for the session box's connections. `None` if the box
-    /// has no network.
+    /// Makes the gate of this exec decide on the session box's connections. `None` if the box has
+    /// no network.
     pub(crate) fn come_on_duty(&self, way: Option<&SessionWay>, net: &Net) -> Option<Arc<ExecGate>> {
         let way = way?;
         let gate = Arc::new(self.gate(net, way.lifted().clone(), Some(way.late()))?);
@@ -79,7 +80,8 @@ impl Service {
         Ok(NetworkView { connections, left_out: found.left_out })
     }
 
-    /// Records what a session's box asked for after the exec had ended, for as long as there is a server.
+    /// Returns the callback that records connections a session box attempts after the exec has
+    /// ended. It holds a weak reference, so it does not keep the server alive.
     pub(crate) fn record_late_networks(&self) -> RecordLate {
         let inner = Arc::downgrade(&self.inner);
         Box::new(move |networks| {

@@ -1,7 +1,7 @@
-//! A request, read: everything about it that can be wrong without asking anybody is found here.
+//! Reads a request into an [`Order`] and decides on it. Nothing is written, opened or started here.
 //!
-//! What is malformed is an error and leaves no trace. What is well-formed and not allowed is kept as a denial, because
-//! that goes on record. Nothing is written, opened or started here.
+//! A malformed request is an error and leaves no record. A well-formed command that is not allowed
+//! is kept as a [`Denial`], because denials are recorded.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -41,7 +41,7 @@ pub(crate) struct Order {
     pub(crate) skill_id: Option<String>,
     pub(crate) backend: Backend,
     pub(crate) image: Option<DockerImage>,
-    /// The words as they were asked for, for the record.
+    /// The command as requested, for the record.
     pub(crate) words: Vec<String>,
     pub(crate) argv: Result<Vec<OsString>, Denial>,
     pub(crate) cwd: PathBuf,
@@ -50,30 +50,31 @@ pub(crate) struct Order {
     pub(crate) ground: Ground,
 }
 
-/// What an exec works on.
+/// The directories that an exec works on.
 #[derive(Debug)]
 pub(crate) enum Ground {
     /// The directories of its project.
     Project { inputs: Vec<Input>, access: ProjectAccess },
-    /// The agent's own files, by their real place. Its project only keeps what it prints.
+    /// The agent's own files and skills, mounted directly. The project stores only the output.
     Agent { needs: Needs },
-    /// The files of a session, and what its user may reach of the host. Its project only keeps what it prints.
+    /// The files of a session and the host paths that its user may use. The project stores only the
+    /// output.
     Session { session: SessionId, named: Vec<HostPath>, approved: Vec<Approved>, covering: Box<Covering>, needs: Needs },
-    /// The files of a session, and nothing of the host: a piece of code. Its project only keeps what it prints.
+    /// Code: the files of a session and no host paths. The project stores only the output.
     Code(Box<CodeOrder>),
 }
 
-/// A path that a person allowed for one exec only.
+/// A host path that a person allowed for this exec only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Approved {
     pub(crate) path: HostPath,
     pub(crate) rights: Rights,
 }
 
-/// The project that keeps the output of execs on an agent's or a session's files.
+/// The project that stores the output of execs on an agent's or a session's files.
 pub(crate) const PROJECT: &str = "workspace";
 
-/// What a command is of no use without.
+/// What a command needs in order to work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
@@ -86,7 +87,7 @@ impl Needs {
     }
 }
 
-/// Where on the host the parts of its ground are.
+/// The host paths of the directories in a [`Ground`].
 #[derive(Debug)]
 pub(crate) enum Places<'a> {
     Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: ProjectAccess },
@@ -95,7 +96,7 @@ pub(crate) enum Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// What code works on: the session's files alone.
+    /// Code gets the session's files and no host paths.
     pub(crate) fn code(work: &'a Path) -> Self {
         Places::Session { work, control: PathControl::On(PathAccess::default()), hidden: &[] }
     }
@@ -159,7 +160,7 @@ impl Order {
         }
     }
 
-    /// Whether its box can have a way out, whoever it stays with.
+    /// Whether its box can have a network. Boxes of gVisor and the AIO service cannot.
     pub(crate) fn can_reach_hosts(&self) -> bool {
         match (self.backend, &self.ground) {
             (Backend::Native | Backend::Docker, _) => true,
@@ -168,7 +169,7 @@ impl Order {
         }
     }
 
-    /// The session in whose files it works.
+    /// The session whose files the exec works on.
     pub(crate) fn session(&self) -> Option<&SessionId> {
         match &self.ground {
             Ground::Session { session, .. } => Some(session),
@@ -193,7 +194,7 @@ impl Order {
         }
     }
 
-    /// The verdict on this order with the parts of its ground in these places.
+    /// Decides on this order with its directories at these paths.
     pub(crate) fn decide(&self, places: &Places<'_>, owner: Owner) -> Result<Verdict, Error> {
         let argv = match &self.argv {
             Ok(argv) => argv.clone(),
@@ -230,13 +231,14 @@ impl Order {
 }
 
 impl Order {
-    /// The policy as it goes on record: the limits with whose word each is, what of the host its box has, and what is known of
-    /// its code. Before it is known what a person says, what it has of the host is not told.
+    /// The policy snapshot for the record: the limits with the layer that set each, the host paths
+    /// in the box, and the assessment of code. Pass no `control` before a person has answered; the
+    /// host paths are not known then.
     pub(crate) fn snapshot(&self, effective: &EffectivePolicy, control: Option<&PathControl>) -> Value {
         let mut snapshot = json!(effective);
         match (&self.ground, control) {
             (Ground::Session { .. }, Some(control)) => note(control, &mut snapshot),
-            // Only who is controlled is asked.
+            // A person is asked only if path control is on.
             (Ground::Session { .. }, None) => snapshot["path_control"] = json!("on"),
             (Ground::Code(code), _) => snapshot["code"] = code.note(),
             (Ground::Project { .. } | Ground::Agent { .. }, _) => {}
@@ -245,7 +247,7 @@ impl Order {
     }
 }
 
-/// What of the host's paths a grant gives, where it is about them.
+/// The host paths of a grant. `None` unless it is for a session.
 pub(crate) fn control(grant: &Grant) -> Option<&PathControl> {
     match grant.workspace() {
         Workspace::Session(mounts) => Some(&mounts.control),
@@ -260,8 +262,7 @@ fn project(project: Option<&str>, conversation: Option<&str>) -> Result<ProjectI
     Ok(name.parse()?)
 }
 
-/// A skill that names docker runs there and nowhere else. gVisor is a runtime of either: it runs an image that is asked for
-/// by docker, and everything else on the host's system, where it can.
+/// Chooses the backend and the image. A skill that requires Docker cannot run natively.
 fn choose_backend(
     asked: Option<&str>,
     skill: Option<&Arc<Skill>>,
@@ -282,7 +283,8 @@ fn choose_backend(
     Ok((backend, image))
 }
 
-/// What docker runs it on, where docker does.
+/// The image if Docker runs the exec, else `None`. gVisor runs an image as a runtime of Docker, and
+/// anything else on the host's system if the server found `runsc`.
 pub(crate) fn image_for(
     backend: Backend,
     skill: Option<&Arc<Skill>>,

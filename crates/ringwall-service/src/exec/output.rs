@@ -1,9 +1,10 @@
-//! What a command prints goes into its file as it comes, up to the limit; whoever follows is woken. What it is given to read
-//! goes the other way, and then its input ends.
+//! Streams of a command: copies stdout and stderr to files up to a limit and wakes followers, and
+//! writes stdin.
 //!
-//! The pipe is read to its end whatever the limit, so that nobody is stopped or slowed for printing too much. When the
-//! box is over, so is its output: what lies in the pipe is read, and nobody waits for somebody who still holds the
-//! other end, nor reads what they go on writing. (A box can hand its output to another one of its project.)
+//! A pipe is read to its end even beyond the limit, so that output never blocks the command. When
+//! the box has ended, only the bytes that are in the pipe by then are read. Another process may
+//! still hold the write end, because a box can pass it to another box of its project; its later
+//! output is ignored.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,9 +21,10 @@ use crate::exec::registry::Live;
 
 const CHUNK: usize = 64 * 1024;
 
-/// Writes a command's whole input, as far as it is read. A command that does not read it is not waited for.
+/// Writes the whole stdin. Stops when the box ends, so a command that does not read it causes no
+/// wait.
 pub(crate) async fn feed(to: Option<Input>, input: &[u8], mut over: watch::Receiver<bool>) {
-    // Without an input it ends at once.
+    // Dropping `to` closes stdin.
     if input.is_empty() {
         return;
     }
@@ -34,14 +36,14 @@ pub(crate) async fn feed(to: Option<Input>, input: &[u8], mut over: watch::Recei
         }
     };
     tokio::select! {
-        // It may have read enough, or be gone.
+        // The write fails if the command closed its stdin or has exited.
         _ = write => {}
         _ = over.wait_for(|over| *over) => {}
     }
 }
 
-/// Reads one stream to its end. `over` turns true when the box is. Each piece of a terminal's output is sent to `screen`, and
-/// a receiver that does not take it holds up the command.
+/// Reads one stream to its end. `over` becomes true when the box has ended. Each chunk of terminal
+/// output is also sent to `screen`; a slow receiver delays the command.
 pub(crate) async fn capture(
     from: Option<Output>,
     screen: Option<mpsc::Sender<Vec<u8>>>,
@@ -67,7 +69,7 @@ pub(crate) async fn capture(
 async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Receiver<bool>) -> io::Result<()> {
     let pipe = register(pipe, Receiver::from_owned_fd).await?;
     let mut buffer = vec![0; CHUNK];
-    // What lay in the pipe when the box was over, and is still to be read.
+    // Bytes left to read, set when the box has ended.
     let mut rest = None;
     loop {
         if rest.is_none() && *over.borrow_and_update() {
@@ -77,12 +79,12 @@ async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Recei
         if room == 0 {
             return Ok(());
         }
-        // The kernel itself is asked, and not what the runtime has heard of it so far: that may be less.
+        // Reads with a system call: tokio's readiness state may lag behind the kernel.
         let looked = match rustix::io::read(&pipe, &mut buffer[..room]) {
             Err(Errno::AGAIN) if rest.is_some() => return Ok(()),
             Err(Errno::AGAIN) => tokio::select! {
                 ready = pipe.readable() => ready.and_then(|()| pipe.try_read(&mut buffer)),
-                // Nobody is left who could say that it is over.
+                // The sender is gone, so the end would never be announced.
                 changed = over.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return Ok(()),
@@ -103,7 +105,8 @@ async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Recei
     }
 }
 
-/// The output of a process in a session box ends with it, also if others still write there.
+/// The output of a process in a session box ends with the process, even if others still write to
+/// it.
 async fn read_stream(
     mut output: impl AsyncRead + Unpin,
     keeper: &mut Keeper<'_>,
@@ -117,7 +120,7 @@ async fn read_stream(
         };
         keeper.keep(&buffer[..count]);
         if let Some(screen) = &screen {
-            // Whoever is gone is waited for by nobody.
+            // Fails if the client has disconnected; the output is stored regardless.
             let _ = screen.send(buffer[..count].to_vec()).await;
         }
     }
@@ -136,7 +139,7 @@ impl Keeper<'_> {
         let room = usize::try_from(self.limit.saturating_sub(self.file.length())).unwrap_or(usize::MAX);
         let fitting = match self.kept {
             StoredOutput::Complete => &bytes[..bytes.len().min(room)],
-            // After a gap nothing more is kept, also where there would be room again.
+            // After the first lost byte nothing is stored, so that the file has no gap.
             StoredOutput::Truncated => return,
         };
         if let Err(error) = self.file.append(fitting) {
@@ -161,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// An empty file of an exec's, in a directory that goes with the first value.
+    /// An empty output file, in a directory that is deleted with the first value.
     fn file() -> (tempfile::TempDir, OutputFile) {
         let directory = tempfile::tempdir().unwrap();
         let workspaces = Workspaces::open(directory.path()).unwrap();
@@ -187,7 +190,7 @@ mod tests {
         let (_directory, file) = file();
         let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
         rustix::io::write(&writer, b"last words").unwrap();
-        // The other end stays open.
+        // The write end stays open.
         let (_tell, over) = watch::channel(true);
         let kept = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 100, &live(), over).await;
         assert_eq!((kept, file.read(0, 100).unwrap().as_slice()), (StoredOutput::Complete, b"last words".as_slice()));
@@ -201,7 +204,7 @@ mod tests {
         fill();
         let before = rustix::io::ioctl_fionread(&pipe).unwrap();
         let (_tell, over) = watch::channel(true);
-        // On one thread, in turns: the pipe is full again whenever it was read.
+        // Both futures take turns on one thread, so the pipe is full again after each read.
         let go_on = async {
             for _ in 0..100 {
                 fill();

@@ -1,8 +1,8 @@
-//! Who runs and who waits: bounded, first come first served for each user, and in turns between users. One user cannot
-//! take all the room there is to wait: whoever has nobody waiting always finds a place for one.
+//! The exec queue: bounded, FIFO per user, round robin between users. A user without a waiting exec
+//! can queue one even when the queue is full, unless its limit is 0.
 //!
-//! [`Line`] is the rule, without a clock or a lock: whenever somebody can run, nobody waits who could have. [`Turns`] is
-//! the line that tasks stand in; a [`Slot`] is the right to run, given back when it is dropped.
+//! [`Line`] holds the rules, without clock or lock: no exec waits that could run. [`Turns`] is the
+//! queue for tasks. A [`Slot`] is the right to run and is released when dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,13 +12,13 @@ use tokio::sync::oneshot;
 
 use crate::settings::Settings;
 
-/// How many run at once, how many of one user, and how many wait.
+/// Limits for running and waiting execs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) running: u32,
     pub(crate) running_per_user: u32,
     pub(crate) waiting: u32,
-    /// How many of one user wait at most, parked execs included.
+    /// Most waiting execs of one user, parked ones included.
     pub(crate) waiting_per_user: u32,
 }
 
@@ -47,11 +47,12 @@ pub(crate) enum Entered {
 pub(crate) struct Line {
     bounds: Bounds,
     running: HashMap<UserId, u32>,
-    /// Nobody is here without somebody who waits.
+    /// Contains only users with at least one waiting exec.
     waiting: HashMap<UserId, VecDeque<Ticket>>,
-    /// Execs that gave their slot back until they can go on. They count as waiting and are not called.
+    /// Execs that released their slot and wait for something else. They count as waiting but get no
+    /// slot until they enter again.
     parked: HashMap<UserId, u32>,
-    /// Whose turn is next. Everybody who has somebody waiting, once.
+    /// Users in round-robin order. Each user with waiting execs occurs once.
     rotation: VecDeque<UserId>,
     next: Ticket,
 }
@@ -89,7 +90,7 @@ impl Line {
         Entered::Waiting(ticket)
     }
 
-    /// Counts an exec as waiting that is about to give its slot back. False if too many wait.
+    /// Counts an exec that is about to release its slot as waiting. False if the queue is full.
     fn park(&mut self, user: &UserId) -> bool {
         if self.is_full_for(user) {
             return false;
@@ -107,8 +108,8 @@ impl Line {
         }
     }
 
-    /// A parked exec wants a slot again: before the waiting execs of its user, which came later. It was counted when it was
-    /// parked, so no limit refuses it here.
+    /// Queues a parked exec again, ahead of its user's waiting execs, which came later. It was
+    /// counted when it was parked, so no limit refuses it here.
     fn enter_again(&mut self, user: &UserId) -> Entered {
         if self.try_start(user) {
             return Entered::Running;
@@ -118,7 +119,8 @@ impl Line {
         Entered::Waiting(ticket)
     }
 
-    /// Starts an exec if the limits allow it. This overtakes no waiting exec: none of them could start.
+    /// Starts an exec if the limits allow it. This overtakes no waiting exec: none of them could
+    /// start.
     fn try_start(&mut self, user: &UserId) -> bool {
         let can_start = self.running() < self.bounds.running && self.has_room(user);
         if can_start {
@@ -138,7 +140,7 @@ impl Line {
         parked + self.waiting.get(user).map_or(0, VecDeque::len)
     }
 
-    /// A new ticket, and the waiting execs of the user to put it among.
+    /// Returns a new ticket and the user's waiting execs, and adds the user to the rotation.
     fn line_up(&mut self, user: &UserId) -> (Ticket, &mut VecDeque<Ticket>) {
         let ticket = self.next;
         self.next += 1;
@@ -149,7 +151,7 @@ impl Line {
         (ticket, own)
     }
 
-    /// Somebody who waited gives up. One whose turn has come is not here any more.
+    /// Removes a waiting exec. Does nothing if the exec has already been given a slot.
     pub(crate) fn leave(&mut self, user: &UserId, ticket: Ticket) {
         if let Some(own) = self.waiting.get_mut(user) {
             own.retain(|other| *other != ticket);
@@ -159,7 +161,7 @@ impl Line {
         }
     }
 
-    /// One of this user's has ended; gives those whose turn it is.
+    /// Ends one running exec of the user. Returns the tickets that start now.
     pub(crate) fn release(&mut self, user: &UserId) -> Vec<Ticket> {
         if let Some(count) = self.running.get_mut(user) {
             *count = count.saturating_sub(1);
@@ -170,7 +172,8 @@ impl Line {
         self.call()
     }
 
-    /// Those who run or wait already stay, also where there are now more than there may be.
+    /// Running and waiting execs stay even if they exceed the new limits. Returns the tickets that
+    /// start now.
     pub(crate) fn set_bounds(&mut self, bounds: Bounds) -> Vec<Ticket> {
         self.bounds = bounds;
         self.call()
@@ -203,7 +206,7 @@ impl Line {
     }
 }
 
-/// The line that tasks stand in.
+/// The exec queue for tasks.
 #[derive(Debug)]
 pub(crate) struct Turns {
     held: Mutex<Held>,
@@ -213,18 +216,18 @@ pub(crate) struct Turns {
 struct Held {
     line: Line,
     calls: HashMap<Ticket, oneshot::Sender<Slot>>,
-    /// Who a ticket is, for the slot that it becomes.
+    /// The user of each waiting ticket.
     users: HashMap<Ticket, UserId>,
 }
 
-/// The right to run.
+/// The right to run. Released when dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     turns: Arc<Turns>,
     user: UserId,
 }
 
-/// A place in the line.
+/// A position in the queue.
 #[derive(Debug)]
 pub(crate) struct Place {
     turns: Arc<Turns>,
@@ -233,7 +236,7 @@ pub(crate) struct Place {
     call: oneshot::Receiver<Slot>,
 }
 
-/// A slot that was given back while its exec waits for something other than a slot. It counts as waiting.
+/// An exec that released its slot while it waits for something else. It counts as waiting.
 #[derive(Debug)]
 pub(crate) struct Parked {
     turns: Arc<Turns>,
@@ -252,7 +255,7 @@ impl Turns {
         Arc::new(Self { held: Mutex::new(held) })
     }
 
-    /// Nothing when too many wait.
+    /// `None` if the queue is full.
     pub(crate) fn enter(self: &Arc<Self>, user: &UserId) -> Option<Admission> {
         let mut held = self.lock();
         let entered = held.line.enter(user);
@@ -280,13 +283,13 @@ impl Turns {
         self.call(calls);
     }
 
-    /// How many run, and how many wait.
+    /// The number of running and of waiting execs.
     pub(crate) fn counts(&self) -> (u32, usize) {
         let held = self.lock();
         (held.line.running(), held.line.waiting())
     }
 
-    /// The same for each user who has any.
+    /// The number of running and of waiting execs per user; users without any are absent.
     pub(crate) fn counts_by_user(&self) -> HashMap<UserId, (u32, u32)> {
         let held = self.lock();
         let mut counts: HashMap<UserId, (u32, u32)> = HashMap::new();
@@ -300,7 +303,8 @@ impl Turns {
         counts
     }
 
-    /// Outside of the lock: a slot that nobody takes any more is given back at once.
+    /// Called without the lock: a slot whose receiver is gone is dropped here, and its drop takes
+    /// the lock.
     fn call(self: &Arc<Self>, calls: Vec<(UserId, oneshot::Sender<Slot>)>) {
         for (user, call) in calls {
             drop(call.send(Slot { turns: self.clone(), user }));
@@ -319,7 +323,8 @@ impl Held {
 }
 
 impl Slot {
-    /// Gives the slot back to other execs. None if too many execs wait already; the slot is given back then too.
+    /// Releases the slot for other execs. `None` if the queue is full; the slot is released then
+    /// too.
     pub(crate) fn park(self) -> Option<Parked> {
         let is_parked = self.turns.lock().line.park(&self.user);
         is_parked.then(|| Parked { turns: self.turns.clone(), user: self.user.clone() })
@@ -351,14 +356,15 @@ impl Drop for Slot {
 }
 
 impl Place {
-    /// Waits for its turn. The line is never closed while somebody stands in it.
+    /// Waits for a slot. The queue keeps the sender as long as this exec waits, so `None` is not
+    /// expected.
     pub(crate) async fn turn(&mut self) -> Option<Slot> {
         (&mut self.call).await.ok()
     }
 }
 
 impl Drop for Place {
-    /// A slot that came meanwhile is given back with the channel that holds it.
+    /// A slot that was sent but not received is dropped with the channel, which releases it.
     fn drop(&mut self) {
         let mut held = self.turns.lock();
         held.line.leave(&self.user, self.ticket);

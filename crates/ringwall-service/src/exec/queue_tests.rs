@@ -1,4 +1,4 @@
-//! The line against a model that is slow and plain, and the tasks that stand in it.
+//! Checks the queue rules against a simple model, and the queue with real tasks.
 
 use proptest::prelude::*;
 
@@ -7,9 +7,9 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Act {
     Enter(usize),
-    /// One of those who run ends.
+    /// A running exec ends.
     End(usize),
-    /// One of those who wait gives up.
+    /// A waiting exec gives up.
     Leave(usize),
     /// A running exec gives its slot back and counts as waiting.
     Park(usize),
@@ -18,14 +18,15 @@ enum Act {
     Bound(u32, u32),
 }
 
-/// A list of everybody in the order in which they came, and of who was called when.
+/// The expected state as plain lists in order of arrival.
 #[derive(Debug)]
 struct Model {
     bounds: Bounds,
     running: Vec<(Ticket, usize)>,
     waiting: Vec<(Ticket, usize)>,
     parked: Vec<usize>,
-    /// Users in the order of their turns: whoever starts to wait, or was just called, is last.
+    /// Users in round-robin order. A user that starts to wait, or whose exec was just started, goes
+    /// to the end.
     turns: Vec<usize>,
 }
 
@@ -217,7 +218,7 @@ async fn a_slot_goes_to_the_next_also_when_somebody_gave_up() {
     let Some(Admission::Later(mut last)) = turns.enter(&user(3)) else { panic!("it is taken") };
     drop(given_up);
     drop(slot);
-    // Called, and gone before it took what it was given.
+    // Drops the slot at once, so it passes to the last waiting exec.
     let slot = called.turn().await.expect("a turn");
     drop(slot);
     let _slot = last.turn().await.expect("a turn");

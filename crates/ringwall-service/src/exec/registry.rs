@@ -1,7 +1,9 @@
-//! Execs that have not ended, as long as this process knows them: where they stand, what they print, and a bell.
+//! The execs of this process that have not ended: their state, output and cancellation, and a
+//! channel to wait on.
 //!
-//! The record is the truth; this is what makes waiting for it cheap. An exec is here from before its intent is recorded
-//! until after its ending is, so that whoever does not find it here finds its ending there.
+//! The database is authoritative; the registry avoids polling it. An exec is registered before its
+//! intent is recorded and removed after its outcome is, so an exec that is missing here has its
+//! outcome in the database.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,20 +18,20 @@ use crate::boxes::SessionBox;
 use crate::error::Error;
 use crate::exec::view::ExecView;
 
-/// Where an exec stands.
+/// The state of an exec.
 #[derive(Debug, Clone)]
 pub(crate) enum Stage {
     Intending,
     At(Status),
-    /// With its ending, unless whoever ran it is gone without one.
+    /// Ended. `None` if its task ended without a recorded outcome.
     Over(Option<Arc<ExecView>>),
 }
 
-/// Who ends an exec before its time.
+/// Why an exec is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cancellation {
     ByCaller,
-    /// Whoever sat at its terminal is gone.
+    /// The client of its terminal disconnected.
     HungUp,
     ServerStops,
 }
@@ -39,26 +41,26 @@ pub(crate) struct Live {
     pub(crate) exec_id: ExecId,
     pub(crate) user_id: UserId,
     pub(crate) agent_id: AgentId,
-    /// The caller and the key that they gave to make it happen once.
+    /// The caller and its idempotency key.
     key: Option<(String, String)>,
-    /// In whose files it works, where that is a session.
+    /// The session whose files the exec works on.
     pub(crate) session: Option<String>,
     stage: watch::Sender<Stage>,
     cancellation: watch::Sender<Option<Cancellation>>,
     output: OnceLock<[OutputFile; 2]>,
     truncated: [AtomicBool; 2],
-    /// By what it is reached, where it is a process of a session's box.
+    /// The handle of a session process.
     process: OnceLock<ProcessReins>,
     company: Company,
-    /// The session's box that it runs in, where it runs in one.
+    /// The session box that the exec runs in.
     home: OnceLock<Weak<SessionBox>>,
 }
 
-/// Whether somebody waits for an exec.
+/// Whether an exec ends by itself or runs until it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
     Awaited,
-    /// A process or a terminal of a session's box, which lasts until it ends or is ended.
+    /// A session process or a terminal. Runs until it exits or is stopped.
     Alone,
 }
 
@@ -87,7 +89,7 @@ impl Live {
         }
     }
 
-    /// Rings at every change of the stage, and whenever something was printed.
+    /// Notifies of each state change and each output.
     pub(crate) fn watch(&self) -> watch::Receiver<Stage> {
         self.stage.subscribe()
     }
@@ -112,14 +114,14 @@ impl Live {
         }
     }
 
-    /// Comes back when its intent is on record, or is not going to be.
+    /// Returns when the intent is recorded or was refused.
     pub(crate) async fn intended(&self) {
         let mut stage = self.watch();
-        // The sender is our own, so there is always somebody to wait for.
+        // Cannot fail: `self` owns the sender.
         let _ = stage.wait_for(|stage| !matches!(stage, Stage::Intending)).await;
     }
 
-    /// The first word counts: what ends an exec is not changed by whoever comes later.
+    /// Only the first cancellation has an effect; later ones do not change its reason.
     pub(crate) fn cancel(&self, cancellation: Cancellation) {
         self.cancellation.send_if_modified(|current| {
             let is_first = current.is_none();
@@ -137,7 +139,7 @@ impl Live {
         let said = cancellation.wait_for(Option::is_some).await.ok().and_then(|said| *said);
         match said {
             Some(cancellation) => cancellation,
-            // The sender is our own, so this is never reached; waiting is the answer that cancels nothing.
+            // Unreachable, because `self` owns the sender. Pending forever cancels nothing.
             None => std::future::pending().await,
         }
     }
@@ -162,7 +164,7 @@ impl Live {
         let _ = self.home.set(Arc::downgrade(home));
     }
 
-    /// The box that it is kept in, as long as there is that.
+    /// The session box that the exec runs in, while the box exists.
     pub(crate) fn home(&self) -> Option<Arc<SessionBox>> {
         self.home.get()?.upgrade()
     }
@@ -171,7 +173,8 @@ impl Live {
         self.company
     }
 
-    /// Whether it will not end by itself while nobody does anything about it.
+    /// Whether the exec does not end by itself: it runs until stopped, or its session box is
+    /// paused.
     pub(crate) fn lasts(&self) -> bool {
         self.company == Company::Alone || self.home().is_some_and(|home| home.resident.is_paused())
     }
@@ -197,11 +200,11 @@ const fn index(stream: Stream) -> usize {
     }
 }
 
-/// All of them, and whether more may come.
+/// All registered execs.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     held: Mutex<Held>,
-    /// Rings when one goes.
+    /// Notifies of each removed exec.
     gone: watch::Sender<()>,
 }
 
@@ -211,7 +214,8 @@ struct Held {
     is_closed: bool,
 }
 
-/// Keeps an exec in the registry; whatever way its task ends, nobody waits for it for ever.
+/// Keeps an exec registered. Dropping it sets the state to `Over`, even after a panic, so no task
+/// waits forever.
 #[derive(Debug)]
 pub(crate) struct Registration {
     registry: Arc<Registry>,
@@ -232,7 +236,7 @@ impl Registry {
         self.lock().live.get(exec_id).cloned()
     }
 
-    /// One that a caller asks for with this key, and of which it is not yet known whether it will be on record.
+    /// An exec with this caller and idempotency key whose intent is not recorded yet.
     pub(crate) fn find_intending(&self, caller: &str, key: &str) -> Option<Arc<Live>> {
         let held = self.lock();
         let is_of_key = |live: &Live| live.key.as_ref().is_some_and(|(by, own)| by == caller && own == key);
@@ -240,7 +244,7 @@ impl Registry {
         held.live.values().find(is_it).cloned()
     }
 
-    /// Nobody comes any more.
+    /// Refuses new execs from now on.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
     }

@@ -1,6 +1,6 @@
-//! The box of an exec: started, followed to its end or brought to it, and told of.
+//! Runs the box of an exec: starts it, waits for its end or stops it, and classifies the result.
 //!
-//! A box is never just let go of: whoever cancels waits for its end too, and so does whoever finds the disk full.
+//! Every started box is waited for, also after a cancellation or a full disk.
 
 use std::time::Instant;
 
@@ -35,8 +35,8 @@ impl Exec {
     ) -> Ran {
         let began = Instant::now();
         let net = grant.effective().net.clone();
-        // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
-        // one that does not come up is given up soon. What it left is looked at afterwards.
+        // A cancellation does not interrupt the start: a box that comes up is stopped and waited
+        // for, and a start that fails ends soon. The cancellation is checked after the start.
         let starting = self.start_box(grant);
         let mut started = match (starting.await, self.live.cancellation()) {
             (Ok(started), _) => started,
@@ -46,9 +46,11 @@ impl Exec {
         self.service.inner.counters.set_up(began.elapsed());
         if let Some(home) = started.home() {
             self.live.set_home(home);
-            // An exec that takes the session alone pauses its boxes, so this one need not be waited for.
+            // Releases the session: an exec that takes it exclusively pauses the session's boxes,
+            // so it need not wait for this exec.
             *hold = Hold::Nothing;
-            // It lasts as long as it likes, in a box with a place of its own: whoever only passes through does not wait.
+            // Processes and terminals run until they are stopped. Their box counts against the
+            // pool, so they free the slot for other execs.
             if self.live.company() == Company::Alone {
                 *slot = None;
             }
@@ -79,13 +81,15 @@ impl Exec {
                 Some(way_out?.serve(is_over).await)
             }
         };
-        // An empty input, or what long code is read from; never one that does not end.
+        // Long code is sent through stdin. All other commands get an empty stdin, so that a read
+        // ends at once.
         let input = match &self.order.ground {
             Ground::Code(code) => code.input(),
             Ground::Agent { .. } | Ground::Session { .. } => line::input(&self.order.words),
             Ground::Project { .. } => &[],
         };
-        // In this order: when the first is over, what it has printed has ended, and all are over at once.
+        // `biased` polls the box first: after it has ended, all other branches finish in the same
+        // poll.
         let ((outcome, full), gate, (), stdout, stderr) = tokio::join!(
             biased;
             wait,
@@ -117,7 +121,8 @@ impl Exec {
         }
     }
 
-    /// Waits for the end of the box, or brings it about. With words, if that is because the disk is full.
+    /// Waits for the end of the box or stops it. Also returns the message if a full disk ended the
+    /// box.
     async fn wait(
         &self,
         started: StartedBox,
@@ -125,7 +130,8 @@ impl Exec {
     ) -> (Result<Outcome, ringwall_executor::Error>, Option<String>) {
         let home = started.home().cloned();
         let (outcome, full) = self.wait_for(started, home.as_deref(), disks).await;
-        // Where others have filled it, everybody in it ends for that.
+        // Another exec of the session box may have filled the disk, which ends the box with every
+        // exec in it.
         let full = full.or_else(|| home?.full().map(str::to_owned));
         (outcome, full)
     }
@@ -152,8 +158,9 @@ impl Exec {
             }
         };
         let stop = async {
-            // Stopping a command of a paused session box resumes the box for up to a second. While an approved command has
-            // the session alone, that would let other processes of the box change the approved files.
+            // Stopping a command of a paused session box resumes the box for up to 1 s. While an
+            // approved command holds the session exclusively, other processes of the box could
+            // change the approved files in that time. So wait until the session is shared again.
             let _shared = match (home, by, self.session_name()) {
                 (Some(_), Cancellation::ByCaller | Cancellation::HungUp, Some(name)) => {
                     Some(self.service.inner.session_gates.share(&name).await)

@@ -1,7 +1,8 @@
-//! From a request to an exec: read, decided, on record, and then in line or running.
+//! Accepts a request: reads it, decides on it, records the intent, and starts or queues the exec.
 //!
-//! Whoever asked may go away at any moment. So once the intent is on its way, everything happens in a task of the exec's own,
-//! which answers when it is on record; nothing that is recorded is ever without somebody who brings it to its end.
+//! The caller may disconnect at any time. So the task of the exec is spawned right after the intent
+//! was sent to the record, and that task answers the caller. Every recorded intent has a task that
+//! records its outcome.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,25 +24,27 @@ use crate::exec::request::ExecRequest;
 use crate::service::Service;
 use crate::time::now;
 
-/// The answer to a request that is allowed.
+/// The answer to an accepted request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Submitted {
     pub exec_id: ExecId,
     pub status: Status,
-    /// Whether the same request was made before; then this is that one, and nothing new runs.
+    /// The idempotency key was used before for the same request. `exec_id` is that earlier exec,
+    /// and nothing new runs.
     pub known: bool,
 }
 
-/// When whoever asked learns that their exec is on record.
+/// When `submit` answers the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answered {
-    /// At once.
+    /// When the intent is recorded.
     WhenIntended,
-    /// With its ending, for which they wait anyway: so they are woken once.
+    /// After the exec has ended. The caller waits for the end anyway, so it is woken once instead
+    /// of twice.
     WhenOver,
 }
 
-/// Sent when it is dropped.
+/// Sends the answer when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Late {
     to: Option<oneshot::Sender<Result<Submitted, Error>>>,
@@ -49,10 +52,10 @@ pub(crate) struct Late {
 }
 
 impl Answered {
-    /// Tells it now, or gives what tells it later.
+    /// Answers now, or returns a value that answers when it is dropped.
     pub(crate) fn tell(self, to: oneshot::Sender<Result<Submitted, Error>>, submitted: Submitted) -> Option<Late> {
         match self {
-            // Nobody may be listening any more; the exec runs all the same.
+            // The caller may be gone. The exec runs regardless.
             Answered::WhenIntended => {
                 let _ = to.send(Ok(submitted));
                 None
@@ -71,7 +74,7 @@ impl Drop for Late {
 }
 
 impl Service {
-    /// Decides, records the intent, and starts the exec or lets it wait.
+    /// Decides, records the intent, and starts or queues the exec.
     pub async fn submit(&self, by: &Principal, request: ExecRequest) -> Result<Submitted, Error> {
         let skill = match &request.skill_id {
             Some(id) => Some(self.find_skill(id).await?),
@@ -85,7 +88,8 @@ impl Service {
         self.admit_and_follow(order, Answered::WhenIntended).await.map(|(submitted, _)| submitted)
     }
 
-    /// The same for somebody who then waits for what was begun, if something was.
+    /// Like [`Service::admit`], and returns the running exec for a caller that waits for its end.
+    /// `None` if the request started no exec.
     pub(crate) async fn admit_and_follow(
         &self,
         mut order: Order,
@@ -98,8 +102,8 @@ impl Service {
         self.inner.registry.check_open()?;
         let owner = self.owner_of(&order.user_id, &order.agent_id).await?;
         let exec_id: ExecId = ringwall_workspace::ExecId::random()?.as_str().parse()?;
-        // What it works on is opened after the intent is recorded. Until then the question is asked with where that will
-        // be, and it is asked again with what was opened.
+        // Directories are opened only after the intent is recorded. So this decision uses their
+        // future paths; `Exec::grant` decides again with the opened directories.
         let workspace = self.inner.workspaces_path.join(order.user_id.as_str()).join(order.agent_id.as_str());
         let verdict = match &order.ground {
             Ground::Project { access, .. } => {
@@ -125,7 +129,7 @@ impl Service {
                 (grant.effective().clone(), snapshot, None)
             }
             Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await.map(unfollowed),
-            // Asked last of all, so that the layers merge.
+            // `decide` returns `Ask` only after the layers have merged, so this merge succeeds.
             Verdict::Ask(ask) => match ringwall_policy::merge(&order.layers) {
                 Ok(effective) => {
                     let snapshot = order.snapshot(&effective, None);
@@ -134,7 +138,7 @@ impl Service {
                 Err(denial) => return self.deny(&order, exec_id, denial).await.map(unfollowed),
             },
         };
-        // Not without one in silence: whoever asked may count on it.
+        // Deny instead of running without a network: the command may depend on it.
         if effective.net != Net::None && !order.can_reach_hosts() {
             let denial = Denial::no_network(order.backend.key());
             return self.deny(&order, exec_id, denial).await.map(unfollowed);
@@ -147,10 +151,11 @@ impl Service {
         let session = order.session().map(ToString::to_string);
         let (user_id, agent_id) = (order.user_id.clone(), order.agent_id.clone());
         let live = Arc::new(Live::new(exec_id.clone(), user_id, agent_id, key, session, order.company()));
-        // Before the line, so that whoever finds the line full because of this one also finds this one.
+        // Registered before it enters the queue: if this exec fills the queue, a repeated request
+        // with the same idempotency key must find it here.
         let registration = self.inner.registry.register(live.clone())?;
         let entrance = match ask {
-            // Whoever waits for a person takes nobody's place in the line.
+            // Waiting for approval takes no queue position.
             Some(ask) => Entrance::Asking(ask),
             None => match self.inner.turns.enter(&order.user_id) {
                 Some(admission) => Entrance::Admitted(admission),
@@ -166,7 +171,8 @@ impl Service {
             Entrance::Asking(_) => Start::AwaitingApproval,
         };
         let intent = order.intent(exec_id, snapshot, start);
-        // On its way at once; and nothing comes between this and the task that sees to it.
+        // Sends the intent to the record writer. There is no await between this and the spawn
+        // below, so a recorded intent always has its task.
         let intending = self.inner.store.intend(&intent);
         let (answer, told) = oneshot::channel();
         let followed = live.clone();
@@ -185,7 +191,7 @@ impl Service {
         tokio::spawn(exec.live_to_the_end(entrance, answer, intending));
         match told.await {
             Ok(submitted) => submitted.map(|submitted| {
-                // Where the same was asked before, that one is told of.
+                // For a repeated request, the earlier exec is the answer, not this one.
                 let followed = Some(followed).filter(|_| !submitted.known);
                 (submitted, followed)
             }),
@@ -193,7 +199,7 @@ impl Service {
         }
     }
 
-    /// A denied request is on record with an excerpt of its command, and ends there.
+    /// Records a denied request with an excerpt of its command. The intent is its outcome too.
     async fn deny(&self, order: &Order, exec_id: ExecId, denial: Denial) -> Result<Submitted, Error> {
         let reason = Reason { code: "POLICY_DENIED".to_owned(), message: denial.message.clone() };
         let mut intent = order.intent(exec_id.clone(), denied_policy(order, &denial), Start::Denied(reason));
@@ -208,7 +214,8 @@ impl Service {
                 let known = self.known(order, exec_id, body_digest).await?;
                 match known.status {
                     Status::PolicyDenied => known.exec_id,
-                    // What was allowed and has happened is answered with, also where it would not be allowed now.
+                    // The earlier request with this key was allowed. Return that exec even if the
+                    // policy denies it now.
                     _ => return Ok(known),
                 }
             }
@@ -216,10 +223,11 @@ impl Service {
         Err(Error::Denied { denial: Box::new(denial), exec_id })
     }
 
-    /// The exec that this order's key already stands for, without a new intent.
+    /// The earlier exec with the same idempotency key, if any. Records nothing.
     async fn repeated(&self, order: &Order) -> Result<Option<Submitted>, Error> {
         let Some(idempotency) = &order.idempotency else { return Ok(None) };
-        // Of several, one may be recorded while the others are being refused as this one is: none is overlooked.
+        // Several requests with this key may be in flight. One of them may get recorded while the
+        // others are refused, so wait for all before reading the record.
         while let Some(live) = self.inner.registry.find_intending(&order.author.by, &idempotency.key) {
             live.intended().await;
         }
@@ -278,7 +286,8 @@ impl Order {
     }
 }
 
-/// The policy that was in force where there was one, and what it refused.
+/// The policy snapshot of a denied request: the merged policy, if the layers merge, and the limit
+/// or rule that denied it.
 fn denied_policy(order: &Order, denial: &Denial) -> Value {
     let show = |value: Option<u64>| denial.field.zip(value).map(|(field, value)| field.quantity(value));
     let mut snapshot = ringwall_policy::merge(&order.layers).map_or_else(|_| json!({}), |effective| json!(effective));

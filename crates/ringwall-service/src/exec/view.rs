@@ -1,4 +1,4 @@
-//! An exec as callers see it, with the names that the interface has; serialises as that.
+//! An exec as the API returns it. Field names are the JSON names.
 
 use ringwall_record::{Exec, ExecOutcome, ExecSummary, NewExec, Reason, Start, StoredOutput};
 use serde::Serialize;
@@ -39,8 +39,9 @@ pub struct Usage {
 }
 
 impl ExecView {
-    /// The error that an exec amounts to whose command never ran: its backend was not there, its box could not be made, there
-    /// was no room for it on the disk, or its inputs or directory turned out to be wrong. The exec is on record as FAILED.
+    /// The API error for an exec whose command never ran: its backend is unavailable, its box could
+    /// not be created, the disk or the pool is full, or its inputs or directory are invalid. The
+    /// exec is recorded as FAILED.
     pub fn failure(&self) -> Option<Error> {
         let reason = self.error_reason.as_ref().filter(|_| self.summary.exit_code.is_none())?;
         match reason.code.as_str() {
@@ -56,7 +57,7 @@ impl ExecView {
         }
     }
 
-    /// An intent that is on record, before it has an ending.
+    /// The view of a recorded intent without an outcome.
     pub(crate) fn intended(exec: &NewExec) -> Self {
         let started_at = match exec.start {
             Start::Running { started_at } => Some(started_at),
