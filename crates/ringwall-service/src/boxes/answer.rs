@@ -1,7 +1,9 @@
-//! What an interpreter says: lines of JSON on its channel, each of them bounded before it is kept and read strictly.
+//! Reads an interpreter's answers: lines of JSON on its channel, each with a limited length and
+//! parsed strictly.
 //!
-//! The code that runs there can write such lines itself. So values are kept as the text that came, which takes no more room
-//! than it had, and not more of them than were ever asked for; a long line is read where nobody waits for the thread.
+//! The code in the interpreter can forge such lines. So values are kept as the JSON text that
+//! arrived, which needs no more memory than the line, and at most 32 of them with 32 forms each.
+//! Long lines are parsed on a blocking thread.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,39 +16,39 @@ use tokio::io::AsyncReadExt;
 
 use crate::blocking::detached;
 
-/// What a runner sends at most, and a little.
+/// More than the 8 MiB of results that a runner sends, with room for the error.
 const MAX_LINE_LEN: usize = 10 << 20;
-/// So much is read in less time than it takes to tell another thread of it.
+/// Parsing a shorter line takes less time than handing it to another thread.
 const SHORT_LINE: usize = 64 << 10;
-/// Whoever reads an answer of ours goes only so deep.
+/// Maximum nesting of lists and objects. Parsers of our own answers have such a limit too.
 const DEEPEST: usize = 100;
 const MAX_RESULTS: usize = 32;
 const MAX_FORMS: usize = 32;
 const MAX_ERROR: usize = 64 << 10;
 const PORTION: usize = 16 << 10;
 
-/// One value in several forms, by their MIME types. Each is the JSON text that came.
+/// One value in several forms, keyed by MIME type. Each form is the JSON text that arrived.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
 pub struct Bundle(BTreeMap<String, Box<RawValue>>);
 
 impl Bundle {
-    /// The text of each form.
+    /// The JSON text of each form.
     pub fn forms(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(mime, form)| (mime.as_str(), form.get()))
     }
 
-    /// A form that is text.
+    /// The form of this MIME type, if it is a JSON string.
     pub fn text(&self, mime: &str) -> Option<String> {
         serde_json::from_str(self.0.get(mime)?.get()).ok()
     }
 }
 
-/// How a cell ended.
+/// The results and the error of a cell.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CellAnswer {
     pub(crate) results: Vec<Bundle>,
-    /// What it raised, in a line.
+    /// The raised exception, as `name: value`.
     pub(crate) raised: Option<String>,
 }
 
@@ -67,7 +69,7 @@ struct Raised {
     _traceback: String,
 }
 
-/// As many as a cell may show; what is beyond is read past.
+/// At most `MAX_RESULTS` results; further ones are skipped without storing them.
 #[derive(Debug)]
 struct Results(Vec<Bundle>);
 
@@ -119,7 +121,7 @@ impl<'de> Deserialize<'de> for Bundle {
     }
 }
 
-/// The next line, without its end; nothing when there is none, or one that nobody has to read.
+/// The next line without its newline. `None` at the end of the channel or if the line is too long.
 pub(crate) async fn read_line(channel: &mut VisitOutput, held: &mut Vec<u8>) -> Option<Vec<u8>> {
     let mut seen = 0;
     loop {
@@ -139,7 +141,7 @@ pub(crate) async fn read_line(channel: &mut VisitOutput, held: &mut Vec<u8>) -> 
     }
 }
 
-/// Nothing where it is not the answer that was asked for.
+/// Parses an answer. `None` if it is invalid or has another id.
 pub(crate) async fn read_answer(line: Vec<u8>, id: u64) -> Option<CellAnswer> {
     match line.len() <= SHORT_LINE {
         true => parse(&line, id),
@@ -163,7 +165,7 @@ fn parse(line: &[u8], id: u64) -> Option<CellAnswer> {
     Some(CellAnswer { results: line.results.0, raised })
 }
 
-/// How deep lists and objects lie in each other, in what may or may not be JSON.
+/// The nesting depth of lists and objects in text that may not be valid JSON.
 fn depth(text: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_text) = (0_usize, 0, false);
     let mut bytes = text.iter();
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(depth(br#"["[[[\"[[",{"a":"\\"}]"#), 2, "brackets in a text are none");
     }
 
-    /// Counted while it is read: a list that nobody asked for takes no room.
+    /// Limits apply during parsing, so that a long list takes no memory.
     #[test]
     fn no_more_is_kept_than_a_cell_may_show() {
         let many = format!(r#"{{"id":3,"results":[{}],"error":null}}"#, vec!["{}"; 99].join(","));

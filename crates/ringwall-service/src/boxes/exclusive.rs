@@ -1,13 +1,14 @@
 //! Exclusive use of a session by an approved command that runs or reads files of the session.
 //!
-//! Every exec of a session shares it until its box is the session's own. An approved command takes it alone: other execs wait,
-//! requests that change files are refused, and the session's boxes are paused, so that nothing changes a file between the last
-//! check of its digest and the command's end. A read-only copy mounted over each file would not
-//! achieve this, because a rename from another mount namespace detaches such a mount (docs/decisions/0017).
+//! An exec shares its session until it has entered the session box. An approved command takes the
+//! session alone: other execs wait, requests that change files are refused, and the session's boxes
+//! are paused, so that nothing changes a file between the last check of its digest and the
+//! command's end. A read-only copy mounted over each file would not achieve this, because a rename
+//! from another mount namespace detaches such a mount (docs/decisions/0017).
 //!
-//! An exec that waits for an approved command of its session gives its slot back meanwhile, so that the wait keeps no other
-//! session from running. It takes a slot again before it shares the session: an approved command would otherwise wait for
-//! execs that wait for a slot.
+//! An exec that waits for an approved command of its session gives its slot back, so that other
+//! sessions can use it. It takes a slot again before it shares the session: otherwise an approved
+//! command would wait for execs that wait for a slot.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -63,7 +64,7 @@ impl SessionGates {
     }
 }
 
-/// The session is one exec's until this is dropped. Boxes that were paused go on then.
+/// Exclusive use of a session until dropped. Dropping it resumes the boxes that it paused.
 #[derive(Debug)]
 pub(crate) struct Exclusive {
     gate: Option<OwnedRwLockWriteGuard<()>>,
@@ -151,10 +152,11 @@ impl Drop for Exclusive {
     }
 }
 
-/// What an exec has of its session while it runs.
+/// An exec's hold on its session while it runs.
 #[derive(Debug)]
 pub(crate) enum Hold {
-    /// It works on no session, or in a session box, which is paused when the session is taken.
+    /// The exec has no session, or runs in a session box, which is paused when another exec takes
+    /// the session.
     Nothing,
     Shared(#[expect(dead_code, reason = "held until it is dropped")] Shared),
     Alone(#[expect(dead_code, reason = "held until it is dropped")] Exclusive),

@@ -1,4 +1,5 @@
-//! An interpreter that waits for code: a command in a session's box, with a channel beside its streams.
+//! An interpreter that waits for code: a process in a session box, with a channel for requests and
+//! answers beside its standard streams.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ const PYTHON: &str = include_str!("runner.py");
 const JAVASCRIPT: &str = include_str!("runner.js");
 const PORTION: usize = 16 << 10;
 
-/// The words that start it; nothing for a language that has none.
+/// The interpreter's argv; `None` for shell, which has no contexts.
 pub(crate) fn words(language: Language) -> Option<Vec<String>> {
     let words = match language {
         Language::Python => ["python3", "-c", PYTHON],
@@ -36,17 +37,17 @@ pub(crate) struct Interpreter {
     said: VisitOutput,
     stdout: VisitOutput,
     stderr: VisitOutput,
-    /// What was said and not read yet.
+    /// Bytes from the channel after the last answer.
     held: Vec<u8>,
     cells: u64,
 }
 
-/// How a piece of code ended that it was given.
+/// The end of a cell.
 #[derive(Debug)]
 pub(crate) enum Conversed {
-    /// It answered, and waits for the next.
+    /// The interpreter answered and is ready for the next cell.
     Answered { answer: CellAnswer, interpreter: Box<Interpreter>, is_late: bool },
-    /// It is gone, as it would be after `exit`, or because it had to be ended.
+    /// The interpreter ended, by itself (`exit`) or because it was killed.
     Gone { outcome: Result<Outcome, ringwall_executor::Error>, is_late: bool },
 }
 
@@ -64,8 +65,8 @@ impl Interpreter {
         &self.process
     }
 
-    /// Has it run code, within a time of its box: asked to stop then, and after a moment ended, with its box where that is
-    /// what it takes.
+    /// Runs one cell. When `limit` has passed on the box's clock, interrupts the cell; if it does
+    /// not react, kills the interpreter, and ends the box if that fails too.
     pub(crate) async fn converse(mut self, code: &str, limit: Duration, streams: [DuplexStream; 2]) -> Conversed {
         self.cells += 1;
         let id = self.cells;
@@ -88,7 +89,8 @@ impl Interpreter {
             };
             let pump = async {
                 tokio::join!(out.run(), err.run());
-                // They have ended, and so has it, unless it only closed them.
+                // Both streams are closed. The interpreter has ended or has closed only its
+                // streams; `talk` finds out which.
                 std::future::pending::<()>().await;
             };
             tokio::select! {
@@ -105,7 +107,8 @@ impl Interpreter {
                 Conversed::Answered { answer, interpreter, is_late }
             }
             None => {
-                // It is over already, or says what no interpreter says. Then it is ended, as every command is.
+                // The interpreter has ended, did not react to the interrupt, or sent an invalid
+                // answer. In every case it is killed.
                 let end = async {
                     tokio::select! {
                         biased;
@@ -123,16 +126,17 @@ impl Interpreter {
     }
 }
 
-/// From a stream of the interpreter to the one of the exec. What was read is never lost when it is stopped halfway.
+/// Copies a stream of the interpreter to the exec. Cancel-safe: bytes that were read are kept in
+/// `held`.
 struct Pump {
     from: VisitOutput,
     held: Vec<u8>,
-    /// Nothing when nobody reads there any more.
+    /// `None` after the exec has closed its end.
     to: Option<DuplexStream>,
 }
 
 impl Pump {
-    /// To the end of the stream.
+    /// Copies until the stream ends.
     async fn run(&mut self) {
         loop {
             self.pass_on().await;
@@ -154,7 +158,7 @@ impl Pump {
         }
     }
 
-    /// What was printed before the answer is there by then.
+    /// Copies what has arrived so far. Output from before the answer has arrived by then.
     async fn finish(mut self) -> VisitOutput {
         let rest = self.from.read_now();
         self.held.extend(rest);

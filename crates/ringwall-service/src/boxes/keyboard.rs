@@ -1,4 +1,4 @@
-//! What is typed at a terminal, on its way there: so much waits at most, for as long as nobody reads it.
+//! Buffers a client's input to a terminal until the command reads it.
 
 use std::io;
 
@@ -7,28 +7,28 @@ use ringwall_executor::WindowSize;
 use ringwall_executor::session_box::{SessionProcess, VisitInput};
 use tokio::sync::oneshot;
 
-/// More is not taken before some of it was read.
+/// `has_room` is false from this number of buffered bytes on.
 const MAX_COUNT: usize = 256 << 10;
 
-/// By what a running terminal is reached.
+/// Signals, resizes and writes to a running terminal.
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) handle: SessionProcess,
     pub(crate) stdin: VisitInput,
 }
 
-/// What has happened at a keyboard.
+/// An event of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Pressed {
-    /// The terminal is there.
+    /// The terminal has started.
     Begun,
-    /// Something was read.
+    /// Buffered input was written.
     Read,
 }
 
 pub(crate) struct Keyboard {
     typed: Vec<u8>,
-    /// The window's last size, if it has changed before the terminal was there.
+    /// The last window size that was set before the terminal started.
     size: Option<WindowSize>,
     handle: Option<SessionProcess>,
     state: State,
@@ -63,7 +63,8 @@ impl Keyboard {
         }
     }
 
-    /// Brings what was typed to the terminal. Given up halfway it goes on with the next call.
+    /// Writes the buffered input to the terminal. Cancel-safe: the next call continues a write that
+    /// was interrupted.
     pub(crate) async fn advance(&mut self) -> Pressed {
         loop {
             match &mut self.state {
@@ -102,7 +103,7 @@ impl Keyboard {
         }
     }
 
-    /// Nobody reads any more, so nothing waits to be read.
+    /// The terminal has ended: drops the buffer.
     fn leave(&mut self) {
         self.state = State::Gone;
         self.typed = Vec::new();
@@ -111,7 +112,7 @@ impl Keyboard {
 
 impl std::fmt::Debug for Keyboard {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What is typed may be a password.
+        // Input may contain a password.
         formatter.debug_struct("Keyboard").field("waiting", &self.typed.len()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The languages in which code can be run, as every door names them.
+//! The languages in which code can be run, with their names in the APIs.
 
 use ringwall_risk::Content;
 use serde::Deserialize;

@@ -1,7 +1,7 @@
-//! The boxes that this server keeps, in one account: those of sessions, and those that were made ahead.
+//! The pool's boxes: session boxes and warm boxes, counted together.
 //!
-//! A box made ahead, a *spare*, only saves time. Whatever one cannot do, a box made from nothing does, and nobody is told the
-//! difference. Where the settings want no instance at least (`pool.min_instances` of 0), none is made.
+//! A warm box only saves start-up time: if none fits, a box is made from scratch and the client
+//! sees no difference. With `pool.min_instances` of 0 no warm box is made.
 
 use std::fs::File;
 use std::sync::{Arc, Weak};
@@ -17,16 +17,17 @@ use crate::error::causes;
 
 pub(crate) type BoxPool = Pool<Boxes>;
 
-/// What boxes are made with. Dropping it waits for the end of every box.
+/// The backends that make boxes. Dropping it waits for the end of every box.
 #[derive(Debug)]
 pub(crate) struct Makers {
     pub(crate) executor: Executor,
     pub(crate) docker: Docker,
-    /// The lock of the data directory, in which boxes keep files.
+    /// The lock of the data directory, held because boxes keep files there.
     pub(crate) _lock: Arc<File>,
 }
 
-/// The pool's hands. They do not keep the server alive.
+/// Makes and ends boxes for the pool. The reference is weak, so that the pool does not keep the
+/// server alive.
 #[derive(Debug)]
 pub(crate) struct Boxes {
     makers: Weak<Makers>,
@@ -38,7 +39,7 @@ impl Boxes {
     }
 }
 
-/// What is made ahead: boxes on the host's system for single runs, and containers for sessions.
+/// The kinds of warm boxes: native boxes for single execs, and containers for session boxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BoxSort {
     Native(SpareSort),
@@ -91,7 +92,7 @@ impl Maker for Boxes {
             }
         };
         let failed = |error: &ringwall_executor::Error| match (sort, was_possible) {
-            // It was said when that was found out.
+            // Already logged when warm containers turned out not to work here.
             (BoxSort::Container(_), false) => {}
             (BoxSort::Native(_) | BoxSort::Container(_), _) => {
                 tracing::info!(%kind, error = %causes(error), "could not make a box ahead");
@@ -120,7 +121,7 @@ impl Maker for Boxes {
 
     async fn end(resident: Arc<SessionBox>) {
         resident.resident.end().await;
-        // What it asked of the network is on record when it is gone.
+        // The connections of the box are recorded before this returns.
         if let Some(way) = &resident.way {
             way.closed().await;
         }

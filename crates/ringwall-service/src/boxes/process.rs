@@ -1,8 +1,7 @@
-//! A running process of a session box, as far as it is reached from outside.
+//! The handle by which the service signals and writes to a process of a session box.
 
 use ringwall_executor::session_box::{SessionProcess, VisitInput};
 
-/// By what a running process is reached.
 #[derive(Debug)]
 pub(crate) struct ProcessReins {
     pub(crate) handle: SessionProcess,

@@ -1,7 +1,7 @@
-//! The box of a session in the pool, and the contexts that live in it. They end with it.
+//! A session box in the pool, and the contexts in it, which end with the box.
 //!
-//! A box belongs to the session for which it was made and is never handed to another. Nothing of it is on record: a server
-//! that starts has none.
+//! A box belongs to the session for which it was made and is never handed to another one. Boxes are
+//! not recorded: after a restart the server has none.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,10 +19,10 @@ use crate::egress::SessionWay;
 use crate::session_ref::Place;
 use crate::time::now;
 
-/// How many contexts a session has at most in one box.
+/// Maximum number of contexts in one session box.
 pub(crate) const MAX_CONTEXTS: usize = 8;
 
-/// Which box: a session has one of each strength that its code asks for.
+/// Identifies a session box. A session has at most one per isolation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BoxKey {
     user: String,
@@ -41,7 +41,7 @@ impl BoxKey {
         }
     }
 
-    /// Whose it is.
+    /// The session of the box.
     pub(crate) fn place(&self) -> Option<Place> {
         let (user_id, agent_id) = (self.user.parse().ok()?, self.agent.parse().ok()?);
         let name = SessionKey { user_id, agent_id, session_id: self.session.clone() };
@@ -56,11 +56,11 @@ impl BoxKey {
 #[derive(Debug)]
 pub(crate) struct SessionBox {
     pub(crate) resident: Resident,
-    /// Where it has a network.
+    /// The proxy of the box; `None` without network access.
     pub(crate) way: Option<SessionWay>,
-    /// Where its session's files are.
+    /// Holds the session's files.
     pub(crate) workspace: Workspace,
-    /// Why it was ended, where that is what it takes of the disk.
+    /// The exceeded disk quota, if the box was ended for it.
     full: OnceLock<String>,
     contexts: Mutex<BTreeMap<String, Context>>,
 }
@@ -70,11 +70,11 @@ pub(crate) struct Context {
     pub(crate) language: Language,
     pub(crate) created_at: Timestamp,
     pub(crate) used_at: Timestamp,
-    /// Not while it runs something, and not before it is started.
+    /// `None` while a cell runs, and before the interpreter is started.
     idle: Option<Interpreter>,
     pub(crate) handle: Option<SessionProcess>,
     pub(crate) doing: Doing,
-    /// What was begun before the last restart does not come back.
+    /// Number of restarts. A cell that began before the last one does not return its interpreter.
     restarts: u64,
 }
 
@@ -84,19 +84,19 @@ pub(crate) enum Doing {
     Running,
 }
 
-/// What somebody gets who wants to run a cell.
+/// The result of reserving a context for a cell.
 #[derive(Debug)]
 pub(crate) enum Entered {
     Ready {
         interpreter: Box<Interpreter>,
         restarts: u64,
     },
-    /// To be started.
+    /// The interpreter has to be started.
     New {
         restarts: u64,
     },
     Busy,
-    /// It speaks another language.
+    /// The context has another language.
     Other(Language),
     TooMany,
 }
@@ -106,7 +106,8 @@ impl SessionBox {
         Self { resident, way, workspace, full: OnceLock::new(), contexts: Mutex::default() }
     }
 
-    /// Ends it for what it takes of the disk: whoever in it writes, also in the background of what is over, goes with it.
+    /// Ends the box because a disk quota is exceeded. This also ends background processes of
+    /// earlier execs, which may be the ones that write.
     pub(crate) fn end_as_full(&self, words: String) {
         let _ = self.full.set(words);
         self.resident.dismiss();
@@ -144,14 +145,16 @@ impl SessionBox {
         }
     }
 
-    /// It is started. Whether it is still wanted.
+    /// Stores the handle of the started interpreter. False if the context was restarted or deleted
+    /// meanwhile.
     pub(crate) fn begun(&self, id: &str, restarts: u64, handle: &SessionProcess) -> bool {
         let mut contexts = self.lock();
         let own = contexts.get_mut(id).filter(|context| context.restarts == restarts);
         own.map(|context| context.handle = Some(handle.clone())).is_some()
     }
 
-    /// A cell is over, and its interpreter comes back or is gone. One that has been restarted or deleted meanwhile is not kept.
+    /// Ends a cell. Stores its interpreter for the next one, or removes the context if there is
+    /// none. Does nothing if the context was restarted or deleted meanwhile.
     pub(crate) fn leave(&self, id: &str, restarts: u64, interpreter: Option<Interpreter>) {
         let mut contexts = self.lock();
         let Some(context) = contexts.get_mut(id).filter(|context| context.restarts == restarts) else { return };
@@ -169,7 +172,7 @@ impl SessionBox {
         read(&self.lock())
     }
 
-    /// Ends its interpreter; the next cell has a new one. Whether there is such a context.
+    /// Ends the interpreter; the next cell starts a new one. False if there is no such context.
     pub(crate) fn restart(&self, id: &str) -> bool {
         let mut contexts = self.lock();
         let Some(context) = contexts.get_mut(id) else { return false };
@@ -194,7 +197,8 @@ impl SessionBox {
 
 fn end(idle: Option<Interpreter>, handle: Option<SessionProcess>) {
     if let Some(handle) = handle {
-        // In whatever state the box is, and whatever it takes.
+        // A `stop` with SIGKILL also works in a paused box, and ends the box if the agent does not
+        // kill the process.
         tokio::spawn(async move { handle.stop(Signal::KILL).await });
     }
     drop(idle);

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::keyboard::Keys;
 
-/// Where the exec finds whoever sits at its terminal.
+/// Connects the exec of a terminal with its client.
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) size: WindowSize,
@@ -17,7 +17,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Hands the running terminal over. False if nobody is there any more.
+    /// Gives the client access to the running terminal. False if the client has disconnected.
     pub(crate) fn offer(&self, handle: SessionProcess, stdin: Option<VisitInput>) -> bool {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (keys, stdin) {

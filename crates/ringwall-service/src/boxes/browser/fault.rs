@@ -1,4 +1,4 @@
-//! Why an action is no success. It is a result: told to whoever asked, and on record.
+//! Why an action failed. A fault is a result: it is returned to the client and recorded.
 
 use ringwall_record::BrowserStatus;
 

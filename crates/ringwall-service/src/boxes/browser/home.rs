@@ -1,7 +1,8 @@
-//! The box that a browser is in: one of its own, or its session's. Whatever is done in it has a grant of its own.
+//! The box of a browser: one of its own, or its session's box. Each command in it has its own
+//! grant.
 //!
-//! Small commands of ours in the same box bring files in and out, so that the server never opens anything that the box has
-//! made: what is read is what the command printed, up to a bound.
+//! Small commands in the same box transfer files, so that the server never opens a file that the
+//! box has created: it reads what the command printed, up to a limit.
 
 use std::fs::File;
 use std::io::{Read, Take};
@@ -20,9 +21,9 @@ use crate::boxes::{Boxes, SessionBox};
 use crate::egress::{Asking, OnDuty};
 
 const DONE_WITHIN: Duration = Duration::from_secs(60);
-/// As much of a file as is on its way into a box.
+/// Bytes of a file per write into the box.
 const PORTION: usize = 64 << 10;
-/// What is being killed may still finish what it began in a folder.
+/// Removing the directory is repeated: a process that is being killed may still create files in it.
 const ATTEMPTS_TO_WIPE: usize = 5;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
@@ -49,12 +50,12 @@ impl Home {
         }
     }
 
-    /// Whether nothing in it moves: then nothing in it ends either.
+    /// Whether the box is paused. Then nothing in it ends by itself.
     pub(crate) fn is_paused(&self) -> bool {
         self.resident().is_paused()
     }
 
-    /// From now on what the browser asks of the network is this action's.
+    /// Attributes the browser's connections to this action from now on.
     pub(crate) fn begin(&self, asking: Asking) -> UnderWay {
         let under_way = self.gate.begin(asking);
         if let Rooms::Session { home, .. } = &self.rooms
@@ -65,18 +66,19 @@ impl Home {
         under_way
     }
 
-    /// Starts a command beside what is there.
+    /// Starts a command in the box.
     pub(crate) async fn start(&self, argv: &[String], options: VisitOptions) -> Result<StartedProcess, Fault> {
         let grant = grant(&self.request, argv, &self.layers)?;
         Ok(self.resident().visit(grant, options).await?)
     }
 
-    /// Runs a small command to its end, and gives what it printed; one that prints more or takes long fails.
+    /// Runs a command and returns its stdout. Fails if it prints more than `most` bytes, does not
+    /// end in time or does not exit with 0.
     pub(crate) async fn run(&self, words: &[&str], input: Option<Take<&File>>, most: u64) -> Result<Vec<u8>, Fault> {
         let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let stdin = if input.is_some() { Enabled::Yes } else { Enabled::No };
         let options = VisitOptions { stdin, ..VisitOptions::default() };
-        // Its other streams are dropped here: output that nobody reads would hold it up.
+        // The other streams are dropped: a full pipe that is not read would block the command.
         let StartedProcess { streams: VisitStreams { stdin, stdout, .. }, running, .. } =
             self.start(&argv, options).await?;
         let failed = |why: &str| Fault::failed(format!("{} in the browser's box {why}", words.join(" ")));
@@ -86,7 +88,7 @@ impl Home {
             loop {
                 match tokio::task::block_in_place(|| input.read(&mut portion)) {
                     Ok(0) => break,
-                    // Whoever does not read it fails for that reason.
+                    // A command that does not read its input fails with its own exit code.
                     Ok(count) if stdin.write(&portion[..count]).await.is_err() => break,
                     Ok(_) => {}
                     Err(error) => return Err(error),
@@ -117,8 +119,9 @@ impl Home {
         }
     }
 
-    /// Ends what is the browser's own, whose processes are gone. An error means that some of its files are left; those go with
-    /// the session's box.
+    /// Ends the browser's own box, or removes its directory from the session box. Its processes
+    /// have ended before. An error means that some files are left; they are removed with the
+    /// session box.
     pub(crate) async fn end(self, folder: &str) -> Result<(), Fault> {
         match &self.rooms {
             Rooms::Own(resident) => {

@@ -1,4 +1,5 @@
-//! One running browser: a command in its box, whose control is a socket of which nobody but the server holds the other end.
+//! One running browser: a process in its box, controlled over a socket whose other end only the
+//! server holds.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,10 +20,10 @@ use crate::random::random_digits;
 pub(crate) const MISSING: &str =
     "no Chromium was found on this machine; install it, e.g. with: apt-get install chromium";
 const ON_THE_WAY: usize = 256 << 10;
-/// How long Chromium may take to have a page.
+/// Timeout for Chromium to open its first page.
 const THERE_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Where its things are, as it sees them: private, in memory, and gone with it.
+/// The browser's directory in its box: private, in memory, and removed with the browser.
 #[derive(Debug)]
 pub(crate) struct Folder(String);
 
@@ -46,7 +47,7 @@ pub(crate) struct Instance {
     pub(crate) home: Home,
     pub(crate) browser: Browser,
     pub(crate) folder: Folder,
-    /// Tells this one from the next.
+    /// Distinguishes this browser from the next one of its slot.
     pub(crate) number: u64,
     process: SessionProcess,
     /// In a mutex because a `RunningBox` is not `Sync`. Never locked.
@@ -55,7 +56,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Leaves nothing where it fails, or is not wanted any more.
+    /// If the start fails or is cancelled, removes what it has created.
     pub(crate) async fn open(window: BrowserKind, home: Home, number: u64, stop: &mut Stop) -> Result<Self, Fault> {
         let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>()?));
         let started = stop.unless(Self::start(&home, &folder)).await;
@@ -105,12 +106,12 @@ impl Instance {
         self.browser.is_alive()
     }
 
-    /// By which its end is seen.
+    /// The process, to wait for its end.
     pub(crate) fn process(&self) -> SessionProcess {
         self.process.clone()
     }
 
-    /// Whether it stands still with its session's box.
+    /// Whether its box is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.home.is_paused()
     }
@@ -128,7 +129,7 @@ impl Instance {
     }
 }
 
-/// Carries what the server says into the box.
+/// Copies the server's messages into the box.
 async fn feed(mut from: DuplexStream, mut to: VisitInput) {
     let mut portion = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut portion).await {

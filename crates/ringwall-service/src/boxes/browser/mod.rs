@@ -1,4 +1,5 @@
-//! The browsers of sessions: who has one, the box that it is in, its process, and what it may reach.
+//! Browsers of sessions: the slots, the box and the process of each browser, and the hosts that it
+//! may reach.
 
 mod fault;
 mod gate;

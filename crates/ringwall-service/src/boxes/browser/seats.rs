@@ -1,9 +1,9 @@
-//! Who has a browser, for how long, and how many there are at once.
+//! Browser slots: which sessions have a browser, for how long, and how many there are at once.
 //!
-//! A session has one seat, and whoever sits there has the turn; so many may wait for it. A browser that nobody uses is closed
-//! after a while, one that ended by itself at once; the next action is told that its page is lost. Of the places there are, one
-//! user has half, so that nobody keeps all others out. A seat that is dismissed is nobody's any more: whatever is being done
-//! there stops, and nothing begins.
+//! A session has one slot. One action at a time has its turn, and up to 32 wait for it. A browser
+//! that is idle for too long is closed, one that ended by itself is removed at once, and the next
+//! action is told that its page is lost. One user gets at most half of `browser.max_instances`.
+//! Dismissing a slot cancels the action in it and lets no further one begin.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +19,15 @@ use super::instance::Instance;
 use crate::error::{Error, causes};
 use crate::time::now;
 
-/// Seats without a browser that are remembered, for what became of it.
+/// From this number of slots on, unused ones without a browser are dropped. Until then they
+/// remember why the browser ended.
 const REMEMBERED: usize = 1000;
-/// Actions of one session that wait for their turn.
+/// Maximum number of actions of one session that have or wait for their turn.
 const MAX_WAITING: usize = 32;
-/// A larger picture is not kept for those who look at the session later.
+/// Larger screenshots are not kept for clients that look at the session later.
 const MAX_KEPT_BYTES: usize = 8 << 20;
 
-/// Whoever holds it acts.
+/// Held by the one action that may use the browser.
 pub(crate) type Turn = OwnedMutexGuard<Option<Instance>>;
 
 #[derive(Debug, Default)]
@@ -53,20 +54,20 @@ pub(crate) struct Seat {
     dismissed: watch::Sender<bool>,
 }
 
-/// What is known of a browser without asking it.
+/// The last known state of a browser, available without asking it.
 #[derive(Debug, Clone)]
 pub(crate) struct Shown {
-    /// Nothing where there is no browser.
+    /// `None` if there is no browser.
     pub(crate) window: Option<BrowserKind>,
     pub(crate) url: String,
     pub(crate) title: String,
     pub(crate) picture: Option<Arc<Vec<u8>>>,
     used: Instant,
-    /// Why there is none any more, if nobody asked for its end.
+    /// Why the browser ended, if no client asked for that.
     ended: Option<&'static str>,
 }
 
-/// Somebody acts, as long as this is there.
+/// Counts as a running action until dropped.
 #[derive(Debug)]
 pub(crate) struct Acting<'a>(&'a Browsers);
 
@@ -77,13 +78,13 @@ impl Drop for Acting<'_> {
 }
 
 impl Browsers {
-    /// Nobody begins to act when the server stops.
+    /// Counts a running action. `close` waits for all of them.
     pub(crate) fn act(&self) -> Acting<'_> {
         self.acting.send_modify(|count| *count += 1);
         Acting(self)
     }
 
-    /// Whoever watches over one that nobody uses looks at the settings again.
+    /// Makes the watchers of idle browsers read the settings again.
     pub(crate) fn reconsider(&self) {
         self.settings.send_replace(());
     }
@@ -97,7 +98,7 @@ impl Browsers {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The seat of a session, made where there is none.
+    /// The slot of a session, created if there is none.
     pub(crate) fn seat(&self, session: &SessionKey) -> Result<Arc<Seat>, Error> {
         let mut held = self.lock();
         if held.is_closed {
@@ -113,8 +114,8 @@ impl Browsers {
         self.lock().seats.get(session).cloned()
     }
 
-    /// Takes a place for a browser at this seat; where all are taken, or all that this user may have, that of the one which
-    /// nobody has used for longest.
+    /// Reserves one of `most` browser instances for this slot. If all are taken, or this user has
+    /// its share, closes the browser that has been idle longest.
     pub(crate) async fn take_place(
         &self,
         store: &Store,
@@ -140,7 +141,7 @@ impl Browsers {
                 let count = candidates.len();
                 let idle = candidates.into_iter().find_map(|other| {
                     let turn = other.turn.clone().try_lock_owned().ok()?;
-                    // One that stands still cannot be closed.
+                    // A browser in a paused box cannot be closed.
                     let is_paused = turn.as_ref().is_some_and(Instance::is_paused);
                     (!is_paused).then(|| (other.clone(), turn))
                 });
@@ -155,7 +156,7 @@ impl Browsers {
         }
     }
 
-    /// Ends the browser of a session that is to be no more, whoever uses it.
+    /// Removes the slot of a deleted session and ends its browser, even during an action.
     pub(crate) async fn dismiss(&self, store: &Store, session: &SessionKey) {
         let seat = self.lock().seats.remove(session);
         if let Some(seat) = seat {
@@ -163,8 +164,9 @@ impl Browsers {
         }
     }
 
-    /// The same for a session that has no files any more, unless somebody acts there: theirs may be the first use of a new
-    /// session of that id, whose files are made when its browser is.
+    /// Like `dismiss`, for a session whose files are gone, unless an action holds the slot: it may
+    /// be the first use of a new session with that id, whose files are created together with its
+    /// browser.
     pub(crate) async fn dismiss_unused(&self, store: &Store, session: &SessionKey) {
         let seat = {
             let mut held = self.lock();
@@ -176,13 +178,14 @@ impl Browsers {
         }
     }
 
-    /// The sessions with a seat at which nobody acts.
+    /// The sessions whose slot no action holds.
     pub(crate) fn unused_sessions(&self) -> Vec<SessionKey> {
         let held = self.lock();
         held.seats.iter().filter(|(_, seat)| is_unused(seat)).map(|(session, _)| session.clone()).collect()
     }
 
-    /// Ends all. When this returns there is no browser, there will be none, and what was done is on record.
+    /// Ends all browsers. When this returns, there are none, none can start, and their actions are
+    /// recorded.
     pub(crate) async fn close(&self, store: &Store) {
         let seats: Vec<Arc<Seat>> = {
             let mut held = self.lock();
@@ -198,12 +201,12 @@ impl Browsers {
     }
 }
 
-/// Whoever acts holds the seat, and it is handed out under the lock alone.
+/// An action holds a clone of the slot, and clones are handed out only under the lock of `held`.
 fn is_unused(seat: &Arc<Seat>) -> bool {
     Arc::strong_count(seat) == 1
 }
 
-/// Whose browser has to go for another one, if any has.
+/// Whether a browser has to be closed for another one, and among which.
 #[derive(Debug, PartialEq, Eq)]
 enum Room {
     Free,
@@ -211,7 +214,7 @@ enum Room {
     OfTheirOwn,
 }
 
-/// Of `most` places so many are taken, and so many of those by whoever wants another.
+/// `taken` of `most` instances are in use, `own` of them by the user that wants another one.
 fn room(most: usize, taken: usize, own: usize) -> Room {
     if own >= most.div_ceil(2) {
         Room::OfTheirOwn
@@ -236,7 +239,7 @@ impl Seat {
         Self { session, turn: Arc::default(), waiting, shown: Mutex::new(Shown::new()), dismissed }
     }
 
-    /// A place in the line for the turn, if there is one.
+    /// A permit to wait for the turn; fails if 32 actions hold one.
     pub(crate) fn line_up(&self) -> Result<OwnedSemaphorePermit, Error> {
         self.waiting.clone().try_acquire_owned().map_err(|_| Error::TooManyActions)
     }
@@ -245,7 +248,7 @@ impl Seat {
         self.turn.clone().lock_owned().await
     }
 
-    /// Comes back when nothing is to be done here any more.
+    /// Returns when the slot is dismissed.
     pub(crate) async fn dismissed(&self) {
         let _ = self.dismissed.subscribe().wait_for(|dismissed| *dismissed).await;
     }
@@ -254,7 +257,7 @@ impl Seat {
         self.lock().clone()
     }
 
-    /// Somebody has used it, and this is how it looks then.
+    /// Stores the state of the browser after an action.
     pub(crate) fn looks(&self, url: &str, title: &str, picture: Option<Vec<u8>>) {
         let mut shown = self.lock();
         shown.used = Instant::now();
@@ -272,12 +275,13 @@ impl Seat {
         self.lock().used = Instant::now();
     }
 
-    /// Why there is no browser any more, told once.
+    /// Why the browser ended, returned once.
     pub(crate) fn take_ended(&self) -> Option<&'static str> {
         self.lock().ended.take()
     }
 
-    /// Ends its browser, if there is one; with why, where nobody has asked for that. Whoever calls has the turn.
+    /// Closes the browser, if there is one, and records its end. `why` is `None` if the client
+    /// asked for it. The caller holds the turn.
     pub(crate) async fn end(&self, store: &Store, there: Option<Instance>, why: Option<&'static str>) {
         if let Some(instance) = there {
             let (gate, window) = (instance.home.gate.clone(), instance.window);
@@ -298,7 +302,7 @@ impl Seat {
         *self.lock() = Shown { ended: why, ..Shown::new() };
     }
 
-    /// The place that was taken for a browser which did not come up is free again.
+    /// Releases the instance that was reserved for a browser which did not start.
     pub(crate) fn vacate(&self) {
         self.lock().window = None;
     }

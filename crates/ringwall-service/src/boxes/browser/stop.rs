@@ -1,7 +1,7 @@
-//! Whether what is being done is still wanted: by whoever asked, and by the session.
+//! Cancels a browser action that its client has cancelled or whose browser slot is dismissed.
 //!
-//! Only work that leaves nothing behind is broken off. A browser that is being opened or closed is seen through to its end, so
-//! that none of it stays.
+//! Only work without side effects that would remain is cancelled. Opening and closing a browser
+//! always run to completion, so that no process or file stays.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ impl Stop {
         Self { seat, unwanted }
     }
 
-    /// Does this, or drops it where it is when it is not wanted any more. Whoever is gone without a word still wants it.
+    /// Runs `work`, and drops it if the action is cancelled. A client that only disconnected has
+    /// not cancelled it.
     pub(crate) async fn unless<T>(&mut self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         tokio::select! {
             biased;
@@ -35,7 +36,7 @@ impl Stop {
         }
     }
 
-    /// Waits in line. Nobody waits there for somebody who is gone.
+    /// Waits for the turn. Also stops if the client has disconnected.
     pub(crate) async fn unless_gone<T>(&mut self, turn: impl Future<Output = T>) -> Result<T, Error> {
         let why = tokio::select! {
             biased;

@@ -69,8 +69,8 @@ impl BoxControl for CodeControl {
         self.0.resume()
     }
 
-    /// SIGKILL kills the interpreter; any other signal only interrupts the cell. Drop the future
-    /// when the cell has ended.
+    /// SIGKILL kills the interpreter. Any other signal interrupts the cell and kills the
+    /// interpreter only if it does not react. Drop the future when the cell has ended.
     fn stop(&self, signal: Signal) -> BoxFuture<'_, ()> {
         match signal {
             Signal::KILL => self.0.stop(Signal::KILL),
