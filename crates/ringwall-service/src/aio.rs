@@ -1,4 +1,4 @@
-//! Code on the external AIO service, and the choice of what starts an exec.
+//! Runs code on the external AIO service, and selects what starts an exec.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::exec::trail::{Created, Trail};
 use crate::service::Inner;
 
 impl Inner {
-    /// The service of this workspace, if it has one.
+    /// The service that is assigned to this workspace, if any.
     pub(crate) fn service_for(&self, user: &UserId, agent: &AgentId) -> Option<&AioService> {
         let assigned = self.aio.as_ref().filter(|assigned| (&assigned.user, &assigned.agent) == (user, agent));
         assigned.map(|assigned| &assigned.service)
@@ -21,7 +21,8 @@ impl Inner {
 }
 
 impl Exec {
-    /// Starts its box, or its command on the service where that was chosen. Whose the service is is looked up here once more.
+    /// Starts the exec's box, or its command on the AIO service if that backend was selected.
+    /// Checks the assignment again.
     pub(crate) async fn start_box(&self, grant: Grant) -> Result<StartedBox, ringwall_executor::Error> {
         let (inner, exec_id) = (&self.service.inner, self.intent.exec_id.as_str());
         let service = inner.service_for(&self.order.user_id, &self.order.agent_id);
@@ -40,7 +41,7 @@ impl Exec {
     }
 }
 
-/// Keeps the names of the files that code made on the service.
+/// Records the names of the files that code created on the service.
 fn keep_created(trail: Arc<Trail>) -> OnCreated {
     Box::new(move |created| match created {
         Ok(created) => trail.created(Created::These(created)),

@@ -1,8 +1,9 @@
-//! Blocking work in the asynchronous runtime.
+//! Runs blocking work in the async runtime.
 //!
-//! `block_in_place` hands the thread's other tasks to another thread, which costs several wake-ups. [`briefly`] leaves that out
-//! for the few dozen calls by which the files of an exec are made or stored, unless all other threads block as well: then the
-//! last one hands its tasks over, so that a disk that does not answer leaves a server that does.
+//! `block_in_place` moves the thread's other tasks to another thread, which costs several wake-ups.
+//! [`briefly`] skips that for the few dozen calls that create or store the files of an exec, unless
+//! all other worker threads are blocked too: then the last one moves its tasks, so that a hanging
+//! disk does not block the whole server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,18 +12,19 @@ use tokio::task::block_in_place;
 
 use crate::error::Error;
 
-/// How many threads do such work now.
+/// Number of threads in [`briefly`].
 static ENGAGED: AtomicUsize = AtomicUsize::new(0);
 
-/// Not to be called by what it calls: that would count twice.
+/// Runs short blocking work. Must not be nested, because that would count the thread twice.
 pub(crate) fn briefly<T>(work: impl FnOnce() -> T) -> T {
     let engagement = Engagement::begin();
     let threads = Handle::try_current().map_or(0, |runtime| runtime.metrics().num_workers());
     if engagement.others + 1 < threads { work() } else { block_in_place(work) }
 }
 
-/// Runs `work` in this thread and moves the thread's other tasks to another one. Waiting for a thread of the blocking pool instead
-/// takes up to a millisecond while the kernel takes a box apart on the processor that it would get.
+/// Runs `work` in this thread and moves the thread's other tasks to another one. A thread of the
+/// blocking pool may start up to a millisecond later, because the kernel is still destroying a box
+/// on its processor.
 pub(crate) async fn in_place<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     block_in_place(work)
 }
@@ -38,7 +40,7 @@ pub(crate) async fn detached<T: Send + 'static>(
 }
 
 struct Engagement {
-    /// Who was engaged before.
+    /// Number of threads that were in [`briefly`] before.
     others: usize,
 }
 
@@ -48,7 +50,7 @@ impl Engagement {
     }
 }
 
-/// Also by a panic.
+/// In `drop`, so that a panic decrements the counter too.
 impl Drop for Engagement {
     fn drop(&mut self) {
         ENGAGED.fetch_sub(1, Ordering::Relaxed);
@@ -62,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// As many do not come back as there are threads, and the loop goes on.
+    /// One more blocking call than threads, and the runtime still makes progress.
     #[test]
     fn a_loop_whose_threads_are_all_engaged_goes_on() {
         for threads in 1..=3 {

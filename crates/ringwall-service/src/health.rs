@@ -1,4 +1,4 @@
-//! The report on whether a server can do its work: the record, the files, and each maker of boxes.
+//! The health report: database, files and each backend.
 
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ impl Health {
         self.writable_check.ok && self.backends.native.available
     }
 
-    /// The same without paths of the host.
+    /// Removes host paths from the report.
     pub(crate) fn without_paths(self) -> Self {
         let told = |why: Option<String>| why.map(|why| if why.contains('/') { HIDDEN.to_owned() } else { why });
         let availability = |of: Availability| Availability { available: of.available, why: told(of.why) };

@@ -1,14 +1,14 @@
-//! THE USE CASES: who asks, and in what order things happen; the same methods for every door.
+//! The use cases of the server, independent of transport: permission checks and the order of steps.
 //!
-//! A door turns what it reads into an [`ExecRequest`] and a [`Principal`], and calls [`Service`]. Nothing here knows
-//! HTTP, argv or a configuration file; nothing here runs a program except through `executor`, opens a tenant's file
-//! except through `workspace`, or decides anything that `policy` decides. An exec is on record before its box is made,
-//! and its one ending is on record before anybody is told of it.
+//! A transport (HTTP, MCP, CLI) parses a request, calls [`Service`] with a [`Principal`] and
+//! formats the result. This crate knows no HTTP, argv or configuration file. It runs programs only
+//! through `executor`, opens tenants' files only through `workspace` and leaves policy decisions to
+//! `policy`. An exec is recorded before its box is created, and its single ending is recorded
+//! before it is reported.
 //!
-//! Reading order: the nouns (`origin`, `principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
-//! `settings`, `fixed`, `aio`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `grant`, `backend`,
-//! `run_box`, `capture`,
-//! `collect`, `outcome`, `end`), then the questions about it.
+//! Reading order: `auth`, `service` (the server's state), `settings`, then an exec in `exec/`
+//! (`submit`, `queue`, `lifecycle`, `run`, `outcome`, `end`), then `session/`, `approvals/` and
+//! `browser/`.
 
 mod auth;
 mod exec;

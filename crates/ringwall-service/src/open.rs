@@ -1,7 +1,9 @@
-//! The start of a server: whatever the last one left is put right, and a box has run, before anybody is served.
+//! Starts a server: repairs what the previous one left, and runs a test box before serving
+//! requests.
 //!
-//! The order matters. The lock comes first, because ending what "nobody" runs any more is only true while nobody else
-//! serves this directory; the trial comes last, because ready means that a box can be made.
+//! The order matters. The lock comes first, because execs may be marked as lost only if no other
+//! server uses this directory. The test box comes last, because "ready" means that a box can be
+//! created.
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -46,22 +48,22 @@ const WORKSPACES: &str = "workspaces";
 const SKILLS: &str = "skills";
 const BASELINES: &str = "baselines";
 
-/// Everything that a server is told, resolved by its door.
+/// The resolved start-up configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Holds `workspaces`, `baselines`, `skills`, `owner.token`, `digest.key`, `audit.signed`, and the database unless
-    /// that is elsewhere.
+    /// Contains `workspaces`, `baselines`, `skills`, `owner.token`, `digest.key`, `audit.signed`,
+    /// and the database unless that is elsewhere.
     pub data: PathBuf,
     pub database: Database,
     pub auth: Auth,
     /// Settings from flags, environment and file, which override the stored ones.
     pub pinned: PinnedSettings,
-    /// The configuration file, which no box is shown: it may hold passwords.
+    /// The configuration file. Hidden from every box, because it may contain passwords.
     pub file: Option<PathBuf>,
 }
 
 impl Service {
-    /// Opens everything and ends what a crash left. When this returns, a box has run.
+    /// Opens a data directory, closes what a crash left unfinished and runs a test box.
     pub async fn open(config: Config) -> Result<Self, Error> {
         let data = config.data.clone();
         let (data, lock, digest_key) = blocking::in_place(move || {
@@ -120,7 +122,7 @@ impl Service {
         let (workspaces, baselines, skills, executor, docker) = blocking::in_place(move || {
             let failed = Error::start;
             let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
-            // What cannot be found out is kept.
+            // If the database cannot answer, the files are kept.
             let recorded = |exec: &ringwall_workspace::ExecId| {
                 let Ok(exec_id) = exec.as_str().parse() else { return RecordEntry::Unknown };
                 match runtime.block_on(record.exec(&exec_id, &Scope::All)) {
@@ -151,7 +153,8 @@ impl Service {
             Ok((workspaces, baselines, skills, executor, docker))
         })
         .await?;
-        // They are there by now, so that a link on the way to one is known.
+        // Resolved now, because all of them exist by now and symbolic links in their paths can be
+        // followed.
         let mut hidden: Vec<PathBuf> = kept.iter().map(|path| ringwall_executor::resolve(path)).collect();
         hidden.sort();
         hidden.dedup();
@@ -210,7 +213,8 @@ impl Service {
         Ok(service)
     }
 
-    /// Not waited for: a daemon that hangs would keep everybody from the native backend.
+    /// Removes old containers in the background, because a hanging Docker daemon must not delay the
+    /// native backend.
     fn sweep_containers(&self) {
         let docker = self.inner.makers.docker.clone();
         tokio::spawn(async move {
@@ -223,12 +227,12 @@ impl Service {
     }
 }
 
-/// How long a lock that another process holds is tried again. A server that was killed while it started a child leaves
-/// the lock to that child until the child calls exec.
+/// How long to retry if another process holds the lock. A child that was just started by a killed
+/// server holds the lock until it calls exec.
 const LOCK_RETRY: Duration = Duration::from_millis(500);
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Makes the directory and locks it for this server.
+/// Creates the data directory and locks it for this server.
 fn take(data: &Path) -> Result<File, Error> {
     let failed = |source: std::io::Error| Error::start("make or open the data directory")(source.into());
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;

@@ -4,13 +4,13 @@ use rustix::rand::GetRandomFlags;
 
 use crate::error::Error;
 
-/// Twice as many lower-case hexadecimal digits as `BYTES`, from the kernel's generator.
+/// Returns `BYTES` random bytes from the kernel as lower-case hexadecimal digits.
 pub(crate) fn random_digits<const BYTES: usize>() -> Result<String, Error> {
     let mut bytes = [0; BYTES];
     let count = rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()));
     match count {
         Ok(count) if count == BYTES => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-        // So few bytes come whole or not at all; a short answer would make a token that can be guessed.
+        // `getrandom` returns up to 256 bytes completely. Fewer bytes would make a token guessable.
         Ok(_) => Err(Error::Runtime { message: "could not get enough random numbers".to_owned() }),
         Err(errno) => Err(Error::runtime("get random numbers from the kernel", &errno)),
     }

@@ -1,6 +1,7 @@
-//! From what a request names to a session: who may use it, and under which ids.
+//! Resolves the session that a request names and checks that the caller may use it.
 //!
-//! A session id is unique within a user and agent. A session that the caller may not use does not exist for them.
+//! A session id is unique within a user and agent. A session that the caller may not use is
+//! reported as not found.
 
 use ringwall_record::SessionKey;
 use ringwall_workspace::SessionId;
@@ -8,7 +9,7 @@ use ringwall_workspace::SessionId;
 use crate::auth::principal::Principal;
 use crate::error::Error;
 
-/// Which session a request is about, as it names it.
+/// The session of a request, as the request names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionAddress {
     pub session_id: String,
@@ -17,7 +18,7 @@ pub struct SessionAddress {
     pub agent_id: Option<String>,
 }
 
-/// A session's name, checked. It may not be there.
+/// A checked session id. The session may not exist.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) name: SessionKey,

@@ -1,10 +1,10 @@
-//! The wall clock, in the record's unit.
+//! The wall clock in milliseconds, as the record stores it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringwall_record::Timestamp;
 
-/// This moment, by the machine's clock.
+/// The current time of the system clock.
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_milliseconds(milliseconds(since).try_into().unwrap_or(i64::MAX))

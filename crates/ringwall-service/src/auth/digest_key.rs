@@ -1,7 +1,7 @@
-//! `digest.key`: the secret of a data directory, made once. Keys for other purposes are derived from it.
+//! `digest.key`: the secret of a data directory, created once. Keys for other purposes are derived
+//! from it.
 //!
-//! - It keys the digests by which a repeated request is known again. A request may hold secrets, and a plain digest
-//!   in a copied record could be tried against guesses. With another key a repeated request is refused, never run twice.
+//! - It keys the digests by which a repeated request is recognised. A request may contain secrets, and an unkeyed digest in a copied database could be tested against guesses. With a different key a repeated request is rejected; it never runs twice.
 //! - A derived key signs the head of the audit chain ([`head_key`]).
 
 use std::path::Path;
@@ -16,13 +16,14 @@ use crate::random::random_digits;
 
 const FILE: &str = "digest.key";
 const SIGNED: &str = "audit.signed";
-/// As long as a block of the hash.
+/// The block size of SHA-256.
 const BYTES: usize = 64;
 
 pub(crate) struct DigestKey([u8; BYTES]);
 
 impl DigestKey {
-    /// Reads it, or makes it. Of several processes that make it at once, all get the same one. Blocks.
+    /// Reads the key or creates it. Processes that create it concurrently all get the same key.
+    /// Blocks.
     pub(crate) fn ensure(data: &Path) -> Result<Self, Error> {
         let failed =
             |source: std::io::Error| Error::start("read or write digest.key in the data directory")(source.into());
@@ -31,12 +32,12 @@ impl DigestKey {
         }
         let made = random_digits::<BYTES>()?;
         private_file::create(&data.join(FILE), &made).map_err(failed)?;
-        // The one on disk counts: another process may have been faster.
+        // Another process may have created the file first, so the key on disk is used.
         let key = Self::read(data).map_err(failed)?;
         key.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
     }
 
-    /// Nothing if the data directory has none.
+    /// `None` if the data directory has no key.
     fn read(data: &Path) -> std::io::Result<Option<Self>> {
         let path = data.join(FILE);
         let text = match private_file::read(&path)? {
@@ -69,14 +70,16 @@ impl DigestKey {
         Some(Self(key))
     }
 
-    /// What goes on record in the place of a digest.
+    /// Returns the keyed digest that is stored instead of `digest`.
     pub(crate) fn seal(&self, digest: [u8; 32]) -> [u8; 32] {
         self.authenticate(&digest)
     }
 
-    /// A key for something else, from which neither this one nor another can be told.
+    /// Derives a key for another purpose. A derived key reveals neither this key nor other derived
+    /// keys.
     pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
-        // Longer than any digest, so that it is none.
+        // Longer than the 32 bytes that `seal` authenticates, so the result never equals a sealed
+        // digest.
         self.authenticate(format!("the key of this data directory for {purpose}").as_bytes())
     }
 
@@ -87,19 +90,19 @@ impl DigestKey {
     }
 }
 
-/// The key with which the servers of this data directory sign the head of the audit chain; nothing if the directory
-/// has no key. Blocks.
+/// The key that signs the head of this data directory's audit chain; `None` if the directory has no
+/// `digest.key`. Blocks.
 pub fn head_key(data: &Path) -> std::io::Result<Option<HeadKey>> {
     DigestKey::read(data).map(|key| key.map(|key| key.head_key(data)))
 }
 
-/// The same for a program that writes to the record, which makes the key if there is none. Blocks.
+/// As [`head_key`], for programs that write to the database: creates the key if necessary. Blocks.
 pub fn ensure_head_key(data: &Path) -> Result<HeadKey, Error> {
     DigestKey::ensure(data).map(|key| key.head_key(data))
 }
 
-/// From now on a head without a signature counts as changed. Outside of the database, so that whoever can write that
-/// alone cannot take it back. Blocks.
+/// From now on an unsigned head counts as tampered. The marker is a file outside of the database,
+/// so that write access to the database alone cannot remove it. Blocks.
 pub(crate) fn mark_signed(data: &Path) -> Result<(), Error> {
     if data.join(SIGNED).symlink_metadata().is_ok() {
         return Ok(());

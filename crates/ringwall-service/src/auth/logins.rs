@@ -1,9 +1,10 @@
-//! Logins: a browser shows a token once, and from then on a random text that ends soon and can be taken back.
+//! Logins: a browser presents a token once and then uses a random text that expires and can be
+//! revoked.
 //!
-//! A login has no rights of its own: it remembers the hash of the token it began with, and every request asks the record
-//! whether that token still opens, so that revoking the token ends the login. Only hashes are held, and only in memory: a
-//! restart logs everybody out. A *code* begins one login as the owner, once, within minutes of its making; it is for the
-//! person in front of the terminal in which the server was started.
+//! A login has no rights of its own. It stores the hash of its token, and every request checks that
+//! the token is still valid, so revoking the token ends the login. Only hashes are stored, and only
+//! in memory: a restart ends all logins. A *code* starts one login as the owner within 10 minutes;
+//! it is meant for the person at the terminal in which the server was started.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,14 +16,14 @@ use tokio::sync::watch;
 
 use crate::auth::principal::Principal;
 
-/// How long a login lasts, used or not.
+/// Lifetime of a login, whether it is used or not.
 pub const LOGIN_LASTS: Duration = Duration::from_secs(12 * 60 * 60);
-/// How long a code can begin one.
+/// Lifetime of a login code.
 const CODE_LASTS: Duration = Duration::from_secs(10 * 60);
-/// Logins of one token at the same time; the oldest makes room.
+/// Maximum number of logins per token. A new one replaces the oldest.
 const MAX_PER_TOKEN: usize = 32;
 
-/// A login that has begun: who it is, and the text that shows it from now on.
+/// A new login with its text, which later requests present.
 pub struct BegunLogin {
     pub principal: Principal,
     pub text: String,
@@ -34,7 +35,7 @@ impl fmt::Debug for BegunLogin {
     }
 }
 
-/// Which logins there are, by the hash of their text, and which codes can begin one.
+/// Logins by the hash of their text, and unused codes.
 #[derive(Default)]
 pub(crate) struct Logins {
     table: Mutex<Table>,
@@ -46,20 +47,20 @@ struct Table {
     codes: HashMap<Digest, Lasting>,
 }
 
-/// What a login or a code stands for, and until when.
+/// The token and the expiry time of a login or code.
 #[derive(Clone, Copy)]
 struct Lasting {
     token: Digest,
     ends: Instant,
 }
 
-/// A login, which is over when this is dropped.
+/// A login. Dropping it notifies its [`HeldLogin`]s.
 struct Login {
     lasting: Lasting,
     over: watch::Sender<()>,
 }
 
-/// A login that something which lasts longer than a request was begun with.
+/// The login of a connection that outlives one request.
 #[derive(Debug, Clone)]
 pub struct HeldLogin {
     over: watch::Receiver<()>,
@@ -67,7 +68,7 @@ pub struct HeldLogin {
 }
 
 impl HeldLogin {
-    /// Comes back when it is over.
+    /// Waits for the logout or the expiry.
     pub async fn ended(mut self) {
         let logged_out = async { while self.over.changed().await.is_ok() {} };
         let _ = tokio::time::timeout_at(self.ends.into(), logged_out).await;
@@ -112,7 +113,7 @@ impl Logins {
         table.codes.insert(Digest::of(text.as_bytes()), Lasting { token, ends: now + CODE_LASTS });
     }
 
-    /// Taken out whatever comes of it: a code is used once.
+    /// Removes the code even if it has expired: a code can be used once.
     pub(crate) fn take_code(&self, text: &str, now: Instant) -> Option<Digest> {
         let found = self.lock().codes.remove(&Digest::of(text.as_bytes()));
         found.filter(|code| now < code.ends).map(|code| code.token)
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(logins.take_code("code", now), None);
         logins.add_code("late", token, now);
         assert_eq!(logins.take_code("late", now + CODE_LASTS), None);
-        // A code is no login, and a login no code.
+        // A code is not accepted as a login, nor a login as a code.
         logins.add_code("code", token, now);
         logins.begin("text", token, now);
         assert_eq!((token_of(&logins, "code", now), logins.take_code("text", now)), (None, None));

@@ -1,4 +1,4 @@
-//! Who calls: principals, tokens, logins, tickets, and the keys of the server.
+//! Authentication: principals, tokens, logins, tickets and the server's keys.
 
 pub(crate) mod digest_key;
 pub(crate) mod logins;
@@ -13,6 +13,6 @@ pub(crate) mod token;
 pub enum Auth {
     /// A request needs a token.
     Tokens,
-    /// Every request is the owner's (`--no-auth`).
+    /// Every request has the rights of the owner (`--no-auth`).
     Disabled,
 }

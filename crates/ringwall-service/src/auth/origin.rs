@@ -1,7 +1,7 @@
-//! Where a request came in, for the audit chain. It gives no right and takes none.
+//! The origin of a request, for the audit log only. It has no effect on permissions.
 //!
-//! What a client says of itself is its own word: it is kept short, without what could steer a reader, and under a name that
-//! says so.
+//! The client's name and version are unverified claims. They are shortened, control characters are
+//! removed, and the audit entry stores them as `client_says`.
 
 use std::net::SocketAddr;
 
@@ -12,13 +12,13 @@ const MAX_VERSION: usize = 40;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The kind of door.
+    /// The kind of transport.
     pub door: &'static str,
     pub remote: Option<SocketAddr>,
     pub client: Option<ClientClaim>,
 }
 
-/// A program's name and version, as it gives them itself.
+/// The name and version that a client claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientClaim {
     name: String,
@@ -32,10 +32,10 @@ impl ClientClaim {
 }
 
 impl Origin {
-    /// Nobody's but the server's own.
+    /// Actions of the server itself.
     pub(crate) const INSIDE: Self = Self { door: "inside", remote: None, client: None };
 
-    /// For the record of what it asks for.
+    /// The JSON form in audit entries.
     pub(crate) fn note(&self) -> Value {
         let mut note = json!({ "door": self.door });
         if let Some(remote) = self.remote {

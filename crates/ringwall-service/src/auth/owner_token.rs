@@ -1,7 +1,7 @@
-//! The first token, in a file beside the database that only the server's own user can read.
+//! The first token, in a file next to the database that only the server's user can read.
 //!
-//! Whoever can read the data directory owns the server anyway. A file that is there is left as it is; if the database
-//! has never heard of its token, because it is a new one, it learns it.
+//! Anyone who can read the data directory controls the server anyway. An existing file is not
+//! changed; if its token is not in the database, because the database is new, the token is added.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use crate::error::Error;
 const FILE: &str = "owner.token";
 const BY: &str = "first_start";
 
-/// Gives the hash of the token.
+/// Returns the hash of the token.
 pub(crate) async fn ensure(store: &Store, data: &Path) -> Result<Digest, Error> {
     let new = || NewToken { holder: Holder::Owner, label: Some(FILE.to_owned()), expires_at: None };
     let path = data.join(FILE);
     let reading = path.clone();
-    // An empty file is none: it would make an owner of everybody who sends an empty token.
+    // An empty file counts as missing; otherwise an empty token would have the rights of the owner.
     match blocking::in_place(move || private_file::read(&reading).map_err(failed)).await? {
         Some(text) => {
             let hash = Digest::of(text.as_bytes());
@@ -30,7 +30,8 @@ pub(crate) async fn ensure(store: &Store, data: &Path) -> Result<Digest, Error> 
             Ok(hash)
         }
         None => {
-            // On record first: a file with a token that opens nothing would be believed.
+            // Recorded before the file is written, so that the file never contains a token that is
+            // not accepted.
             let (_, text) = create(store, new(), BY).await?;
             let hash = Digest::of(text.as_bytes());
             blocking::in_place(move || private_file::write(&path, &text).map_err(failed)).await?;

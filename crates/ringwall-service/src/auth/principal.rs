@@ -1,8 +1,8 @@
-//! Who asks, and what they may see and do.
+//! The caller of a request and its permissions.
 //!
-//! An owner may do everything; an operator sees all agents and changes settings; a user has their own agents; an agent
-//! has its own workspace alone. What somebody may not see does not exist for them; what they may see and not do is
-//! forbidden.
+//! An owner may do everything; an operator sees all agents and changes settings; a user has their
+//! own agents; an agent has only its own workspace. Objects that a caller may not see are reported
+//! as not found; actions that it may not perform on visible objects fail with `Forbidden`.
 
 use ringwall_record::{AgentId, Author, Holder, Scope, UserId};
 
@@ -11,7 +11,8 @@ use crate::error::Error;
 
 pub(crate) const DEFAULT: &str = "default";
 
-/// Made by [`crate::Service::authenticate`] and by nobody else.
+/// An authenticated caller. Created by [`crate::Service::authenticate`] and the other
+/// authentication methods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     pub(crate) caller: String,
@@ -24,20 +25,20 @@ impl Principal {
         Self { caller: caller.into(), holder, origin: Origin::INSIDE }
     }
 
-    /// The same, come in there.
+    /// Sets the origin of the request.
     #[must_use]
     pub fn through(self, origin: Origin) -> Self {
         Self { origin, ..self }
     }
 
-    /// For the record: who, and from where.
+    /// The author for the record: id, role and origin.
     pub(crate) fn author(&self) -> Author {
         let mut from = self.origin.note();
         from["role"] = self.holder.role().into();
         Author { by: self.caller.clone(), from }
     }
 
-    /// The id of the token, for the record.
+    /// The id of the token, as recorded.
     pub fn caller(&self) -> &str {
         &self.caller
     }
@@ -62,7 +63,8 @@ impl Principal {
         }
     }
 
-    /// Whose workspace a request is about: the caller's own, or the one that it names.
+    /// The workspace of a request: the caller's own or the named one. Rejects names that the
+    /// caller's token does not belong to.
     pub(crate) fn workspace(&self, user: Option<&str>, agent: Option<&str>) -> Result<(UserId, AgentId), Error> {
         let (own_user, own_agent) = match &self.holder {
             Holder::Owner | Holder::Operator => (None, None),
@@ -71,7 +73,7 @@ impl Principal {
         };
         let user = own_or_named("user_id", own_user, user)?;
         let agent = own_or_named("agent_id", own_agent, agent)?;
-        // The rule of `ringwall-workspace` is stricter, because the ids become directory names.
+        // The id rules of `ringwall-workspace` are stricter, because ids become directory names.
         user.parse::<ringwall_workspace::UserId>()?;
         agent.parse::<ringwall_workspace::AgentId>()?;
         Ok((user.parse()?, agent.parse()?))

@@ -1,4 +1,4 @@
-//! A word in a file of the data directory that only the server's own user can read.
+//! One-line secret files in the data directory, readable only by the server's user.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 const MAX_LEN: u64 = 4096;
 
-/// Nothing when there is no file, or nothing in it.
+/// `None` if the file is missing or empty.
 pub(crate) fn read(path: &Path) -> std::io::Result<Option<String>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
@@ -22,7 +22,8 @@ pub(crate) fn read(path: &Path) -> std::io::Result<Option<String>> {
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
-/// Makes the file with its whole content, unless it exists: then nothing is changed. When this returns, it is on disk.
+/// Creates the file atomically with its full content; an existing file is not changed. Synced to
+/// disk on return.
 pub(crate) fn create(path: &Path, text: &str) -> std::io::Result<()> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -36,7 +37,7 @@ pub(crate) fn create(path: &Path, text: &str) -> std::io::Result<()> {
     path.parent().map_or(Ok(()), |directory| std::fs::File::open(directory)?.sync_all())
 }
 
-/// When this returns, it is on disk.
+/// Overwrites the file. Synced to disk on return.
 pub(crate) fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let private = Mode::RUSR | Mode::WUSR;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;

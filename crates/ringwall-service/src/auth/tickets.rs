@@ -1,7 +1,7 @@
-//! Tickets: what opens one WebSocket, once and soon, for those who cannot send a header with it.
+//! Tickets: each opens one WebSocket, for clients that cannot send an `Authorization` header.
 //!
-//! A ticket goes in an address, and addresses are written down by whoever is in between; so it is worth nothing a moment
-//! later. It stands for the token or the login with which it was asked for, and opens nothing when that has ended meanwhile.
+//! A ticket is part of a URL, and proxies log URLs; so it is valid once and for 30 seconds. It has
+//! the rights of the token or login that requested it, and is invalid after that one has ended.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,9 +15,9 @@ use crate::auth::principal::Principal;
 use crate::error::Error;
 
 pub(crate) const LASTS: Duration = Duration::from_secs(30);
-/// At once, of everybody. They are gone after seconds.
+/// Maximum number of unused tickets.
 const MAX_COUNT: usize = 10_000;
-/// Of one token.
+/// Maximum number of unused tickets per token.
 const MAX_PER_USER: usize = 1_000;
 
 #[derive(Debug, Default)]
@@ -26,12 +26,12 @@ pub(crate) struct Tickets(Mutex<HashMap<Digest, Ticket>>);
 #[derive(Debug)]
 struct Ticket {
     of: Principal,
-    /// What it was asked for with, where that was a login.
+    /// The login that requested the ticket, if it was a login.
     login: Option<HeldLogin>,
     until: Instant,
 }
 
-/// The only answer that has its text.
+/// A new ticket. Its text is not stored, only the hash.
 #[derive(Debug, Clone)]
 pub struct NewTicket {
     pub text: String,
@@ -51,7 +51,7 @@ impl Tickets {
         Ok(())
     }
 
-    /// Whoever shows it has used it.
+    /// Consumes the ticket, also if it has expired.
     pub(crate) fn redeem(&self, text: &str) -> Option<(Principal, Option<HeldLogin>)> {
         let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ticket = tickets.remove(&Digest::of(text.as_bytes()))?;

@@ -1,4 +1,4 @@
-//! Tokens: a text that opens, of which only the hash is ever stored; and who somebody is who shows one.
+//! Tokens: creation and recording. Only the hash of a token is stored.
 
 use ringwall_record::{Database, Digest, HeadKey, Holder, Store, Timestamp, Token, TokenId};
 
@@ -7,10 +7,10 @@ use crate::random::random_digits;
 use crate::time::now;
 
 const PREFIX: &str = "rw_";
-/// Who makes tokens at a command line, in the record.
+/// The recorded author of tokens created on the command line.
 const COMMAND_LINE: &str = "command_line";
 
-/// A token that is wanted.
+/// A request for a new token.
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub holder: Holder,
@@ -18,7 +18,8 @@ pub struct NewToken {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Makes a token without a server, or beside one that runs, for a caller that can open its database and read its key.
+/// Creates a token without using a server, also while one is running. Requires access to the
+/// database and its key.
 pub async fn create_token_offline(database: Database, key: HeadKey, new: NewToken) -> Result<(Token, String), Error> {
     let store = Store::open(database, Some(key)).await?;
     let created = match store.require_own_head().await {
@@ -35,7 +36,7 @@ pub(crate) async fn create(store: &Store, new: NewToken, by: &str) -> Result<(To
     Ok((token, text))
 }
 
-/// Records that this text opens.
+/// Records `text` as a valid token.
 pub(crate) async fn record_text(store: &Store, text: &str, new: NewToken, by: &str) -> Result<Token, Error> {
     check_names(&new.holder)?;
     let id: TokenId = format!("t_{}", random_digits::<16>()?).parse()?;
@@ -61,7 +62,7 @@ pub(crate) async fn record_text(store: &Store, text: &str, new: NewToken, by: &s
     })
 }
 
-/// A token of somebody who could never have a workspace would be of no use.
+/// Rejects names that `ringwall-workspace` does not accept: such a token would have no workspace.
 fn check_names(holder: &Holder) -> Result<(), Error> {
     let (user, agent) = match holder {
         Holder::Owner | Holder::Operator => (None, None),

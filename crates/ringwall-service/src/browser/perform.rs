@@ -329,7 +329,7 @@ fn present(turn: &Turn) -> Result<&Instance, Fault> {
     turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))
 }
 
-/// What an action opens by itself.
+/// The page or URL that an action opens by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Opens {
     /// A page that replaces the current one.

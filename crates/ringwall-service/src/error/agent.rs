@@ -1,4 +1,5 @@
-//! Errors of an agent's routes: the contract's message and its kind.
+//! Errors of the agent file and skill routes: the message that the API contract specifies and its
+//! kind.
 
 use ringwall_workspace::{FilesError, FilesErrorKind};
 

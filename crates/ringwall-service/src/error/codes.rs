@@ -6,7 +6,7 @@ pub(crate) const DISK_QUOTA: &str = "DISK_QUOTA";
 pub(crate) const OOM: &str = "OOM";
 pub(crate) const SHARED_COUNTER: &str = "SHARED_COUNTER";
 pub(crate) const SESSION_BUSY: &str = "SESSION_BUSY";
-/// Under what ran in it: an ending as a signal is one.
+/// The session's box died while the process ran in it.
 pub(crate) const BOX_DIED: &str = "BOX_DIED";
 pub(crate) const POOL_FULL: &str = "POOL_FULL";
 pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";

@@ -1,7 +1,6 @@
-//! What a caller is told when something was not done. No transport is known here: a door maps [`Error::code`].
+//! Errors that callers get. They are transport-independent: each transport maps [`Error::code`].
 //!
-//! Nothing in these messages names a path of the host. What the operator needs to know beyond them is logged where it
-//! happened, with its causes.
+//! Messages contain no host paths. Causes that only the operator needs are logged where they occur.
 
 use ringwall_record::ExecId;
 
@@ -24,12 +23,12 @@ pub enum Error {
     InvalidArgument { message: String },
     #[error("{field}: {message}")]
     InvalidInput { field: String, message: String },
-    /// The request is on record as this exec, which never runs.
+    /// The request is recorded as this exec, which never runs.
     #[error("{denial}")]
     Denied { denial: Box<ringwall_policy::Denial>, exec_id: ExecId },
     #[error("{message}")]
     Conflict { message: String },
-    /// A settings key that only start-up configuration changes.
+    /// A settings key that can only be set in the start-up configuration.
     #[error("{message}")]
     SetAtStart { message: String, hint: String },
     #[error("this is the last valid owner token; without it nobody could manage this server")]
@@ -48,12 +47,12 @@ pub enum Error {
     TooManyAssessments { per_user: u32, all: u32 },
     #[error("too many actions wait for this session's browser already; wait for the answers to some of them")]
     TooManyActions,
-    /// A workspace takes all of the disk that it may, or would.
+    /// The workspace has reached its disk quota, or the request would exceed it.
     #[error("{message}")]
     DiskQuota { message: String },
     #[error("the {backend} backend is not available: {why}")]
     BackendUnavailable { backend: String, why: String },
-    /// Every box is in use, and none became free in time.
+    /// All boxes are in use, and none became free before the timeout.
     #[error("{message}")]
     PoolFull { message: String },
     #[error("the server is stopping")]
@@ -64,10 +63,10 @@ pub enum Error {
     InvalidManifest { id: String, reasons: Vec<String> },
     #[error("{message}")]
     Runtime { message: String },
-    /// In the contract's words, on the routes of an agent's files and skills.
+    /// Errors of the agent file and skill routes, with the messages of the API contract.
     #[error(transparent)]
     Agent(#[from] AgentProblem),
-    /// Told to the operator who starts a server, and to nobody else.
+    /// A start-up error; shown only to the operator who starts the server.
     #[error("could not {doing}")]
     Start {
         doing: &'static str,
@@ -78,11 +77,11 @@ pub enum Error {
     DataInUse,
 }
 
-/// What to do about a refused revocation.
+/// The hint for a refused revocation.
 const LAST_OWNER_HINT: &str = "create another owner token first: POST /api/tokens with {\"role\":\"owner\"}, or `ringwall token create --role owner`";
 
 impl Error {
-    /// The word that programs read.
+    /// The stable, machine-readable code.
     pub fn code(&self) -> &'static str {
         match self {
             Error::Unauthenticated => "UNAUTHENTICATED",
@@ -107,7 +106,7 @@ impl Error {
         }
     }
 
-    /// What the reader can do about it.
+    /// The next step for the caller.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::Unauthenticated => {
@@ -158,14 +157,14 @@ impl Error {
         move |source| Error::Start { doing, source }
     }
 
-    /// For what no caller can help: they learn what failed, the log learns why.
+    /// An internal error: the caller gets the failed operation, the log gets the cause.
     pub(crate) fn runtime(doing: &str, source: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error = %causes(source), "could not {doing}");
         Error::Runtime { message: format!("could not {doing}") }
     }
 }
 
-/// An error with everything that led to it, on one line.
+/// Formats an error and all of its sources on one line.
 pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -81,7 +81,7 @@ impl Counters {
         }
     }
 
-    /// How many execs ended, by status and backend, and how long boxes took.
+    /// Counts of ended execs by status and backend, and the start times of boxes.
     pub(crate) fn totals(&self) -> (BTreeMap<(Status, String), u64>, Histogram) {
         let held = self.lock();
         let at_most = BOUNDS_MS.into_iter().zip(held.buckets).collect();

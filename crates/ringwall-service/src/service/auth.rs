@@ -1,4 +1,4 @@
-//! Who calls: what a token, a login or a ticket stands for, and making and revoking them.
+//! Authenticates tokens, logins and tickets, and creates and revokes them.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::random::random_digits;
 use crate::time::{milliseconds, now};
 
 impl Service {
-    /// Who this is.
+    /// The principal of a token.
     pub async fn authenticate(&self, token: Option<&str>) -> Result<Principal, Error> {
         match self.inner.auth {
             Auth::Disabled => return Ok(Principal::new("nobody", Holder::Owner)),
@@ -25,7 +25,7 @@ impl Service {
         self.holder_of(&Digest::of(text.as_bytes())).await
     }
 
-    /// Whose token this is, while it opens anything.
+    /// The principal of a valid token, by its hash.
     pub(crate) async fn holder_of(&self, hash: &Digest) -> Result<Principal, Error> {
         match self.inner.store.token_by_hash(hash).await? {
             Some(token) if token.is_valid(now()) => Ok(Principal::new(token.id.as_str(), token.holder)),
@@ -33,7 +33,7 @@ impl Service {
         }
     }
 
-    /// Whether whoever was let in once would be let in now: for what lasts longer than a request.
+    /// Checks that the principal's token is still valid, for connections that outlive one request.
     pub async fn authenticate_again(&self, by: &Principal) -> Result<(), Error> {
         match self.inner.auth {
             Auth::Disabled => return Ok(()),
@@ -44,7 +44,8 @@ impl Service {
         found.filter(|token| token.is_valid(now())).map(drop).ok_or(Error::Unauthenticated)
     }
 
-    /// Gives the token and its text, which nobody can learn again. Operators make tokens for users and agents.
+    /// Creates a token and returns its text, which cannot be retrieved later. Operators create
+    /// tokens for users and agents, owners for all roles.
     pub async fn create_token(&self, by: &Principal, new: NewToken) -> Result<(Token, String), Error> {
         match new.holder {
             Holder::Owner | Holder::Operator => by.require_owner("make a token of this role")?,
@@ -68,20 +69,21 @@ impl Service {
         }
     }
 
-    /// Begins a login of whoever shows a token.
+    /// Starts a login with a token.
     pub async fn log_in(&self, token: &str) -> Result<BegunLogin, Error> {
         let principal = self.authenticate(Some(token)).await?;
         self.begin_login(principal, Digest::of(token.as_bytes()))
     }
 
-    /// Begins a login of the owner with a code that nobody has used.
+    /// Starts a login as the owner with an unused code.
     pub async fn log_in_with_code(&self, code: &str) -> Result<BegunLogin, Error> {
         let token = self.inner.logins.take_code(code, Instant::now()).ok_or(Error::Unauthenticated)?;
         let principal = self.holder_of(&token).await?;
         self.begin_login(principal, token)
     }
 
-    /// Who a login is; nobody once it, or the token it began with, has ended. Where nobody logs in there is none to hold.
+    /// The principal of a login; fails if the login has ended or its token is invalid. With
+    /// `--no-auth` there is no login to hold.
     pub async fn authenticate_login(&self, text: &str) -> Result<(Principal, Option<HeldLogin>), Error> {
         match self.inner.auth {
             Auth::Disabled => Ok((self.authenticate(None).await?, None)),
@@ -92,12 +94,12 @@ impl Service {
         }
     }
 
-    /// Ends a login. One that there is not has ended.
+    /// Ends a login. Unknown logins are ignored.
     pub fn log_out(&self, text: &str) {
         self.inner.logins.end(text);
     }
 
-    /// A text that logs the owner in, once and soon. None where nobody has to log in.
+    /// Creates a code for one login as the owner. `None` with `--no-auth`.
     pub fn make_login_code(&self) -> Result<Option<String>, Error> {
         let Some(owner) = self.inner.owner_token else { return Ok(None) };
         let code = random_digits::<16>()?;
@@ -119,7 +121,7 @@ impl Service {
         Ok(NewTicket { text, expires_at })
     }
 
-    /// Who this is, and the login that it ends with, if there is one.
+    /// Consumes a ticket. Returns its principal, and its login if it was requested with one.
     pub async fn authenticate_ticket(&self, text: &str) -> Result<(Principal, Option<HeldLogin>), Error> {
         let (principal, login) = self.inner.tickets.redeem(text).ok_or(Error::Unauthenticated)?;
         self.authenticate_again(&principal).await?;

@@ -1,4 +1,4 @@
-//! Boxes from warm ones: a warm box that fits the grant is used, otherwise a cold one is made.
+//! Starts boxes: a warm box is used if it fits the grant, otherwise a cold one is created.
 
 use std::sync::PoisonError;
 
@@ -12,7 +12,7 @@ use crate::boxes::{BoxSort, SpareBox};
 use crate::error::causes;
 
 impl Inner {
-    /// A native box for this grant: a spare that serves it, or one made from nothing.
+    /// Starts a native box, from a warm box if one fits.
     pub(crate) async fn start_native(&self, mut grant: Grant) -> Result<RunningBox, ringwall_executor::Error> {
         let sort = if self.makes_spares() { self.makers.executor.sort_for(&grant) } else { None };
         if let Some(SpareBox::Native(spare)) = sort.and_then(|sort| self.boxes.take_spare(&BoxSort::Native(sort))) {
@@ -27,8 +27,9 @@ impl Inner {
         self.makers.executor.start(grant, Options::default()).await
     }
 
-    /// A session's box by docker: a container that waits for one, or one made from nothing under this name. It is the
-    /// pool's by the place of its session from before this is called, so that what is taken out here is never uncounted.
+    /// Starts a session's Docker box, from a warm container if one fits, otherwise a new one with
+    /// this name. The caller has already registered it in the pool for the session, so a warm
+    /// container taken here is always counted.
     pub(crate) async fn settle_on_docker(
         &self,
         mut grant: Grant,

@@ -1,6 +1,6 @@
-//! What a server holds: the record, the files, the hands, and who waits. Cheap to clone.
+//! The state of a server: database, files, executor and waiting execs. Cheap to clone.
 //!
-//! Only state lives here; each use case has a file of its own with its `impl Service`.
+//! Contains only state; each use case has its own file with its `impl Service`.
 
 mod auth;
 mod boxes;
@@ -41,8 +41,8 @@ use crate::skills::Skills;
 use crate::time::now;
 use crate::workspace_locks::Locks;
 
-/// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
-/// executor gives to boxes without a workspace of somebody's.
+/// Uids of workspaces if the server runs as root: in a range that systemd's uid table leaves
+/// unused, above the uids that the executor gives to boxes without a workspace.
 const WORKSPACE_UIDS: std::ops::RangeInclusive<u32> = 2_132_000_000..=2_147_000_000;
 
 #[derive(Clone)]
@@ -53,7 +53,7 @@ pub struct Service {
 pub(crate) struct Inner {
     pub(crate) auth: Auth,
     pub(crate) logins: Logins,
-    /// The hash of the owner's token, where tokens are asked for.
+    /// The hash of the owner's token; `None` with `--no-auth`.
     pub(crate) owner_token: Option<Digest>,
     pub(crate) pinned: PinnedSettings,
     pub(crate) store: Store,
@@ -61,15 +61,16 @@ pub(crate) struct Inner {
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) baselines: Arc<Baselines>,
     pub(crate) workspaces_path: PathBuf,
-    /// What the server keeps for itself, by its real places: no box is ever shown any of it.
+    /// Resolved paths of the server's own files, which are hidden from every box.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: ringwall_executor::docker::paths::WorkspaceRoot,
-    /// Before the executor too: browsers are in boxes.
+    /// Dropped before the executor, because browsers run in boxes.
     pub(crate) browsers: Browsers,
-    /// Boxes of sessions and those made ahead; before the executor, which waits for the end of every box.
+    /// Session boxes and warm boxes. Dropped before the executor, which waits until every box has
+    /// ended.
     pub(crate) boxes: Arc<BoxPool>,
     pub(crate) makers: Arc<Makers>,
-    /// An external AIO service and whose it is, where there is one.
+    /// The external AIO service and its workspace, if configured.
     pub(crate) aio: Option<AssignedService>,
     pub(crate) skills: Arc<Skills>,
     pub(crate) settings: RwLock<Arc<Settings>>,
@@ -80,35 +81,35 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     pub(crate) agent_locks: Locks,
     pub(crate) session_gates: SessionGates,
-    /// Held by the boxes on an agent's files.
+    /// Locks held while boxes run on an agent's files.
     pub(crate) agent_boxes: Locks,
     pub(crate) quotas: Quotas,
     pub(crate) assessors: Assessors,
     pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
-    /// What docker was like when code last needed to know.
+    /// The last state of Docker and when it was checked.
     pub(crate) docker_seen: tokio::sync::Mutex<Option<(Instant, Arc<DockerState>)>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
-    /// The task that removes what is old.
+    /// The retention task.
     pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,
-    /// The task that looks after what boxes of sessions write while nobody runs anything in them.
+    /// The task that measures files written in session boxes between execs.
     pub(crate) measurer: Mutex<Option<JoinHandle<()>>>,
-    /// The task that ends questions which nobody answers.
+    /// The task that expires unanswered questions.
     pub(crate) expirer: Mutex<Option<JoinHandle<()>>>,
-    /// The task that looks how much goes on.
+    /// The task that samples current work for the metrics.
     pub(crate) observer: Mutex<Option<JoinHandle<()>>>,
-    /// Held as long as the server lives: one server for one data directory.
+    /// The lock of the data directory, held while the server runs: one server per data directory.
     pub(crate) _lock: Arc<File>,
 }
 
 impl fmt::Debug for Service {
-    /// Everything that it holds would be pages.
+    /// Prints no fields; they would fill pages.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Service").finish_non_exhaustive()
     }
 }
 
 impl Service {
-    /// Whose files a workspace's are on the host.
+    /// The owner of a workspace's files on the host.
     pub(crate) async fn owner_of(&self, user: &UserId, agent: &AgentId) -> Result<Owner, Error> {
         match self.inner.makers.executor.host().privilege {
             Privilege::Rootless => return Ok(Owner::server()),
@@ -127,7 +128,7 @@ impl Service {
         Ok(Owner { uid, gid: uid })
     }
 
-    /// A secret of the data directory for one purpose of a door's.
+    /// A key for one purpose of a transport, derived from `digest.key`.
     pub fn key_for(&self, purpose: &str) -> [u8; 32] {
         self.inner.digest_key.derive(purpose)
     }
@@ -136,11 +137,12 @@ impl Service {
         self.inner.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The exec as it is on record, if the asker may see it.
+    /// The recorded exec, if the caller may see it.
     pub(crate) async fn recorded(&self, by: &Principal, exec_id: &ExecId) -> Result<Exec, Error> {
         let found = self.inner.store.exec(exec_id, &by.scope()).await?;
         let exec = found.ok_or_else(|| no_exec(exec_id))?;
-        // What it left is put away while its ending is recorded; who sees the one finds the other.
+        // The ending is recorded while artifacts are still being stored. Wait for them, so that an
+        // ended exec is returned with its artifacts.
         if exec.summary.status.is_ended()
             && let Some(live) = self.find_live(by, exec_id)
         {

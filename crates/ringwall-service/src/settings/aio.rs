@@ -1,7 +1,9 @@
-//! The settings of the external AIO service: its URL, its key, and the one workspace that it belongs to.
+//! Settings of the external AIO service: its URL, its key, and the workspace that it is assigned
+//! to.
 //!
-//! A service is one container, and a box never serves two agents, so for all other workspaces `aio` is a session box of our own.
-//! The four settings are given at start-up, all or none. They are never stored, because the key is a secret.
+//! A service is one container, and a box never serves two agents, so for all other workspaces `aio`
+//! is a session box of our own. The four settings are set in the start-up configuration, all or
+//! none. They are never stored, because the key is a secret.
 
 use std::str::FromStr;
 
@@ -13,7 +15,7 @@ use serde::Deserialize;
 use super::document::secret;
 use crate::error::Error;
 
-/// A value that is not shown, and not stored.
+/// A secret: neither shown nor stored.
 pub(crate) const AIO_KEY: &str = "aio.key";
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -26,7 +28,7 @@ pub(crate) struct AioPart {
     pub(crate) agent: Option<String>,
 }
 
-/// A service and to whom it belongs.
+/// A service and its workspace.
 #[derive(Debug, Clone)]
 pub(crate) struct AssignedService {
     pub(crate) service: AioService,
@@ -35,7 +37,7 @@ pub(crate) struct AssignedService {
 }
 
 impl AioPart {
-    /// Each value for itself: they are said one after the other.
+    /// Checks each value alone, because start-up settings are set one after the other.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let Some(url) = &self.url {
             read_url(url)?;
@@ -49,7 +51,7 @@ impl AioPart {
         Ok(())
     }
 
-    /// The service that all four name; nothing where none is said.
+    /// The service, if all four settings are set; `None` if none is.
     pub(crate) fn assigned(&self) -> Result<Option<AssignedService>, Error> {
         let (url, key, user, agent) = match (&self.url, &self.key, &self.user, &self.agent) {
             (None, None, None, None) => return Ok(None),
@@ -78,7 +80,7 @@ fn read_url(text: &str) -> Result<ServiceUrl, Error> {
     text.parse().map_err(|error| wrong("aio.url", &error))
 }
 
-/// A name that a workspace can have, for the record.
+/// Parses an id by the rules of workspaces and of the record.
 fn read<Name, T>(key: &str, text: &str) -> Result<T, Error>
 where
     Name: FromStr<Err = ringwall_workspace::Error>,

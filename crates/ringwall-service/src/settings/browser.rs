@@ -1,4 +1,4 @@
-//! What an operator says about browsers.
+//! Settings of browsers.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ pub(crate) struct BrowserPart {
     pub(crate) memory_mb: BrowserMemoryMb,
     pub(crate) pids: BrowserPids,
     pub(crate) external: ExternalMode,
-    /// Hosts that may be reached at any port and lead to addresses which are not the public internet's, for tests and intranets.
+    /// Hosts that are allowed at any port and may resolve to private addresses, for tests and
+    /// intranets.
     pub(crate) allowed_hosts: NetList,
 }
 

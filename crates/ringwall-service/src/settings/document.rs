@@ -1,7 +1,7 @@
-//! The settings in force: the document that operators store in the record, overridden by what was set at start-up.
+//! The settings in force: the stored document, overridden by start-up configuration.
 //!
-//! A document is validated before it is saved, so a stored one can always be applied. Keys of the stored document that
-//! only start-up configuration may set are dropped when it is read.
+//! A document is validated before it is saved, so a stored one can always be applied. When it is
+//! read, keys are dropped that only start-up configuration may set.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use super::mcp::McpPart;
 use super::pinned::{PinnedSettings, remove_start_up_keys};
 use crate::error::Error;
 
-/// Stands for the usual root where that is not known.
+/// Placeholder for the default root, where only the other settings are checked.
 const UNKNOWN: &str = "/workspaces";
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -120,7 +120,7 @@ pub(crate) struct WorkspacePart {
     pub(crate) quota_files: QuotaFiles,
 }
 
-/// How long what is over is kept; for ever where nothing is said.
+/// How long ended execs and audit entries are kept. Default: forever.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retention {
@@ -128,7 +128,7 @@ pub(crate) struct Retention {
     pub(crate) audit_days: Option<AuditRetentionDays>,
 }
 
-/// What every session has about which nothing else was said.
+/// Session settings; the rules of a session may override confirmation and security mode.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SessionsPart {
@@ -153,7 +153,8 @@ impl SessionsPart {
     }
 }
 
-/// What the strict mode demands for code that is not safe.
+/// Backends of which the strict mode requires the strongest available one for code that is not
+/// safe.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StrictPart {
@@ -175,7 +176,7 @@ impl StrictPart {
     }
 }
 
-/// What of the network boxes have: nothing unless said.
+/// Network access of boxes. Default: none.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NetPart {
@@ -187,12 +188,12 @@ pub(crate) struct NetPart {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EgressPart {
-    /// Hosts that may lead to addresses which are not the public internet's, for tests and intranets.
+    /// Hosts that may resolve to private addresses, for tests and intranets.
     pub(crate) allowed_hosts: NetList,
 }
 
 impl NetPart {
-    /// The operator's say. The list is kept, and counts for nothing, while there is no network.
+    /// The operator's network request. In mode `none` the list is stored but not used.
     fn wish(&self) -> Option<NetRequest> {
         match self.mode {
             NetMode::None => None,
@@ -208,7 +209,7 @@ impl NetPart {
 pub(crate) struct ApprovalsPart {
     pub(crate) timeout_s: ApprovalTimeoutSeconds,
     pub(crate) webhook_url: Option<String>,
-    /// Said when the server starts, and never stored.
+    /// Set in the start-up configuration only; never stored.
     #[serde(deserialize_with = "secret")]
     pub(crate) webhook_secret: Option<Secret>,
 }
@@ -217,7 +218,7 @@ pub(crate) fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     Ok(Option::<String>::deserialize(deserializer)?.map(Secret::new))
 }
 
-/// Where approvals are told, and what signs that.
+/// The receiver of approval messages and the key that signs them.
 #[derive(Debug, Clone)]
 pub struct Webhook {
     pub url: String,
@@ -225,7 +226,7 @@ pub struct Webhook {
 }
 
 impl ApprovalsPart {
-    /// Nothing without a secret: a message that nobody can check is worse than none.
+    /// `None` without a secret: the receiver could not verify unsigned messages.
     pub(crate) fn webhook(&self) -> Option<Webhook> {
         Some(Webhook { url: self.webhook_url.clone()?, secret: self.webhook_secret.clone()? })
     }
@@ -244,7 +245,7 @@ impl ApprovalsPart {
     }
 }
 
-/// Boxes that are kept: for sessions, and made ahead.
+/// Limits of session boxes and warm boxes.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PoolPart {
@@ -305,7 +306,8 @@ impl Settings {
         read.aio.check()?;
         read.sessions.check(&read.approvals)?;
         read.strict.check()?;
-        // Refuses a runtime mode or root that this platform cannot use, when it is set and not when a box needs it.
+        // Rejects a runtime mode or root that this platform cannot use when it is set, instead of
+        // when a box needs it.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(ringwall_executor::docker::DEFAULT_IMAGE).parse()?;
         let Document {
@@ -350,13 +352,14 @@ impl Settings {
     }
 }
 
-/// The AIO service that a server would use which was told the same, for whoever looks without one.
+/// The AIO service that a server with the same start-up configuration uses, for commands that run
+/// without a server.
 pub fn aio_service(pinned: &PinnedSettings) -> Result<Option<AioService>, Error> {
     let settings = Settings::read(0, Value::Object(Map::new()), pinned)?;
     Ok(settings.aio.assigned()?.map(|assigned| assigned.service))
 }
 
-/// The docker client and context that a server with the same start-up configuration uses.
+/// The Docker client and context that a server with the same start-up configuration uses.
 pub fn docker_settings(pinned: &PinnedSettings) -> Result<DockerSettings, Error> {
     Ok(Settings::read(0, Value::Object(Map::new()), pinned)?.sandbox.docker.asked())
 }
@@ -368,7 +371,7 @@ impl DockerPart {
 }
 
 impl Sandbox {
-    /// The root of all workspaces; the usual one where none is set.
+    /// The root of all workspaces; `usual` if none is set.
     pub(crate) fn root(&self, usual: &str) -> Result<WorkspaceRoot, ringwall_executor::Error> {
         let roots = Roots {
             windows: self.workspace_root_win.as_deref(),
@@ -383,20 +386,20 @@ impl Sandbox {
     }
 }
 
-/// Whether messages can be sent there.
+/// True if `url` is an HTTP or HTTPS URL.
 pub(crate) fn is_address(url: &str) -> bool {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
         && !url.chars().any(|one| one.is_whitespace() || one.is_control())
 }
 
-/// What this machine is.
+/// The platform of this machine.
 pub(crate) fn here() -> Platform {
     let release = rustix::system::uname().release().to_string_lossy().to_lowercase();
     if release.contains("microsoft") { Platform::Wsl } else { Platform::Linux }
 }
 
-/// Puts a change over a document. A `null` takes a key back to its default.
+/// Merges a patch into a document. `null` resets a key to its default.
 pub(crate) fn merge(document: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *document = patch.clone();

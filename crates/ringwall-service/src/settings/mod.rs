@@ -1,5 +1,5 @@
-//! The settings: the document that operators store in the record, what start-up configuration pins, and the policy layers that
-//! follow from both.
+//! Settings: the document that operators store, the start-up configuration that overrides it, and
+//! the policy layers derived from both.
 
 mod aio;
 mod browser;

@@ -47,10 +47,10 @@ const TEXTS: [&str; 20] = [
     "net.unknown",
     "browser.external",
 ];
-/// What boxes of sessions show of the host while path control is off. An operator who could set it would show the server
-/// user's files to agents.
+/// What session boxes show of the host while path control is off. Start-up only: an operator who
+/// could set it would show the server user's files to agents.
 const WHEN_DISABLED: &str = "sandbox.when_disabled";
-/// Signs webhook messages. `GET /settings` shows only whether it is set.
+/// Signs webhook messages. `GET /settings` shows only that it is set.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
 const COUNTS: [&str; 22] = [
     ConcurrentExecs::KEY,
@@ -204,7 +204,7 @@ impl PinnedSettings {
         Ok(())
     }
 
-    /// Whether this key has this value already.
+    /// True if this key has this value already.
     pub fn is(&self, key: &str, text: &str) -> bool {
         self.document().pointer(&pointer(key)).is_some_and(|value| value == text)
     }
@@ -249,7 +249,7 @@ fn pointer(key: &str) -> String {
     format!("/{}", key.replace('.', "/"))
 }
 
-/// Whether the key was there.
+/// Removes a key. Returns true if it existed.
 fn remove(document: &mut Value, key: &str) -> bool {
     let pointer = pointer(key);
     let Some((parent, name)) = pointer.rsplit_once('/') else { return false };
@@ -271,7 +271,7 @@ mod tests {
         pinned.set("sandbox.limits.cpu_cores", "0.5", Source::Environment).unwrap();
         pinned.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();
         pinned.set("sandbox.docker.image", "tools:1", Source::Environment).unwrap();
-        // A text stays one, also where it looks like a number.
+        // A text value stays a text even if it looks like a number.
         pinned.set("sandbox.docker.context", "7", Source::Environment).unwrap();
         pinned.set("commands.allowed", "ls, git cat", Source::Environment).unwrap();
         for (key, text) in [

@@ -1,9 +1,10 @@
-//! The published forms of what serialises by a rule of its own, made from the tables that the rule goes by.
+//! OpenAPI schemas of types with hand-written serialization, generated from the tables that it
+//! uses.
 
 use ringwall_policy::{Field, ProjectDir};
 use utoipa::openapi::schema::{ArrayBuilder, Object, ObjectBuilder, Type};
 
-/// Every limit by its key. They are numbers, of which only cores have decimals.
+/// All limits by key, all required. All are numbers; only cores may have decimals.
 pub(crate) fn limits() -> Object {
     Field::ALL.into_iter().fold(some_limits(), |mut object, field| {
         object.required.push(field.key().to_owned());
@@ -11,7 +12,7 @@ pub(crate) fn limits() -> Object {
     })
 }
 
-/// The same where only some are said.
+/// All limits by key, all optional.
 pub(crate) fn some_limits() -> Object {
     let number = |field: Field| ObjectBuilder::new().schema_type(Type::Number).description(Some(field.expectation()));
     let limits = Field::ALL.into_iter();

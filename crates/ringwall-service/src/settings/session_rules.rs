@@ -1,9 +1,10 @@
-//! How a session's code is treated: who is asked about risky code, and the security mode.
+//! The rules of a session: its security mode, and who confirms risky code.
 //!
-//! Three words are combined. The settings apply to every session. An operator's word about the session replaces them, looser or
-//! stricter. A user's word only tightens the result (`auto-approve` < `websocket` = `callback` < `auto-reject`, `permissive` <
-//! `strict`). Words outlive the session's deletion, so that deleting and re-creating it lifts nothing; an operator's word then
-//! only tightens. An agent changes none of them.
+//! Three sources are combined. The settings apply to every session. Rules that an operator sets for
+//! the session replace them, whether looser or stricter. Rules of a user only tighten the result
+//! (`auto-approve` < `websocket` = `callback` < `auto-reject`, `permissive` < `strict`). Rules
+//! outlive the session's deletion, so that deleting and re-creating it lifts nothing; an operator's
+//! rules then only tighten. An agent changes none of them.
 
 use ringwall_policy::SecurityMode;
 use ringwall_record::{AuthorRules, Confirmation, SessionRules};
@@ -19,7 +20,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Combines the words about a session with the settings.
+    /// Combines the session's rules with the settings.
     pub(crate) fn over(said: SessionRules, settings: SessionsPart) -> Self {
         let SessionRules { operator, user, has_ended } = said;
         let base = Self {
@@ -37,7 +38,8 @@ impl Rules {
         base.tightened(&user)
     }
 
-    /// A user's word that does not tighten has no effect: the operator may have said more since.
+    /// Applies the user's rules where they are stricter. Others have no effect: the operator may
+    /// have changed theirs since.
     fn tightened(self, user: &AuthorRules) -> Self {
         let confirmation = match user.confirmation {
             Some(word) if tightens(self.confirmation, word) => word,
@@ -51,8 +53,8 @@ impl Rules {
     }
 }
 
-/// Whether `word` is at least as strict as `base`. `callback` is `websocket` and a message to the operator's receiver, so
-/// `callback` tightens `websocket` and not the reverse.
+/// True if `word` is at least as strict as `base`. `callback` is `websocket` plus a message to the
+/// operator's receiver, so `callback` tightens `websocket` and not the reverse.
 pub(crate) fn tightens(base: Confirmation, word: Confirmation) -> bool {
     let adds_callback = base == Confirmation::Websocket && word == Confirmation::Callback;
     word == base || adds_callback || word.strictness() > base.strictness()

@@ -1,4 +1,5 @@
-//! The answer of `GET /settings`: every key with its value in force, and what set the keys that cannot be changed.
+//! The response of `GET /settings`: every key with its value in force, and the source of the keys
+//! that cannot be changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
