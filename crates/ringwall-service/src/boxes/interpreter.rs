@@ -158,7 +158,8 @@ impl Pump {
         }
     }
 
-    /// Copies what has arrived so far. Output from before the answer has arrived by then.
+    /// Copies the bytes that have arrived. The agent sends all output from before the answer ahead
+    /// of it, so none is missing.
     async fn finish(mut self) -> VisitOutput {
         let rest = self.from.read_now();
         self.held.extend(rest);

@@ -23,7 +23,7 @@ pub(crate) use process::ProcessReins;
 pub(crate) use session_box::{BoxKey, Context, Doing, Entered, MAX_CONTEXTS, SessionBox};
 pub(crate) use terminal::Seat;
 
-/// Where a box mounts the files that it works on.
+/// Mount point of the session's or agent's files in a box.
 pub(crate) const WORKSPACE: &str = "/workspace";
 /// The home directory in every box.
 pub(crate) const HOME: &str = "/home/sandbox";

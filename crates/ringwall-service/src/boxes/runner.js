@@ -1,7 +1,8 @@
-// Runs cells of code in one interpreter that stays: what a cell declares is there in the next one.
+// Runs cells of code in one persistent interpreter: a cell sees what earlier cells have declared.
 //
-// Requests and answers are lines of JSON on descriptor 3; what a cell prints goes to 1 and 2, which are written at once.
-// The code that runs here shares this process and may change any of it: whoever reads the answers trusts nothing.
+// Requests and answers are lines of JSON on descriptor 3; the output of a cell goes to 1 and 2
+// without buffering. Cells share this process and can change all of it, so the server validates
+// every answer.
 'use strict';
 {
   const { createRequire } = require('node:module');
@@ -21,7 +22,7 @@
   let room = 0;
   let interrupt = () => {};
 
-  // Whoever reads the answer goes only so deep.
+  // The server accepts only a limited nesting depth.
   const isShallow = (value, left) =>
     value === null || typeof value !== 'object' || (left > 0 && Object.values(value).every((each) => isShallow(each, left - 1)));
 
@@ -33,7 +34,7 @@
         const text = stringify(value);
         if (text !== undefined && Buffer.byteLength(text) <= LARGEST_RESULT && isShallow(value, DEEPEST)) bundle['application/json'] = parse(text);
       } catch {
-        // It has no such form: a loop, or a number that JSON does not know.
+        // Not representable in JSON: a cycle, or a BigInt.
       }
     }
     const size = Buffer.byteLength(stringify(bundle));
@@ -61,7 +62,7 @@
     try {
       script = new Script(code, { filename });
     } catch (error) {
-      // A script cannot wait; a function can, at the price that its variables are its own.
+      // A script cannot await. An async function can, but its variables are not visible to later cells.
       if (!/\bawait\b/.test(code)) throw error;
       script = new Script(`(async () => {${code}\n})()`, { filename });
     }

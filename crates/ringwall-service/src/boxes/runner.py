@@ -30,10 +30,10 @@ RICH = (
     ("image/jpeg", "_repr_jpeg_"),
     ("application/json", "_repr_json_"),
 )
-# Of these no other form is asked for: they have none.
+# Types without rich forms: `_repr_*_` methods are not looked up.
 PLAIN = frozenset((bool, int, float, complex, str, bytes))
 
-# Made once: to make one takes longer than most of what it encodes.
+# Shared: creating an encoder takes longer than most calls of it.
 ENCODER = json.JSONEncoder(ensure_ascii=False)
 decoded = json.JSONDecoder().scan_once
 
@@ -53,7 +53,7 @@ class Results:
     def add(self, bundle):
         kept = {}
         for mime, data in bundle.items():
-            # A character takes six bytes at the most.
+            # At most six bytes per character, so short text is not encoded to measure it.
             is_short = type(data) is str and len(data) <= SHORT_TEXT
             size = 6 * len(data) if is_short else len(encoded(data))
             if size <= min(LARGEST_RESULT, self.room):
@@ -106,7 +106,7 @@ class Cells:
         except BaseException as raised:
             error = describe(raised)
         if os.getpid() != self.home:
-            # A child that a cell has forked and that came back here is nobody who answers.
+            # A child process that a cell has forked must not answer.
             os._exit(0)
         for stream in (sys.stdout, sys.stderr):
             try:
@@ -117,14 +117,14 @@ class Cells:
 
     def evaluate(self, code):
         name = f"<cell {self.count}>"
-        # The lines of a cell are in its tracebacks, also when a later cell calls what it has defined.
+        # Tracebacks show the source lines of a cell, also when a later cell calls its functions.
         self.sources[name] = (len(code), None, code.splitlines(True), name)
         if (shown := sys.modules.get("linecache")) is not None:
             self.show_sources(shown)
         tree = compile(code, name, "exec", _ast.PyCF_ONLY_AST)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
         names = self.main.__dict__
-        # Often there is nothing but the last.
+        # Skipped for the frequent cell that is a single expression.
         if tree.body:
             exec(compile(tree, name, "exec"), names)
         if last is not None:
@@ -222,7 +222,7 @@ def describe(raised):
 
         lines = traceback.format_exception(type(raised), raised, raised.__traceback__)
     except BaseException:
-        # A cell may have left nothing that could be imported.
+        # A cell may have broken imports.
         lines = [f"{type(raised).__name__}: {value}\n"]
     told = "".join(lines)
     try:
@@ -270,7 +270,8 @@ class Arrivals:
 
 
 def serve():
-    # Out of the way of whoever opens or closes low numbers, and not for the children of a cell.
+    # The duplicate has another number and close-on-exec: code that closes or reuses 3 does not
+    # break the channel, and programs that a cell starts do not inherit it.
     channel = open(os.dup(3), "r+b", buffering=0)
     os.close(3)
     lines = io.BufferedReader(channel, 1 << 16)
@@ -278,13 +279,13 @@ def serve():
     sys.modules["__main__"] = cells.main
 
     def make_pyplot_show(pyplot):
-        # A function: pyplot writes on it.
+        # A plain function, because pyplot sets attributes on it.
         pyplot.show = lambda *_, **__: cells.show_figures()
 
     welcome = {"matplotlib.pyplot": make_pyplot_show, "linecache": cells.show_sources}
     sys.meta_path.insert(0, Arrivals(welcome))
     os.environ.setdefault("MPLBACKEND", "Agg")
-    # A child has no business with whoever asks here.
+    # A forked child must not use the channel.
     os.register_at_fork(after_in_child=channel.close)
     _signal.signal(_signal.SIGINT, cells.interrupt)
     while True:
@@ -293,7 +294,7 @@ def serve():
             break
         request, _ = decoded(line.decode(), 0)
         try:
-            # A cell may have taken it.
+            # A cell may have replaced the handler.
             _signal.signal(_signal.SIGINT, cells.interrupt)
             answer = cells.run(request["code"])
         except KeyboardInterrupt as late:

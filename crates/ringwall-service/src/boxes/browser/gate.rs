@@ -1,7 +1,9 @@
-//! Says of each host whether a browser may reach it, and keeps what became of its connections until an action takes them along.
+//! Decides for each host whether a browser may reach it, and collects the results of its
+//! connections until an action takes them.
 //!
-//! Redirects, frames, scripts and windows that a page opens all come by here. Where a *name* leads is judged by the proxy, of
-//! the very address that it connects to. A person is asked in the name of the action that is under way, and of no other.
+//! Redirects, frames, scripts and windows that a page opens all pass this gate. The proxy checks
+//! the address that a *name* resolves to, which is the one that it connects to. Questions to a
+//! person are asked for the current action only.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +17,13 @@ use tokio::sync::watch;
 
 use crate::egress::{Asking, ConnectionView, NetRule, OnDuty, Questions};
 
-/// Connections that are kept one by one between two actions.
+/// Maximum number of connections listed between two actions; further ones are only counted.
 const KEPT: usize = 200;
-/// How long connections of a browser that is gone may take to end.
+/// How long `close` waits for the connections of an ended browser.
 const OVER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Where Chromium goes by itself, for no page: with what was typed, or to fetch parts of itself.
+/// Hosts that Chromium contacts on its own rather than for a page, to send typed text or to
+/// download components.
 const ERRANDS: [&str; 6] = [
     "clients2.google.com",
     "content-autofill.googleapis.com",
@@ -30,11 +33,11 @@ const ERRANDS: [&str; 6] = [
     "update.googleapis.com",
 ];
 
-/// What may be reached.
+/// The hosts that a browser may reach.
 pub(crate) enum Reach {
-    /// What the settings leave to external browsers, as they are at that moment, and hosts that are lifted.
+    /// The current setting for external browsers, and the hosts of `browser.allowed_hosts`.
     Public { lifted: NetList, external: Box<dyn Fn() -> ExternalMode + Send + Sync> },
-    /// What the session's code may reach, in the same words.
+    /// The same rules as for the session's code.
     AsCode { rule: NetRule, questions: Questions },
 }
 
@@ -52,9 +55,9 @@ impl fmt::Debug for Reach {
 #[derive(Debug)]
 pub(crate) struct BrowserGate {
     reach: Reach,
-    /// What is under way.
+    /// The current action.
     acting: watch::Sender<Option<Arc<Asking>>>,
-    /// Connections that were asked for and are not over.
+    /// Number of connections that have begun and not ended.
     open: watch::Sender<usize>,
     noted: Mutex<Noted>,
 }
@@ -64,11 +67,11 @@ struct Noted {
     kept: Vec<ConnectionView>,
     left_out: u64,
     refused: Vec<Refused>,
-    /// Nobody takes them along any more.
+    /// No action takes the connections any more; they are only logged.
     is_closed: bool,
 }
 
-/// A host that was refused, and why.
+/// A refused host and the reason.
 #[derive(Debug, Clone)]
 pub(crate) struct Refused {
     pub(crate) host: String,
@@ -76,7 +79,7 @@ pub(crate) struct Refused {
     pub(crate) why: String,
 }
 
-/// An action is under way as long as this is there.
+/// The action is current until this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnderWay(Arc<BrowserGate>);
 
@@ -92,7 +95,8 @@ impl BrowserGate {
         Self { reach, acting, open, noted: Mutex::default() }
     }
 
-    /// From now on this action answers for what the browser asks for, and what was refused before is forgotten.
+    /// Makes this action the current one. Forgets the hosts that were refused before, so that a
+    /// person is asked about them again.
     pub(crate) fn begin(self: &Arc<Self>, asking: Asking) -> UnderWay {
         if let Reach::AsCode { questions, .. } = &self.reach {
             questions.begin_anew();
@@ -102,7 +106,8 @@ impl BrowserGate {
         UnderWay(self.clone())
     }
 
-    /// Asks about a page's host before Chromium does, which waits for seconds where a person takes minutes.
+    /// Asks about a page's host before Chromium connects: Chromium waits for seconds, a person
+    /// takes minutes to answer.
     pub(crate) async fn ask_ahead(&self, host: NetHost, port: u16) {
         if let Reach::AsCode { rule, .. } = &self.reach
             && rule.judge(&host, port).is_none()
@@ -111,12 +116,12 @@ impl BrowserGate {
         }
     }
 
-    /// What was refused since the action began, or since this was last asked.
+    /// Takes the hosts that were refused since the action began or since the last call.
     pub(crate) fn take_refused(&self) -> Vec<Refused> {
         std::mem::take(&mut self.lock().refused)
     }
 
-    /// What became of connections since the last time, for the record.
+    /// Takes the results of connections since the last call, for the record.
     pub(crate) fn take(&self) -> Value {
         let (kept, left_out) = {
             let mut noted = self.lock();
@@ -129,7 +134,7 @@ impl BrowserGate {
         Value::Array(list)
     }
 
-    /// The last of it, when the browser is gone: what was asked for ends then, and is waited for, but not for long.
+    /// Takes the last connections of a browser that has ended. Waits up to 2 s until they are over.
     pub(crate) async fn close(&self) -> Value {
         let mut open = self.open.subscribe();
         let _ = tokio::time::timeout(OVER_WITHIN, open.wait_for(|open| *open == 0)).await;
@@ -150,7 +155,7 @@ fn errand() -> Ruling {
     Ruling::Refused("it is an errand of Chromium's own, and no page's".to_owned())
 }
 
-/// Puts a host before a person, as long as the action is under way in whose name that is.
+/// Asks a person about a host. Stops when the current action is over.
 async fn ask(acting: &watch::Sender<Option<Arc<Asking>>>, questions: &Questions, host: NetHost, port: u16) -> Ruling {
     let mut now = acting.subscribe();
     let asking = now.borrow_and_update().clone();
@@ -253,7 +258,7 @@ mod tests {
             ("169.254.169.254", 80),
             ("10.0.0.1", 443),
             ("update.googleapis.com", 443),
-            // Whoever takes a browser over could send mail and try logins.
+            // Other ports are refused: a hijacked browser could send mail or try logins.
             ("good.com", 25),
             ("good.com", 22),
             ("8.8.8.8", 53),

@@ -50,7 +50,7 @@ impl Home {
         }
     }
 
-    /// Whether the box is paused. Then nothing in it ends by itself.
+    /// True while the box is paused. Its processes cannot react or exit then.
     pub(crate) fn is_paused(&self) -> bool {
         self.resident().is_paused()
     }

@@ -111,18 +111,18 @@ impl Instance {
         self.process.clone()
     }
 
-    /// Whether its box is paused.
+    /// True while its box is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.home.is_paused()
     }
 
-    /// Ends it. When this returns, no process of it is left, unless its box stands still: then both end together. An error
-    /// means that files of it are left.
+    /// Ends the browser. When this returns, none of its processes is left; a paused box is resumed
+    /// for the kill, and ended if that fails. An error means that files of the browser are left.
     pub(crate) async fn close(self) -> Result<(), Fault> {
         let Self { home, browser, folder, process, running, feeding, .. } = self;
         browser.close().await;
         let running = running.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // What is left of it ends with its box where that is its own. One that stands still goes on for that.
+        // Kills what is left of the browser. `stop` resumes a paused box for that.
         let _ = tokio::join!(running.wait(), process.stop(Signal::KILL));
         feeding.abort();
         home.end(&folder.0).await

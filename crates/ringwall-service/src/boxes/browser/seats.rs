@@ -2,8 +2,9 @@
 //!
 //! A session has one slot. One action at a time has its turn, and up to 32 wait for it. A browser
 //! that is idle for too long is closed, one that ended by itself is removed at once, and the next
-//! action is told that its page is lost. One user gets at most half of `browser.max_instances`.
-//! Dismissing a slot cancels the action in it and lets no further one begin.
+//! action is told that its page is lost. One user gets at most half of the instances (rounded up),
+//! so that other users can start one too. Dismissing a slot cancels the action in it and lets no
+//! further one begin.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use crate::time::now;
 /// From this number of slots on, unused ones without a browser are dropped. Until then they
 /// remember why the browser ended.
 const REMEMBERED: usize = 1000;
-/// Maximum number of actions of one session that have or wait for their turn.
+/// Maximum number of actions of one session that wait for their turn.
 const MAX_WAITING: usize = 32;
 /// Larger screenshots are not kept for clients that look at the session later.
 const MAX_KEPT_BYTES: usize = 8 << 20;
@@ -35,7 +36,7 @@ pub(crate) struct Browsers {
     held: Mutex<Held>,
     acting: watch::Sender<usize>,
     numbers: AtomicU64,
-    /// Rings when the settings are others.
+    /// Notifies of changed settings.
     settings: watch::Sender<()>,
 }
 
@@ -89,7 +90,7 @@ impl Browsers {
         self.settings.send_replace(());
     }
 
-    /// Rings when the settings are others.
+    /// Notifies of changed settings.
     pub(crate) fn settings_changes(&self) -> watch::Receiver<()> {
         self.settings.subscribe()
     }
@@ -206,7 +207,8 @@ fn is_unused(seat: &Arc<Seat>) -> bool {
     Arc::strong_count(seat) == 1
 }
 
-/// Whether a browser has to be closed for another one, and among which.
+/// Where the instance for another browser comes from: a free one, or by closing the browser of any
+/// user or of the same user.
 #[derive(Debug, PartialEq, Eq)]
 enum Room {
     Free,
@@ -239,7 +241,7 @@ impl Seat {
         Self { session, turn: Arc::default(), waiting, shown: Mutex::new(Shown::new()), dismissed }
     }
 
-    /// A permit to wait for the turn; fails if 32 actions hold one.
+    /// A permit to wait for the turn; fails if 32 actions are waiting.
     pub(crate) fn line_up(&self) -> Result<OwnedSemaphorePermit, Error> {
         self.waiting.clone().try_acquire_owned().map_err(|_| Error::TooManyActions)
     }
