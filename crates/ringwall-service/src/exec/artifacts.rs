@@ -99,7 +99,7 @@ impl Service {
         offset: u64,
         limit: u64,
     ) -> Result<OutputPart, Error> {
-        // Look here before the record: an exec that ends in between then still reports its cut output.
+        // Before the record, so that an exec that ends in between still reports its cut output.
         let live = self.find_live(by, exec_id);
         let exec = self.recorded(by, exec_id).await?;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -155,7 +155,7 @@ impl Service {
     }
 
     pub async fn observation(&self, by: &Principal, exec_id: &ExecId) -> Result<Observation, Error> {
-        // Look here before the record: an exec that ends in between then still reports its cut output.
+        // Before the record, so that an exec that ends in between still reports its cut output.
         let live = self.find_live(by, exec_id);
         let view = self.exec(by, exec_id).await?;
         let read = |project: &Project, exec: &ringwall_workspace::ExecId| {

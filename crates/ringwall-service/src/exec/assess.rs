@@ -1,8 +1,9 @@
-//! Assesses texts: small ones in the caller's thread, larger ones on threads of their own, fairly between users.
+//! Assesses the risk of code: small texts on the caller's thread, larger ones on threads of their
+//! own, fairly between users.
 //!
-//! Each size class has its own queue: round robin between users, bounded per user and in all, and one user never holds
-//! all threads of a class. A slot belongs to the thread and not to the caller: a caller that goes away in the middle
-//! does not make room for more.
+//! Each size class has its own queue: round robin between users, bounded per user and in total. One
+//! user gets at most half of the threads of a class. A slot belongs to the thread and not to the
+//! caller, so a caller that disconnects does not free it early.
 
 use std::sync::Arc;
 
@@ -16,18 +17,18 @@ use crate::error::Error;
 use crate::exec::queue::{Admission, Bounds, Slot, Turns};
 use crate::service::Service;
 
-/// Assessing this much takes less time than handing it to another thread.
+/// Assessing this many bytes takes less time than handing them to another thread.
 const TINY: usize = 512;
-/// Takes about a millisecond, and fits on any stack.
+/// Takes about 1 ms and fits on any thread's stack.
 const SMALL: usize = 8 * 1024;
-/// Takes some tens of milliseconds. Larger texts may take seconds, so they have threads of their own.
+/// Takes some tens of milliseconds. Larger texts may take seconds, so they have separate threads.
 const MIDDLE: usize = 64 * 1024;
 
 const MAX_WAITING: u32 = 64;
 const MAX_WAITING_PER_USER: u32 = 8;
 
 impl Service {
-    /// What a text could do. It is advice, and nothing is run or kept.
+    /// Assesses what a text could do. Advice only: nothing is run or recorded.
     pub async fn assess(&self, by: &Principal, content: Content, text: String) -> Result<Assessment, Error> {
         let user = match by.scope() {
             Scope::User(user) | Scope::Agent(user, _) => user,
@@ -61,7 +62,7 @@ impl Default for Assessors {
     }
 }
 
-/// Half of the threads are the most that one user gets.
+/// One user gets at most half of the threads.
 fn bounds(threads: u32) -> Bounds {
     Bounds {
         running: threads,
@@ -97,7 +98,7 @@ impl Assessors {
     }
 }
 
-/// Does something to its end, whether or not the caller still waits for it.
+/// Runs `work` to its end, even if the caller is gone.
 async fn on_a_thread<T: Send + 'static>(
     slot: Slot,
     stack: usize,
@@ -131,7 +132,7 @@ mod tests {
         name.parse().expect("a user id")
     }
 
-    /// Work that says when it has begun and ends when it is told to.
+    /// Work that reports its start and ends on command.
     struct Gate {
         begun: tokio::sync::mpsc::UnboundedReceiver<()>,
         end: mpsc::Sender<()>,
@@ -149,7 +150,8 @@ mod tests {
 
     #[tokio::test]
     async fn deeply_nested_text_does_not_exhaust_the_stack() {
-        // The parser calls itself once for each; on an ordinary stack that ends the whole server.
+        // The parser recurses once per level. On a default stack this would overflow and kill the
+        // server.
         for deep in ["{a:", "label:{"] {
             let text = deep.repeat(192 * 1024 / deep.len());
             let assessors = Assessors::default();
@@ -173,7 +175,8 @@ mod tests {
         gate.end.send(()).expect("a thread that waits");
     }
 
-    /// One user's large texts hold their half of the threads to the end of the test, and another user's still finishes.
+    /// One user's large texts hold half of the threads until the end of the test. Another user's
+    /// text finishes.
     #[tokio::test]
     async fn large_texts_of_one_user_do_not_block_another_user() {
         for (size, threads) in [(SMALL + 1, 2), (LARGE, 1)] {
@@ -188,7 +191,7 @@ mod tests {
             for gate in &mut gates[..threads] {
                 gate.begun.recv().await.expect("a beginning");
             }
-            // The control: the same user has to wait.
+            // Control: the same user has to wait.
             let turns = if size <= MIDDLE { &assessors.middle } else { &assessors.large };
             assert!(matches!(turns.enter(&user("many")), Some(Admission::Later(_))));
             assert_eq!(assessors.run(&user("one"), size, STACK, || 7).await.expect("an assessment"), 7);
@@ -199,7 +202,8 @@ mod tests {
         }
     }
 
-    /// With all threads taken, of one user's waiting texts at most one starts before another user's first.
+    /// With all threads in use, at most one waiting text of a user starts before another user's
+    /// first.
     #[tokio::test]
     async fn waiting_users_take_turns() {
         let assessors =
@@ -215,7 +219,8 @@ mod tests {
             let (assessors_of_task, order) = (assessors.clone(), order.clone());
             let note = move || order.lock().expect("no panic").push(name);
             waiting.push(tokio::spawn(async move { assessors_of_task.run(&user(name), LARGE, STACK, note).await }));
-            // Tasks of this runtime run in turns on one thread, so each stands in the queue before the next one comes.
+            // The tasks of this runtime share one thread, so each is queued before the next one
+            // starts.
             while assessors.large.counts() != (1, place + 1) {
                 tokio::task::yield_now().await;
             }

@@ -1,4 +1,5 @@
-//! The makers of boxes behind one face. Which one makes a box was decided before; no other ever stands in.
+//! Starts a single-use box on the backend that was chosen at submit. No other backend replaces one
+//! that is unavailable.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,14 +23,14 @@ pub(crate) enum Backend {
     Native,
     Docker,
     Gvisor,
-    /// The box that stays with a session, whoever made it; nothing that an exec without a session can ask for.
+    /// The session box, created by any backend. Not available to execs without a session.
     Aio,
-    /// An external service, which makes no boxes on demand and so is nothing that an exec can ask for by itself.
+    /// An external AIO service. It creates no boxes on demand, so a request cannot name it.
     AioService,
 }
 
 impl Backend {
-    /// Those that an exec can name.
+    /// The backends that a request can name.
     pub(crate) const ALL: [Self; 3] = [Self::Native, Self::Docker, Self::Gvisor];
 
     pub(crate) const fn key(self) -> &'static str {
@@ -42,10 +43,10 @@ impl Backend {
     }
 }
 
-/// Who runs, behind gVisor, what asks for no image.
+/// How gVisor runs an exec that needs no image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GvisorHome {
-    /// This server, with the `runsc` that it has found.
+    /// With the `runsc` that this server found.
     Host,
     Docker,
 }
@@ -65,32 +66,32 @@ impl FromStr for Backend {
     }
 }
 
-/// A started box, and what it uses of its session.
+/// A started box, and its use of the session.
 #[derive(Debug)]
 pub(crate) struct StartedBox {
     pub(crate) running: RunningBox,
-    /// For commands in a session box.
+    /// Set for commands in a session box.
     pub(crate) session: Option<InSession>,
 }
 
-/// What a command in a session box uses of its session.
+/// The session resources of a command in a session box.
 #[derive(Debug)]
 pub(crate) struct InSession {
     pub(crate) home: Arc<SessionBox>,
-    /// Answers the box's requests for the network while the command has it.
+    /// Decides on the box's connections while this command uses it.
     pub(crate) gate: Option<Arc<ExecGate>>,
-    /// Shows the output of the command's terminal.
+    /// Receives the output of the command's terminal.
     pub(crate) screen: Option<mpsc::Sender<Vec<u8>>>,
     pub(crate) _stay: Stay,
 }
 
-/// How a command has its session's box. The box is given back when this is dropped.
+/// A command's use of its session box. Released when dropped.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held, and let go of when it is dropped")]
 pub(crate) enum Stay {
-    /// No other command may start in it.
+    /// Exclusive: no other command may start in the box.
     Alone(Lease<Boxes>),
-    /// Others may start in it too.
+    /// Shared: other commands may start in the box.
     Beside(Hold<Boxes>),
 }
 
@@ -111,7 +112,7 @@ impl Inner {
         match backend {
             Backend::Native => self.start_native(grant).await,
             Backend::Docker => self.makers.docker.start(grant, exec_id, Runtime::Usual).await,
-            // gVisor is a runtime of either: an image of docker's is docker's to run.
+            // Docker runs its own images with gVisor as the runtime.
             Backend::Gvisor => match grant.root() {
                 Root::Docker(_) => self.makers.docker.start(grant, exec_id, Runtime::Gvisor).await,
                 Root::Host | Root::Image(_) => self.makers.executor.start_on_gvisor(grant).await,
@@ -127,7 +128,7 @@ impl StartedBox {
         self.session.as_ref().map(|session| &session.home)
     }
 
-    /// Waits for the end of the box, and gives the session's box back.
+    /// Waits for the end of the box, then releases the session box.
     pub(crate) async fn wait(self) -> Result<Outcome, ringwall_executor::Error> {
         let outcome = self.running.wait().await;
         drop(self.session);

@@ -56,7 +56,7 @@ pub struct CodeRequest {
     pub files: Vec<(String, Vec<u8>)>,
     /// The context to run in: an interpreter that keeps its state between runs.
     pub context_id: Option<String>,
-    /// Whether to wait or fail while another caller uses the session box.
+    /// Waits or fails while another caller uses the session box.
     pub on_busy: OnBusy,
 }
 
@@ -163,9 +163,8 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// Whether stdin ends by itself. Such a command is awaited by its caller. Processes and
-    /// terminals are not: they run until they exit or are stopped, beside other commands of the
-    /// box.
+    /// True for a command whose stdin ends by itself; a caller waits for its end. Processes and
+    /// terminals run until they exit or are stopped, beside other commands of the box.
     pub(crate) fn ends(&self) -> bool {
         match self {
             Input::Ends => true,
@@ -223,7 +222,7 @@ impl CodeOrder {
         &self.place.id
     }
 
-    /// Whether risky code is decided by a person instead of automatically.
+    /// True if a person decides on risky code instead of the server.
     pub(crate) fn asks_person(&self) -> bool {
         match self.rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => true,

@@ -1,4 +1,4 @@
-//! What a box left, taken over when all its processes are dead, with the two files that say what it was.
+//! Collects the files of an exec after all its processes are dead, and writes its `meta.json`.
 
 use ringwall_executor::docker::{AGENT, PROXY_SOCKET_PATH};
 use ringwall_policy::{Access, NetMode};
@@ -16,14 +16,15 @@ use crate::exec::trail::Created;
 use crate::time::milliseconds;
 
 impl Exec {
-    /// Takes over what the box left, on a thread that may block. Nothing of it can fail the exec but its size, and a disk that
-    /// does not work.
+    /// Collects the artifacts and writes `meta.json`, on a thread that may block. Only too large
+    /// artifacts or a disk error can fail the exec.
     pub(crate) fn collect(&self, files: ExecFiles, told: Told, mut meta: Value) -> Result<Told, Error> {
         let bytes_max = self.limits.artifacts_bytes;
         let exec_id = &self.intent.exec_id;
         let processes = match self.order.image {
             None => Processes::Dead,
-            // A daemon that did not answer is not waited for: it may remove a container only when it is back.
+            // A Docker daemon that stopped answering may remove the container only when it is back;
+            // do not wait for it.
             Some(_) => Processes::Uncertain,
         };
         let collected = files.collect(bytes_max, processes)?;
@@ -40,7 +41,8 @@ impl Exec {
         Ok(told)
     }
 
-    /// Puts away what code left, on a thread that may block. Nothing of that changes how it ended: a failure is in the log.
+    /// Finds the files that code created and stores its output, on a thread that may block.
+    /// Failures are logged and do not change the outcome.
     pub(crate) fn put_away(&self, remains: Remains) {
         let Remains { ready: Ready { ground, files, disks, before, .. }, told, meta } = remains;
         let exec_id = &self.intent.exec_id;
@@ -63,7 +65,8 @@ impl Exec {
         disks.iter().for_each(Disk::measure_later);
     }
 
-    /// What is known before the artifacts are looked at, with what the box had of the host's paths. Of the environment its keys alone.
+    /// The content of `meta.json` that is known before the artifacts are collected. `of_host` are
+    /// the mounted host paths. Environment variables are listed by name only.
     pub(crate) fn meta(&self, ran: &Ran, of_host: Vec<Value>) -> Value {
         let mode = |access| match access {
             Access::Empty => "empty",
@@ -105,7 +108,8 @@ impl Exec {
         })
     }
 
-    /// What a container is shown of ours: the program that is its agent or hands its way out over, and where to.
+    /// Ringwall's own mounts in a container: the agent, which also passes on the proxy socket, and
+    /// that socket.
     fn own_mounts(&self) -> Vec<Value> {
         let is_open = self.intent.policy_snapshot["net"]["mode"] == NetMode::Allowlist.key();
         let has_program = is_open || self.order.backend == Backend::Aio;

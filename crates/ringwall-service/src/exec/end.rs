@@ -84,7 +84,7 @@ impl Exec {
     }
 }
 
-/// What to do after an outcome could not be recorded.
+/// The next step after the database refused an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Again,

@@ -1,8 +1,8 @@
-//! Following an exec: what it prints as it prints it, and at last how it ended.
+//! Streams the events of an exec: status changes, output as it is written, and the end.
 //!
-//! Output is read from its files, and a cursor says how much of each stream somebody has. So a follower who comes back
-//! with their last cursor gets exactly the rest, whether the exec still runs or has long ended, and a slow one costs no
-//! memory.
+//! Output is read from its files, and a cursor counts the delivered bytes of each stream. So a
+//! client that reconnects with its last cursor gets exactly the rest, whether the exec runs or has
+//! ended, and a slow client uses no memory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,10 +19,10 @@ use crate::exec::registry::{Live, Stage};
 use crate::exec::view::ExecView;
 use crate::service::Service;
 
-/// At most this much of a stream in one event.
+/// Most bytes of a stream in one event.
 const CHUNK: usize = 64 * 1024;
 
-/// How many bytes of each stream were delivered. Written `o123-e45`.
+/// The number of delivered bytes of each stream. Written as `o123-e45`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EventCursor {
     pub stdout: u64,
@@ -57,7 +57,7 @@ impl FromStr for EventCursor {
 
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// Come back with this to get what follows.
+    /// Pass this cursor to continue after this event.
     pub cursor: EventCursor,
     pub kind: EventKind,
 }
@@ -70,12 +70,12 @@ pub enum EventKind {
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// The last one.
+    /// The last event.
     End(Arc<ExecView>),
 }
 
 impl Service {
-    /// Follows an exec to its end, from the cursor on.
+    /// The events of an exec after the cursor, up to its end.
     pub async fn events(
         &self,
         by: &Principal,
@@ -135,7 +135,7 @@ impl Follower {
             if self.state == State::Done {
                 return None;
             }
-            // The stage before the output: what was printed before the end is then seen before the end.
+            // Read the state before the output, so that all output is delivered before the end.
             let stage = match &mut self.source {
                 Source::Live { stage, .. } => stage.borrow_and_update().clone(),
                 Source::Ended => Stage::Over(None),
@@ -192,7 +192,7 @@ impl Follower {
         }
     }
 
-    /// From whoever ran it, or from the record.
+    /// The final view from the exec's task, or from the database if the task left none.
     async fn ending(&self, view: Option<Arc<ExecView>>) -> Result<Arc<ExecView>, Error> {
         if let Some(view) = view {
             return Ok(view);

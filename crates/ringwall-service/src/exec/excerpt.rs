@@ -1,20 +1,22 @@
-//! What the record keeps of a request that is refused before it runs: at most 4 KiB, and the digest of the whole.
+//! Shortens a refused request for the record: about 4 KiB, and the SHA-256 of the whole command.
 //!
-//! Anybody who may ask could otherwise fill the record with requests that cost them nothing. What ran, and what a
-//! person was asked about, is kept whole.
+//! Otherwise a caller could fill the database with refused requests at no cost. Commands that ran,
+//! or that a person was asked about, are recorded whole.
 
 use ringwall_record::{Digest, NewExec, Start};
 use serde_json::json;
 
-/// Bytes of `cmd`, `args`, `cwd` and `env_keys` together, as JSON.
+/// Most bytes of `cmd`, `args`, `cwd` and `env_keys` together, as JSON.
 const MAX_EXCERPT: usize = 4096;
-/// Bytes of each of `cmd`, `cwd`, all `env_keys`, and the reason's message.
+/// Most bytes of each of `cmd`, `cwd`, all `env_keys` and `conversation_id`. The reason's message
+/// may have twice as many.
 const MAX_PART: usize = 768;
-/// What JSON adds to a text in a list.
+/// The bytes that JSON adds to a string in a list.
 const QUOTES_AND_COMMA: usize = 3;
 
-/// Cuts a refused request down to its excerpt. If something was cut, `policy_snapshot.denied.request` says so, with
-/// size and SHA-256 of the whole command: `cmd` and each of `args`, each followed by a NUL byte.
+/// Cuts a refused request down to its excerpt. If something was cut,
+/// `policy_snapshot.denied.request` says so, with the size and SHA-256 of the whole command: `cmd`
+/// and each of `args`, each followed by a NUL byte.
 pub(crate) fn shorten_refused(exec: &mut NewExec) {
     let whole: Vec<u8> =
         std::iter::once(&exec.cmd).chain(&exec.args).flat_map(|word| word.bytes().chain(std::iter::once(0))).collect();
@@ -33,7 +35,8 @@ pub(crate) fn shorten_refused(exec: &mut NewExec) {
     }
 }
 
-/// Keeps texts while there is room; the first that does not fit is cut and ends the list. Says whether it cut.
+/// Keeps strings while they fit. The first that does not fit is cut and ends the list. Returns
+/// whether it cut.
 fn cut_list(list: &mut Vec<String>, mut room: usize) -> bool {
     for place in 0..list.len() {
         if room < QUOTES_AND_COMMA {
@@ -49,7 +52,7 @@ fn cut_list(list: &mut Vec<String>, mut room: usize) -> bool {
     false
 }
 
-/// Cuts a text so that it takes no more room than this as JSON. Says whether it cut.
+/// Cuts a string to at most `room` bytes as JSON. Returns whether it cut.
 fn cut(text: &mut String, room: usize) -> bool {
     let mut taken = QUOTES_AND_COMMA;
     let end = text.char_indices().find(|(_, character)| {
@@ -67,7 +70,7 @@ fn cost(text: &str) -> usize {
     QUOTES_AND_COMMA + text.chars().map(escaped).sum::<usize>()
 }
 
-/// The most bytes that JSON needs for a character.
+/// The bytes of a character in JSON, at most.
 fn escaped(character: char) -> usize {
     match character {
         '"' | '\\' => 2,

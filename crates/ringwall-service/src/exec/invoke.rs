@@ -1,4 +1,5 @@
-//! Calling a skill: its manifest narrows, its inputs are checked, and what it runs is an exec like any other.
+//! Calls a skill: checks the inputs against its manifest, narrows the policy by it, and submits its
+//! command as an exec.
 
 use std::sync::Arc;
 
@@ -13,14 +14,14 @@ use crate::exec::submit::Submitted;
 use crate::service::Service;
 use crate::skills::{Call, Catalogue, Found, Skill};
 
-/// What belongs to a call and is not in its body.
+/// Options of a call that are not in its body.
 #[derive(Debug, Clone, Default)]
 pub struct InvokeOptions {
     pub idempotency: Option<Idempotency>,
 }
 
 impl Service {
-    /// The skills that are there, and the manifests that are none.
+    /// All skills, and the manifests that are invalid.
     pub async fn skills(&self) -> Result<Catalogue, Error> {
         let skills = self.inner.skills.clone();
         blocking::in_place(move || Ok(skills.list()?)).await
@@ -52,14 +53,13 @@ impl Service {
             ..ExecRequest::default()
         };
         let mut order = Order::read(by, request, Some(&skill), &self.settings_now(), self.inner.gvisor_home())?;
-        // A skill's command is the operator's word, so no rule for callers' commands applies to it.
+        // The operator defines a skill's command, so the checks on callers' commands do not apply.
         order.words = command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         order.argv = Ok(command.argv);
         order.layers.narrowing.push(call.layer);
         self.admit(order).await
     }
 
-    /// One of them.
     pub async fn find_skill(&self, id: &str) -> Result<Arc<Skill>, Error> {
         let (skills, wanted) = (self.inner.skills.clone(), id.to_owned());
         match blocking::in_place(move || Ok(skills.find(&wanted)?)).await? {

@@ -1,4 +1,4 @@
-//! The life of an exec, from the request to the recorded outcome, and the queries about it.
+//! The life cycle of an exec, from the request to the recorded outcome, and the queries about it.
 
 pub(crate) mod artifacts;
 pub(crate) mod assess;

@@ -74,7 +74,7 @@ pub(crate) struct Approved {
 /// The project that stores the output of execs on an agent's or a session's files.
 pub(crate) const PROJECT: &str = "workspace";
 
-/// What a command needs in order to work.
+/// The resource without which a command fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
@@ -160,7 +160,7 @@ impl Order {
         }
     }
 
-    /// Whether its box can have a network. Boxes of gVisor and the AIO service cannot.
+    /// False if the box cannot have a network: on gVisor and on an AIO service.
     pub(crate) fn can_reach_hosts(&self) -> bool {
         match (self.backend, &self.ground) {
             (Backend::Native | Backend::Docker, _) => true,

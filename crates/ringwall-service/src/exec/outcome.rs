@@ -1,7 +1,9 @@
-//! How an exec ended, in the words of the record: one status, at most one reason.
+//! Maps the end of an exec to one status and at most one reason. Pure functions.
 //!
-//! Pure. The order of the rules is the order of what a caller wants to know first: that somebody ended it, that it took
-//! too long, that it ran out of memory, that it left too much, and only then what it said itself.
+//! A cancellation takes precedence over everything, a timeout over what follows. Exit code 0 is a
+//! success even if a process in the box ran out of memory. A full disk replaces the reason of a
+//! failure; a refused host, a missing path, a missing network and too many artifacts become the
+//! reason only if there is none.
 
 use ringwall_executor::aio_service::AioError;
 use ringwall_executor::{Ending, Outcome, Step};
@@ -43,7 +45,7 @@ impl Told {
         Self { status: FinalStatus::Cancelled, exit_code: None, reason: Some(reason) }
     }
 
-    /// Nothing ran, because nobody allowed it.
+    /// Nothing ran, because the policy or a person did not allow it.
     pub(crate) fn denied(code: &str, message: impl Into<String>) -> Self {
         Self { status: FinalStatus::PolicyDenied, exit_code: None, reason: Some(reason(code, message)) }
     }
@@ -74,7 +76,8 @@ impl Told {
         }
     }
 
-    /// It was ended because of what its workspace takes, unless it was over in the same moment.
+    /// Sets the reason for a box that was stopped because of a full disk. An exec that succeeded or
+    /// timed out in the same moment is unchanged.
     pub(crate) fn with_full_disk(self, full: Option<String>) -> Self {
         match full {
             Some(words) if self.status == FinalStatus::Failed => {
@@ -85,7 +88,7 @@ impl Told {
         }
     }
 
-    /// What went wrong with the box, without a path of the host.
+    /// The result of a box that failed to start or run. Messages contain no host path.
     pub(crate) fn of_error(error: &ringwall_executor::Error) -> Self {
         use ringwall_executor::Error as Of;
         match error {
@@ -105,14 +108,15 @@ impl Told {
                 Self::failed(BACKEND_UNAVAILABLE, format!("{error}; {}", error.hint().unwrap_or_default()))
             }
             Of::EnvironmentNotForDocker { .. } => Self::failed(INVALID_ARGUMENT, error.to_string()),
-            // None of its words names a path of the host or where the service is.
+            // Its messages contain neither a host path nor the address of the service.
             Of::Aio(error) => Self::failed(code_of(error), format!("{error}; {}", error.hint())),
             Of::DirectoryMissing(path) | Of::NotADirectory(path) | Of::DirectoryIsLink(path)
                 if path.starts_with("/workspace") =>
             {
                 Self::failed(INVALID_ARGUMENT, format!("cwd: {error}"))
             }
-            // The last step before the command is to enter its directory, which a box may have removed, or never made.
+            // The last step before the command is entering its directory. A box may have removed
+            // that directory or never created it.
             Of::Setup(failure)
                 if failure.step == Step::StartCommand
                     && failure.subject.starts_with("/workspace")
@@ -124,7 +128,7 @@ impl Told {
             Of::SessionBusy | Of::BoxPaused | Of::OtherLanguage { .. } => Self::failed(SESSION_BUSY, with_hint(error)),
             Of::PoolFull | Of::TooManyVisits { .. } => Self::failed(POOL_FULL, with_hint(error)),
             Of::PoolStopped => Self::cancelled(Cancellation::ServerStops),
-            // What the session's box says of itself; none of its words names a path of the host.
+            // Reported by the session box; contains no host path.
             Of::BoxDied { .. } => Self::failed(BOX_DIED, with_hint(error)),
             Of::NotForThisBox { .. } => Self::failed(RUNTIME_ERROR, with_hint(error)),
             Of::NoAnswer { .. } => Self::failed(RUNTIME_ERROR, format!("{error}; try again")),
@@ -133,7 +137,7 @@ impl Told {
         }
     }
 
-    /// A failure of what was refused a connection says so.
+    /// Adds the refused host as the reason of a failure that has none.
     pub(crate) fn with_refused_host(self, host: Option<String>) -> Self {
         match (self.status, &self.reason, host) {
             (FinalStatus::Failed, None, Some(host)) => {
@@ -147,7 +151,8 @@ impl Told {
         }
     }
 
-    /// A failure of what names a path that is allowed and not there says so: nothing can be made by its name alone.
+    /// Adds the missing path as the reason of a failure that has none. An allowed path that does
+    /// not exist is not mounted, so the command cannot create it.
     pub(crate) fn with_unseen(self, path: Option<HostPath>) -> Self {
         match (self.status, &self.reason, path) {
             (FinalStatus::Failed, None, Some(path)) => {
@@ -161,7 +166,7 @@ impl Told {
         }
     }
 
-    /// A failure of what wanted a network that its box does not have says so.
+    /// Adds the missing network as the reason of a failure that has none.
     pub(crate) fn without_network(self) -> Self {
         match (self.status, &self.reason) {
             (FinalStatus::Failed, None) => {
@@ -173,7 +178,7 @@ impl Told {
         }
     }
 
-    /// Too many artifacts make a failure of what ended by itself.
+    /// Artifacts over the limit fail an exec that has no other reason.
     pub(crate) fn with_extent(self, extent: Extent, bytes_max: u64) -> Self {
         let message = match extent {
             Extent::Within => return self,
@@ -233,7 +238,7 @@ mod tests {
     fn every_ending_has_its_words() {
         for (ending, out_of_memory, status, exit_code, reason) in [
             (Ending::Exited(0), false, FinalStatus::Succeeded, Some(0), ""),
-            // Something in the box was killed, and the command did what it should all the same.
+            // A process in the box was killed for memory, but the command succeeded.
             (Ending::Exited(0), true, FinalStatus::Succeeded, Some(0), ""),
             (Ending::Exited(3), false, FinalStatus::Failed, Some(3), ""),
             (Ending::Exited(137), true, FinalStatus::Failed, Some(137), "OOM"),

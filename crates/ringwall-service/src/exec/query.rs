@@ -1,4 +1,4 @@
-//! Questions about execs, and the order to end one. What the asker may not see is not there.
+//! Reads, lists and cancels execs. Execs that the caller may not see are reported as not found.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::exec::registry::{Cancellation, Live};
 use crate::exec::view::ExecView;
 use crate::service::Service;
 
-/// Which execs a list holds. What is absent restricts nothing.
+/// Filter of a list. `None` restricts nothing.
 #[derive(Debug, Clone, Default)]
 pub struct ExecFilter {
     pub task_id: Option<String>,
@@ -19,12 +19,12 @@ pub struct ExecFilter {
 }
 
 impl Service {
-    /// The exec as it stands.
+    /// The current state of an exec.
     pub async fn exec(&self, by: &Principal, exec_id: &ExecId) -> Result<ExecView, Error> {
         Ok(self.recorded(by, exec_id).await?.into())
     }
 
-    /// Waits for the ending.
+    /// Waits until the exec has ended.
     pub async fn finished(&self, by: &Principal, exec_id: &ExecId) -> Result<ExecView, Error> {
         if let Some(live) = self.find_live(by, exec_id)
             && let Some(view) = live.over().await
@@ -47,7 +47,8 @@ impl Service {
         Ok(self.inner.store.list(&filter, limit, cursor).await?)
     }
 
-    /// Ends an exec that runs or waits, and gives it as it then is.
+    /// Cancels a running or waiting exec and waits for its end. Fails with [`Error::AlreadyEnded`]
+    /// if it ended by itself first.
     pub async fn cancel(&self, by: &Principal, exec_id: &ExecId) -> Result<ExecView, Error> {
         let Some(live) = self.find_live(by, exec_id) else {
             let exec = self.recorded(by, exec_id).await?;
@@ -57,14 +58,14 @@ impl Service {
         let view = self.finished(by, exec_id).await?;
         match view.summary.status {
             Status::Cancelled => Ok(view),
-            // It ended by itself in the same moment.
+            // It ended by itself before the cancellation took effect.
             _ => Err(Error::AlreadyEnded(exec_id.clone())),
         }
     }
 
     pub(crate) fn find_live(&self, by: &Principal, exec_id: &ExecId) -> Option<Arc<Live>> {
         let live = self.inner.registry.find(exec_id).filter(|live| by.sees(&live.user_id, &live.agent_id))?;
-        // Its ending is on record; it is only not yet gone from here.
+        // Its outcome is recorded, and it is about to leave the registry.
         (!live.is_over()).then_some(live)
     }
 }

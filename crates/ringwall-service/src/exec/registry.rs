@@ -56,7 +56,7 @@ pub(crate) struct Live {
     home: OnceLock<Weak<SessionBox>>,
 }
 
-/// Whether an exec ends by itself or runs until it is stopped.
+/// The lifetime of an exec. An awaited exec ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
     Awaited,
@@ -173,7 +173,7 @@ impl Live {
         self.company
     }
 
-    /// Whether the exec does not end by itself: it runs until stopped, or its session box is
+    /// True if the exec does not end by itself: it runs until stopped, or its session box is
     /// paused.
     pub(crate) fn lasts(&self) -> bool {
         self.company == Company::Alone || self.home().is_some_and(|home| home.resident.is_paused())

@@ -1,4 +1,4 @@
-//! What a door hands over: an exec as it was asked for, nothing of it checked yet.
+//! An exec request as the API received it, unchecked.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use ringwall_policy::Secret;
 pub struct ExecRequest {
     pub user_id: Option<String>,
     pub agent_id: Option<String>,
-    /// The conversation's id stands in for an absent one.
+    /// Default: `conversation_id`.
     pub project_id: Option<String>,
     pub skill_id: Option<String>,
     pub kind: String,
@@ -16,7 +16,7 @@ pub struct ExecRequest {
     pub args: Vec<String>,
     pub cwd: Option<String>,
     pub env: BTreeMap<String, Secret>,
-    /// Paths relative to `inputs/`, and their content.
+    /// Path, relative to `inputs/`, and content.
     pub inputs: Vec<(String, Vec<u8>)>,
     pub overrides: Option<serde_json::Value>,
     pub task_id: Option<String>,
@@ -25,7 +25,7 @@ pub struct ExecRequest {
     pub idempotency: Option<Idempotency>,
 }
 
-/// A key that makes a request happen once, and what tells whether the next one is the same request.
+/// A key that makes a request run once, and the digest that identifies a repetition of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     pub key: String,

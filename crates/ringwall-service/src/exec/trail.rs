@@ -1,5 +1,6 @@
-//! What whoever waits for a piece of code learns beside its record: as which exec it goes on when a person has changed it, how
-//! it was assessed, and which files it made.
+//! Results that a caller waiting for code gets in addition to the record: the exec that replaces it
+//! after a person edited the code, its assessment, the files it created, and the answer of its
+//! context.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,11 +22,11 @@ struct Held {
     answer: Option<CellAnswer>,
 }
 
-/// Which files code made.
+/// The files that code created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Created {
     These(Vec<String>),
-    /// There are too many to tell which of them are new, or they could not be looked at.
+    /// The session has too many files to compare, or they could not be listed.
     Unknown,
 }
 
@@ -40,7 +41,7 @@ impl Trail {
         self.lock().assessment = Some(assessment);
     }
 
-    /// Said before the first one ends, so that whoever sees that end knows where to look.
+    /// Set before the first exec ends, so that a caller that sees its end finds the next exec.
     pub(crate) fn go_on_as(&self, exec_id: ExecId) {
         self.lock().goes_on_as = Some(exec_id);
     }
@@ -49,7 +50,7 @@ impl Trail {
         self.lock().created = files;
     }
 
-    /// What a run in a context has shown or raised.
+    /// The displayed results or the exception of a run in a context.
     pub(crate) fn answered(&self, answer: CellAnswer) {
         self.lock().answer = Some(answer);
     }
