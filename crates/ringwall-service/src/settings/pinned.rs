@@ -47,8 +47,8 @@ const TEXTS: [&str; 20] = [
     "net.unknown",
     "browser.external",
 ];
-/// What session boxes show of the host while path control is off. Start-up only: an operator who
-/// could set it would show the server user's files to agents.
+/// The view of the host that session boxes get while path control is off. Start-up only: an
+/// operator who could set it would show the server user's files to agents.
 const WHEN_DISABLED: &str = "sandbox.when_disabled";
 /// Signs webhook messages. `GET /settings` shows only that it is set.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";

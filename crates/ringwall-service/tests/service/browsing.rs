@@ -1,6 +1,7 @@
-//! Browsers at the service itself: how many may wait for one, and that none leaves anything when it is not wanted any more.
+//! Browsers through the service API: the limit of waiting actions, and cleanup after cancelling.
 //!
-//! Both have a real Chromium; the pages are this test's, on the host's loopback, which is allowed by the setting for that.
+//! The tests use a real Chromium. It opens pages that the test serves on the host's loopback
+//! address, which `browser.allowed_hosts` permits.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::lab::{LONG, Lab, in_lab, seen};
 
-/// Serves one page, with a field for a password.
+/// Serves one page with a password field.
 fn serve() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let host = listener.local_addr().unwrap().to_string();
@@ -37,7 +38,8 @@ async fn begin(lab: &Lab, window: BrowserKind, action: &str, params: Value) -> R
     lab.service.begin_browser(&lab.owner, request).await
 }
 
-/// While one action waits for a person, so many wait for it, each until it is taken back or whoever asked is gone.
+/// While one action waits for approval, 32 more may wait for the browser. A cancelled or dropped
+/// one frees its place.
 pub fn waiting_for_a_browser_is_bounded() {
     in_lab(async |lab| {
         let host = serve();
@@ -63,11 +65,11 @@ pub fn waiting_for_a_browser_is_bounded() {
         }
         let one_more = ask("get_content", json!({})).await.unwrap_err();
         assert_eq!(one_more.code(), "QUEUE_FULL", "{one_more}");
-        // One that is taken back is over at once, while the other still waits for a person.
+        // A cancelled action ends at once, although the first one still waits for approval.
         let taken_back = waiting.pop().unwrap();
         taken_back.take_back();
         assert_eq!(finish(&taken_back).await.unwrap_err().code(), "CONFLICT");
-        // Whoever is gone leaves their place, too.
+        // A dropped action frees its place too.
         waiting.push(ask("get_content", json!({})).await.unwrap());
         waiting.pop();
         let next = seen("a place", async || ask("get_content", json!({})).await.ok()).await;
@@ -80,7 +82,7 @@ pub fn waiting_for_a_browser_is_bounded() {
     });
 }
 
-/// Taken back while it starts: neither a process nor a file of it is left in the session's box.
+/// Cancelling a browser that is starting leaves no process and no file in the session's box.
 pub fn a_browser_that_is_not_wanted_leaves_nothing() {
     in_lab(async |lab| {
         lab.set(json!({ "sessions": { "confirmation": "auto-approve" } })).await;
@@ -95,7 +97,7 @@ pub fn a_browser_that_is_not_wanted_leaves_nothing() {
         let _ = seen("a folder", async || Some(folders().await).filter(|found| !found.is_empty())).await;
         begun.take_back();
         let answer = lab.service.finish_browser(&begun).await.unwrap();
-        // Where it was too late for that, there is one, and it is closed.
+        // If the start completed before it was cancelled, the browser is open and must be closed.
         if answer.success {
             let closing = begin(lab, BrowserKind::Sandbox, "close", json!({})).await.unwrap();
             assert!(lab.service.finish_browser(&closing).await.unwrap().success);

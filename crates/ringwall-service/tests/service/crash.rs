@@ -1,4 +1,4 @@
-//! A service that is killed with an exec in its hands, and the next one that finds it.
+//! Restarting a service that was killed during an exec.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use ringwall_service::{Auth, Service, Status, Stream};
 
 use crate::lab::{HELD, block_on, config, seen, shell};
 
-/// Where the child finds its data directory.
+/// The environment variable with the child's data directory.
 pub const DATA: &str = "SERVICE_TEST_CHILD";
 
-/// Starts an exec that does not end, says which, and waits to be killed.
+/// Starts an exec that does not end, prints its id and waits to be killed.
 pub fn be_the_child(data: PathBuf) -> ExitCode {
     block_on(async {
         let service = Service::open(config(&data, Auth::Disabled)).await.unwrap();
@@ -48,7 +48,7 @@ pub fn a_killed_service_loses_its_execs_and_says_so() {
         let id = line.trim().parse().unwrap();
         let view = service.finished(&owner, &id).await.unwrap();
         assert_eq!(view.summary.status, Status::Lost);
-        // What it had printed is still there.
+        // Its output before the crash is still readable.
         let part = service.output(&owner, &id, Stream::Stdout, 0, 100).await.unwrap();
         assert_eq!(part.bytes, b"held\n");
         assert!(service.verify_audit(&owner, None, |_| {}).await.unwrap().is_intact());

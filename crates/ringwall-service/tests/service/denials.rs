@@ -1,4 +1,4 @@
-//! What is not allowed is recorded; what means nothing is refused and leaves no trace.
+//! Requests that the policy denies are recorded; malformed requests are rejected without a record.
 
 use ringwall_service::{AuditFilter, ClientClaim, Entry, Error, ExecFilter, ExecRequest, Limit, Origin, Scope, Status};
 use serde_json::{Value, json};

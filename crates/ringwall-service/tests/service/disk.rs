@@ -1,4 +1,5 @@
-//! A workspace's share of the disk: whoever takes more is stopped and told so, and gets on when there is room again.
+//! Disk quotas of workspaces: an exec that exceeds its quota is killed and reported, and runs again
+//! once there is space.
 
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -15,7 +16,7 @@ use crate::lab::{Lab, in_lab, reason, shell, shell_of};
 const MIB: usize = 1024 * 1024;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// Ends only when somebody ends it.
+/// Writes until it is killed.
 const FILLER: &str = "while :; do head -c 1000000 /dev/zero >> filler; done";
 
 fn assert_stopped(view: &ExecView, setting: &str) {
@@ -44,9 +45,9 @@ pub fn a_filler_is_stopped_and_told_so() {
         let view = lab.run_shell(&format!("echo begun; {FILLER}")).await;
         assert_stopped(&view, "workspace.quota_mb");
         assert_eq!(lab.text(&view, Stream::Stdout).await, "begun\n");
-        // Nobody else is meant by it.
+        // Other users are not affected.
         assert_eq!(lab.run(shell_of("other", "echo hi > hi")).await.summary.status, Status::Succeeded);
-        // Nothing comes in, and no more is taken; but room can be made.
+        // A full workspace takes no inputs and no further data, but an exec may delete files.
         let inputs = vec![("data".to_owned(), vec![b'x'; 10])];
         assert_not_started(&lab.run(ExecRequest { inputs, ..shell("true") }).await);
         assert_stopped(&lab.run_shell(&FILLER.replace("filler", "more")).await, "workspace.quota_mb");
@@ -73,7 +74,7 @@ pub fn what_is_on_its_way_counts() {
         limit(lab, 8, 1000).await;
         let view = lab.run_shell(&format!("cd /workspace/artifacts; {FILLER}")).await;
         assert_stopped(&view, "workspace.quota_mb");
-        // It was never the workspace's, and goes with its box.
+        // The staged artifacts were never part of the workspace and were deleted with the box.
         assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
     });
 }
@@ -87,17 +88,17 @@ pub fn inputs_need_room() {
         assert_eq!(std::fs::read_dir(lab.project("default", "inputs")).unwrap().count(), 0);
         let view = lab.run(ExecRequest { inputs: inputs(5 * MIB), ..shell("true") }).await;
         assert_eq!(view.summary.status, Status::Succeeded);
-        // There is room for the new before the old goes.
+        // New inputs need space before the old ones are deleted.
         assert_not_started(&lab.run(ExecRequest { inputs: inputs(5 * MIB), ..shell("true") }).await);
     });
 }
 
-/// An exec that is too short to be looked at is looked at afterwards.
+/// Execs that are too short to be measured while they run are measured afterwards.
 pub fn a_workspace_is_measured_after_its_execs() {
     in_lab(async |lab| {
         limit(lab, 8, 1000).await;
         assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
-        // Nobody tells the service of this one.
+        // The service is not told about this file.
         std::fs::write(lab.project("default", "work").join("large"), vec![1; 20 * MIB]).unwrap();
         let refused = async {
             loop {
@@ -141,7 +142,7 @@ pub fn the_files_of_an_agent_need_room() {
         assert_eq!(sent.kind(), std::io::ErrorKind::QuotaExceeded);
         assert!(sent.to_string().starts_with("The workspace is full"), "{sent}");
         drop(upload);
-        // There is room for either of two, and not for both, whatever they are.
+        // There is space for one of two concurrent uploads, whether of files or of a skill.
         let part = vec![1; 700 * 1024];
         let mut first = service.begin_upload(owner, here).await.unwrap();
         first.write_all(&part).unwrap();
@@ -157,7 +158,7 @@ pub fn the_files_of_an_agent_need_room() {
         assert_eq!(listed, ["a", "uploaded"]);
         service.delete_path(owner, here, &path("files/a")).await.unwrap();
         write("files/b", &large).await.unwrap();
-        // What makes less of it is not refused where there is no room at all.
+        // An edit that shrinks a file is accepted although the workspace is over its quota.
         lab.set(json!({"workspace": {"quota_mb": 1}})).await;
         let shrink = Edit { old: "x".repeat(2 * MIB), new: "y".to_owned(), expected: 1 };
         assert_eq!(write("files/d", "d").await.unwrap_err().code(), "DISK_QUOTA");
@@ -166,14 +167,14 @@ pub fn the_files_of_an_agent_need_room() {
     });
 }
 
-/// What an edit takes is what the file takes afterwards, and not by how much the text got longer.
+/// An edit needs the disk space of the resulting file, not only of the added text.
 pub fn edits_need_room_for_what_they_write() {
     in_lab(async |lab| {
         limit(lab, 16, 1000).await;
         let (service, owner, here) = (&lab.service, &lab.owner, &address());
         service.write_file(owner, here, &path("files/first"), "").await.unwrap();
         let files = lab.directory.path().join("workspaces/default/a/files");
-        // As a box can make it: as long as a text may be, and nothing on the disk.
+        // A sparse file: 20 MiB long, without disk blocks. A box can create one.
         let sparse = std::fs::File::create(files.join("sparse")).unwrap();
         sparse.write_all_at(b"x\n", 0).unwrap();
         sparse.set_len(20 * MIB as u64).unwrap();
@@ -186,13 +187,14 @@ pub fn edits_need_room_for_what_they_write() {
         let replaced = service.replace_lines(owner, here, &path("files/sparse"), first_line, "y").await;
         assert_eq!(replaced.unwrap_err().code(), "DISK_QUOTA");
         assert!(blocks() < 100, "nothing was written");
-        // Nobody counts before it is counted how often it is there.
+        // The number of matches is checked before the required space.
         let wrong = Edit { old: "x".to_owned(), new: "y".repeat(MIB), expected: 1000 };
         let edited = service.edit_file(owner, here, &path("files/sparse"), &wrong).await;
         assert_eq!(edited.unwrap_err().code(), "CONFLICT");
         std::fs::remove_file(files.join("sparse")).unwrap();
 
-        // A file of more than half the share is edited in its place, and no box is ended for it.
+        // A file larger than half of the quota is edited in place, and the running exec is not
+        // killed for it.
         let held = service.submit(owner, of_agent(shell(crate::lab::HELD))).await.unwrap().exec_id;
         std::fs::write(files.join("large"), "line\n".repeat(2 * MIB)).unwrap();
         let second_line = Some(Lines::range(Some(2), Some(2)).unwrap());
@@ -206,7 +208,7 @@ pub fn edits_need_room_for_what_they_write() {
         std::fs::write(work.join("go"), "").unwrap();
         assert_eq!(service.finished(owner, &held).await.unwrap().summary.status, Status::Succeeded);
 
-        // In a full workspace, what gets no longer is still taken.
+        // In a full workspace, edits that do not grow the file's disk use are accepted.
         lab.set(json!({"workspace": {"quota_mb": 4, "quota_files": 1}})).await;
         assert_eq!(service.write_file(owner, here, &path("files/new"), "").await.unwrap_err().code(), "DISK_QUOTA");
         service.replace_lines(owner, here, &path("files/large"), second_line, "").await.unwrap();
@@ -227,7 +229,7 @@ fn of_agent(request: ExecRequest) -> ExecRequest {
     ExecRequest { agent_id: Some("a".to_owned()), ..request }
 }
 
-/// A directory that was last changed so long ago.
+/// Sets a file's or directory's modification time back by `hours`.
 fn age(path: &Path, hours: u32) {
     let then = SystemTime::now() - HOUR * hours;
     let file = std::fs::File::open(path).unwrap();
@@ -248,7 +250,7 @@ pub fn idle_sessions_and_strays_are_given_back() {
     in_lab(async |lab| {
         lab.run_shell("true").await;
         let (old, fresh) = (session(lab, "old", 25), session(lab, "fresh", 23));
-        // Its directory is old, and somebody has used it since.
+        // The directory is old, but the session was used 1 hour ago.
         let used = session(lab, "used", 25);
         age(&used.join(".used"), 1);
         let staging = lab.directory.path().join("workspaces/default/default/.staging");
@@ -257,7 +259,7 @@ pub fn idle_sessions_and_strays_are_given_back() {
             std::fs::write(staging.join(stray), "x").unwrap();
         }
         let held = lab.service.submit(&lab.owner, shell(crate::lab::HELD)).await.unwrap().exec_id;
-        // Its directories are made when it has begun.
+        // An exec creates its directories when it starts.
         lab.printed(&held, "held\n").await;
         let looked = lab.service.collect_garbage(&lab.owner, GcMode::DryRun).await.unwrap();
         assert_eq!((looked.dry_run, looked.sessions, looked.strays, looked.failed), (true, 1, 0, 0), "{looked:?}");
@@ -267,7 +269,8 @@ pub fn idle_sessions_and_strays_are_given_back() {
         assert_eq!(removed, Freed { dry_run: false, ..looked });
         assert!(!old.exists() && fresh.exists() && used.exists());
 
-        // Two days later, by retention's round: nobody can still be at what is on its way, but who runs.
+        // Two days later, staging entries of ended execs and uploads are removed too. Those of the
+        // running exec and unknown names stay.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() + HOUR * 48;
         let later = ringwall_service::Timestamp::from_milliseconds(i64::try_from(now.as_millis()).unwrap());
         lab.service.prune(later).await.unwrap();

@@ -1,6 +1,8 @@
-//! The way out of a box: what is allowed gets through, what is not reaches nobody, and all of it is on record.
+//! The egress proxy of boxes: allowed hosts are reachable, others are not, and all connections are
+//! recorded.
 //!
-//! The other side is a server of this test's on the host's loopback, which is allowed by the setting that is meant for that.
+//! The destination is an HTTP server of the test on the host's loopback address, which
+//! `egress.allowed_hosts` permits.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -15,7 +17,7 @@ use serde_json::json;
 
 use crate::lab::{Lab, in_lab, limited, reason, seen, shell};
 
-/// A host's server that counts who came, and answers each with its number.
+/// An HTTP server on the host that counts connections and answers each with its number.
 struct Other {
     port: u16,
     accepted: Arc<AtomicUsize>,
@@ -47,7 +49,7 @@ impl Other {
         self.accepted.load(Ordering::SeqCst)
     }
 
-    /// By the proxy, also where programs would not use it by themselves.
+    /// A `curl` command that uses the proxy also for loopback addresses.
     fn curl(&self, more: &str) -> String {
         format!("curl -sS --max-time 20 --noproxy '' {more} http://127.0.0.1:{}/", self.port)
     }
@@ -73,7 +75,7 @@ async fn said(lab: &Lab, view: &ExecView) -> String {
 pub fn what_is_allowed_gets_through_and_is_on_record() {
     in_lab(async |lab| {
         let other = Other::serve();
-        // Without the setting there is nobody to ask.
+        // Without the setting there is no proxy.
         let closed = lab.run_shell(&format!("env | grep -i proxy; {}", other.curl("-x http://127.0.0.1:3128"))).await;
         assert_eq!((closed.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(lab, &closed).await);
         other.allow(lab, "deny").await;
@@ -89,7 +91,7 @@ pub fn what_is_allowed_gets_through_and_is_on_record() {
         let net = lab.service.exec(&lab.owner, &lab.run_shell("true").await.summary.exec_id).await.unwrap();
         let net = &net.policy_snapshot["net"];
         assert_eq!((&net["mode"], &net["layer"]), (&json!("allowlist"), &json!("settings")), "{net}");
-        // The variables are there for programs that look, in both spellings.
+        // The proxy variables are set in upper and lower case.
         let view = lab.run_shell("echo $HTTP_PROXY $https_proxy $no_proxy").await;
         let address = "http://127.0.0.1:3128";
         assert_eq!(said(lab, &view).await.trim(), format!("{address} {address} localhost,127.0.0.1,::1"));
@@ -103,7 +105,8 @@ pub fn direct_connection_without_proxy_fails() {
         let direct = format!("env -u http_proxy -u HTTP_PROXY curl -sS --max-time 20 http://127.0.0.1:{}/", other.port);
         let view = lab.run_shell(&direct).await;
         assert_eq!((view.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(lab, &view).await);
-        // Another port, another name of the same machine, numbers, and the server behind a name in the list's clothes.
+        // Another port, another name of the same host, an IPv4-mapped IPv6 address, and a name that
+        // begins with another host's name.
         for (host, code) in [
             ("127.0.0.1:1", "403"),
             ("localhost:{port}", "403"),
@@ -119,9 +122,9 @@ pub fn direct_connection_without_proxy_fails() {
         let view = lab.run_shell("curl -fsS --max-time 20 http://evil.example/").await;
         assert_eq!((reason(&view), view.summary.status), ("NET_REFUSED", Status::Failed));
         assert_eq!(other.accepted(), 0);
-        // The control: the same server is there for what is allowed.
+        // Control: the same server is reachable where it is allowed.
         assert_eq!(said(lab, &lab.run_shell(&other.curl("")).await).await, "visit 1");
-        // A request may take the network away, and add nothing to it.
+        // A request may disable the network but not add hosts.
         let none = lab.run(limited(&other.curl(""), json!({"net": {"mode": "none"}}))).await;
         assert_eq!((none.summary.exit_code, other.accepted()), (Some(7), 1), "{}", said(lab, &none).await);
         let more = lab.refused(limited("true", json!({"net": {"mode": "allowlist", "allow": ["pypi.org"]}}))).await;
@@ -132,7 +135,8 @@ pub fn direct_connection_without_proxy_fails() {
     });
 }
 
-/// What listens in a box with a way out is gone with it, also where boxes of a user have one namespace after another.
+/// The proxy's listening socket ends with its box, also if the next box of the user reuses the
+/// network namespace.
 pub fn a_way_out_is_not_passed_on() {
     in_lab(async |lab| {
         let other = Other::serve();
@@ -151,7 +155,8 @@ pub fn a_way_out_is_not_passed_on() {
     });
 }
 
-/// Listens, waits for the other, asks for it directly and by the proxy, asks for itself, and tells who came.
+/// Listens on its own port, connects to the other box directly and through the proxy, then to
+/// itself, and prints which connections arrived.
 const MEET: &str = r#"
 import json, os, socket, sys, time
 own, other = int(sys.argv[1]), int(sys.argv[2])
@@ -190,7 +195,8 @@ told["own"] = [direct(own), came()]
 print(json.dumps(told))
 "#;
 
-/// Two boxes of one user with a way out each, side by side: neither finds the other, by itself or by the proxy, though the list has it.
+/// Two concurrent boxes of one user cannot connect to each other, directly or through the proxy,
+/// although the list allows both ports.
 pub fn boxes_with_a_way_out_do_not_find_each_other() {
     in_lab(async |lab| {
         let ports = [20_001, 20_002];
@@ -209,7 +215,7 @@ pub fn boxes_with_a_way_out_do_not_find_each_other() {
     });
 }
 
-/// The connection waits while a person is asked, once for all that wait for the same.
+/// A connection waits for approval; concurrent connections to the same host ask one question.
 pub fn a_person_is_asked_about_other_hosts() {
     in_lab(async |lab| {
         let other = Other::serve();
@@ -241,18 +247,18 @@ pub fn a_person_is_asked_about_other_hosts() {
             let view = lab.service.finished(&lab.owner, &asking.exec_id).await.unwrap();
             assert_eq!((said(lab, &view).await.trim(), other.accepted()), (code, count));
         }
-        // Remembered: nobody is asked, for this user alone.
+        // Remembered: no question is asked. The entry applies to this user only.
         let view = lab.run_shell(&other.curl("")).await;
         assert_eq!(said(lab, &view).await, "visit 5");
         let hosts = lab.service.allowed_hosts(&lab.owner).await.unwrap();
         assert_eq!((hosts.len(), hosts[0].entry.as_str(), hosts[0].user.as_str()), (1, &*entry, "default"));
-        // Nobody is asked about what would be refused in any case.
+        // Hosts that are refused in any case ask no question.
         let view = lab.run_shell("curl -s --max-time 20 -o /dev/null -w '%{http_code}' http://10.0.0.1/").await;
         assert_eq!(said(lab, &view).await, "403");
         lab.service.forget_host(&lab.owner, hosts[0].id).await.unwrap();
         assert_eq!(lab.service.allowed_hosts(&lab.owner).await.unwrap(), []);
         assert!(lab.service.forget_host(&lab.owner, hosts[0].id).await.is_err());
-        // Whoever does not wait for the answer takes the question back.
+        // A client that disconnects cancels the question.
         let patience = format!("{} & until [ -e go ]; do sleep 0.01; done; kill $!; wait $!", other.curl(""));
         let asking = lab.service.submit(&lab.owner, shell(&patience)).await.unwrap();
         seen("a question", async || {
@@ -264,7 +270,7 @@ pub fn a_person_is_asked_about_other_hosts() {
         lab.release("default");
         let view = lab.service.finished(&lab.owner, &asking.exec_id).await.unwrap();
         assert_eq!(view.summary.exit_code, Some(128 + 15));
-        // It is taken back in a task of its own.
+        // The question is cancelled in a task of its own, so wait for it.
         let newest = seen("the end of a question", async || {
             let found = lab.service.approvals(&lab.owner, None, None, Limit::nearest(1), None).await.unwrap();
             Some(found.items[0].status).filter(|status| *status != ApprovalStatus::Pending)
@@ -274,7 +280,8 @@ pub fn a_person_is_asked_about_other_hosts() {
     });
 }
 
-/// One box for a session's commands, and each is told what it asked for itself; what nobody waits for is the last one's.
+/// The commands of a session share a box, but each command gets its own connections. Connections of
+/// background processes belong to the last command.
 pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
     in_lab(async |lab| {
         let other = Other::serve();
@@ -288,7 +295,7 @@ pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
         };
         let run = async |line: &str| try_to(line).await.unwrap();
         let look = async |exec_id: &ExecId| lab.service.exec_network(&lab.owner, exec_id).await.unwrap().connections;
-        // What is over a little later than its command is on record a little later.
+        // A connection that ends after its command is recorded later, so wait for it.
         let asked = async |id: &ExecId| {
             seen("a connection", async || Some(look(id).await).filter(|found| !found.is_empty())).await
         };
@@ -301,7 +308,7 @@ pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
         let refused = run("curl -fsS --max-time 20 http://evil.example/").await;
         assert_eq!((refused.success, asked(&refused.exec_id).await[0].outcome.as_str()), (false, "refused"));
         assert!(look(&run("true").await.exec_id).await.is_empty());
-        // What goes on when its command is over: until the file is there, and then once more.
+        // A background process that outlives its command and connects once the file exists.
         let waits = "until [ -e /workspace/go ]; do sleep 0.02; done";
         let last =
             run(&format!("setsid sh -c '{waits}; {}' >/dev/null 2>&1 &", other.curl("").replace('\'', "\""))).await;
@@ -312,7 +319,7 @@ pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
             .unwrap();
         let found = asked(&last.exec_id).await;
         assert_eq!((found.len(), found[0].outcome.as_str(), other.accepted()), (1, "allowed", 3));
-        // A box stays as it was made: what has another network does not come in.
+        // A box keeps its network; a command that needs another network is rejected.
         lab.set(json!({"net": {"mode": "none"}})).await;
         let refused = try_to("true").await.unwrap_err().to_string();
         assert!(refused.contains("networks"), "{refused}");

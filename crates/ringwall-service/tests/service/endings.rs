@@ -1,4 +1,4 @@
-//! Every way an exec can end, with real boxes.
+//! All statuses with which an exec can end, with real boxes.
 
 use ringwall_service::{ExecRequest, InvokeOptions, Status, Stream};
 use serde_json::json;
@@ -16,7 +16,7 @@ pub fn success_and_failure() {
         assert!(view.protections.as_ref().unwrap().as_array().unwrap().len() > 5);
         let id = &view.summary.exec_id;
         assert_eq!(view.summary.artifacts_path, format!("projects/p/artifacts/{id}"));
-        // What whoever waited was told is what is on record.
+        // The returned result equals the recorded one.
         assert_eq!(lab.service.exec(&lab.owner, id).await.unwrap(), view);
 
         let view = lab.run_shell("exit 7").await;
@@ -35,7 +35,7 @@ pub fn success_and_failure() {
 
 pub fn timeout() {
     in_lab(async |lab| {
-        // Where a shell does not get so far in time, it is given more.
+        // Retries with longer timeouts, in case the shell does not print in time.
         let mut said = String::new();
         for limit in [300, 3_000, 30_000] {
             let view = lab.run(limited("echo before; sleep 100", json!({"timeout_ms": limit}))).await;
@@ -59,7 +59,7 @@ pub fn memory() {
         assert_eq!(view.summary.status, Status::Failed);
         let protections = view.protections.as_ref().unwrap().as_array().unwrap();
         let memory = protections.iter().find(|protection| protection["name"] == "memory_limit").unwrap();
-        // Without root's rights there is mostly no cgroup, and then Python itself is refused the memory.
+        // Without root there is usually no cgroup; then Python gets a memory error.
         if memory["state"] == "enforced" || rustix::process::geteuid().is_root() {
             assert_eq!(reason(&view), "OOM", "{memory}");
         }

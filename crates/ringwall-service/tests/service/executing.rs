@@ -1,4 +1,4 @@
-//! What is run on an agent's files, in real boxes: what it sees, what it may change, and what is said and recorded of it.
+//! Execs on an agent's files in real boxes: visible files, writable files, results and records.
 
 use ringwall_service::{Address, Error, ExecFilter, ExecView, Executed, Execution, Limit, ProblemKind, Status, Stream};
 use serde_json::json;
@@ -27,7 +27,7 @@ async fn argv(lab: &Lab, skill: Option<&str>, words: &[&str]) -> Result<Executed
     lab.service.execute(&lab.owner, &agent(), what).await
 }
 
-/// The newest exec.
+/// Returns the newest exec.
 async fn last(lab: &Lab) -> ExecView {
     let page = lab.service.execs(&lab.owner, ExecFilter::default(), Limit::nearest(1), None).await.unwrap();
     lab.service.exec(&lab.owner, &page.items[0].exec_id).await.unwrap()

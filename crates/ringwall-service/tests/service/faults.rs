@@ -1,11 +1,11 @@
-//! A record that cannot be written: somebody else holds the database.
+//! A database that another process has locked.
 
 use ringwall_service::{Status, Stream};
 use sqlx::{Connection, SqliteConnection};
 
 use crate::lab::{HELD, Lab, in_lab, shell};
 
-/// As long as this lives in a transaction, nobody else writes.
+/// Locks the database against other writers until the transaction ends.
 async fn hold_the_database(lab: &Lab) -> SqliteConnection {
     let path = lab.directory.path().join("db.sqlite");
     let mut connection = SqliteConnection::connect(path.to_str().unwrap()).await.unwrap();
@@ -20,13 +20,14 @@ async fn let_go(mut connection: SqliteConnection) {
 
 pub fn without_a_record_nothing_runs() {
     in_lab(async |lab| {
-        // Known from now on, so that the intent is the first that is written.
+        // After a first exec the workspace is registered, so that the next write is an exec's
+        // intent.
         lab.run_shell("true").await;
         let held = hold_the_database(lab).await;
         let refused = lab.refused(shell("touch ran")).await;
         assert_eq!(refused.code(), "BUSY");
         assert_eq!((lab.service.metrics().running, lab.service.metrics().waiting), (0, 0));
-        // Of the one before, and nothing of this one.
+        // The artifacts of the first exec; the rejected one has none.
         assert_eq!(std::fs::read_dir(lab.project("default", "artifacts")).unwrap().count(), 1);
         let_go(held).await;
         let view = lab.run_shell("ls").await;
@@ -39,7 +40,7 @@ pub fn an_ending_is_recorded_when_it_can_be() {
         let exec_id = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
         let held = hold_the_database(lab).await;
         lab.release("default");
-        // It has said its last word; its ending cannot be recorded, and so nobody is told of one.
+        // The command has ended, but its ending cannot be recorded, so it is not reported.
         lab.printed(&exec_id, "held\nreleased\n").await;
         let refused = lab.refused(shell("true")).await;
         assert_eq!(refused.code(), "BUSY");

@@ -1,4 +1,4 @@
-//! What goes in and what comes out, and what never does.
+//! Inputs and artifacts of execs: accepted, stored and rejected files.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub fn bad_inputs_write_nothing() {
             let request = ExecRequest { inputs: inputs(&["good", bad]), ..shell("true") };
             assert_eq!(lab.refused(request).await.code(), "INVALID_ARGUMENT", "{bad:?}");
         }
-        // Two that are in each other's way are found only where they are written.
+        // Conflicting input paths are found only when they are written.
         for pair in [["a", "a/b"], ["a", "a"]] {
             let view = lab.run(ExecRequest { inputs: inputs(&pair), ..shell("true") }).await;
             assert_eq!((view.summary.status, reason(&view)), (Status::Failed, "INVALID_ARGUMENT"));

@@ -1,4 +1,4 @@
-//! Followers, and those who come back: nothing lost, nothing twice, whenever they went.
+//! Streams of exec events: a client that reconnects at any point gets every byte exactly once.
 
 use futures::StreamExt;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use ringwall_service::{EventCursor, EventKind, ExecId, Status, Stream};
 
 use crate::lab::{HELD, Lab, block_on, in_lab, shell};
 
-/// What somebody has who follows with these interruptions: after so many events each time.
+/// The output that a client receives which disconnects after the given numbers of events.
 async fn follow(lab: &Lab, id: &ExecId, stays: &[usize]) -> (Vec<u8>, Vec<u8>) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let mut cursor: Option<EventCursor> = None;
@@ -21,7 +21,7 @@ async fn follow(lab: &Lab, id: &ExecId, stays: &[usize]) -> (Vec<u8>, Vec<u8>) {
         {
             left -= 1;
             let event = event.unwrap();
-            // As text, as it goes over the wire.
+            // Cursors are sent as text.
             cursor = Some(event.cursor.to_string().parse().unwrap());
             match event.kind {
                 EventKind::Status(_) => {}
@@ -54,7 +54,7 @@ pub fn any_reconnects_give_the_exact_bytes() {
     let result = runner.run(&schedules, |stays| {
         runtime.block_on(async {
             let submitted = lab.service.submit(&lab.owner, shell(script)).await.unwrap();
-            // While it runs, and again when it has ended.
+            // First during the exec, then after its end.
             for _ in 0..2 {
                 let (stdout, stderr) = follow(&lab, &submitted.exec_id, &stays).await;
                 prop_assert!(stdout == out.as_bytes() && stderr == err.as_bytes(), "{stays:?}");
@@ -78,7 +78,7 @@ pub fn a_follower_sees_output_before_the_end() {
                 EventKind::Status(status) => assert_eq!(status, Status::Running),
                 EventKind::Output { bytes, .. } => {
                     text.push_str(&String::from_utf8(bytes).unwrap());
-                    // It cannot end before this.
+                    // The exec cannot end before this release.
                     lab.release("default");
                 }
                 EventKind::End(view) => assert_eq!(view.summary.status, Status::Succeeded),

@@ -1,4 +1,4 @@
-//! One key is one exec: one after the other, at once, and after a restart.
+//! One idempotency key starts one exec: for repeated and concurrent requests, and after a restart.
 
 use futures::future::join_all;
 use ringwall_service::{Auth, Error, ExecFilter, ExecRequest, Idempotency, Limit, Service, Status};
@@ -35,7 +35,7 @@ pub fn one_key_is_one_exec() {
     });
 }
 
-/// Whoever has a copy of the record cannot find out by trying what was asked.
+/// Digests are keyed, so a copy of the database cannot be used to test guesses of a request.
 pub fn no_digest_can_be_guessed() {
     let recorded = || {
         let mut found = Vec::new();
@@ -68,7 +68,7 @@ pub fn many_at_once_are_one() {
     });
 }
 
-/// The queue has one place: whoever has it is who everybody with the same key is answered with.
+/// With a queue of one place, all requests with the key of the queued exec return that exec.
 pub fn known_while_the_queue_is_full() {
     in_lab(async |lab| {
         lab.set(json!({"sandbox": {"max_concurrent_execs": 1, "max_queued_execs": 1}})).await;

@@ -1,4 +1,4 @@
-//! A service in a directory that is gone afterwards, and short ways to ask it.
+//! A service in a temporary directory, with helpers.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub struct Lab {
     pub directory: TempDir,
 }
 
-/// Lent, so that it stays whole as long as the attempt lasts.
+/// Runs a test with a service that lives until the test has returned.
 pub fn in_lab(attempt: impl AsyncFnOnce(&Lab)) {
     block_on(async {
         let lab = Lab::open().await;
@@ -27,10 +27,10 @@ pub fn block_on(attempt: impl Future<Output = ()>) {
     runtime.block_on(attempt);
 }
 
-/// Generous, because machines are slow at times; it only passes where something is wrong.
+/// Timeout of waits. Generous for slow machines; it only expires if a test fails.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Looks again until there is something to see, but not for ever.
+/// Polls until `look` returns a value; panics after [`LONG`].
 pub async fn seen<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let looking = async {
         loop {
@@ -65,7 +65,7 @@ impl Lab {
         self.run(shell(script)).await
     }
 
-    /// Waits until an exec has printed this, and no more.
+    /// Waits until the output of an exec is exactly `text`.
     pub async fn printed(&self, exec_id: &ExecId, text: &str) {
         seen(&format!("{text:?} of the exec {exec_id}"), async || {
             let part = self.service.output(&self.owner, exec_id, Stream::Stdout, 0, u64::MAX).await.unwrap();
@@ -89,20 +89,20 @@ impl Lab {
         self.service.change_settings(&self.owner, settings).await.unwrap();
     }
 
-    /// A directory of the project `p` of somebody.
+    /// A directory of the user's project `p`.
     pub fn project(&self, user: &str, name: &str) -> PathBuf {
         let path = self.directory.path().join("workspaces").join(user).join("default/projects/p").join(name);
         std::fs::create_dir_all(&path).unwrap();
         path
     }
 
-    /// Lets go what waits in `work` of this user's project.
+    /// Releases the [`HELD`] execs in the user's project.
     pub fn release(&self, user: &str) {
         std::fs::write(self.project(user, "work").join("go"), "").unwrap();
     }
 }
 
-/// Runs until it is released.
+/// A command that runs until it is released.
 pub const HELD: &str = "echo held; until [ -e go ]; do sleep 0.01; done; echo released";
 
 pub fn shell(script: &str) -> ExecRequest {

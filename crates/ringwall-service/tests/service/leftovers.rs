@@ -1,4 +1,5 @@
-//! What one box leaves in the kernel's accounts is nothing to the next one, which may get the same cgroups.
+//! State of a reused cgroup (memory peak, kill counters, processes, limits) does not affect the
+//! next box.
 
 use std::path::Path;
 
@@ -43,19 +44,20 @@ pub fn a_kill_for_memory_is_ones_own() {
         for _ in 0..3 {
             let greedy = with_memory(lab, &using(300), 64).await;
             assert_eq!(greedy.summary.status, Status::Failed);
-            // Without root's rights there is mostly no cgroup, and then Python itself is refused the memory.
+            // Without root there is usually no cgroup; then Python gets a memory error.
             if rustix::process::geteuid().is_root() {
                 assert_eq!(reason(&greedy), "OOM", "{greedy:?}");
             }
             ends_well(lab, 64).await;
-            // The one that fails for a reason of its own is not said to have run out of memory.
+            // An exec that fails for another reason is not reported as out of memory.
             let failed = with_memory(lab, "exit 3", 64).await;
             assert_eq!((failed.summary.exit_code, failed.error_reason.as_ref()), (Some(3), None), "{failed:?}");
         }
     });
 }
 
-/// As many as it can have, which all stay. Not a shell's, which tries for a quarter of a minute to get one more.
+/// Forks as many processes as possible and keeps them. In Python, because a shell retries a failed
+/// fork for about 15 s.
 const BOMB: &str = "
 import os, signal
 try:
@@ -92,10 +94,10 @@ pub fn limits_are_ones_own() {
     });
 }
 
-/// The groups of this process's boxes, wherever they are.
+/// Finds the cgroups of this process's boxes in all hierarchies.
 fn groups(directory: &Path, prefix: &str, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        // Groups come and go while they are looked at.
+        // Cgroups may disappear during the scan.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with(prefix) {

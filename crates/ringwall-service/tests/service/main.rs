@@ -1,7 +1,7 @@
-//! The service for real: native boxes, SQLite in a directory of its own, and no part that is not the product's.
+//! Tests of the service with native boxes and SQLite in a temporary directory, without mocks.
 //!
-//! This program is four: the tests, the jail of their boxes, the agent in those that stay, and a service that is there to be killed. As root it runs
-//! all of itself once more as an ordinary user.
+//! This binary has four roles: the tests, the jail of their boxes, the agent in session boxes, and
+//! a service that is killed. As root it also runs all tests as an ordinary user.
 
 #![expect(clippy::disallowed_methods, reason = "the service to be killed is this program")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed test")]
@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     ];
     if rustix::process::geteuid().is_root() {
         tries.push(("pool, the first run", pool::the_first_run_finds_a_box_that_was_made_ahead));
-        // An ordinary user's boxes have namespaces of their own, always.
+        // Without root, every box has its own network namespace.
         tries.push(("networks that were used", networks::a_used_network_is_not_passed_on));
         tries.push(("networks that were not used", networks::an_unused_network_is_passed_on));
         tries.push(("networks of two at once", networks::two_boxes_never_share_one));
@@ -130,7 +130,7 @@ fn main() -> ExitCode {
             Ok(())
         })
     });
-    // One at a time: a process has one executor, as a server has.
+    // One test at a time, because a process has one executor.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

@@ -1,9 +1,11 @@
-//! A network namespace that goes from box to box of one user: nobody can tell, and it is never two boxes' at once.
+//! Reuse of network namespaces by boxes of one user: no state is visible, and two boxes never share
+//! one at a time.
 
 use crate::lab::{in_lab, shell};
 use ringwall_service::{Status, Stream};
 
-/// Says what the loopback interface has counted, and fails unless a port can be had that an earlier box has used.
+/// Prints the counters of the loopback interface, and fails if a port that an earlier box used is
+/// not free.
 const SERVE_AND_ASK: &str = r#"
 grep lo: /proc/net/dev | tr -s ' '
 python3 - <<'EOF'
@@ -24,7 +26,8 @@ thread.join()
 EOF
 "#;
 
-/// One that a box has used is not the next one's: its port would still wait, and its counters tell.
+/// A used namespace is not reused: its port could still be in TIME_WAIT, and its counters would
+/// disclose the use.
 pub fn a_used_network_is_not_passed_on() {
     in_lab(async |lab| {
         for round in 0..3 {
@@ -38,11 +41,11 @@ pub fn a_used_network_is_not_passed_on() {
     });
 }
 
-/// One that was not used is: the control for the others, and why it is done at all.
+/// An unused namespace is reused. Control for the other tests.
 pub fn an_unused_network_is_passed_on() {
     in_lab(async |lab| {
         let mut seen = Vec::new();
-        // The kernel may take a moment to be done with a box, and until then the next one gets another.
+        // The kernel may still be destroying a box; until then the next one gets another namespace.
         for _ in 0..20 {
             let view = lab.run_shell("readlink /proc/self/ns/net").await;
             seen.push(lab.text(&view, Stream::Stdout).await);
@@ -54,17 +57,17 @@ pub fn an_unused_network_is_passed_on() {
     });
 }
 
-/// Two that run at once see two, and neither is the other's.
+/// Two concurrent boxes have different namespaces.
 pub fn two_boxes_never_share_one() {
     in_lab(async |lab| {
-        // Each waits until the other has said where it is, in the work directory that they share.
+        // Each box waits until the other has written its namespace to the shared work directory.
         let script = |own: &str, other: &str| {
             shell(&format!(
                 "readlink /proc/self/ns/net > /workspace/work/{own}; until [ -s /workspace/work/{other} ]; do :; done; \
                  cmp -s /workspace/work/{own} /workspace/work/{other}; echo $?"
             ))
         };
-        // First one, so that there is a namespace to be passed on.
+        // A first box, so that there is a namespace to reuse.
         lab.run_shell("true").await;
         let (one, other) = tokio::join!(lab.run(script("a", "b")), lab.run(script("b", "a")));
         for view in [one, other] {
@@ -73,7 +76,8 @@ pub fn two_boxes_never_share_one() {
     });
 }
 
-/// A socket that was handed to another box keeps the namespace from being passed on: whoever holds it could speak in it.
+/// A namespace is not reused while another box holds a socket of it, because that box could
+/// communicate in it.
 pub fn a_network_of_which_a_socket_lives_on_is_not_passed_on() {
     in_lab(async |lab| {
         let keeper = r#"

@@ -1,4 +1,4 @@
-//! Everything once more without root's rights.
+//! Runs all tests as an ordinary user.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 const SOMEBODY: u32 = 12_345;
 
 pub fn all_as_an_ordinary_user() {
-    // Where this program lies, an ordinary user may not get to.
+    // An ordinary user may not have access to the directory of this binary.
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let copy = directory.path().join("service-tests");

@@ -1,4 +1,4 @@
-//! What somebody outside does to the processes around a box: they are killed, or stand still.
+//! Failures caused from outside: processes around a box are killed or stopped.
 
 use std::path::Path;
 
@@ -8,14 +8,15 @@ use serde_json::json;
 
 use crate::lab::{HELD, Lab, in_lab, reason, seen, shell};
 
-/// The children of a process, by their numbers.
+/// The pids of a process's children.
 fn children(parent: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
     let listed = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     listed.flat_map(|line| line.split_whitespace().map(|number| number.parse().unwrap()).collect::<Vec<_>>()).collect()
 }
 
-/// The parent of this program's boxes. (The service's own tests run one at a time.)
+/// The pid of the spawner, the parent of this process's boxes. (The service's tests run one at a
+/// time.)
 fn spawner() -> u32 {
     let is_jail = |number: &u32| {
         std::fs::read(format!("/proc/{number}/cmdline"))
@@ -30,7 +31,7 @@ fn signal(number: u32, signal: Signal) {
     kill_process(Pid::from_raw(i32::try_from(number).unwrap()).unwrap(), signal).unwrap();
 }
 
-/// An exec that has begun and waits to be released.
+/// Starts an exec that waits to be released.
 async fn held(lab: &Lab) -> ExecId {
     let exec_id = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
     lab.printed(&exec_id, "held\n").await;
@@ -41,7 +42,7 @@ async fn is_told_and_the_next_one_runs(lab: &Lab, exec_id: &ExecId) {
     let view = lab.service.finished(&lab.owner, exec_id).await.unwrap();
     assert_eq!((view.summary.status, view.summary.exit_code), (Status::Failed, Some(137)));
     assert_eq!(reason(&view), "RUNTIME_ERROR");
-    // Its command ran, so it is an exec that failed and no request that did.
+    // The command ran, so this is a failed exec and not a failed request.
     assert!(view.failure().is_none());
     assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
 }
@@ -54,13 +55,13 @@ pub fn a_killed_spawner_is_told() {
     });
 }
 
-/// Many processes, each with much that the kernel has to take back: they take a moment to die.
+/// 24 processes with 20 MiB each: the kernel needs a moment to destroy them.
 const CROWD: &str = "for i in {1..24}; do /usr/bin/python3 -c 'x = b\"x\" * (20 << 20); print(1, flush=True); \
                      import time; time.sleep(1000)' & done; wait";
 
 pub fn a_killed_init_is_told_when_all_are_gone() {
     in_lab(async |lab| {
-        // Those that are made ahead would be boxes too.
+        // Warm boxes would be children of the spawner too.
         lab.set(json!({ "pool": { "min_instances": 0 } })).await;
         let exec_id = lab.service.submit(&lab.owner, shell(CROWD)).await.unwrap().exec_id;
         lab.printed(&exec_id, &"1\n".repeat(24)).await;
@@ -80,10 +81,10 @@ pub fn a_killed_init_is_told_when_all_are_gone() {
     });
 }
 
-/// Takes as long as a box has to come up.
+/// Takes 10 s, the timeout for starting a box.
 pub fn a_spawner_that_stands_still_is_replaced() {
     in_lab(async |lab| {
-        // A box made ahead would need no parent.
+        // A warm box would not need the spawner.
         lab.set(json!({ "pool": { "min_instances": 0 } })).await;
         let running = held(lab).await;
         let stopped = spawner();
@@ -95,11 +96,11 @@ pub fn a_spawner_that_stands_still_is_replaced() {
         let failure = given_up.failure().unwrap();
         assert!(failure.to_string().contains("10 s"), "{failure}");
         assert_eq!(cancelled.unwrap().summary.status, Status::Cancelled);
-        // The next one has a parent that answers, and the box that runs is not harmed by it.
+        // The next box has a new spawner, and the running box is not affected.
         assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
         lab.release("default");
         assert_eq!(lab.service.finished(&lab.owner, &running).await.unwrap().summary.status, Status::Succeeded);
-        // Continued, it finds nothing to do; with its last box it is over.
+        // After SIGCONT the old spawner has nothing to do and exits with its last box.
         signal(stopped, Signal::CONT);
         let view = lab.run_shell("ls").await;
         assert_eq!(lab.text(&view, Stream::Stdout).await, "go\n");

@@ -1,4 +1,4 @@
-//! The settings of the pool, seen by whoever runs code: what is warm, what stays, and what is made anew.
+//! Pool settings as callers observe them: warm boxes, kept boxes and replaced boxes.
 
 use std::time::Duration;
 
@@ -40,14 +40,14 @@ async fn spares_wait(lab: &Lab, count: u32) {
     seen(&format!("a pool with {count} boxes made ahead"), is_so).await;
 }
 
-/// As root, where boxes are made ahead at all.
+/// Requires root; otherwise there are no warm boxes.
 pub fn the_first_run_finds_a_box_that_was_made_ahead() {
     in_lab(async |lab| {
         spares_wait(lab, 2).await;
         assert_eq!(run(lab, python("s", "print(1)", None)).await.stdout, "1\n");
         let spares = lab.service.pool().spares;
         assert_eq!((spares.hits, spares.misses), (1, 0), "{spares:?}");
-        // What is usual may change, and so does what waits.
+        // Changing the default limits replaces the warm boxes.
         let limits = json!({ "memory_mb": 256 });
         lab.set(json!({ "pool": { "min_instances": 1, "idle_timeout_s": 1 }, "sandbox": { "limits": limits } })).await;
         spares_wait(lab, 1).await;
@@ -61,7 +61,7 @@ pub fn the_first_run_finds_a_box_that_was_made_ahead() {
     });
 }
 
-/// A file in the box's own memory is there as long as the box is.
+/// Prints whether `/tmp/mark` exists and creates it. A box's `/tmp` exists as long as the box.
 const MARK: &str = "from pathlib import Path\nmark = Path('/tmp/mark')\nprint(mark.exists())\nmark.touch()";
 
 pub fn a_sessions_box_is_replaced_after_its_last_use_and_when_it_was_idle() {

@@ -1,11 +1,12 @@
-//! The line that execs stand in, with boxes that wait to be released.
+//! The queue of execs, with execs that wait to be released.
 
 use ringwall_service::{AuditFilter, ExecId, Limit, Scope, Status};
 use serde_json::json;
 
 use crate::lab::{HELD, Lab, in_lab, shell, shell_of};
 
-/// In the order in which they ended; where one runs at a time, in that in which they started.
+/// Ended execs in order of their end. With one running exec at a time, this is also the order of
+/// their start.
 async fn ended(lab: &Lab) -> Vec<String> {
     let filter = AuditFilter::everything(Scope::All);
     let page = lab.service.audit(&lab.owner, filter, Limit::nearest(1000), None).await.unwrap();
@@ -48,7 +49,7 @@ pub fn the_queue_is_bounded() {
             ids.push(lab.service.submit(&lab.owner, shell(script)).await.unwrap().exec_id);
         }
         assert_eq!(lab.refused(shell("true")).await.code(), "QUEUE_FULL");
-        // More room for running takes from those who wait.
+        // A higher limit of running execs starts waiting ones.
         lab.set(json!({"sandbox": {"max_concurrent_execs": 2}})).await;
         lab.service.finished(&lab.owner, &ids[1]).await.unwrap();
         lab.service.finished(&lab.owner, &ids[2]).await.unwrap();

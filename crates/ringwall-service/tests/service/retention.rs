@@ -1,4 +1,5 @@
-//! What is old goes, with its files, and what stays still verifies. The clock is handed in, so nobody waits for days.
+//! Retention: old execs are removed with their files, and the rest of the audit chain still
+//! verifies. Tests pass the current time, so they do not wait.
 
 use ringwall_service::{Pruned, Status, Timestamp};
 use serde_json::json;
@@ -25,7 +26,7 @@ pub fn old_execs_go_with_their_files() {
     in_lab(async |lab| {
         let ended = lab.run_shell("echo x > /workspace/artifacts/x; echo y > /workspace/work/y").await;
         let running = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
-        // Its directories are made when it has begun.
+        // An exec creates its directories when it starts.
         lab.printed(&running, "held\n").await;
         assert_eq!(lab.service.prune(days_from_now(1000)).await.unwrap(), Pruned::default(), "unless it is set");
         lab.set(json!({"retention": {"execs_days": 2}})).await;
@@ -45,7 +46,7 @@ pub fn old_execs_go_with_their_files() {
     });
 }
 
-/// More than one batch of them.
+/// More execs than fit in one batch.
 pub fn many_old_execs_go() {
     in_lab(async |lab| {
         lab.set(json!({"retention": {"execs_days": 1}})).await;
@@ -71,7 +72,7 @@ pub fn old_entries_go_and_the_chain_holds() {
     });
 }
 
-/// What cannot be removed now keeps nothing else from being removed.
+/// A step that fails does not prevent the other steps.
 pub fn a_step_that_fails_stops_no_other() {
     in_lab(async |lab| {
         lab.run_shell("true").await;

@@ -1,4 +1,4 @@
-//! The stop of a server: what ends in time has its own ending, what does not has one all the same.
+//! Stopping a server: execs that end in time keep their result, the others are cancelled.
 
 use std::time::Duration;
 

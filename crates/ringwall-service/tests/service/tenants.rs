@@ -1,4 +1,4 @@
-//! Who may see and do what, with real tokens.
+//! Permissions of the roles, with real tokens.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -76,7 +76,7 @@ pub fn tokens_open_what_they_should() {
         for wrong in [None, Some(""), Some("rw_0"), Some(text.as_str())] {
             assert_eq!(service.authenticate(wrong).await.unwrap_err().code(), "UNAUTHENTICATED", "{wrong:?}");
         }
-        // Beside the server that runs.
+        // Created while the server is running.
         let new = |holder| NewToken { holder, label: None, expires_at: None };
         let key = ringwall_service::ensure_head_key(directory.path()).unwrap();
         let (token, text) = create_token_offline(settings.database.clone(), key, new(Holder::Operator)).await.unwrap();
@@ -94,7 +94,8 @@ pub fn tokens_open_what_they_should() {
     });
 }
 
-/// A token that was just used is as dead as any other when it has expired or was revoked, here or by another process.
+/// An expired or revoked token is rejected at once although it was just used, also if another
+/// process revoked it.
 pub fn tokens_close_at_once() {
     block_on(async {
         let directory = tempfile::tempdir().unwrap();
@@ -119,7 +120,7 @@ pub fn tokens_close_at_once() {
                         .unwrap(),
                 }
             };
-            // Others who show it meanwhile must not bring it back.
+            // Concurrent requests with the token must not put it back into a cache.
             let (revoked, _) = tokio::join!(revoke, opens(&text));
             assert_eq!(revoked, Revocation::Recorded);
             assert!(!opens(&text).await);
