@@ -20,8 +20,8 @@ use crate::error::Error;
 const MAX_OPEN: usize = 2048;
 const MAX_OPEN_PER_USER: usize = 512;
 const MAX_BYTES: usize = 64 << 20;
-/// Capacity of a follower's queue. A slower follower gets [`Gone::Behind`](super::Gone::Behind) and
-/// must reconnect.
+/// Number of announcements that a follower may lag behind. A slower one gets
+/// [`Gone::Behind`](super::Gone::Behind) and must reconnect.
 const BEHIND: usize = 1024;
 
 #[derive(Debug)]
