@@ -21,7 +21,7 @@ use crate::paths::{ChangeContext, check_new, remember};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 const COLUMNS: &str = "seq, id, kind, status, exec_id, user_id, agent_id, session_id, command, code, requested_paths, \
                        blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at, answered_at, \

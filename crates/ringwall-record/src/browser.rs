@@ -20,7 +20,7 @@ use crate::sessions::SessionKey;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 const COLUMNS: &str = "id, user_id, agent_id, session_id, kind, action, detail, actor, status, error, url, connections, \
                        started_at, ended_at";

@@ -15,7 +15,7 @@ use crate::id::{AgentId, UserId};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 impl Store {
     /// The host user id of an agent. The first call assigns a free id of the range; later calls

@@ -54,11 +54,11 @@ pub use browser::{BrowserAction, BrowserOutcome, BrowserStatus, NewBrowserAction
 pub use db::database::Database;
 pub use digest::Digest;
 pub use error::Error;
-pub use exec::exec::{
+pub use exec::finish::ExecOwner;
+pub use exec::rows::{
     Exec, ExecCommand, ExecOutcome, ExecSummary, FinishResult, Idempotency, IntentResult, NewExec, Reason, Start,
     StoredOutput,
 };
-pub use exec::finish::ExecOwner;
 pub use exec::status::{FinalStatus, Status};
 pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use networks::{ExecNetwork, NetHostEntry};

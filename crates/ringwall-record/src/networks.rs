@@ -19,7 +19,7 @@ use crate::paths::ChangeContext;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 /// The connections of one exec.
 #[derive(Debug, Clone, PartialEq)]

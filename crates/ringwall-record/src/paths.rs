@@ -16,7 +16,7 @@ use crate::id::{ApprovalId, UserId};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {

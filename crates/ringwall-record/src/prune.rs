@@ -15,7 +15,7 @@ use crate::id::ExecId;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 /// Maximum number of entries that one transaction removes.
 const MAX_REMOVED_ENTRIES: i64 = 2000;

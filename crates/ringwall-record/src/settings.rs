@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {

@@ -12,7 +12,7 @@ use crate::db::driver::Pool;
 use crate::db::statement::Statement;
 use crate::error::Error;
 use crate::read_cache::ReadCache;
-use crate::writer::writer::{Operation, Queue};
+use crate::writer::queue::{Operation, Queue};
 
 #[derive(Debug, Clone)]
 pub struct Store {

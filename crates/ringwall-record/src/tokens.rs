@@ -19,7 +19,7 @@ use crate::page::{Cursor, Limit, Page};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 /// The role of a token, with its user and agent.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::id::ApprovalId;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
 use crate::store::Store;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 /// Entries per page of an export.
 const EXPORT_PAGE: i64 = 256;

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 pub(crate) const SELECT_HEAD: &str = "SELECT seq, hash, mac FROM audit_head";
 pub(crate) const SIGNED_ACTION: &str = "audit.signed";

@@ -12,7 +12,7 @@ use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Value, check_indexed, check_number, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::exec::exec::{Exec, ExecOutcome, ExecSummary, Idempotency, NewExec, Reason, Start, StoredOutput};
+use crate::exec::rows::{Exec, ExecOutcome, ExecSummary, Idempotency, NewExec, Reason, Start, StoredOutput};
 use crate::exec::status::Status;
 use crate::timestamp::Timestamp;
 

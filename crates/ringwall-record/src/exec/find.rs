@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
 use crate::exec::columns;
-use crate::exec::exec::{Exec, ExecCommand, ExecSummary};
+use crate::exec::rows::{Exec, ExecCommand, ExecSummary};
 use crate::exec::status::Status;
 use crate::id::ExecId;
 use crate::page::{Cursor, ExecListFilter, Limit, Page, Scope, where_all};

@@ -10,15 +10,15 @@ use crate::audit::entry::{Draft, Event};
 use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, Value};
 use crate::error::Error;
-use crate::exec::exec::{ExecOutcome, FinishResult, NewExec, Reason, StoredOutput};
 use crate::exec::intend::status_of;
+use crate::exec::rows::{ExecOutcome, FinishResult, NewExec, Reason, StoredOutput};
 use crate::exec::status::{FinalStatus, Status};
 use crate::exec::{columns, columns::name};
 use crate::id::{AgentId, ExecId, UserId};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::{Durability, Operation};
+use crate::writer::queue::{Durability, Operation};
 
 /// Number of execs that one transaction marks as lost; other operations can run in between.
 const MAX_EXECS: i64 = 256;

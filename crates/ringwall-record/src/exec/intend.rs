@@ -9,14 +9,14 @@ use crate::db::driver::Row;
 use crate::db::statement::{Statement, Value, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::exec::exec::{IntentResult, NewExec, Start};
+use crate::exec::rows::{IntentResult, NewExec, Start};
 use crate::exec::status::Status;
 use crate::exec::{columns, columns::name};
 use crate::id::ExecId;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 impl Store {
     /// Records an exec that is about to run, or a denied one with its outcome. Of several intents

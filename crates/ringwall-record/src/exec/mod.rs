@@ -1,9 +1,9 @@
 //! Execs in the database: intent, outcome, and queries.
 
 pub(crate) mod columns;
-pub(crate) mod exec;
 pub(crate) mod find;
 pub(crate) mod finish;
 pub(crate) mod intend;
 pub(crate) mod policies;
+pub(crate) mod rows;
 pub(crate) mod status;

@@ -10,12 +10,12 @@ use crate::audit::entry::{Draft, Event};
 use crate::db::statement::{Statement, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::exec::exec::NewExec;
+use crate::exec::rows::NewExec;
 use crate::id::{AgentId, ExecId, UserId};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::writer::Operation;
+use crate::writer::queue::Operation;
 
 impl Store {
     /// After an error the exec must not run.

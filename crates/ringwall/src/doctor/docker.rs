@@ -65,7 +65,7 @@ async fn connect_and_ping(path: &Path) -> Daemon {
     match UnixStream::connect(path).await {
         Ok(stream) => ping(socket, stream).await,
         Err(error) => match error.kind() {
-            ErrorKind::ConnectionRefused => Daemon::NoDaemon { socket },
+            ErrorKind::ConnectionRefused => Daemon::NotListening { socket },
             ErrorKind::PermissionDenied => Daemon::Forbidden { socket },
             // The daemon accepts no connections and the socket's backlog is full.
             ErrorKind::WouldBlock => Daemon::NoAnswer { socket },

@@ -141,7 +141,7 @@ pub(crate) enum Daemon {
         api: Option<String>,
     },
     /// The socket exists, but no process listens on it.
-    NoDaemon {
+    NotListening {
         socket: PathBuf,
     },
     Forbidden {

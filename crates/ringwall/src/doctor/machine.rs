@@ -152,7 +152,9 @@ fn docker(docker: &Docker) -> Check {
             Check::new(name, State::Optional, "optional: not found; only the Docker backend needs it")
         }
         Daemon::Absent => absent("no daemon socket".to_owned()).fix(START_DOCKER),
-        Daemon::NoDaemon { socket } => absent(format!("no daemon listens at {}", socket.display())).fix(START_DOCKER),
+        Daemon::NotListening { socket } => {
+            absent(format!("no daemon listens at {}", socket.display())).fix(START_DOCKER)
+        }
         Daemon::Forbidden { socket } => absent(format!("this user may not use {}", socket.display()))
             .fix("add this user to the group docker, which gives the privileges of root"),
         Daemon::NoAnswer { socket } => {
@@ -279,7 +281,7 @@ mod tests {
         let table = [
             (Daemon::Absent, State::Optional, "no daemon socket; client /usr/bin/docker"),
             (Daemon::Answers { socket: socket(), api: Some("1.43".into()) }, State::Ok, "docker.sock (API 1.43)"),
-            (Daemon::NoDaemon { socket: socket() }, State::Optional, "no daemon listens at /var/run/docker.sock"),
+            (Daemon::NotListening { socket: socket() }, State::Optional, "no daemon listens at /var/run/docker.sock"),
             (Daemon::Forbidden { socket: socket() }, State::Optional, "may not use /var/run/docker.sock"),
             (Daemon::NoAnswer { socket: socket() }, State::Optional, "did not answer within 2 s"),
             (Daemon::NotDocker { socket: socket(), what: "it hung up".into() }, State::Optional, "it hung up"),

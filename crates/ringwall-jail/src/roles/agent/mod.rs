@@ -5,14 +5,14 @@
 //! over its standard input and output. The server does not trust it, because code in the box can
 //! kill it and take its place. It has no power over the box that this code lacks.
 
-mod agent;
+mod event_loop;
 pub mod frame;
 mod isolation;
 mod process;
 mod signal_session;
 mod streams;
 
-pub use agent::main as agent_main;
+pub use event_loop::main as agent_main;
 
 /// Path of the agent in a session box, and the `argv[0]` with which it is started.
 pub const AGENT: &str = "/run/ringwall/agent";

@@ -432,5 +432,5 @@ fn answer_all(jobs: Vec<Box<dyn Job>>, outcome: &Result<(), Error>) {
 }
 
 #[cfg(test)]
-#[path = "writer_tests.rs"]
+#[path = "queue_tests.rs"]
 mod tests;
