@@ -202,7 +202,7 @@ pub(crate) fn the_parent_of_our_data_shows_none_of_it(site: &Site) {
     }
     let refused =
         lab.execute(&lab.server.token, &json!({ "session_id": "s", "command": format!("ls {}", data.display()) }));
-    assert!(refused.expect(403)["error"].as_str().unwrap().contains("server keeps"));
+    assert!(refused.expect(403)["error"].as_str().unwrap().contains("the server's own data"));
 }
 
 /// Only root can act as another user, so the test needs root.
