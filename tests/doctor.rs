@@ -109,7 +109,7 @@ fn table_and_json_agree(doctor: &Doctor) -> Verdict {
     let checks = rows(&report)?;
     let drawn: Vec<_> = text.lines().filter_map(row).collect();
     check(drawn == checks, || format!("drawn {drawn:?}\nJSON  {checks:?}"))?;
-    check(checks.contains(&("trial box".to_owned(), '+')), || text.clone())?;
+    check(checks.contains(&("probe box".to_owned(), '+')), || text.clone())?;
     for name in ["seccomp", "landlock", "cgroups", "unprivileged user namespaces", "overlayfs", "docker", "chromium"] {
         check(checks.iter().any(|(found, _)| found == name), || format!("no row {name}"))?;
     }
@@ -128,11 +128,11 @@ fn table_and_json_agree(doctor: &Doctor) -> Verdict {
 
 fn marks_follow_the_locale(doctor: &Doctor) -> Verdict {
     let plain = run(doctor.command(&[]), None)?;
-    check(plain.stdout.is_ascii() && plain.text().contains("\n+ trial box "), || plain.describe())?;
+    check(plain.stdout.is_ascii() && plain.text().contains("\n+ probe box "), || plain.describe())?;
     let mut command = doctor.command(&[]);
     command.env("LC_ALL", "C.UTF-8");
     let marked = run(command, None)?;
-    check(marked.text().contains("\n✓ trial box "), || marked.describe())?;
+    check(marked.text().contains("\n✓ probe box "), || marked.describe())?;
     check(!marked.stdout.contains(&0x1b), || "colours without a terminal".to_owned())
 }
 
@@ -140,11 +140,11 @@ fn colours_are_for_terminals(doctor: &Doctor) -> Verdict {
     let mut command = doctor.command(&[]);
     command.env("TERM", "xterm");
     let shown = on_terminal(command)?;
-    check(shown.contains("\x1b[32m+\x1b[0m trial box "), || format!("{shown:?}"))?;
+    check(shown.contains("\x1b[32m+\x1b[0m probe box "), || format!("{shown:?}"))?;
     let mut command = doctor.command(&[]);
     command.env("TERM", "xterm").env("NO_COLOR", "1");
     let shown = on_terminal(command)?;
-    check(shown.contains("\n+ trial box ") && !shown.contains('\x1b'), || format!("{shown:?}"))
+    check(shown.contains("\n+ probe box ") && !shown.contains('\x1b'), || format!("{shown:?}"))
 }
 
 /// Runs a command on a terminal and returns its output.
@@ -170,7 +170,7 @@ fn forbidden_namespaces_fail_with_the_setting_as_fix(doctor: &Doctor) -> Verdict
     let table = doctor.run_after(&["-Ur"], close, &[])?;
     check(table.code() == Some(1), || table.describe())?;
     let text = table.text();
-    for expected in ["x trial box ", "stopped at make_namespaces", "sysctl -w user.max_user_namespaces=15000"] {
+    for expected in ["x probe box ", "stopped at make_namespaces", "sysctl -w user.max_user_namespaces=15000"] {
         check(text.contains(expected), || format!("no {expected:?} in\n{text}"))?;
     }
     check(text.contains("\nNo box can be made here, without root: could not make the namespaces"), || text.clone())?;
@@ -179,10 +179,10 @@ fn forbidden_namespaces_fail_with_the_setting_as_fix(doctor: &Doctor) -> Verdict
     check(outcome.code() == Some(1), || outcome.describe())?;
     let report = json(&outcome)?;
     check(report["can_make_boxes"] == false, || report.to_string())?;
-    let trial_box = entry(&report, "trial_box")?;
-    check(trial_box["state"] == "missing", || trial_box.to_string())?;
-    check(trial_box["fix"].as_str().is_some_and(|fix| fix.contains("user.max_user_namespaces")), || {
-        trial_box.to_string()
+    let probe_box = entry(&report, "trial_box")?;
+    check(probe_box["state"] == "missing", || probe_box.to_string())?;
+    check(probe_box["fix"].as_str().is_some_and(|fix| fix.contains("user.max_user_namespaces")), || {
+        probe_box.to_string()
     })
 }
 
@@ -192,29 +192,29 @@ fn masked_proc_fails_with_a_fix(doctor: &Doctor) -> Verdict {
     check(control.code() == Some(0), || format!("control: {}", control.describe()))?;
     let outcome = doctor.run_after(&["-Urm"], "mount -t tmpfs none /proc/tty", &["--json"])?;
     check(outcome.code() == Some(1), || outcome.describe())?;
-    let trial_box = entry(&json(&outcome)?, "trial_box")?;
-    let says = |key: &str, part: &str| trial_box[key].as_str().is_some_and(|text| text.contains(part));
-    check(says("detail", "stopped at build_root") && says("detail", "/proc"), || trial_box.to_string())?;
-    check(says("fix", "systempaths=unconfined"), || trial_box.to_string())
+    let probe_box = entry(&json(&outcome)?, "trial_box")?;
+    let says = |key: &str, part: &str| probe_box[key].as_str().is_some_and(|text| text.contains(part));
+    check(says("detail", "stopped at build_root") && says("detail", "/proc"), || probe_box.to_string())?;
+    check(says("fix", "systempaths=unconfined"), || probe_box.to_string())
 }
 
-/// If `/usr/bin/true` cannot be executed, the trial box runs another command.
+/// If `/usr/bin/true` cannot be executed, the probe box runs another command.
 fn missing_true_command_is_replaced(doctor: &Doctor) -> Verdict {
     let empty = doctor.scratch.file("empty", b"", 0o644)?;
     let cover = format!("mount --bind {} /usr/bin/true; test ! -x /usr/bin/true", empty.display());
     let outcome = doctor.run_after(&["-Urm"], &cover, &["--json"])?;
     check(outcome.code() == Some(0), || outcome.describe())?;
-    let trial_box = entry(&json(&outcome)?, "trial_box")?;
-    let detail = trial_box["detail"].as_str().unwrap_or_default().to_owned();
-    check(trial_box["state"] == "ok" && !detail.contains("/usr/bin/true"), || trial_box.to_string())?;
+    let probe_box = entry(&json(&outcome)?, "trial_box")?;
+    let detail = probe_box["detail"].as_str().unwrap_or_default().to_owned();
+    check(probe_box["state"] == "ok" && !detail.contains("/usr/bin/true"), || probe_box.to_string())?;
 
-    // If no command can be executed, the trial box still counts as started.
+    // If no command can be executed, the probe box still counts as started.
     let cover = format!("{cover}; mount --bind {} \"$(readlink -f /bin/sh)\"", empty.display());
     let outcome = doctor.run_after(&["-Urm"], &cover, &["--json"])?;
     check(outcome.code() == Some(0), || outcome.describe())?;
     let report = json(&outcome)?;
-    let trial_box = entry(&report, "trial_box")?;
-    check(trial_box["state"] == "partial", || trial_box.to_string())?;
+    let probe_box = entry(&report, "trial_box")?;
+    check(probe_box["state"] == "partial", || probe_box.to_string())?;
     check(entry(&report, "seccomp")?["state"] == "ok", || report.to_string())
 }
 

@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn everything_has_a_default() {
-        let usual = read(&[]).unwrap();
-        assert_eq!((usual.rounds, usual.runs, usual.docker_rounds), (200, 400, 10));
-        assert_eq!((usual.execs, usual.records, usual.json, usual.strict), (10_000, 1_000_000, None, false));
+        let default = read(&[]).unwrap();
+        assert_eq!((default.rounds, default.runs, default.docker_rounds), (200, 400, 10));
+        assert_eq!((default.execs, default.records, default.json, default.strict), (10_000, 1_000_000, None, false));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::fmt;
 use crate::contestant::{Contestant, Task};
 use crate::report::Measured;
 use crate::samples::{milliseconds, ratio};
-use crate::spares;
 use crate::throughput::CONCURRENCY;
+use crate::warm_boxes;
 
 const MEMORY_MB: f64 = 3.0;
 /// Allowed growth; a leak of one descriptor or kilobyte per exec would exceed it by far.
@@ -68,7 +68,18 @@ impl Bar {
 /// Every bar, in the order of docs/promises.md.
 pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
     let Measured {
-        latency, throughput, memory, serving, doors, spares, kept, pictures, files, records, docker, ..
+        latency,
+        throughput,
+        memory,
+        serving,
+        interfaces,
+        warm_boxes,
+        kept,
+        pictures,
+        files,
+        records,
+        docker,
+        ..
     } = measured;
     let docker = docker.as_ref().ok();
     use Contestant::{Bare, BoxAlone, Bubblewrap, RingwallRun};
@@ -83,9 +94,9 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
     let session = docker.map(|docker| ratio(docker.sessions.session.median(), docker.sessions.docker_exec.median()));
     let kept = kept.as_ref().ok();
     let jupyter = kept.and_then(|kept| Some(ratio(kept.context.median(), kept.jupyter.as_ref().ok()?.median())));
-    let spares = spares.as_ref().ok();
+    let warm_boxes = warm_boxes.as_ref().ok();
     let pictures = pictures.as_ref().ok();
-    let spare_memory = |kilobytes: u64| kilobytes as f64 / 1024.0;
+    let warm_memory = |kilobytes: u64| kilobytes as f64 / 1024.0;
     let endurance = &serving.endurance;
     let slowest = records.questions.iter().map(|(_, samples)| milliseconds(samples.p95())).fold(0.0, f64::max);
     let rate = throughput.of(BoxAlone) / throughput.of(Bubblewrap);
@@ -108,7 +119,7 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
         ),
         bar(
             "code by the MCP tool run_code ÷ by POST",
-            Some(ratio(doors.mcp.median(), doors.http.median())),
+            Some(ratio(interfaces.mcp.median(), interfaces.http.median())),
             Bound::AtMost(1.2),
         ),
         bar("the same exec on docker ÷ on native", docker_exec, Bound::AtLeast(40.0)),
@@ -134,31 +145,35 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
         ),
         bar(
             "code in a box made ahead, over HTTP ÷ bare python",
-            spares.map(|spares| ratio(spares.run.median(), spares.bare.median())),
+            warm_boxes.map(|warm_boxes| ratio(warm_boxes.run.median(), warm_boxes.bare.median())),
             Bound::AtMost(0.25),
         ),
-        bar("the same, p95 ÷ p95", spares.map(|spares| ratio(spares.run.p95(), spares.bare.p95())), Bound::AtMost(0.5)),
         bar(
-            &format!("code a second at concurrency {} ÷ bare python", spares::CONCURRENCY),
-            spares.map(|spares| spares.rate / spares.bare_rate),
+            "the same, p95 ÷ p95",
+            warm_boxes.map(|warm_boxes| ratio(warm_boxes.run.p95(), warm_boxes.bare.p95())),
+            Bound::AtMost(0.5),
+        ),
+        bar(
+            &format!("code a second at concurrency {} ÷ bare python", warm_boxes::CONCURRENCY),
+            warm_boxes.map(|warm_boxes| warm_boxes.rate / warm_boxes.bare_rate),
             Bound::AtLeast(0.7),
         ),
         bar(
             "private memory of a box that waits, MB",
-            spares.map(|spares| spare_memory(spares.init)),
+            warm_boxes.map(|warm_boxes| warm_memory(warm_boxes.init)),
             Bound::AtMost(1.0),
         ),
         bar(
             "the same with an interpreter, MB",
-            spares.map(|spares| spare_memory(spares.init + spares.interpreter)),
+            warm_boxes.map(|warm_boxes| warm_memory(warm_boxes.init + warm_boxes.interpreter)),
             Bound::AtMost(6.0),
         ),
         bar("1+1 in a warm context, over HTTP ÷ in a warm Jupyter kernel", jupyter, Bound::AtMost(0.25)),
         bar("true in a session's docker box, over HTTP ÷ docker exec", session, Bound::AtMost(0.06)),
-        bar("private memory of a session's idle box, MB", kept.map(|kept| spare_memory(kept.home)), Bound::AtMost(1.0)),
+        bar("private memory of a session's idle box, MB", kept.map(|kept| warm_memory(kept.home)), Bound::AtMost(1.0)),
         bar(
             "the same with a context, MB",
-            kept.map(|kept| spare_memory(kept.home + kept.interpreter)),
+            kept.map(|kept| warm_memory(kept.home + kept.interpreter)),
             Bound::AtMost(6.0),
         ),
         bar(

@@ -22,7 +22,7 @@ pub(crate) enum Limits {
 
 #[derive(Debug)]
 pub(crate) struct Boxes {
-    usual: Executor,
+    default: Executor,
     without_cgroups: Executor,
     layers: Layers,
     /// The reason if boxes have no cgroups on this machine.
@@ -46,7 +46,7 @@ impl Boxes {
         let ceilings = ringwall_policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
         Ok(Boxes {
             no_cgroups: host.cgroups.as_ref().err().cloned(),
-            usual: Executor::new(host, data)?,
+            default: Executor::new(host, data)?,
             without_cgroups: Executor::new(bare_host, data)?,
             layers: Layers {
                 system: ringwall_policy::profile::RUN,
@@ -74,7 +74,7 @@ impl Boxes {
 
     pub(crate) async fn start(&self, limits: Limits, command: &[&str]) -> Result<RunningBox, Error> {
         let executor = match limits {
-            Limits::Cgroups => &self.usual,
+            Limits::Cgroups => &self.default,
             Limits::WithoutCgroups => &self.without_cgroups,
         };
         Ok(executor.start(self.grant(command)?, Options::default()).await?)

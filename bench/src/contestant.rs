@@ -161,7 +161,7 @@ pub(crate) fn time(command: &mut Command) -> Result<Duration, Error> {
 fn ringwall_binary() -> Result<PathBuf, Error> {
     let path = match std::env::var_os("RINGWALL_BIN") {
         Some(path) => PathBuf::from(path),
-        None => std::env::current_exe().map_err(Error::OwnPlace)?.with_file_name("ringwall"),
+        None => std::env::current_exe().map_err(Error::OwnPath)?.with_file_name("ringwall"),
     };
     if path.is_file() { Ok(path) } else { Err(Error::BinaryMissing(path)) }
 }

@@ -9,7 +9,7 @@ pub(crate) enum Error {
     #[error("there is no ringwall binary at {}; build it with `make build`", .0.display())]
     BinaryMissing(PathBuf),
     #[error("could not find out where this program is")]
-    OwnPlace(#[source] std::io::Error),
+    OwnPath(#[source] std::io::Error),
     #[error("could not start {program}")]
     Start {
         program: String,

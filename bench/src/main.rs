@@ -13,8 +13,8 @@ mod bars;
 mod boxes;
 mod contestant;
 mod docker;
-mod doors;
 mod error;
+mod interfaces;
 mod kept;
 mod latency;
 mod machine;
@@ -27,10 +27,10 @@ mod server;
 mod serving;
 mod session;
 mod shell;
-mod spares;
 mod steps;
 mod table;
 mod throughput;
+mod warm_boxes;
 
 use std::process::ExitCode;
 
@@ -42,7 +42,7 @@ const BAD_INPUT: u8 = 2;
 /// Each round takes some tenths of a second.
 const FILE_ROUNDS: usize = 10;
 /// More runs than there are warm boxes.
-const SPARE_RUNS: usize = 5;
+const WARM_RUNS: usize = 5;
 
 fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
@@ -81,11 +81,11 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     let memory = memory::measure(contestants.ringwall()).map_err(|error| error::chain(&error));
     tell(&format!("server: {} rounds, then {} execs in a row", arguments.rounds, arguments.execs));
     let serving = serving::measure(&contestants, arguments.rounds, arguments.runs, arguments.execs)?;
-    tell(&format!("boxes made ahead: {} rounds, then {} runs", arguments.rounds, arguments.runs * SPARE_RUNS));
-    let spares = spares::measure(&contestants, arguments.rounds, arguments.runs * SPARE_RUNS)
+    tell(&format!("boxes made ahead: {} rounds, then {} runs", arguments.rounds, arguments.runs * WARM_RUNS));
+    let warm_boxes = warm_boxes::measure(&contestants, arguments.rounds, arguments.runs * WARM_RUNS)
         .map_err(|error| error::chain(&error));
     tell("doors");
-    let doors = doors::measure(contestants.ringwall(), arguments.rounds)?;
+    let interfaces = interfaces::measure(contestants.ringwall(), arguments.rounds)?;
     tell("boxes that are kept");
     let kept = kept::measure(contestants.ringwall(), arguments.rounds).map_err(|error| error::chain(&error));
     tell(&format!("pictures of a page: {} rounds", arguments.rounds));
@@ -103,8 +103,8 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
         throughput,
         memory,
         serving,
-        doors,
-        spares,
+        interfaces,
+        warm_boxes,
         kept,
         pictures,
         files,

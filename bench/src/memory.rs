@@ -42,7 +42,7 @@ pub(crate) struct Memory {
 }
 
 /// One process: what the kernel says about it, and the frames of its pages.
-struct Resident {
+struct SessionBox {
     peak: u64,
     now: u64,
     private: u64,
@@ -50,7 +50,7 @@ struct Resident {
 }
 
 impl Memory {
-    fn of(run: &Resident, jail: &Resident, init: &Resident) -> Self {
+    fn of(run: &SessionBox, jail: &SessionBox, init: &SessionBox) -> Self {
         Self {
             of_a_run: footprint(&[run]),
             jail: footprint(&[jail]),
@@ -60,7 +60,7 @@ impl Memory {
     }
 }
 
-fn footprint(processes: &[&Resident]) -> Footprint {
+fn footprint(processes: &[&SessionBox]) -> Footprint {
     let frames: BTreeSet<u64> = processes.iter().flat_map(|process| process.frames.iter().copied()).collect();
     let given_back: u64 = processes.iter().map(|process| process.peak.saturating_sub(process.now)).sum();
     Footprint {
@@ -79,16 +79,16 @@ pub(crate) fn measure(ringwall: &Path) -> Result<Memory, Error> {
         let jail = parents(server.id()).next()?;
         Some((jail, parents(jail).next()?))
     })?;
-    Ok(Memory::of(&run, &Resident::read(jail)?, &Resident::read(init)?))
+    Ok(Memory::of(&run, &SessionBox::read(jail)?, &SessionBox::read(init)?))
 }
 
-fn measure_run(ringwall: &Path) -> Result<Resident, Error> {
+fn measure_run(ringwall: &Path) -> Result<SessionBox, Error> {
     let mut run = Command::new(ringwall)
         .args(["run", "--", "sleep", "30"])
         .stdin(Stdio::null())
         .spawn()
         .map_err(|source| Error::Start { program: ringwall.display().to_string(), source })?;
-    let init = comes(run.id(), || parents(run.id()).next()).and_then(Resident::read);
+    let init = comes(run.id(), || parents(run.id()).next()).and_then(SessionBox::read);
     // Killing the client ends its box.
     let _ = run.kill();
     let _ = run.wait();
@@ -97,7 +97,7 @@ fn measure_run(ringwall: &Path) -> Result<Resident, Error> {
 
 /// The private memory of a process, in kilobytes.
 pub(crate) fn private_of(process: u32) -> Result<u64, Error> {
-    Resident::read(process).map(|resident| resident.private)
+    SessionBox::read(process).map(|resident| resident.private)
 }
 
 /// The box is complete when its command runs.
@@ -123,7 +123,7 @@ pub(crate) fn children(process: u32) -> Vec<u32> {
     lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-impl Resident {
+impl SessionBox {
     fn read(process: u32) -> Result<Self, Error> {
         let directory = format!("/proc/{process}");
         let directory = Path::new(&directory);
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_page_of_two_counts_once() {
         let resident =
-            |now, frames: &[u64]| Resident { peak: 40, now, private: 4, frames: frames.iter().copied().collect() };
+            |now, frames: &[u64]| SessionBox { peak: 40, now, private: 4, frames: frames.iter().copied().collect() };
         let memory = Memory::of(&resident(40, &[9]), &resident(40, &[1, 2, 3]), &resident(36, &[3, 4]));
         assert_eq!(memory.together, Footprint { peak_resident: 80, peak: 4 * 4 + 4, private: 8 });
         assert_eq!(memory.jail.peak, 12);

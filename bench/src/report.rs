@@ -8,7 +8,7 @@ use crate::agent_files::AgentFiles;
 use crate::bars::{self, Bar, Held};
 use crate::contestant::{Contestant, Task};
 use crate::docker::Docker;
-use crate::doors::Doors;
+use crate::interfaces::Interfaces;
 use crate::kept::Kept;
 use crate::latency::Latency;
 use crate::machine::Machine;
@@ -17,9 +17,9 @@ use crate::pictures::Pictures;
 use crate::records::Records;
 use crate::samples::{Samples, milliseconds, ratio};
 use crate::serving::{Endurance, Serving};
-use crate::spares::{self, Spares};
 use crate::table::Table;
 use crate::throughput::{CONCURRENCY, Throughput};
+use crate::warm_boxes::{self, WarmBoxes};
 
 /// A measurement, or the reason why there is none.
 type Perhaps<T> = Result<T, String>;
@@ -32,8 +32,8 @@ pub(crate) struct Measured {
     pub(crate) throughput: Throughput,
     pub(crate) memory: Perhaps<Memory>,
     pub(crate) serving: Serving,
-    pub(crate) doors: Doors,
-    pub(crate) spares: Perhaps<Spares>,
+    pub(crate) interfaces: Interfaces,
+    pub(crate) warm_boxes: Perhaps<WarmBoxes>,
     pub(crate) kept: Perhaps<Kept>,
     pub(crate) pictures: Perhaps<Pictures>,
     pub(crate) files: AgentFiles,
@@ -67,7 +67,7 @@ impl Report {
             ("Throughput", self.throughput_text()),
             ("Memory beside the command", self.memory_text()),
             ("An exec over HTTP", self.serving_text()),
-            ("Code in boxes made ahead", self.spares_text()),
+            ("Code in boxes made ahead", self.warm_text()),
             ("Code in boxes that are kept", self.kept_text()),
             ("A picture of a page", self.pictures_text()),
             ("Files and skills of an agent", self.files_text()),
@@ -171,8 +171,8 @@ impl Report {
         let mut table = Table::new(["", "median ms", "p95 ms", "÷ bwrap"]);
         let mut rows = vec![
             ("POST of an exec, `bash -lc true`", &serving.exec),
-            ("POST of code, `echo 1`", &self.measured.doors.http),
-            ("the same by the MCP tool run_code", &self.measured.doors.mcp),
+            ("POST of code, `echo 1`", &self.measured.interfaces.http),
+            ("the same by the MCP tool run_code", &self.measured.interfaces.mcp),
             ("bwrap true", &serving.bwrap),
             ("bwrap true, run from a shell", &serving.shell_bwrap),
             ("bwrap bash -lc true", &serving.bwrap_shell),
@@ -213,18 +213,18 @@ impl Report {
         format!("{}\n{}\n{}", table.to_text(), rates.to_text(), growth.to_text())
     }
 
-    fn spares_text(&self) -> String {
-        let Spares { run, bare, runs, rate, bare_rate, init, interpreter } = match &self.measured.spares {
-            Ok(spares) => spares,
+    fn warm_text(&self) -> String {
+        let WarmBoxes { run, bare, runs, rate, bare_rate, init, interpreter } = match &self.measured.warm_boxes {
+            Ok(warm_boxes) => warm_boxes,
             Err(reason) => return format!("Not measured: {reason}.\n"),
         };
-        let heading = format!("`{}`", spares::CODE);
+        let heading = format!("`{}`", warm_boxes::CODE);
         let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ bare"]);
         for (name, samples) in [("POST, the stock full", run), ("bare /usr/bin/python3 -c", bare)] {
             let [half, most] = figures(samples);
             table.add([name.to_owned(), half, most, format!("{:.2}", ratio(samples.median(), bare.median()))]);
         }
-        let heading = format!("{runs} runs, {} at a time", spares::CONCURRENCY);
+        let heading = format!("{runs} runs, {} at a time", warm_boxes::CONCURRENCY);
         let mut rates = Table::new([heading.as_str(), "runs a second", "÷ bare"]);
         for (name, rate) in [("POST", rate), ("bare /usr/bin/python3 -c", bare_rate)] {
             rates.add([name.to_owned(), format!("{rate:.0}"), format!("{:.2}", rate / bare_rate)]);
@@ -366,14 +366,14 @@ impl Report {
                 "exec": sampled(&self.measured.serving.exec), "bwrap": sampled(&self.measured.serving.bwrap),
                 "bwrap_from_a_shell": sampled(&self.measured.serving.shell_bwrap),
                 "bwrap_with_a_shell": sampled(&self.measured.serving.bwrap_shell),
-                "code": sampled(&self.measured.doors.http), "code_by_mcp": sampled(&self.measured.doors.mcp),
+                "code": sampled(&self.measured.interfaces.http), "code_by_mcp": sampled(&self.measured.interfaces.mcp),
                 "execs_per_second": self.measured.serving.rate, "bwrap_per_second": self.measured.serving.bwrap_rate,
             },
-            "spares": match &self.measured.spares {
-                Ok(spares) => json!({
-                    "run": sampled(&spares.run), "bare": sampled(&spares.bare), "runs": spares.runs,
-                    "runs_per_second": spares.rate, "bare_per_second": spares.bare_rate,
-                    "init_private_kb": spares.init, "interpreter_private_kb": spares.interpreter,
+            "spares": match &self.measured.warm_boxes {
+                Ok(warm_boxes) => json!({
+                    "run": sampled(&warm_boxes.run), "bare": sampled(&warm_boxes.bare), "runs": warm_boxes.runs,
+                    "runs_per_second": warm_boxes.rate, "bare_per_second": warm_boxes.bare_rate,
+                    "init_private_kb": warm_boxes.init, "interpreter_private_kb": warm_boxes.interpreter,
                 }),
                 Err(reason) => json!({ "not_measured": reason }),
             },

@@ -46,7 +46,7 @@ pub(crate) fn measure(ringwall: &Path, client: &Path, image: &str, rounds: usize
     for number in 0..FIRST {
         let run = ["run", "--rm", "--network", "none", image, "/bin/true"];
         docker_run.push(time(Command::new(client).args(run))?);
-        wait_for_spare(&server, &mut connection, client)?;
+        wait_for_warm_box(&server, &mut connection, client)?;
         let place = format!("/api/sessions/first-{number}");
         let request = server.request("POST", &format!("{place}/exec"), &json!({ "command": "true" }));
         first.push(connection.run(&request)?);
@@ -56,7 +56,7 @@ pub(crate) fn measure(ringwall: &Path, client: &Path, image: &str, rounds: usize
 }
 
 /// Until a container waits, and nothing is being made.
-fn wait_for_spare(server: &Server, connection: &mut Connection, client: &Path) -> Result<(), Error> {
+fn wait_for_warm_box(server: &Server, connection: &mut Connection, client: &Path) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
         let pool = connection.exchange(&server.request_without_body("GET", "/api/pool"))?;

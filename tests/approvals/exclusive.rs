@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tests::support::host;
-use tests::support::process::Live;
+use tests::support::process::LiveProcess;
 use tests::support::wait::{wait_for, wait_until};
 
 use crate::files::{SESSION, ScriptFixture};
@@ -91,7 +91,7 @@ fn approved_command_waits_for_box_that_is_being_ended() {
     let traced = box_process(&fixture);
     let mut command = std::process::Command::new("/usr/bin/python3");
     command.args(["-I", "-c", TRACE, &traced.to_string()]);
-    let mut tracer = Live::start(command).unwrap();
+    let mut tracer = LiveProcess::start(command).unwrap();
     assert_eq!(tracer.line().unwrap(), "ready");
     set(&fixture, &json!({ "pool": { "idle_timeout_s": 1 } }));
     wait_until("the end of the box", || count_contexts(&fixture, SESSION) == 0);

@@ -25,7 +25,7 @@ fn oversized_message_closes_socket_without_using_memory() {
     // length, the mask.
     let head = [&[0x81, 0xff][..], &(1_u64 << 30).to_be_bytes(), &[0; 4]].concat();
     announced.0.get_mut().write_all(&head).unwrap();
-    announced.set_patience(Duration::from_secs(30));
+    announced.set_timeout(Duration::from_secs(30));
     assert_eq!(announced.read(), None);
     let mut large = fixture.open_socket("s");
     let _ = large.0.send(Message::text("x".repeat(65 << 10)));

@@ -74,7 +74,7 @@ impl Socket {
         }
     }
 
-    pub fn set_patience(&self, patience: Duration) {
-        self.0.get_ref().set_read_timeout(Some(patience)).unwrap();
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.0.get_ref().set_read_timeout(Some(timeout)).unwrap();
     }
 }

@@ -65,7 +65,7 @@ fn run(context: &Context) -> Verdict {
     let data = json!({ "mark": mark, "key": key });
     let (leave, find) = (Payload::new(LEAVE).with(data.clone()), Payload::new(FIND).with(data));
 
-    let mut live = tests::support::process::Live::start({
+    let mut live = tests::support::process::LiveProcess::start({
         let words = leave.arguments();
         let mut command = context.mode.identity().command(&words[0]);
         command.args(&words[1..]);

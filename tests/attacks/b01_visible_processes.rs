@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tests::support::payload::{PYTHON, Payload};
-use tests::support::process::Live;
+use tests::support::process::LiveProcess;
 use tests::support::scratch::token;
 
 use crate::probe::{Context, Probe, Verdict, control, held};
@@ -28,7 +28,7 @@ fn run(context: &Context) -> Verdict {
     let mark = format!("mark-{}", token()?);
     let mut command = context.mode.identity().command(PYTHON);
     command.args(["-I", "-c", "import sys; print('here', flush=True); sys.stdin.read()", &mark]);
-    let mut victim = Live::start(command)?;
+    let mut victim = LiveProcess::start(command)?;
     victim.line()?;
     let payload = Payload::new(LIST).with(json!({ "victim": victim.id() }));
     let outside = context.outside(&payload)?;

@@ -29,9 +29,9 @@ answer(seen)
 fn run(context: &Context) -> Verdict {
     let scratch = &context.scratch;
     let bytes = fs::read(&context.binary)?;
-    let spare = scratch.file("spare", &bytes, 0o755)?;
-    let outside = context.outside(&Payload::new(OVERWRITE).with(json!({ "paths": [spare], "handles": true })))?;
-    control(fs::read(&spare)? != bytes, || format!("the copy could not be overwritten outside: {outside}"))?;
+    let warm_box = scratch.file("spare", &bytes, 0o755)?;
+    let outside = context.outside(&Payload::new(OVERWRITE).with(json!({ "paths": [warm_box], "handles": true })))?;
+    control(fs::read(&warm_box)? != bytes, || format!("the copy could not be overwritten outside: {outside}"))?;
 
     let own = scratch.file("ringwall", &bytes, 0o755)?;
     let run = BoxRun::new(context.mode, &own);

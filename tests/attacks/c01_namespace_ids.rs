@@ -8,7 +8,7 @@ use serde_json::Value;
 use tests::support::actor::tester_is_root;
 use tests::support::host;
 use tests::support::payload::Payload;
-use tests::support::process::Live;
+use tests::support::process::LiveProcess;
 
 use crate::probe::{Context, Probe, Verdict, control, held};
 
@@ -35,7 +35,7 @@ fn run(context: &Context) -> Verdict {
     let words = payload.arguments();
     let mut command = context.mode.identity().command(&words[0]);
     command.args(&words[1..]);
-    let mut bare = Live::start(command)?;
+    let mut bare = LiveProcess::start(command)?;
     bare.line()?;
     let own = host::thread_namespaces("self")?;
     let shared = host::thread_namespaces(&bare.id().to_string())?;

@@ -4,7 +4,7 @@
 use serde_json::json;
 use tests::support::host;
 use tests::support::payload::{PYTHON, Payload};
-use tests::support::process::Live;
+use tests::support::process::LiveProcess;
 
 use crate::probe::{Context, Probe, Verdict, control, held};
 
@@ -29,10 +29,10 @@ if len(DATA) > 1:
 answer(seen)
 ";
 
-fn start(context: &Context) -> Result<Live, crate::probe::Fault> {
+fn start(context: &Context) -> Result<LiveProcess, crate::probe::Fault> {
     let mut command = context.mode.identity().command(PYTHON);
     command.args(["-I", "-c", HOLD]);
-    let mut live = Live::start(command)?;
+    let mut live = LiveProcess::start(command)?;
     live.line()?;
     Ok(live)
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tests::support::boxed::Report;
 use tests::support::host;
 use tests::support::payload::Payload;
-use tests::support::process::{Live, Outcome};
+use tests::support::process::{LiveProcess, Outcome};
 use tests::support::scratch::token;
 
 use crate::probe::{Context, Fault, Probe, Verdict, control, held};
@@ -47,7 +47,7 @@ fn run(context: &Context) -> Verdict {
         .arguments();
     let mut command = context.mode.identity().command(&words[0]);
     command.args(&words[1..]);
-    let mut bare = Live::start(command)?;
+    let mut bare = LiveProcess::start(command)?;
     bare.line()?;
     let pid =
         i32::try_from(bare.id()).ok().and_then(Pid::from_raw).ok_or_else(|| Fault::Inconclusive("no pid".into()))?;

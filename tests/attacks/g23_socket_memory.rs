@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::support::host;
 use tests::support::payload::Payload;
-use tests::support::process::Live;
+use tests::support::process::LiveProcess;
 
 use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 
@@ -129,7 +129,7 @@ struct Settled {
 }
 
 /// The answer may never come: then the box was ended on the way.
-fn settle(context: &Context, live: &mut Live, before: &Queues) -> Result<Settled, Fault> {
+fn settle(context: &Context, live: &mut LiveProcess, before: &Queues) -> Result<Settled, Fault> {
     let answer = live.line().ok().and_then(|line| serde_json::from_str(&line).ok()).unwrap_or_default();
     let begun = Instant::now();
     loop {

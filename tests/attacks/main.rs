@@ -236,13 +236,13 @@ fn main() -> ExitCode {
         server: Mutex::new(None),
     });
     let available = Column::ALL.map(|column| (column, column.mode().available()));
-    let mut trials = Vec::new();
+    let mut cases = Vec::new();
     for probe in PROBES {
         for (column, available) in &available {
-            trials.push(trial(&suite, probe, *column, available.clone()));
+            cases.push(case(&suite, probe, *column, available.clone()));
         }
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = libtest_mimic::run(&arguments, cases);
     drop(suite.server.lock().unwrap_or_else(PoisonError::into_inner).take());
     if !arguments.list {
         suite.summary.print(PROBES);
@@ -250,7 +250,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-fn trial(suite: &Arc<Suite>, probe: &'static Probe, column: Column, available: Result<(), Skip>) -> Trial {
+fn case(suite: &Arc<Suite>, probe: &'static Probe, column: Column, available: Result<(), Skip>) -> Trial {
     let suite = Arc::clone(suite);
     Trial::ignorable_test(format!("{}::{}", probe.id, column.name()), move || {
         let verdict = complete(available.map_err(Fault::Skipped).and_then(|()| perform(&suite, probe, column)));
@@ -287,7 +287,7 @@ impl Suite {
             let limits = json!({ "timeout_ms": 300_000, "memory_mb": 4096, "pids": 512, "cpu_cores": 4,
                 "max_stdout_bytes": 10 << 20, "max_stderr_bytes": 10 << 20 });
             let sandbox = json!({ "limits": limits, "max_concurrent_execs": 16, "max_concurrent_execs_per_user": 16 });
-            // Without boxes made ahead, so that a box that is there is one that was left; executor/tests/spares tries those.
+            // Without boxes made ahead, so that a box that is there is one that was left; executor/tests/warm_boxes tries those.
             let pool = json!({ "min_instances": 0 });
             server.ask("PUT", "/settings", Some(&json!({ "sandbox": sandbox, "pool": pool }))).expect(200);
             Arc::new(server)

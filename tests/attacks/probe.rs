@@ -19,7 +19,7 @@ use tests::support::boxed::BoxRun;
 use tests::support::canary::Canary;
 use tests::support::host;
 use tests::support::payload::{Payload, WITH_ORACLE};
-use tests::support::process::{DEADLINE, Live, Outcome, run};
+use tests::support::process::{DEADLINE, LiveProcess, Outcome, run};
 use tests::support::scratch::Scratch;
 use tests::support::server::Server;
 
@@ -236,7 +236,7 @@ impl Context {
     }
 
     /// The process beneath which the processes of a box are.
-    pub(crate) fn above(&self, live: &Live) -> u32 {
+    pub(crate) fn above(&self, live: &LiveProcess) -> u32 {
         self.served.as_ref().map_or_else(|| live.id(), |served| served.server.id())
     }
 

@@ -95,9 +95,9 @@ fn run(context: &Context) -> Verdict {
     held(said["content"] == "ind\nkept\n", || format!("the next exec: {next} {said}"))?;
     let staging = tenant.asked.work().join("../../../.staging");
     // An empty directory is kept there for the next exec.
-    let is_spare =
+    let is_warm =
         |entry: &std::io::Result<std::fs::DirEntry>| matches!(entry, Ok(entry) if entry.file_name() == "spare");
-    let left = std::fs::read_dir(staging)?.filter(|entry| !is_spare(entry)).count();
+    let left = std::fs::read_dir(staging)?.filter(|entry| !is_warm(entry)).count();
     held(left == 0, || format!("{left} things are left where they were collected"))?;
     untouched(&canary)?;
     Ok(format!("{} files kept, {} left out, the canary untouched", files.len(), meta["skipped_total"]))

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::support::actor::{Identity, Mode};
 use tests::support::payload::Payload;
-use tests::support::process::{DEADLINE, Live};
+use tests::support::process::{DEADLINE, LiveProcess};
 use tests::support::server::{Server, Starter, shell};
 
 use crate::probe::{Context, Fault, Probe, Verdict, comes, control, held, need_root};
@@ -220,7 +220,7 @@ fn run_beside_descriptors(context: &Context) -> Result<(), Fault> {
     };
     let mut command = Identity::Alone.command("/usr/bin/python3");
     command.args(["-I", "-c", HOLD_DESCRIPTORS]);
-    let mut holder = Live::start(command)?;
+    let mut holder = LiveProcess::start(command)?;
     holder.line()?;
     let words = ["/usr/bin/python3", "-I", "-c", PASS_ONE].map(OsStr::new);
     let outside = limited(&words)?;
@@ -253,11 +253,11 @@ fn control_outside(code: &str, refusal: &str) -> Result<(), Fault> {
     control(outcome.text().trim() == refusal, || outcome.describe())
 }
 
-fn leave_some(room: u64) -> Result<Live, Fault> {
+fn leave_some(room: u64) -> Result<LiveProcess, Fault> {
     let words = Payload::new(LEAVE_SOME).with(json!(room)).arguments();
     let mut command = Identity::Alone.command(&words[0]);
     command.args(&words[1..]);
-    let mut live = Live::start(command)?;
+    let mut live = LiveProcess::start(command)?;
     let answer: Value = serde_json::from_str(&live.line()?).unwrap_or_default();
     control(answer["refusal"] == "ENOSPC", || format!("the watches of a user have no end: {answer}"))?;
     Ok(live)

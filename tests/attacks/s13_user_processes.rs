@@ -15,7 +15,7 @@ use tests::support::actor::{Identity, Mode};
 use tests::support::asked::Asked;
 use tests::support::boxed::BoxRun;
 use tests::support::payload::Payload;
-use tests::support::process::Live;
+use tests::support::process::LiveProcess;
 use tests::support::scratch::Scratch;
 use tests::support::server::{Server, Starter};
 
@@ -81,17 +81,17 @@ fn run(context: &Context) -> Verdict {
 }
 
 /// Forks as the boxes do, as the server's user and under its limit.
-fn outside() -> Result<Live, Fault> {
+fn outside() -> Result<LiveProcess, Fault> {
     let limit = format!("ulimit -u {LIMIT}; exec \"$@\"");
     let mut words: Vec<OsString> = ["-c", &limit, "sh"].map(OsString::from).into();
     words.extend(Payload::new(FORK).arguments());
     let mut command = Identity::Alone.command("/bin/bash");
     command.args(words);
-    Ok(Live::start(command)?)
+    Ok(LiveProcess::start(command)?)
 }
 
 /// How many processes it could start, and what refused the next.
-fn forks(mut live: Live) -> Result<(u64, String), Fault> {
+fn forks(mut live: LiveProcess) -> Result<(u64, String), Fault> {
     let answer: Value = serde_json::from_str(&live.line()?).unwrap_or_default();
     live.finish()?;
     Ok((answer["count"].as_u64().unwrap_or(0), answer["refusal"].as_str().unwrap_or_default().to_owned()))

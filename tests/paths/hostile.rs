@@ -8,45 +8,45 @@ use serde_json::json;
 use tests::support::actor::tester_is_root;
 use tests::support::scratch::give;
 
-use crate::lab::{Lab, Site, link, open_to_all, scratch};
+use crate::fixture::{Fixture, TestServer, link, open_to_all, scratch};
 use crate::uncontrolled::FULL;
 
 const SECRET: &str = "the canary's own words";
 
 /// An allowed directory that every user may write to, and a secret beside it.
-fn lab(site: &Site) -> Lab {
-    let lab = Lab::new(site);
-    let mine = lab.directory("mine");
+fn fixture(test_server: &TestServer) -> Fixture {
+    let fixture = Fixture::new(test_server);
+    let mine = fixture.directory("mine");
     open_to_all(&mine);
-    lab.directory("secret");
-    lab.file("secret/file", SECRET);
-    lab.allow(&mine);
-    lab
+    fixture.directory("secret");
+    fixture.file("secret/file", SECRET);
+    fixture.allow(&mine);
+    fixture
 }
 
-pub(crate) fn links_out_of_an_allowed_directory(site: &Site) {
-    let lab = lab(site);
-    let (mine, secret) = (lab.host.join("mine"), lab.host.join("secret"));
+pub(crate) fn links_out_of_an_allowed_directory(test_server: &TestServer) {
+    let fixture = fixture(test_server);
+    let (mine, secret) = (fixture.host.join("mine"), fixture.host.join("secret"));
     // A link planted by a box is followed neither by the box nor by the server.
-    let planted = lab.run(&format!("cd {}; ln -s $(echo ..)/secret link; cat $(echo link)/file", mine.display()));
+    let planted = fixture.run(&format!("cd {}; ln -s $(echo ..)/secret link; cat $(echo link)/file", mine.display()));
     assert!(!planted.to_string().contains(SECRET), "{planted}");
-    let (_, question) = lab.ask(&format!("cat {}/link/file", mine.display()));
+    let (_, question) = fixture.ask(&format!("cat {}/link/file", mine.display()));
     let blocked = question["blocked_paths"].as_array().unwrap();
     assert!(blocked.contains(&json!(secret.join("file"))), "whoever is asked sees where it leads: {question}");
     assert_eq!(question["requested_paths"], json!([secret]));
     // An entry of the link's own name gives nothing either.
-    lab.allow(mine.join("link"));
-    let (_, question) = lab.ask(&format!("ls {}/link", mine.display()));
+    fixture.allow(mine.join("link"));
+    let (_, question) = fixture.ask(&format!("ls {}/link", mine.display()));
     assert!(question["blocked_paths"].as_array().unwrap().contains(&json!(secret)), "{question}");
-    let around = lab.run(&format!("cd {}; cd $(echo link) && cat file", mine.display()));
+    let around = fixture.run(&format!("cd {}; cd $(echo link) && cat file", mine.display()));
     assert!(!around.to_string().contains(SECRET), "{around}");
-    lab.allow(&secret);
-    assert_eq!(lab.output(&format!("cat {}/link/file", mine.display())), SECRET, "both are allowed by now");
+    fixture.allow(&secret);
+    assert_eq!(fixture.output(&format!("cat {}/link/file", mine.display())), SECRET, "both are allowed by now");
 }
 
-pub(crate) fn detours_are_resolved(site: &Site) {
-    let lab = lab(site);
-    let (mine, secret) = (lab.host.join("mine"), lab.host.join("secret"));
+pub(crate) fn detours_are_resolved(test_server: &TestServer) {
+    let fixture = fixture(test_server);
+    let (mine, secret) = (fixture.host.join("mine"), fixture.host.join("secret"));
     let (mine, secret) = (mine.display(), secret.display());
     for command in [
         format!("cat {mine}/../secret/file"),
@@ -60,17 +60,17 @@ pub(crate) fn detours_are_resolved(site: &Site) {
         format!("echo $(cat {secret}/file)"),
         format!("cat /workspace/../{secret}/file"),
     ] {
-        let (exec, question) = lab.ask(&command);
+        let (exec, question) = fixture.ask(&command);
         let named = question["blocked_paths"].to_string();
         assert!(named.contains(&secret.to_string()), "{command}: {question}");
-        lab.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
+        fixture.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
     }
-    assert_eq!(fs::read_dir(lab.host.join("secret")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(fixture.host.join("secret")).unwrap().count(), 1);
 }
 
-pub(crate) fn unparsed_path_is_not_in_box(site: &Site) {
-    let lab = lab(site);
-    let secret = lab.host.join("secret/file");
+pub(crate) fn unparsed_path_is_not_in_box(test_server: &TestServer) {
+    let fixture = fixture(test_server);
+    let secret = fixture.host.join("secret/file");
     let half = secret.to_str().unwrap().split_at(6);
     let script = format!("open('{}' + '{}').read()", half.0, half.1);
     let mut ran = 0;
@@ -84,24 +84,26 @@ pub(crate) fn unparsed_path_is_not_in_box(site: &Site) {
             half.0.to_owned() + half.1
         ),
     ] {
-        let begun = lab.execute(&lab.server.token, &json!({ "session_id": "s", "command": command, "wait": false }));
+        let begun =
+            fixture.execute(&fixture.server.token, &json!({ "session_id": "s", "command": command, "wait": false }));
         let begun = begun.expect(202);
         if begun["status"] == "AWAITING_APPROVAL" {
             // The parser saw it after all.
-            lab.server
+            fixture
+                .server
                 .ask("DELETE", &format!("/sandbox/execs/{}", begun["exec_id"].as_str().unwrap()), None)
                 .expect(202);
             continue;
         }
-        let ended = lab.ended(begun["exec_id"].as_str().unwrap());
+        let ended = fixture.ended(begun["exec_id"].as_str().unwrap());
         assert!(!ended["stdout"].as_str().unwrap().contains(SECRET), "{command}: {ended}");
         ran += 1;
     }
     assert!(ran >= 3, "only {ran} came so far that the box had to hold them");
     // The control: the same script finds what is allowed.
-    lab.file("mine/file", "allowed");
-    let found =
-        lab.output(&format!("python3 -c \"print(open('{}' + '/mine/file').read())\"", lab.host.path().display()));
+    fixture.file("mine/file", "allowed");
+    let found = fixture
+        .output(&format!("python3 -c \"print(open('{}' + '/mine/file').read())\"", fixture.host.path().display()));
     assert_eq!(found, "allowed\n");
 }
 
@@ -120,65 +122,65 @@ fn encoded(text: &str) -> String {
 
 /// The owner of an entry's parent directory can replace it by a link, also between question and
 /// start.
-pub(crate) fn an_entry_that_becomes_a_link(site: &Site) {
-    let lab = lab(site);
-    let (docs, away) = (lab.directory("docs"), lab.host.join("away"));
-    lab.file("docs/file", "harmless");
+pub(crate) fn an_entry_that_becomes_a_link(test_server: &TestServer) {
+    let fixture = fixture(test_server);
+    let (docs, away) = (fixture.directory("docs"), fixture.host.join("away"));
+    fixture.file("docs/file", "harmless");
     let command = format!("cat {}/file", docs.display());
-    let (exec, question) = lab.ask(&command);
+    let (exec, question) = fixture.ask(&command);
     fs::rename(&docs, &away).unwrap();
-    link(lab.host.join("secret"), &docs);
-    let answer = lab.answer(&lab.server.token, &question, &json!({ "approved": true, "remember": false }));
+    link(fixture.host.join("secret"), &docs);
+    let answer = fixture.answer(&fixture.server.token, &question, &json!({ "approved": true, "remember": false }));
     assert_eq!(answer.status, 409, "what was shown is not what it would be: {answer:?}");
-    lab.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
+    fixture.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
     // The same with an entry of the list.
     fs::remove_file(&docs).unwrap();
     fs::rename(&away, &docs).unwrap();
-    lab.allow(&docs);
-    assert_eq!(lab.output(&command), "harmless");
+    fixture.allow(&docs);
+    assert_eq!(fixture.output(&command), "harmless");
     fs::rename(&docs, &away).unwrap();
-    link(lab.host.join("secret"), &docs);
-    let (_, question) = lab.ask(&command);
+    link(fixture.host.join("secret"), &docs);
+    let (_, question) = fixture.ask(&command);
     assert!(question["blocked_paths"].to_string().contains("/secret/file"), "{question}");
-    let quiet = lab.run(&format!("d=$(echo {}); cat $d/$(echo file)", docs.display()));
+    let quiet = fixture.run(&format!("d=$(echo {}); cat $d/$(echo file)", docs.display()));
     assert!(!quiet.to_string().contains(SECRET), "{quiet}");
 }
 
-pub(crate) fn another_users_entries_are_not_in_my_box(site: &Site) {
-    let lab = lab(site);
-    let secret = lab.host.join("secret");
-    let [ann, bob] = ["ann", "bob"].map(|user| lab.server.make_token(&["--role", "user", "--user", user]));
-    let (exec, question) = lab.ask_as(&ann, "s", &format!("ls {}", secret.display()));
-    lab.answer(&ann, &question, &json!({ "approved": true, "remember": true })).expect(200);
-    lab.ended(&exec);
-    let look = format!("cd $(echo {}) && cat $(echo secret)/file", lab.host.path().display());
+pub(crate) fn another_users_entries_are_not_in_my_box(test_server: &TestServer) {
+    let fixture = fixture(test_server);
+    let secret = fixture.host.join("secret");
+    let [ann, bob] = ["ann", "bob"].map(|user| fixture.server.make_token(&["--role", "user", "--user", user]));
+    let (exec, question) = fixture.ask_as(&ann, "s", &format!("ls {}", secret.display()));
+    fixture.answer(&ann, &question, &json!({ "approved": true, "remember": true })).expect(200);
+    fixture.ended(&exec);
+    let look = format!("cd $(echo {}) && cat $(echo secret)/file", fixture.host.path().display());
     let body = json!({ "session_id": "s", "command": look });
-    assert_eq!(lab.execute(&ann, &body).expect(200)["stdout"], SECRET);
-    let foreign = lab.execute(&bob, &body).expect(200);
+    assert_eq!(fixture.execute(&ann, &body).expect(200)["stdout"], SECRET);
+    let foreign = fixture.execute(&bob, &body).expect(200);
     assert!(!foreign.to_string().contains(SECRET), "{foreign}");
-    let owner = lab.execute(&lab.server.token, &body).expect(200);
+    let owner = fixture.execute(&fixture.server.token, &body).expect(200);
     assert!(!owner.to_string().contains(SECRET), "another user's session is another's, whoever runs it: {owner}");
 }
 
 /// The mask over Ringwall's data stays: no directory between it and the allowed one can be moved.
-pub(crate) fn the_data_cannot_be_moved_from_under_its_cover(site: &Site) {
-    let host = scratch(site);
+pub(crate) fn the_data_cannot_be_moved_from_under_its_cover(test_server: &TestServer) {
+    let host = scratch(test_server);
     let above = host.path().join("home/share");
     fs::create_dir_all(&above).unwrap();
     for made in [host.path().join("home"), above.clone()] {
-        give(&made, site.mode.identity()).unwrap();
+        give(&made, test_server.mode.identity()).unwrap();
     }
     let data = tempfile::Builder::new().prefix("data-").tempdir_in(&above).unwrap();
-    let lab = Lab::start_in(site, data, host);
-    lab.switch(true);
-    lab.allow(lab.host.path());
-    let (home, top) = (lab.host.path().join("home"), lab.host.path().display());
+    let fixture = Fixture::start_in(test_server, data, host);
+    fixture.switch(true);
+    fixture.allow(fixture.host.path());
+    let (home, top) = (fixture.host.path().join("home"), fixture.host.path().display());
     for (from, to) in [(home.clone(), format!("{top}/away")), (above.clone(), format!("{}/away", home.display()))] {
-        let moved = lab.run(&format!("mv {} {to}", from.display()));
+        let moved = fixture.run(&format!("mv {} {to}", from.display()));
         assert_ne!(moved["status"], "SUCCEEDED", "{moved}");
     }
-    assert_eq!(lab.output(&format!("ls -A {}", above.display())).lines().count(), 1, "the place is there");
-    assert_eq!(lab.output(&format!("find {top} -name owner.token | wc -l")).trim(), "0");
+    assert_eq!(fixture.output(&format!("ls -A {}", above.display())).lines().count(), 1, "the place is there");
+    assert_eq!(fixture.output(&format!("find {top} -name owner.token | wc -l")).trim(), "0");
 }
 
 /// A mount that shows the data a second time, whole or in part.
@@ -201,31 +203,31 @@ impl Drop for Bound {
 }
 
 /// Ringwall's own data is known for what it is also where it is mounted elsewhere.
-pub(crate) fn the_data_has_no_second_name(site: &Site) {
+pub(crate) fn the_data_has_no_second_name(test_server: &TestServer) {
     if !tester_is_root() {
         println!("the_data_has_no_second_name is not tried: only root mounts");
         return;
     }
-    let lab = Lab::controlled(site, &[FULL]);
-    let data = lab.server.data();
-    let top = lab.directory("top");
+    let fixture = Fixture::controlled(test_server, &[FULL]);
+    let data = fixture.server.data();
+    let top = fixture.directory("top");
     let whole = Bound::mount(data, top.join("whole"));
     let part = Bound::mount(&data.join("workspaces"), top.join("part"));
     let token = fs::read_to_string(data.join("owner.token")).unwrap();
     for own in [whole.0.clone(), whole.0.join("workspaces"), part.0.clone(), part.0.join("x")] {
-        let refused = lab.server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": own })));
+        let refused = fixture.server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": own })));
         assert_eq!(refused.status, 400, "{}: {refused:?}", own.display());
         let body = json!({ "session_id": "s", "command": format!("ls {}", own.display()), "wait": false });
-        assert_eq!(lab.execute(&lab.server.token, &body).status, 403, "{}", own.display());
+        assert_eq!(fixture.execute(&fixture.server.token, &body).status, 403, "{}", own.display());
     }
     // A parent directory is shown without the server's data, with path control on and off.
-    lab.file("top/file", "shown");
-    lab.allow(&top);
+    fixture.file("top/file", "shown");
+    fixture.allow(&top);
     for controlled in [true, false] {
-        lab.switch(controlled);
+        fixture.switch(controlled);
         let top = top.display();
-        assert_eq!(lab.output(&format!("cat {top}/file")), "shown");
-        let seen = lab.run(&format!("find {top} -type f -exec cat {{}} + 2>/dev/null; ls -A {top}/$(echo part)"));
+        assert_eq!(fixture.output(&format!("cat {top}/file")), "shown");
+        let seen = fixture.run(&format!("find {top} -type f -exec cat {{}} + 2>/dev/null; ls -A {top}/$(echo part)"));
         assert_eq!(seen["stdout"], "shown", "{seen}");
         assert!(!seen.to_string().contains(token.trim()));
     }

@@ -9,8 +9,8 @@ use serde_json::json;
 use tests::support::actor::{Identity, tester_is_root};
 use tests::support::scratch::Scratch;
 
+use crate::fixture::{Fixture, TestServer, scratch};
 use crate::hostile::Bound;
-use crate::lab::{Lab, Site, scratch};
 use crate::uncontrolled::{FULL, system_directory};
 
 /// A kernel file system, mounted until the value is dropped.
@@ -33,8 +33,8 @@ impl Drop for KernelMount {
     }
 }
 
-fn check_empty(lab: &Lab, mount: &KernelMount) {
-    let told = lab.run(&format!("ls -A {}", mount.0.display()));
+fn check_empty(fixture: &Fixture, mount: &KernelMount) {
+    let told = fixture.run(&format!("ls -A {}", mount.0.display()));
     assert_eq!((&told["status"], &told["stdout"]), (&json!("SUCCEEDED"), &json!("")), "{told}");
 }
 
@@ -42,54 +42,54 @@ fn mount_both(system: &Scratch, name: &str) -> [KernelMount; 2] {
     ["proc", "sysfs"].map(|kind| KernelMount::new(kind, system.join(name).join(kind)))
 }
 
-pub(crate) fn kernel_mounts_are_empty_while_path_control_is_off(site: &Site) {
+pub(crate) fn kernel_mounts_are_empty_while_path_control_is_off(test_server: &TestServer) {
     let Some(system) = system_directory("kernel_mounts_are_empty_while_path_control_is_off") else { return };
     let before = mount_both(&system, "before");
     for environment in [&[][..], &[FULL][..]] {
-        let lab = Lab::off(site, scratch(site), &[], environment);
+        let fixture = Fixture::off(test_server, scratch(test_server), &[], environment);
         let after = mount_both(&system, &format!("after{}", environment.len()));
-        before.iter().chain(&after).for_each(|mount| check_empty(&lab, mount));
+        before.iter().chain(&after).for_each(|mount| check_empty(&fixture, mount));
     }
 }
 
-pub(crate) fn kernel_mounts_are_empty_below_an_allowed_path(site: &Site) {
+pub(crate) fn kernel_mounts_are_empty_below_an_allowed_path(test_server: &TestServer) {
     let Some(system) = system_directory("kernel_mounts_are_empty_below_an_allowed_path") else { return };
     let before = mount_both(&system, "before");
-    let lab = Lab::new(site);
+    let fixture = Fixture::new(test_server);
     let after = mount_both(&system, "after");
-    lab.allow(system.path());
-    before.iter().chain(&after).for_each(|mount| check_empty(&lab, mount));
+    fixture.allow(system.path());
+    before.iter().chain(&after).for_each(|mount| check_empty(&fixture, mount));
     // A path inside of one is not shown at all.
     let [proc, _] = &after;
     let inside = proc.0.join("self/task");
-    lab.allow(&inside);
-    lab.allow(proc.0.join("sys"));
-    let told = lab.run(&format!("ls -A {}/sys", proc.0.display()));
+    fixture.allow(&inside);
+    fixture.allow(proc.0.join("sys"));
+    let told = fixture.run(&format!("ls -A {}/sys", proc.0.display()));
     assert_ne!(told["status"], "SUCCEEDED", "{told}");
-    check_empty(&lab, proc);
+    check_empty(&fixture, proc);
 }
 
 /// `/usr` is in every box, also where nothing else of the host is shown.
-pub(crate) fn kernel_mount_in_usr_newer_than_the_server_is_empty(site: &Site) {
+pub(crate) fn kernel_mount_in_usr_newer_than_the_server_is_empty(test_server: &TestServer) {
     if !tester_is_root() {
         println!("kernel_mount_in_usr_newer_than_the_server_is_empty is not tried: only root mounts");
         return;
     }
     let system = Scratch::inside(Path::new("/usr/local/share"), Identity::Tester).unwrap();
     let before = mount_both(&system, "before");
-    let lab = Lab::new(site);
+    let fixture = Fixture::new(test_server);
     let after = mount_both(&system, "after");
-    before.iter().chain(&after).for_each(|mount| check_absent(&lab, mount));
+    before.iter().chain(&after).for_each(|mount| check_absent(&fixture, mount));
 }
 
 /// Empty, or not there at all: root's boxes start from a copy of `/usr` that is older than the directory.
-fn check_absent(lab: &Lab, mount: &KernelMount) {
-    let told = lab.run(&format!("ls -A {}", mount.0.display()));
+fn check_absent(fixture: &Fixture, mount: &KernelMount) {
+    let told = fixture.run(&format!("ls -A {}", mount.0.display()));
     assert_eq!(told["stdout"], "", "{told}");
 }
 
 /// A copy of a shared mount receives what is mounted on the original, unless it is made private.
-pub(crate) fn later_mount_does_not_reach_a_running_box(site: &Site) {
+pub(crate) fn later_mount_does_not_reach_a_running_box(test_server: &TestServer) {
     let Some(system) = system_directory("later_mount_does_not_reach_a_running_box") else { return };
     let top = system.directory("shared").unwrap();
     let bound = Bound::mount(&top.clone(), top.clone());
@@ -99,17 +99,17 @@ pub(crate) fn later_mount_does_not_reach_a_running_box(site: &Site) {
         fs::create_dir(top.join(name)).unwrap();
     }
     fs::write(top.join("signals/begin"), "begun\n").unwrap();
-    let lab = Lab::uncontrolled(site);
+    let fixture = Fixture::uncontrolled(test_server);
     let wait = format!("cat {0}/signals/begin; until test -e {0}/signals/go; do sleep 0.05; done", top.display());
     let command = format!("{wait}; ls -A {}/late; echo over", top.display());
     let body = json!({ "session_id": "s", "command": command, "wait": false });
-    let exec = lab.execute(&lab.server.token, &body).expect(202)["exec_id"].as_str().unwrap().to_owned();
-    lab.server.wait_for_output(&exec);
+    let exec = fixture.execute(&fixture.server.token, &body).expect(202)["exec_id"].as_str().unwrap().to_owned();
+    fixture.server.wait_for_output(&exec);
     let late = KernelMount::new("proc", top.join("late"));
     // The control: the mount did reach the copy on the host.
     assert!(is_proc(&copy.0.join("late")), "mounts do not propagate here");
     fs::write(top.join("signals/go"), "").unwrap();
-    let ended = lab.ended(&exec);
+    let ended = fixture.ended(&exec);
     assert_eq!(ended["stdout"], "begun\nover\n", "{ended}");
     drop((late, bound));
 }

@@ -7,7 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 #![expect(clippy::print_stdout, reason = "what is not tried has to be said")]
 
-mod lab;
+mod fixture;
 
 mod asking;
 mod hostile;
@@ -26,18 +26,18 @@ use tests::support::actor::{Identity, Mode};
 use tests::support::boxed;
 use tests::support::scratch::Scratch;
 
-use crate::lab::Site;
+use crate::fixture::TestServer;
 
-type Try = fn(&Site);
+type Try = fn(&TestServer);
 
 /// A test's name and function.
-macro_rules! trials {
+macro_rules! cases {
     ($($module:ident :: { $($name:ident),* $(,)? })*) => {
         &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
     };
 }
 
-const TRIALS: &[(&str, Try)] = trials! {
+const CASES: &[(&str, Try)] = cases! {
     settings::{
         the_table_of_the_contract, paths_are_kept_in_their_normal_form, everybody_reads_and_operators_write,
         relative_path_is_stored_absolute_with_a_warning, pattern_or_empty_segment_is_refused,
@@ -85,20 +85,20 @@ fn main() -> ExitCode {
     let home = Scratch::new(Identity::Tester).unwrap();
     let binary = if arguments.list { Ok(PathBuf::new()) } else { boxed::place(&home) };
     let binary = binary.unwrap_or_else(|message| panic!("{message}"));
-    let mut trials = Vec::new();
+    let mut cases = Vec::new();
     for mode in Mode::ALL {
         if let Err(skip) = mode.available() {
             println!("skipped: all trials as {}, because {}", mode.name(), skip.reason());
             continue;
         }
-        let site = Arc::new(Site { mode, binary: binary.clone() });
-        for (name, attempt) in TRIALS {
-            let (site, attempt) = (Arc::clone(&site), *attempt);
-            trials.push(Trial::test(format!("{}::{name}", mode.name()), move || {
-                attempt(&site);
+        let test_server = Arc::new(TestServer { mode, binary: binary.clone() });
+        for (name, attempt) in CASES {
+            let (test_server, attempt) = (Arc::clone(&test_server), *attempt);
+            cases.push(Trial::test(format!("{}::{name}", mode.name()), move || {
+                attempt(&test_server);
                 Ok(())
             }));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    libtest_mimic::run(&arguments, cases).exit_code()
 }

@@ -9,104 +9,106 @@ use serde_json::json;
 use tests::support::actor::Mode;
 use tests::support::scratch::give;
 
-use crate::lab::{Lab, Site, encode, link, open_to_all, scratch};
+use crate::fixture::{Fixture, TestServer, encode, link, open_to_all, scratch};
 
-pub(crate) fn allowed_paths_are_there_and_no_others(site: &Site) {
-    let lab = Lab::new(site);
-    let (mine, other) = (lab.directory("mine"), lab.directory("other"));
-    lab.directory("mine/below");
-    lab.file("mine/below/a", "within");
-    lab.file("other/b", "without");
+pub(crate) fn allowed_paths_are_there_and_no_others(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
+    let (mine, other) = (fixture.directory("mine"), fixture.directory("other"));
+    fixture.directory("mine/below");
+    fixture.file("mine/below/a", "within");
+    fixture.file("other/b", "without");
     open_to_all(&mine);
-    lab.allow(&mine);
+    fixture.allow(&mine);
     let mine = mine.display();
-    assert_eq!(lab.output(&format!("cat {mine}/below/a")), "within");
-    assert_eq!(lab.output(&format!("cd {mine} && cat below/a > copy && cat copy")), "within");
-    assert_eq!(fs::read_to_string(lab.host.join("mine/copy")).unwrap(), "within", "it is the host's own");
+    assert_eq!(fixture.output(&format!("cat {mine}/below/a")), "within");
+    assert_eq!(fixture.output(&format!("cd {mine} && cat below/a > copy && cat copy")), "within");
+    assert_eq!(fs::read_to_string(fixture.host.join("mine/copy")).unwrap(), "within", "it is the host's own");
     // Of what lies around it, only the way there exists.
-    let around = lab.output(&format!("cd {mine}; cd $(echo ..); echo *; cd $(echo ..); echo *"));
-    let host = lab.host.path().file_name().unwrap().to_str().unwrap();
+    let around = fixture.output(&format!("cd {mine}; cd $(echo ..); echo *; cd $(echo ..); echo *"));
+    let host = fixture.host.path().file_name().unwrap().to_str().unwrap();
     assert_eq!(around, format!("mine\n{host}\n"));
-    let (_, question) = lab.ask(&format!("cat {}/b", other.display()));
+    let (_, question) = fixture.ask(&format!("cat {}/b", other.display()));
     assert_eq!(question["blocked_paths"], json!([format!("{}/b", other.display())]));
     // The record and the exec's report list what the box could access.
-    let told = lab.run(&format!("cat {mine}/below/a"));
-    let exec = lab.server.exec(told["exec_id"].as_str().unwrap());
+    let told = fixture.run(&format!("cat {mine}/below/a"));
+    let exec = fixture.server.exec(told["exec_id"].as_str().unwrap());
     let paths = json!([{ "path": mine.to_string(), "acts_as": "owner", "by": "list" }]);
     assert_eq!((&exec["policy_snapshot"]["path_control"], &exec["policy_snapshot"]["paths"]), (&json!("on"), &paths));
     assert!(
-        mounts(&lab, &exec).contains(&json!({ "source": mine.to_string(), "target": mine.to_string(), "mode": "rw" }))
+        mounts(&fixture, &exec)
+            .contains(&json!({ "source": mine.to_string(), "target": mine.to_string(), "mode": "rw" }))
     );
 }
 
 /// The paths that an exec's report says its box was shown.
-pub(crate) fn mounts(lab: &Lab, exec: &serde_json::Value) -> Vec<serde_json::Value> {
-    let place = lab.server.data().join("workspaces/default/default").join(exec["artifacts_path"].as_str().unwrap());
+pub(crate) fn mounts(fixture: &Fixture, exec: &serde_json::Value) -> Vec<serde_json::Value> {
+    let place = fixture.server.data().join("workspaces/default/default").join(exec["artifacts_path"].as_str().unwrap());
     let meta: serde_json::Value = serde_json::from_slice(&fs::read(place.join("meta.json")).unwrap()).unwrap();
     meta["docker_mounts"].as_array().unwrap().clone()
 }
 
 /// A key agent or daemon may listen in a host directory; connecting would mean acting as its user.
-pub(crate) fn socket_below_allowed_path_is_unreachable(site: &Site) {
-    let lab = Lab::new(site);
-    let place = lab.directory("place");
+pub(crate) fn socket_below_allowed_path_is_unreachable(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
+    let place = fixture.directory("place");
     let socket = place.join("agent.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     listener.set_nonblocking(true).unwrap();
-    give(&socket, site.mode.identity()).unwrap();
+    give(&socket, test_server.mode.identity()).unwrap();
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
     // The controls: outside it is there, and in a box with nothing of the host's sockets are its own matter.
     UnixStream::connect(&socket).unwrap();
     listener.accept().unwrap();
     let among = "a = socket.socket(1); a.bind('/tmp/x'); a.listen(); socket.socket(1).connect('/tmp/x'); print(1)";
-    assert_eq!(lab.output(&format!("python3 -c \"import socket; {among}\"")), "1\n");
-    lab.allow(&place);
+    assert_eq!(fixture.output(&format!("python3 -c \"import socket; {among}\"")), "1\n");
+    fixture.allow(&place);
     for (directory, name) in [("/", socket.display().to_string()), (place.to_str().unwrap(), "agent.sock".to_owned())] {
         let connect = format!("python3 -c \"import socket; socket.socket(1).connect('{name}')\"");
-        let told = lab.run(&format!("ls {}; cd {directory}; {connect}", place.display()).replace("cd /;", "cd /tmp;"));
+        let told =
+            fixture.run(&format!("ls {}; cd {directory}; {connect}", place.display()).replace("cd /;", "cd /tmp;"));
         assert!(told["stdout"] == "agent.sock\n" && told["status"] != "SUCCEEDED", "{told}");
         assert!(told["stderr"].as_str().unwrap().contains("PermissionError"), "{told}");
     }
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     let own =
         "import socket, asyncio, multiprocessing as m; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))";
-    assert_eq!(lab.output(&format!("python3 -c \"{own}; asyncio.run(asyncio.sleep(0)); m.Pipe()\"")), "b'x'\n");
+    assert_eq!(fixture.output(&format!("python3 -c \"{own}; asyncio.run(asyncio.sleep(0)); m.Pipe()\"")), "b'x'\n");
 }
 
-pub(crate) fn an_entry_that_is_off_counts_for_nothing(site: &Site) {
-    let lab = Lab::new(site);
-    let docs = lab.directory("docs");
-    lab.file("docs/a", "x");
-    lab.allow(&docs);
+pub(crate) fn an_entry_that_is_off_counts_for_nothing(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
+    let docs = fixture.directory("docs");
+    fixture.file("docs/a", "x");
+    fixture.allow(&docs);
     let path = format!("/api/sandbox/paths/{}", encode(docs.to_str().unwrap()));
-    lab.output(&format!("cat {}/a", docs.display()));
-    lab.server.ask("PATCH", &path, Some(&json!({ "enabled": false }))).expect(200);
-    lab.ask(&format!("cat {}/a", docs.display()));
-    let hidden = lab.run(&format!("p={}; eval \"c\"\"at\" \"$(printf %s/a $p)\"", docs.display()));
+    fixture.output(&format!("cat {}/a", docs.display()));
+    fixture.server.ask("PATCH", &path, Some(&json!({ "enabled": false }))).expect(200);
+    fixture.ask(&format!("cat {}/a", docs.display()));
+    let hidden = fixture.run(&format!("p={}; eval \"c\"\"at\" \"$(printf %s/a $p)\"", docs.display()));
     assert_ne!(hidden["status"], "SUCCEEDED", "{hidden}");
-    lab.server.ask("PATCH", &path, Some(&json!({ "enabled": true }))).expect(200);
-    lab.output(&format!("cat {}/a", docs.display()));
+    fixture.server.ask("PATCH", &path, Some(&json!({ "enabled": true }))).expect(200);
+    fixture.output(&format!("cat {}/a", docs.display()));
 }
 
-pub(crate) fn files_are_entries_too(site: &Site) {
-    let lab = Lab::new(site);
-    let file = lab.file("one", "first\n");
-    lab.file("two", "second");
+pub(crate) fn files_are_entries_too(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
+    let file = fixture.file("one", "first\n");
+    fixture.file("two", "second");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
-    lab.allow(&file);
-    assert_eq!(lab.output(&format!("cat {0}; echo more >> {0}", file.display())), "first\n");
+    fixture.allow(&file);
+    assert_eq!(fixture.output(&format!("cat {0}; echo more >> {0}", file.display())), "first\n");
     assert_eq!(fs::read_to_string(&file).unwrap(), "first\nmore\n");
     assert_eq!(
-        lab.output(&format!("cd {}; echo *", lab.host.path().display()).replace("cd /", "cd $(echo /)")),
+        fixture.output(&format!("cd {}; echo *", fixture.host.path().display()).replace("cd /", "cd $(echo /)")),
         "one\n"
     );
 }
 
-pub(crate) fn a_session_keeps_its_files(site: &Site) {
-    let lab = Lab::new(site);
+pub(crate) fn a_session_keeps_its_files(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
     let run = |session: &str, agent: &str, command: &str| {
         let body = json!({ "session_id": session, "agent_id": agent, "command": command });
-        let told = lab.execute(&lab.server.token, &body).expect(200);
+        let told = fixture.execute(&fixture.server.token, &body).expect(200);
         assert_eq!(told["status"], "SUCCEEDED", "{told}");
         told["stdout"].as_str().unwrap().to_owned()
     };
@@ -114,83 +116,83 @@ pub(crate) fn a_session_keeps_its_files(site: &Site) {
     assert_eq!(run("one", "a", "cat note; cd deep; pwd"), "kept\n/workspace/deep\n");
     assert_eq!(run("two", "a", "ls"), "");
     assert_eq!(run("one", "b", "ls"), "", "another agent's session of the same name is another");
-    let work = lab.server.data().join("workspaces/default/a/sessions/one");
+    let work = fixture.server.data().join("workspaces/default/a/sessions/one");
     assert!(work.join(".used").exists() && work.join("work/note").exists());
     assert_eq!(run("one", "a", "ls -a"), ".\n..\ndeep\nnote\n", "a box does not see when it was used");
 }
 
-pub(crate) fn a_command_starts_where_it_may(site: &Site) {
-    let lab = Lab::new(site);
-    let docs = lab.directory("docs");
-    lab.allow(&docs);
+pub(crate) fn a_command_starts_where_it_may(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
+    let docs = fixture.directory("docs");
+    fixture.allow(&docs);
     let run = |cwd: &str| {
         let body = json!({ "session_id": "s", "command": "pwd", "cwd": cwd, "wait": false });
-        let begun = lab.execute(&lab.server.token, &body).expect(202);
+        let begun = fixture.execute(&fixture.server.token, &body).expect(202);
         match begun["status"] == "AWAITING_APPROVAL" {
             true => "asks".to_owned(),
-            false => lab.ended(begun["exec_id"].as_str().unwrap())["stdout"].as_str().unwrap().to_owned(),
+            false => fixture.ended(begun["exec_id"].as_str().unwrap())["stdout"].as_str().unwrap().to_owned(),
         }
     };
-    lab.output("mkdir sub");
+    fixture.output("mkdir sub");
     assert_eq!(run("sub"), "/workspace/sub\n");
     assert_eq!(run("/tmp"), "/tmp\n");
     assert_eq!(run(docs.to_str().unwrap()), format!("{}\n", docs.display()));
-    assert_eq!(run(lab.host.path().to_str().unwrap()), "asks");
+    assert_eq!(run(fixture.host.path().to_str().unwrap()), "asks");
     assert_eq!(run("../etc"), "asks");
     let missing = json!({ "session_id": "s", "command": "pwd", "cwd": "nowhere" });
-    let told = lab.execute(&lab.server.token, &missing).expect(200);
+    let told = fixture.execute(&fixture.server.token, &missing).expect(200);
     assert_eq!((&told["status"], &told["error_reason"]["code"]), (&json!("FAILED"), &json!("INVALID_ARGUMENT")));
 }
 
-pub(crate) fn entries_in_tmp_are_the_hosts(site: &Site) {
-    let lab = Lab::new(site);
-    let scratch = tests::support::scratch::Scratch::new(site.mode.identity()).unwrap();
+pub(crate) fn entries_in_tmp_are_the_hosts(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
+    let scratch = tests::support::scratch::Scratch::new(test_server.mode.identity()).unwrap();
     let file = scratch.file("a", b"of the host", 0o644).unwrap();
     let command = format!("cat {}", file.display());
-    assert_ne!(lab.run(&command)["status"], "SUCCEEDED", "a box has a /tmp of its own");
-    lab.allow(scratch.path());
-    assert_eq!(lab.output(&command), "of the host");
-    assert_eq!(lab.output("echo x > /tmp/own; cat /tmp/own"), "x\n", "the rest of /tmp is still the box's");
+    assert_ne!(fixture.run(&command)["status"], "SUCCEEDED", "a box has a /tmp of its own");
+    fixture.allow(scratch.path());
+    assert_eq!(fixture.output(&command), "of the host");
+    assert_eq!(fixture.output("echo x > /tmp/own; cat /tmp/own"), "x\n", "the rest of /tmp is still the box's");
 }
 
-pub(crate) fn entries_in_the_system_work(site: &Site) {
-    let lab = Lab::new(site);
-    lab.allow("/usr/local/share");
-    lab.allow("/etc");
-    assert_eq!(lab.output("cat /etc/hostname"), fs::read_to_string("/etc/hostname").unwrap(), "the host's own");
-    lab.output("test -d /usr/local/share && ls /usr/bin/env");
-    let written = lab.run("echo x > /etc/ringwall-test");
-    if site.mode == Mode::Root {
+pub(crate) fn entries_in_the_system_work(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
+    fixture.allow("/usr/local/share");
+    fixture.allow("/etc");
+    assert_eq!(fixture.output("cat /etc/hostname"), fs::read_to_string("/etc/hostname").unwrap(), "the host's own");
+    fixture.output("test -d /usr/local/share && ls /usr/bin/env");
+    let written = fixture.run("echo x > /etc/ringwall-test");
+    if test_server.mode == Mode::Root {
         assert_ne!(written["status"], "SUCCEEDED", "root's files are not the box's");
     }
     assert!(!std::path::Path::new("/etc/ringwall-test").exists());
 }
 
-pub(crate) fn windows_into_the_machine_stay_the_boxs_own(site: &Site) {
-    let lab = Lab::new(site);
+pub(crate) fn windows_into_the_machine_stay_the_boxs_own(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
     for path in ["/proc", "/sys", "/dev", "/run", "/"] {
-        assert!(!lab.allow(path)["warnings"].as_array().unwrap().is_empty(), "{path}");
+        assert!(!fixture.allow(path)["warnings"].as_array().unwrap().is_empty(), "{path}");
     }
-    let seen =
-        lab.output("echo $$; ls /proc | grep -c '^[0-9]'; test -e /sys/kernel || echo none; ls /dev; ls /run; true");
+    let seen = fixture
+        .output("echo $$; ls /proc | grep -c '^[0-9]'; test -e /sys/kernel || echo none; ls /dev; ls /run; true");
     let count: u32 = seen.lines().nth(1).unwrap().parse().unwrap();
     assert!(count < 10, "the host's processes: {seen}");
     assert!(seen.contains("none") && !seen.contains("sda") && !seen.contains("kmsg"), "{seen}");
 }
 
-pub(crate) fn the_parent_of_our_data_shows_none_of_it(site: &Site) {
-    let host = scratch(site);
+pub(crate) fn the_parent_of_our_data_shows_none_of_it(test_server: &TestServer) {
+    let host = scratch(test_server);
     let data = tempfile::Builder::new().prefix("data-").tempdir_in(host.path()).unwrap();
-    let lab = Lab::start_in(site, data, host);
-    lab.switch(true);
-    let data = lab.server.data().to_owned();
-    lab.file("beside", "seen");
-    lab.allow(lab.host.path());
-    let name = lab.host.join("name");
-    link(lab.host.path(), &name);
-    lab.allow(&name);
-    for top in [lab.host.path(), &name] {
-        assert_eq!(lab.output(&format!("cat {}/beside", top.display())), "seen");
+    let fixture = Fixture::start_in(test_server, data, host);
+    fixture.switch(true);
+    let data = fixture.server.data().to_owned();
+    fixture.file("beside", "seen");
+    fixture.allow(fixture.host.path());
+    let name = fixture.host.join("name");
+    link(fixture.host.path(), &name);
+    fixture.allow(&name);
+    for top in [fixture.host.path(), &name] {
+        assert_eq!(fixture.output(&format!("cat {}/beside", top.display())), "seen");
         let inside = top.join(data.file_name().unwrap());
         // Read by no rule, so that the box alone answers.
         let look = format!(
@@ -198,43 +200,43 @@ pub(crate) fn the_parent_of_our_data_shows_none_of_it(site: &Site) {
             top.display(),
             inside.file_name().unwrap().to_str().unwrap()
         );
-        assert_eq!(lab.output(&look).trim(), "0", "{}", inside.display());
+        assert_eq!(fixture.output(&look).trim(), "0", "{}", inside.display());
     }
-    let refused =
-        lab.execute(&lab.server.token, &json!({ "session_id": "s", "command": format!("ls {}", data.display()) }));
+    let refused = fixture
+        .execute(&fixture.server.token, &json!({ "session_id": "s", "command": format!("ls {}", data.display()) }));
     assert!(refused.expect(403)["error"].as_str().unwrap().contains("the server's own data"));
 }
 
 /// Only root can act as another user, so the test needs root.
-pub(crate) fn an_owner_is_acted_for_by_the_operators_word_alone(site: &Site) {
-    if site.mode != Mode::Root {
+pub(crate) fn an_owner_is_acted_for_by_the_operators_word_alone(test_server: &TestServer) {
+    if test_server.mode != Mode::Root {
         return;
     }
     const PERSON: u32 = 1234;
-    let lab = Lab::new(site);
-    let home = lab.directory("home");
-    let file = lab.file("home/private", "personal");
+    let fixture = Fixture::new(test_server);
+    let home = fixture.directory("home");
+    let file = fixture.file("home/private", "personal");
     for (path, mode) in [(&home, 0o700), (&file, 0o600)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let (uid, gid) = (Uid::from_raw(PERSON), Gid::from_raw(PERSON));
         rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).unwrap();
     }
     let command = format!("cat {0}/private; echo new > {0}/made; stat -c %u {0}/private", home.display());
-    let user = lab.server.make_token(&["--role", "user", "--user", "ann"]);
-    let (exec, question) = lab.ask_as(&user, "s", &command);
-    lab.answer(&user, &question, &json!({ "approved": true, "remember": true })).expect(200);
-    let own = lab.ended(&exec);
+    let user = fixture.server.make_token(&["--role", "user", "--user", "ann"]);
+    let (exec, question) = fixture.ask_as(&user, "s", &command);
+    fixture.answer(&user, &question, &json!({ "approved": true, "remember": true })).expect(200);
+    let own = fixture.ended(&exec);
     assert!(!own["stdout"].as_str().unwrap().contains("personal"), "a user's word gives nobody else's rights: {own}");
-    lab.allow(&home);
-    let told = lab.execute(&user, &json!({ "session_id": "s", "command": command })).expect(200);
+    fixture.allow(&home);
+    let told = fixture.execute(&user, &json!({ "session_id": "s", "command": command })).expect(200);
     assert_eq!(told["stdout"], "personal1000\n", "{told}");
     let made = fs::metadata(home.join("made")).unwrap();
     assert_eq!((made.uid(), made.gid()), (PERSON, PERSON), "what is made there is its owner's");
 }
 
-pub(crate) fn limits_and_malformed_words(site: &Site) {
-    let lab = Lab::new(site);
-    let ask = |body: serde_json::Value| lab.execute(&lab.server.token, &body);
+pub(crate) fn limits_and_malformed_words(test_server: &TestServer) {
+    let fixture = Fixture::new(test_server);
+    let ask = |body: serde_json::Value| fixture.execute(&fixture.server.token, &body);
     let slow = ask(json!({ "session_id": "s", "command": "sleep 60", "timeout_ms": 100 })).expect(200);
     assert_eq!((&slow["status"], &slow["exit_code"]), (&json!("TIMEOUT"), &json!(null)));
     let failed = ask(json!({ "session_id": "s", "command": "echo out; echo err >&2; exit 3" })).expect(200);
@@ -245,12 +247,12 @@ pub(crate) fn limits_and_malformed_words(site: &Site) {
     let long =
         ask(json!({ "session_id": "s", "command": format!("echo begun; cat; : {padding}; exit 5") })).expect(200);
     assert_eq!((&long["stdout"], &long["exit_code"]), (&json!("begun\n"), &json!(5)), "{}", long["status"]);
-    let recorded = lab.server.exec(long["exec_id"].as_str().unwrap());
+    let recorded = fixture.server.exec(long["exec_id"].as_str().unwrap());
     assert!(recorded["args"][1].as_str().unwrap().ends_with("exit 5"));
-    let asking = format!("cat {}/file # {padding}", lab.host.path().display());
-    let (exec, question) = lab.ask(&asking);
+    let asking = format!("cat {}/file # {padding}", fixture.host.path().display());
+    let (exec, question) = fixture.ask(&asking);
     assert_eq!(question["command"], asking);
-    lab.cancel(&exec);
+    fixture.cancel(&exec);
     assert_eq!(ask(json!({ "session_id": "s", "command": format!(": {}", "x".repeat(300_000)) })).status, 400);
     for (body, status) in [
         (json!({ "session_id": "s" }), 400),
@@ -270,13 +272,13 @@ pub(crate) fn limits_and_malformed_words(site: &Site) {
 }
 
 /// `/var` is shown entry by entry, because a box has a `/var/tmp` of its own.
-pub(crate) fn whole_host_keeps_links_of_var(site: &Site) {
+pub(crate) fn whole_host_keeps_links_of_var(test_server: &TestServer) {
     let target = fs::read_link("/var/run").unwrap_or_else(|error| panic!("/var/run is not a symbolic link: {error}"));
-    let lab = Lab::new(site);
+    let fixture = Fixture::new(test_server);
     // The control: without the entry a box has neither.
     let command = "readlink /var/run; ls -d /var/lib";
-    let told = lab.run("readlink $(echo /var/run)");
+    let told = fixture.run("readlink $(echo /var/run)");
     assert_ne!(told["status"], "SUCCEEDED", "{told}");
-    lab.allow("/");
-    assert_eq!(lab.output(command), format!("{}\n/var/lib\n", target.display()));
+    fixture.allow("/");
+    assert_eq!(fixture.output(command), format!("{}\n/var/lib\n", target.display()));
 }

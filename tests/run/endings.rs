@@ -31,11 +31,11 @@ fn timeout_exits_with_124(mode: Mode) {
 }
 
 fn timeout_kills_every_process(mode: Mode) {
-    let deaf = "trap '' TERM INT HUP; while :; do sleep 1000; done";
+    let backlogged = "trap '' TERM INT HUP; while :; do sleep 1000; done";
     for script in [
-        deaf.to_owned(),
+        backlogged.to_owned(),
         "sleep 1000 & sleep 1000 & wait".to_owned(),
-        format!("({deaf}) & setsid sh -c \"{deaf}\" & wait"),
+        format!("({backlogged}) & setsid sh -c \"{backlogged}\" & wait"),
         "while :; do :; done".to_owned(),
     ] {
         let outcome = Marked::start(boxed(mode).option("--timeout", "0.3"), &["sh", "-c", &script]).finish();
@@ -65,9 +65,9 @@ fn command_within_timeout_keeps_its_exit_code(mode: Mode) {
 }
 
 fn signal_to_ringwall_ends_the_box(mode: Mode) {
-    let deaf = "trap '' TERM INT HUP; echo ready; while :; do sleep 1000; done";
+    let backlogged = "trap '' TERM INT HUP; echo ready; while :; do sleep 1000; done";
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        for script in [LAST, deaf] {
+        for script in [LAST, backlogged] {
             let mut run = Marked::start(boxed(mode), &["sh", "-c", script]);
             assert_eq!(run.live.line().unwrap(), "ready");
             // During the shell's execve of its last command, /proc/PID/environ is empty for a moment.

@@ -10,7 +10,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use tests::support::actor::Mode;
 use tests::support::boxed::{BoxRun, binary};
-use tests::support::process::{Ending, Live, Outcome, run};
+use tests::support::process::{Ending, LiveProcess, Outcome, run};
 use tests::support::scratch::token;
 
 /// A command for the binary, without arguments.
@@ -41,7 +41,7 @@ pub(crate) fn shell(run: &BoxRun, script: &str) -> String {
 
 /// A `ringwall run` whose processes in the box have a unique mark in their environment.
 pub(crate) struct Marked {
-    pub(crate) live: Live,
+    pub(crate) live: LiveProcess,
     mark: String,
 }
 

@@ -57,12 +57,12 @@ fn full_descriptor_table_closes_longest_idle_and_serves_new_clients() {
 #[test]
 fn client_waits_in_the_queue_while_no_descriptor_can_be_freed() {
     let server = Server::start();
-    let (usual, begun) = (set_descriptor_limit(&server, STANDARD_STREAMS), Instant::now());
+    let (default, begun) = (set_descriptor_limit(&server, STANDARD_STREAMS), Instant::now());
     let mut client = server.connect();
     client.write_all(REQUEST).unwrap();
     wait_until("five failed attempts", || failures(&server) >= 5);
     check_failures_paused(&server, begun);
-    set_descriptor_limit(&server, usual);
+    set_descriptor_limit(&server, default);
     assert_eq!(status(&mut client), "200", "the waiting client was dropped");
 }
 

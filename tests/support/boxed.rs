@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::actor::Mode;
 use super::asked::{Asked, not_served};
 use super::payload::{PYTHON, Payload};
-use super::process::{Live, Outcome, run};
+use super::process::{LiveProcess, Outcome, run};
 use super::scratch::Scratch;
 
 /// The path of the binary under test: `RINGWALL_BIN`, or the development build of this workspace.
@@ -131,11 +131,11 @@ impl BoxRun {
         self.run(&payload.arguments())
     }
 
-    pub fn start<S: AsRef<OsStr>>(&self, words: &[S]) -> io::Result<Live> {
-        Live::start(self.started(words)?)
+    pub fn start<S: AsRef<OsStr>>(&self, words: &[S]) -> io::Result<LiveProcess> {
+        LiveProcess::start(self.started(words)?)
     }
 
-    pub fn start_payload(&self, payload: &Payload) -> io::Result<Live> {
+    pub fn start_payload(&self, payload: &Payload) -> io::Result<LiveProcess> {
         self.start(&payload.arguments())
     }
 

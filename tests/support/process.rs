@@ -69,7 +69,7 @@ impl Outcome {
 
 /// Runs to the end, with `input` on standard input and then its end.
 pub fn run(command: Command, input: Option<&[u8]>) -> io::Result<Outcome> {
-    let mut live = Live::start(command)?;
+    let mut live = LiveProcess::start(command)?;
     if let Some(bytes) = input {
         live.send(bytes)?;
     }
@@ -78,7 +78,7 @@ pub fn run(command: Command, input: Option<&[u8]>) -> io::Result<Outcome> {
 
 /// A process that is talked to while it runs.
 #[derive(Debug)]
-pub struct Live {
+pub struct LiveProcess {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Vec<u8>>,
@@ -87,7 +87,7 @@ pub struct Live {
     started: Instant,
 }
 
-impl Live {
+impl LiveProcess {
     pub fn start(mut command: Command) -> io::Result<Self> {
         let started = Instant::now();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -148,7 +148,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveProcess {
     fn drop(&mut self) {
         // A probe that returns early must not leave its process; one that has been waited for ignores this.
         if matches!(self.child.try_wait(), Ok(None)) {

@@ -8,7 +8,7 @@ use ringwall_jail::CgroupReaper;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
-use crate::cgroup::cache::Shelf;
+use crate::cgroup::cache::CgroupCache;
 use crate::counters::Guard;
 use crate::error::Error;
 use crate::host::Host;
@@ -17,7 +17,7 @@ use crate::process::find_in_path;
 use crate::process::mappings::Mappings;
 use crate::process::spawner::Spawner;
 use crate::sources;
-use crate::uids::{Leases, OWN_UIDS, SPARE_UIDS, box_uid, spare_uid};
+use crate::uids::{Leases, OWN_UIDS, WARM_UIDS, box_uid, warm_uid};
 
 /// Starts boxes.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Executor {
     pub(crate) data: Option<PathBuf>,
     pub(crate) started: AtomicU64,
     /// Cgroups for reuse, if they can be reused.
-    pub(crate) shelf: Option<Arc<Shelf>>,
+    pub(crate) cache: Option<Arc<CgroupCache>>,
     /// PID 1 as a child of this process (`ringwall run`), and the reaper that removes its cgroups
     /// if this process is killed.
     pub(crate) own_child: Option<Pid>,
@@ -50,7 +50,7 @@ impl Executor {
         ringwall_jail::restrict::allow_core_limit();
         let spawner = Spawner::new(&host)?;
         let mut executor = Self::with(host, data, spawner);
-        executor.shelf = executor.spawner.keeps_groups().then(Arc::default);
+        executor.cache = executor.spawner.keeps_groups().then(Arc::default);
         executor.runsc = find_in_path("runsc");
         Ok(executor)
     }
@@ -66,10 +66,10 @@ impl Executor {
             images: Store::open(data),
             data: sources::follow(data),
             started: AtomicU64::new(0),
-            shelf: None,
+            cache: None,
             own_child: None,
             cgroup_reaper: OnceLock::new(),
-            leases: Arc::new(Leases::new(SPARE_UIDS, spare_uid)),
+            leases: Arc::new(Leases::new(WARM_UIDS, warm_uid)),
             own_uids: Arc::new(Leases::new(OWN_UIDS, box_uid)),
             mappings: Mappings::default(),
             runsc: None,

@@ -45,7 +45,7 @@ pub use error::Error;
 pub use executor::Executor;
 pub use host::Host;
 pub use host::alias::aliases;
-pub use host::real_path::{PlaceKind, RealPlace, find_place, resolve};
+pub use host::real_path::{PathKind, RealPath, find_place, resolve};
 pub use host::secrets::keys_near;
 pub use native::prepare::{Early, Prepared};
 pub use native::start::{Hold, Options};

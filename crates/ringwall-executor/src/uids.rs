@@ -13,7 +13,7 @@ const FIRST_BOX_UID: u32 = 1_880_000_000;
 
 /// Number of uids per server process: for boxes without a workspace, and for warm boxes.
 pub(crate) const OWN_UIDS: u32 = 30;
-pub(crate) const SPARE_UIDS: u32 = 30;
+pub(crate) const WARM_UIDS: u32 = 30;
 
 /// Process ids are unique among living processes, so no other process of Ringwall gives this uid to a box.
 pub(crate) fn box_uid(slot: u32) -> u32 {
@@ -21,8 +21,8 @@ pub(crate) fn box_uid(slot: u32) -> u32 {
 }
 
 /// The uid of a warm box, which keeps it for its whole life.
-pub(crate) fn spare_uid(slot: u32) -> u32 {
-    uid(OWN_UIDS + slot % SPARE_UIDS)
+pub(crate) fn warm_uid(slot: u32) -> u32 {
+    uid(OWN_UIDS + slot % WARM_UIDS)
 }
 
 fn uid(index: u32) -> u32 {
@@ -105,14 +105,14 @@ mod tests {
 
     #[test]
     fn uid_of_living_box_is_not_reused() {
-        let leases = Arc::new(Leases::new(SPARE_UIDS, spare_uid));
+        let leases = Arc::new(Leases::new(WARM_UIDS, warm_uid));
         assert!(leases.take(0).is_none(), "as few as are said");
-        let held: Vec<Lease> = (0..SPARE_UIDS).map(|_| leases.take(SPARE_UIDS).expect("one is free")).collect();
+        let held: Vec<Lease> = (0..WARM_UIDS).map(|_| leases.take(WARM_UIDS).expect("one is free")).collect();
         let mut users: Vec<u32> = held.iter().map(|lease| lease.owner().uid).collect();
         users.sort_unstable();
         users.dedup();
         assert_eq!(users.len(), held.len());
-        assert!(leases.take(SPARE_UIDS).is_none());
+        assert!(leases.take(WARM_UIDS).is_none());
 
         // This process stands in for a PID 1 that outlives its lease.
         let living = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
@@ -123,7 +123,7 @@ mod tests {
         first.bind(init);
         let (not_yet, free) = (first.owner(), second.owner());
         drop((first, second));
-        assert_eq!(leases.take(SPARE_UIDS).map(|lease| lease.owner()), Some(free));
-        assert_ne!(leases.take(SPARE_UIDS).map(|lease| lease.owner()), Some(not_yet));
+        assert_eq!(leases.take(WARM_UIDS).map(|lease| lease.owner()), Some(free));
+        assert_ne!(leases.take(WARM_UIDS).map(|lease| lease.owner()), Some(not_yet));
     }
 }

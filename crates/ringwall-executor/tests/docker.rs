@@ -25,15 +25,15 @@ mod docker {
 
     pub(crate) mod ahead;
     pub(crate) mod faithless;
+    pub(crate) mod processes;
     pub(crate) mod staying;
-    pub(crate) mod visits;
 }
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use docker::daemon::Daemon;
-use docker::{ahead, contract, endings, faithless, faults, inspection, leftovers, reaching, staying, visits};
+use docker::{ahead, contract, endings, faithless, faults, inspection, leftovers, processes, reaching, staying};
 use libtest_mimic::{Arguments, Trial};
 
 type Try = fn(&Daemon);
@@ -48,8 +48,8 @@ fn main() -> ExitCode {
             None => ringwall_jail::agent::agent_main(),
         };
     }
-    if let Some(wish) = std::env::var_os(staying::SERVER) {
-        staying::serve(&wish);
+    if let Some(run_request) = std::env::var_os(staying::SERVER) {
+        staying::serve(&run_request);
     }
     if let Some(client) = std::env::var_os(leftovers::SERVER) {
         leftovers::serve(client.into());
@@ -60,15 +60,15 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if arguments.list {
-        return libtest_mimic::run(&arguments, trials(None)).exit_code();
+        return libtest_mimic::run(&arguments, cases(None)).exit_code();
     }
     let daemon = Arc::new(Daemon::start());
-    let conclusion = libtest_mimic::run(&arguments, trials(Some(&daemon)));
+    let conclusion = libtest_mimic::run(&arguments, cases(Some(&daemon)));
     drop(daemon);
     conclusion.exit_code()
 }
 
-fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
+fn cases(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
     let shared: [(&str, Try); 42] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
@@ -93,18 +93,18 @@ fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
         ("way out, visits", reaching::a_container_that_stays_reaches_hosts_too),
         ("probe", inspection::a_probe_names_the_daemon),
         ("sessions", contract::a_sessions_directory_is_the_same_everywhere),
-        ("visits", visits::a_box_serves_one_after_another_and_both_at_once),
-        ("visits that cannot begin", visits::command_that_cannot_start_reports_common_error),
-        ("channel", visits::output_before_channel_message_arrives_first),
-        ("much output", visits::much_output_fills_no_memory_and_keeps_nobody),
-        ("input", visits::input_waits_for_its_reader),
-        ("terminal", visits::a_terminal_hears_keys_and_sizes),
-        ("apart", visits::no_visit_looks_into_another),
-        ("signals", visits::signals_reach_the_group),
-        ("limits of visits", visits::a_visits_time_is_its_own),
-        ("memory of visits", visits::memory_that_runs_out_is_known),
-        ("descriptors", visits::a_visit_has_its_streams_and_no_privilege),
-        ("costs of visits", visits::costs),
+        ("visits", processes::a_box_serves_one_after_another_and_both_at_once),
+        ("visits that cannot begin", processes::command_that_cannot_start_reports_common_error),
+        ("channel", processes::output_before_channel_message_arrives_first),
+        ("much output", processes::much_output_fills_no_memory_and_keeps_nobody),
+        ("input", processes::input_waits_for_its_reader),
+        ("terminal", processes::a_terminal_hears_keys_and_sizes),
+        ("apart", processes::no_visit_looks_into_another),
+        ("signals", processes::signals_reach_the_group),
+        ("limits of visits", processes::a_visits_time_is_its_own),
+        ("memory of visits", processes::memory_that_runs_out_is_known),
+        ("descriptors", processes::a_visit_has_its_streams_and_no_privilege),
+        ("costs of visits", processes::costs),
         ("background", staying::the_background_lives_as_long_as_the_box),
         ("agent killed", staying::without_its_agent_the_box_ends),
         ("pause", staying::a_paused_box_stands_still),

@@ -8,8 +8,8 @@ use ringwall_record::{AgentId, UserId};
 
 use crate::exec::backend::{Backend, StartedBox};
 use crate::exec::lifecycle::Exec;
-use crate::exec::order::Ground;
-use crate::exec::trail::{Created, Trail};
+use crate::exec::run_notes::{Created, RunNotes};
+use crate::exec::spec::Target;
 use crate::service::Inner;
 
 impl Inner {
@@ -25,28 +25,28 @@ impl Exec {
     /// Checks the assignment again.
     pub(crate) async fn start_box(&self, grant: Grant) -> Result<StartedBox, ringwall_executor::Error> {
         let (inner, exec_id) = (&self.service.inner, self.intent.exec_id.as_str());
-        let service = inner.service_for(&self.order.user_id, &self.order.agent_id);
-        match (self.order.backend, &self.order.ground, service) {
-            (Backend::AioService, Ground::Code(code), Some(service)) => {
-                let on_created = keep_created(code.trail.clone());
+        let service = inner.service_for(&self.spec.user_id, &self.spec.agent_id);
+        match (self.spec.backend, &self.spec.target, service) {
+            (Backend::AioService, Target::Code(code), Some(service)) => {
+                let on_created = keep_created(code.run_notes.clone());
                 Ok(service.start(grant, exec_id, code.service_work(), on_created).await?.into())
             }
-            (_, Ground::Code(code), _) if code.context().is_some() => {
+            (_, Target::Code(code), _) if code.context().is_some() => {
                 let context = code.context().unwrap_or_default();
                 self.start_cell(grant, code, context).await
             }
-            (Backend::Aio, Ground::Code(code), _) => self.start_in_session(grant, code).await,
+            (Backend::Aio, Target::Code(code), _) => self.start_in_session(grant, code).await,
             (backend, _, _) => inner.start(backend, grant, exec_id).await.map(Into::into),
         }
     }
 }
 
 /// Records the names of the files that code created on the service.
-fn keep_created(trail: Arc<Trail>) -> OnCreated {
+fn keep_created(run_notes: Arc<RunNotes>) -> OnCreated {
     Box::new(move |created| match created {
-        Ok(created) => trail.created(Created::These(created)),
+        Ok(created) => run_notes.created(Created::These(created)),
         Err(error) => {
-            trail.created(Created::Unknown);
+            run_notes.created(Created::Unknown);
             tracing::warn!(%error, "could not see what code made on the AIO service");
         }
     })

@@ -81,9 +81,9 @@ pub use ringwall_workspace::{
     SkillSummary, Stream, Text,
 };
 pub use service::Service;
+pub use session::boxes::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
 pub use session::code::{CodeBegun, CodeRan};
 pub use session::context::{ContextAddress, ContextView};
-pub use session::residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
 pub use session::{SessionChange, SessionFilter, SessionList, SessionView};
 pub use session_ref::SessionAddress;
 pub use settings::{

@@ -27,14 +27,14 @@ use crate::auth::tickets::Tickets;
 use crate::blocking;
 use crate::boxes::SessionGates;
 use crate::boxes::browser::Browsers;
-use crate::boxes::{BoxPool, BoxSort, Boxes, Makers};
+use crate::boxes::{BoxBackends, BoxPool, BoxSort, Boxes};
 use crate::disk::Quotas;
 use crate::error::{Error, causes};
 use crate::exec::assess::Assessors;
 use crate::exec::queue::Turns;
 use crate::exec::registry::Registry;
 use crate::metrics::Counters;
-use crate::ops::health::TrialError;
+use crate::ops::health::ProbeError;
 use crate::paths::log_path_control;
 use crate::service::{Inner, Service};
 use crate::settings::Settings;
@@ -108,11 +108,11 @@ impl Service {
         };
         let docker = settings.sandbox.docker.asked();
         let skills_root = settings.skills.root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
-        let usual = data.join(WORKSPACES);
-        let usual = usual
+        let default = data.join(WORKSPACES);
+        let default = default
             .to_str()
             .ok_or_else(|| Error::start("name the workspaces")("the data directory's name is not UTF-8".into()))?;
-        let root = settings.sandbox.root(usual);
+        let root = settings.sandbox.root(default);
         let workspace_root = root.map_err(|error| Error::start("find the workspaces")(error.into()))?;
         let workspaces_path = PathBuf::from(&workspace_root.host_path_native);
         let mut kept = vec![data.clone(), workspaces_path.clone(), skills_root.clone()];
@@ -159,7 +159,7 @@ impl Service {
         hidden.sort();
         hidden.dedup();
         let lock = Arc::new(lock);
-        let makers = Arc::new(Makers { executor, docker, _lock: lock.clone() });
+        let backends = Arc::new(BoxBackends { executor, docker, _lock: lock.clone() });
         let inner = Arc::new(Inner {
             auth: config.auth,
             logins: Logins::default(),
@@ -173,14 +173,14 @@ impl Service {
             hidden,
             workspace_root,
             browsers: Browsers::default(),
-            boxes: BoxPool::new(Boxes::of(&makers), settings.pool.bounds()),
-            makers,
+            boxes: BoxPool::new(Boxes::of(&backends), settings.pool.bounds()),
+            backends,
             aio,
             skills: Arc::new(skills),
             turns: Turns::new((&settings).into()),
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
-            desk: Arc::default(),
+            open_approvals: Arc::default(),
             tickets: Tickets::default(),
             counters: Counters::default(),
             agent_locks: Locks::default(),
@@ -200,7 +200,7 @@ impl Service {
         let service = Self { inner };
         service.load_recorded().await?;
         service.try_native().await.map_err(|error| match error {
-            TrialError::Box(error) => Error::start("run a box")(error.into()),
+            ProbeError::Box(error) => Error::start("run a box")(error.into()),
             other => Error::start("run a box")(other.into()),
         })?;
         log_path_control(service.path_control().await?);
@@ -209,14 +209,14 @@ impl Service {
         service.prune_on_schedule();
         service.observe();
         service.measure_boxes_on_schedule();
-        service.inner.boxes.keep(service.usual_sort(&service.settings_now()).map(BoxSort::Native));
+        service.inner.boxes.keep(service.default_spec(&service.settings_now()).map(BoxSort::Native));
         Ok(service)
     }
 
     /// Removes old containers in the background, because a hanging Docker daemon must not delay the
     /// native backend.
     fn sweep_containers(&self) {
-        let docker = self.inner.makers.docker.clone();
+        let docker = self.inner.backends.docker.clone();
         tokio::spawn(async move {
             match docker.sweep().await {
                 Ok(0) => {}

@@ -20,12 +20,12 @@ pub struct SessionAddress {
 
 /// A checked session id. The session may not exist.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct SessionRef {
     pub(crate) name: SessionKey,
     pub(crate) id: SessionId,
 }
 
-impl Place {
+impl SessionRef {
     pub(crate) fn read(by: &Principal, address: &SessionAddress) -> Result<Self, Error> {
         let id: SessionId = address.session_id.parse()?;
         let named = by.workspace(address.user_id.as_deref(), address.agent_id.as_deref());

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use ringwall_record::{AgentId, UserId};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
-use tokio::time::timeout;
 
 use crate::error::Error;
 
@@ -53,7 +52,7 @@ struct Share {
 impl Locks {
     pub(crate) async fn read(&self, user: &UserId, agent: &AgentId) -> Result<Reading, Error> {
         let (lock, share) = self.share(user, agent);
-        match timeout(READ_TIMEOUT, lock.read_owned()).await {
+        match tokio::time::timeout(READ_TIMEOUT, lock.read_owned()).await {
             Ok(guard) => Ok(Reading { _guard: guard, _share: share }),
             Err(_) => Err(busy("Read")),
         }
@@ -64,9 +63,9 @@ impl Locks {
     }
 
     /// `None` if the lock is not free in time.
-    pub(crate) async fn write_within(&self, patience: Duration, user: &UserId, agent: &AgentId) -> Option<Writing> {
+    pub(crate) async fn write_within(&self, timeout: Duration, user: &UserId, agent: &AgentId) -> Option<Writing> {
         let (lock, share) = self.share(user, agent);
-        let guard = timeout(patience, lock.write_owned()).await.ok()?;
+        let guard = tokio::time::timeout(timeout, lock.write_owned()).await.ok()?;
         Some(Writing { _guard: guard, _share: share })
     }
 
@@ -146,7 +145,7 @@ mod tests {
         assert!(locks.try_write(&user, &agent).is_none());
         drop(boxes.1);
         let alone = locks.try_write(&user, &agent).unwrap();
-        assert!(timeout(Duration::ZERO, locks.stay(&user, &agent)).await.is_err());
+        assert!(tokio::time::timeout(Duration::ZERO, locks.stay(&user, &agent)).await.is_err());
         drop(alone);
         locks.stay(&user, &agent).await;
         assert!(locks.map().is_empty());
@@ -159,7 +158,7 @@ mod tests {
         let held = locks.write(&user, &agent).await.unwrap();
         // One request times out, one is cancelled at once.
         assert!(locks.read(&user, &agent).await.is_err());
-        assert!(timeout(Duration::ZERO, locks.write(&user, &agent)).await.is_err());
+        assert!(tokio::time::timeout(Duration::ZERO, locks.write(&user, &agent)).await.is_err());
         assert_eq!(locks.map().len(), 1);
         drop(held);
         assert!(locks.map().is_empty());

@@ -4,7 +4,7 @@
 //! Leftovers are found in `.staging`, so the cost depends on the number of workspaces and
 //! leftovers, not of projects or execs; only an exec that is missing in the record costs a search
 //! of all projects. Directories are read entry by entry and not collected in memory. Entries with
-//! names that the server does not generate, and the directory `spare`, are left alone.
+//! names that the server does not generate, and the directory `warm_box`, are left alone.
 
 use std::os::fd::OwnedFd;
 

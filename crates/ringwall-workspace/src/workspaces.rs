@@ -157,7 +157,7 @@ impl Workspace {
     }
 
     /// `.staging`: artifacts directories of running execs, files that are not complete yet, and
-    /// files that are being deleted. A sweep removes leftovers, but not the directory `spare`.
+    /// files that are being deleted. A sweep removes leftovers, but not the directory `warm_box`.
     pub(crate) fn staging(&self) -> &OwnedFd {
         &self.inner.staging
     }

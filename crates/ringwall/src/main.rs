@@ -33,7 +33,7 @@ struct Arguments<V: Subcommand> {
 enum Verb {
     /// Run one command in a box, without a server
     Run(Box<cli::run::RunArguments>),
-    /// Check which protections work on this machine, by starting a trial box
+    /// Check which protections work on this machine, by starting a probe box
     Doctor(doctor::DoctorArguments),
     /// Import, build, list and remove images (root file systems of boxes)
     #[command(subcommand)]

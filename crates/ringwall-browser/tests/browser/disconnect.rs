@@ -10,7 +10,7 @@ use crate::fixture::{Fixture, connect, names, start};
 
 const LONG: Duration = Duration::from_secs(60);
 
-pub async fn killed_browser_fails_actions(_lab: Arc<Fixture>) {
+pub async fn killed_browser_fails_actions(_fixture: Arc<Fixture>) {
     let directory = tempfile::tempdir().unwrap();
     let (mut chromium, control) = start(&directory);
     let browser = connect(control, &directory).await.unwrap();
@@ -22,7 +22,7 @@ pub async fn killed_browser_fails_actions(_lab: Arc<Fixture>) {
     assert!(matches!(error, Error::Closed { .. }), "{error}");
 }
 
-pub async fn close_ends_browser(_lab: Arc<Fixture>) {
+pub async fn close_ends_browser(_fixture: Arc<Fixture>) {
     let directory = tempfile::tempdir().unwrap();
     let (mut chromium, control) = start(&directory);
     let browser = connect(control, &directory).await.unwrap();
@@ -31,7 +31,7 @@ pub async fn close_ends_browser(_lab: Arc<Fixture>) {
 }
 
 /// Invalid messages and closed streams fail at once.
-pub async fn invalid_stream_fails_connect(_lab: Arc<Fixture>) {
+pub async fn invalid_stream_fails_connect(_fixture: Arc<Fixture>) {
     let said: &[&[u8]] = &[
         b"",
         b"\0",

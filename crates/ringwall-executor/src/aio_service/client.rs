@@ -217,6 +217,6 @@ impl AioService {
     }
 }
 
-fn question(asked: &'static str, path: impl Into<String>, patience: Duration) -> Question {
-    Question { asked, path: path.into(), patience }
+fn question(asked: &'static str, path: impl Into<String>, timeout: Duration) -> Question {
+    Question { asked, path: path.into(), timeout }
 }

@@ -49,7 +49,7 @@ impl fmt::Debug for Connection {
 pub(super) struct Question {
     pub(super) asked: &'static str,
     pub(super) path: String,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl Connection {
@@ -112,13 +112,13 @@ impl Connection {
     fn exchange_here(&self, question: &Question, body: Option<Vec<u8>>) -> Result<Vec<u8>, AioError> {
         let Shared { url, key, agent } = &*self.0;
         let address = format!("{url}{}", question.path);
-        let patience = Some(question.patience);
+        let timeout = Some(question.timeout);
         let answered = match body {
-            None => agent.get(address).config().timeout_global(patience).build().header(KEY, key).call(),
+            None => agent.get(address).config().timeout_global(timeout).build().header(KEY, key).call(),
             Some(body) => agent
                 .post(address)
                 .config()
-                .timeout_global(patience)
+                .timeout_global(timeout)
                 .build()
                 .header(KEY, key)
                 .header("content-type", "application/json")
@@ -142,7 +142,7 @@ impl Connection {
 fn failure(question: &Question, error: ureq::Error) -> AioError {
     let asked = question.asked;
     match error {
-        ureq::Error::Timeout(_) => AioError::TooLate { asked, patience: question.patience },
+        ureq::Error::Timeout(_) => AioError::TooLate { asked, timeout: question.timeout },
         ureq::Error::BodyExceedsLimit(_) => AioError::TooLarge { asked },
         other => AioError::Unreachable { asked, why: in_short(&other.to_string()) },
     }

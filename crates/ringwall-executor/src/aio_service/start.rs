@@ -64,7 +64,7 @@ impl AioService {
         let started = match tokio::time::timeout(PREPARED_WITHIN, self.prepare(&place, &work)).await {
             Ok(Ok(directory)) => self.hand_over(&grant, &place, directory, &work.input, on_created).await,
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(AioError::TooLate { asked: "prepare a session", patience: PREPARED_WITHIN }),
+            Err(_) => Err(AioError::TooLate { asked: "prepare a session", timeout: PREPARED_WITHIN }),
         };
         if started.is_err() {
             // Fails if the session was never opened or the service does not answer.

@@ -34,13 +34,13 @@ struct StandIn {
 impl StandIn {
     #[expect(clippy::disallowed_methods, reason = "a test's own service, which runs commands in boxes")]
     fn start() -> Self {
-        let house = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let boxes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let binary =
-            std::env::var_os("RINGWALL_BIN").map_or_else(|| house.join("target/debug/ringwall"), PathBuf::from);
+            std::env::var_os("RINGWALL_BIN").map_or_else(|| boxes.join("target/debug/ringwall"), PathBuf::from);
         let directory = TempDir::with_prefix("rw-aio-").unwrap();
         let mut process = Command::new("/usr/bin/python3")
             .arg("-B")
-            .arg(house.join("tests/support/aio_service.py"))
+            .arg(boxes.join("tests/support/aio_service.py"))
             .args([binary.as_os_str(), directory.path().as_os_str(), KEY.as_ref()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -310,8 +310,8 @@ async fn every_bad_answer_has_its_words() {
     assert!(AioService::new(stand_in.url.parse().unwrap(), &Secret::new("a\nb")).is_err());
     let connection = Connection::new(stand_in.url.parse().unwrap(), &Secret::new(KEY)).unwrap();
     stand_in.spoil(json!({"path": "/v1/sandbox", "kind": "slow"}));
-    let patience = Duration::from_millis(200);
-    let question = Question { asked: "wait", path: "/v1/sandbox".to_owned(), patience };
+    let timeout = Duration::from_millis(200);
+    let question = Question { asked: "wait", path: "/v1/sandbox".to_owned(), timeout };
     assert!(matches!(connection.get::<Value>(question).await, Err(AioError::TooLate { .. })));
     let (url, _) = (stand_in.url.clone(), drop(stand_in));
     let nobody = AioService::new(url.parse().unwrap(), &Secret::new(KEY)).unwrap();

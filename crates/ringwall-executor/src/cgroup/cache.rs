@@ -21,7 +21,7 @@ const MAX_COUNT: usize = 16;
 const NOTHING_BYTES: u64 = 1024 * 1024;
 
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct CgroupCache {
     kept: Mutex<Vec<Kept>>,
 }
 
@@ -45,12 +45,12 @@ struct MemoryFiles {
 #[derive(Debug)]
 pub(crate) struct ShelvedGroups {
     groups: Groups,
-    shelf: Option<Arc<Shelf>>,
+    cache: Option<Arc<CgroupCache>>,
 }
 
 impl ShelvedGroups {
-    pub(crate) fn new(groups: Groups, shelf: Option<Arc<Shelf>>) -> Self {
-        ShelvedGroups { groups, shelf }
+    pub(crate) fn new(groups: Groups, cache: Option<Arc<CgroupCache>>) -> Self {
+        ShelvedGroups { groups, cache }
     }
 }
 
@@ -70,13 +70,13 @@ impl DerefMut for ShelvedGroups {
 
 impl Drop for ShelvedGroups {
     fn drop(&mut self) {
-        if let Some(shelf) = &self.shelf {
-            shelf.put(std::mem::take(&mut self.groups));
+        if let Some(cache) = &self.cache {
+            cache.put(std::mem::take(&mut self.groups));
         }
     }
 }
 
-impl Shelf {
+impl CgroupCache {
     /// A set with the limits of `plan` whose counters could be reset.
     pub(crate) fn take(&self, plan: &Cgroups) -> Option<Groups> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,9 +164,9 @@ pub(crate) mod tests {
     fn dropped_groups_are_given_to_the_next_box() {
         let parent = tempfile::tempdir().unwrap();
         let (plan, groups) = empty_group(parent.path());
-        let shelf = Arc::new(Shelf::default());
-        assert!(shelf.take(&plan).is_none());
-        drop(ShelvedGroups::new(groups, Some(Arc::clone(&shelf))));
-        assert!(shelf.take(&plan).is_some());
+        let cache = Arc::new(CgroupCache::default());
+        assert!(cache.take(&plan).is_none());
+        drop(ShelvedGroups::new(groups, Some(Arc::clone(&cache))));
+        assert!(cache.take(&plan).is_some());
     }
 }

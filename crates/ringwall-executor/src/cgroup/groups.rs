@@ -125,7 +125,7 @@ impl Groups {
     }
 
     /// The group in which PID 1 is created (version 2).
-    pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn base_root(&self) -> Option<BorrowedFd<'_>> {
         self.made.first().map(|made| made.directory.as_fd())
     }
 

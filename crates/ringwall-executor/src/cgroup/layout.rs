@@ -60,14 +60,14 @@ impl CgroupLayout {
             return Ok(CgroupLayout { version: CgroupVersion::V1, memory, pids, cpu, io, freezer });
         }
         version_2(&own, &mounts).map_err(|none| match none {
-            NoPlace::Occupied(group) => {
+            NoParentGroup::Occupied(group) => {
                 let group = group.display();
                 format!("{group} could be divided, but holds processes (start Ringwall in a group below it)")
             }
-            NoPlace::NotWritable if rustix::process::geteuid().is_root() => {
+            NoParentGroup::NotWritable if rustix::process::geteuid().is_root() => {
                 "no cgroup hierarchy is mounted writable here".to_owned()
             }
-            NoPlace::NotWritable => {
+            NoParentGroup::NotWritable => {
                 "this user may not make cgroups here (version 2 with delegation is needed)".to_owned()
             }
         })
@@ -153,18 +153,18 @@ fn version_1(controller: &str, own: &str, mounts: &str) -> Option<Controller> {
 
 /// Why boxes get no groups on version 2.
 #[derive(Debug, PartialEq, Eq)]
-enum NoPlace {
+enum NoParentGroup {
     NotWritable,
     /// The nearest writable group contains processes.
     Occupied(PathBuf),
 }
 
 /// The nearest ancestor of our own group that is writable and delegates its controllers.
-fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoPlace> {
-    let path = own.lines().find_map(|line| line.strip_prefix("0::")).ok_or(NoPlace::NotWritable)?;
+fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoParentGroup> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::")).ok_or(NoParentGroup::NotWritable)?;
     let mount = mounts.lines().map(Mount::parse).find_map(|mount| mount.filter(|mount| mount.kind == "cgroup2"));
-    let mount = mount.ok_or(NoPlace::NotWritable)?;
-    let directory = mount.locate(path).ok_or(NoPlace::NotWritable)?;
+    let mount = mount.ok_or(NoParentGroup::NotWritable)?;
+    let directory = mount.locate(path).ok_or(NoParentGroup::NotWritable)?;
     let mut best: Option<(usize, &Path)> = None;
     let mut nearest_occupied = None;
     for ancestor in directory.ancestors().take_while(|ancestor| ancestor.starts_with(mount.point)) {
@@ -184,10 +184,11 @@ fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoPlace> {
             break;
         }
     }
-    let none = || nearest_occupied.map_or(NoPlace::NotWritable, |group| NoPlace::Occupied(group.to_owned()));
+    let none =
+        || nearest_occupied.map_or(NoParentGroup::NotWritable, |group| NoParentGroup::Occupied(group.to_owned()));
     let (_, parent) = best.ok_or_else(none)?;
     let enabled = handed_on(parent);
-    let parent = into_c_string(parent).ok_or(NoPlace::NotWritable)?;
+    let parent = into_c_string(parent).ok_or(NoParentGroup::NotWritable)?;
     let controller = |name: &str| enabled.contains(name).then(|| Controller { parent: parent.clone(), swap: true });
     let ([memory, pids, cpu], io) = (CONTROLLERS.map(controller), controller(IO));
     Ok(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu, io, freezer: None })
@@ -291,8 +292,8 @@ mod tests {
         let group = tempfile::tempdir().unwrap();
         pretend_group(group.path(), "7\n", "");
         let mounts = format!("30 24 0:26 /own {} rw - cgroup2 cgroup2 rw", group.path().display());
-        assert_eq!(version_2("0::/own\n", &mounts), Err(NoPlace::Occupied(group.path().to_owned())));
-        assert_eq!(version_2("0::/elsewhere\n", &mounts), Err(NoPlace::NotWritable));
+        assert_eq!(version_2("0::/own\n", &mounts), Err(NoParentGroup::Occupied(group.path().to_owned())));
+        assert_eq!(version_2("0::/elsewhere\n", &mounts), Err(NoParentGroup::NotWritable));
         assert_eq!(handed_on(group.path()).len(), 0, "nothing was asked of it");
     }
 

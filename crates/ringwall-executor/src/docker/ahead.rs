@@ -20,11 +20,11 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use tokio::sync::{oneshot, watch};
 
-use super::argv::{Particulars, Sizes, argv_ahead, image};
+use super::argv::{ContainerParams, Sizes, argv_ahead, image};
 use super::container::{Container, Errand};
 use super::daemon::{Daemon, Runtime};
 use super::environment::EnvironmentFile;
-use super::events::{ContainerId, Story};
+use super::events::{ContainerId, ContainerState};
 use super::launch::{Docker, Shared, unavailable};
 use super::name::ContainerName;
 use super::proof::prove;
@@ -40,16 +40,16 @@ use crate::plan::limits::Stay;
 use crate::pool::{Pace, Sort};
 use crate::process::program;
 use crate::protection::check;
-use crate::session_box::{Awake, Resident, Wardrobe};
+use crate::session_box::{AgentConnection, SessionBox, Wardrobe};
 use crate::sources::{check_working_directory, is_alone, owner};
-use crate::uids::SPARE_UIDS;
+use crate::uids::WARM_UIDS;
 
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// Making a container uses one CPU for about a third of a second, so no exec may have asked for a
 /// box for this long.
 const QUIET: Duration = Duration::from_millis(500);
 /// Native warm boxes use the other half of these uids.
-const MAX_COUNT: u32 = SPARE_UIDS / 2;
+const MAX_COUNT: u32 = WARM_UIDS / 2;
 
 /// The properties that are fixed when a warm container is made. Grants of the same shape differ
 /// only in their files.
@@ -73,14 +73,14 @@ impl Sort for ContainerShape {
 
 /// A warm container that no session has taken yet.
 #[derive(Debug)]
-pub struct ContainerSpare {
+pub struct WarmContainer {
     shared: Arc<Shared>,
     shape: ContainerShape,
-    awake: Awake,
+    agent: AgentConnection,
     /// The container's user, which has the same uid on the host.
     user: Owner,
     init: Init,
-    story: watch::Receiver<Story>,
+    container_state: watch::Receiver<ContainerState>,
     /// [`Images::changes`](super::images::Images::changes) when the container was made.
     images: u64,
 }
@@ -90,17 +90,17 @@ impl Docker {
     /// root, if the daemon uses a user namespace or is rootless, and for a session with more than
     /// its own files, a network or environment variables.
     pub async fn shape_for(&self, executor: &Executor, grant: &Grant) -> Option<ContainerShape> {
-        let shared = self.shared(Runtime::Usual).ok()?;
+        let shared = self.shared(Runtime::Default).ok()?;
         let shows_a_session_alone = matches!(grant.workspace(), Workspace::Session(mounts) if is_alone(mounts));
         let fits = shows_a_session_alone && grant.read_only().is_empty() && grant.env().is_empty();
-        let fits = fits && grant.effective().net == Net::None && executor.makes_spares();
-        if !fits || shared.is_not_for_spares.load(Ordering::Acquire) {
+        let fits = fits && grant.effective().net == Net::None && executor.makes_warm_boxes();
+        if !fits || shared.is_not_for_warm_boxes.load(Ordering::Acquire) {
             return None;
         }
         let image = image(grant).ok()?.clone();
-        let daemon = shared.find_daemon(Runtime::Usual).await.ok()?;
+        let daemon = shared.find_daemon(Runtime::Default).await.ok()?;
         let has = |name: &str| daemon.security.iter().any(|option| option.split(',').any(|part| part == name));
-        let is_required = check(grant, &protection::protections(&daemon, Runtime::Usual), Runtime::Usual.backend());
+        let is_required = check(grant, &protection::protections(&daemon, Runtime::Default), Runtime::Default.backend());
         if has("name=userns") || has("name=rootless") || is_required.is_err() {
             return None;
         }
@@ -109,37 +109,37 @@ impl Docker {
 
     /// False without a docker client, and once an attempt has shown that warm containers cannot
     /// work here.
-    pub fn is_for_spares(&self) -> bool {
-        self.shared(Runtime::Usual).is_ok_and(|shared| !shared.is_not_for_spares.load(Ordering::Acquire))
+    pub fn is_for_warm_boxes(&self) -> bool {
+        self.shared(Runtime::Default).is_ok_and(|shared| !shared.is_not_for_warm_boxes.load(Ordering::Acquire))
     }
 
     /// Starts a warm container and checks it. Takes as long as starting any container.
-    pub async fn prepare_spare(&self, executor: &Executor, shape: &ContainerShape) -> Result<ContainerSpare, Error> {
-        let shared = self.shared(Runtime::Usual)?;
-        if !self.is_for_spares() {
-            return Err(Error::SpareUnfit("containers cannot be made ahead here"));
+    pub async fn prepare_warm_box(&self, executor: &Executor, shape: &ContainerShape) -> Result<WarmContainer, Error> {
+        let shared = self.shared(Runtime::Default)?;
+        if !self.is_for_warm_boxes() {
+            return Err(Error::WarmBoxUnfit("containers cannot be made ahead here"));
         }
-        let mut lease = executor.leases.take(MAX_COUNT).ok_or(Error::SpareUnfit("there are too many of them"))?;
+        let mut lease = executor.leases.take(MAX_COUNT).ok_or(Error::WarmBoxUnfit("there are too many of them"))?;
         let (user, init) = (lease.owner(), Init::default());
         lease.bind(Arc::clone(&init));
         let images = shared.images.changes();
         let name = name()?;
-        let mut container = shared.in_time(Runtime::Usual, launch(shared, shape, user, &name)).await?;
+        let mut container = shared.in_time(Runtime::Default, launch(shared, shape, user, &name)).await?;
         container.hold(lease);
-        let story = container.story();
-        let awake = Awake::begin(container.into_running()).await?;
+        let container_state = container.container_state();
+        let agent = AgentConnection::begin(container.into_running()).await?;
         let proven = async {
-            let (pid, id) = find_first_process(shared, &name, &story).await?;
+            let (pid, id) = find_first_process(shared, &name, &container_state).await?;
             prove(pid, id, user, &init)?;
             enter(&init, |process| ringwall_jail::late_mounts::check(process, WORKSPACE)).await
         };
         match proven.await {
             Ok(()) => {
                 let (shared, shape) = (Arc::clone(shared), shape.clone());
-                Ok(ContainerSpare { shared, shape, awake, user, init, story, images })
+                Ok(WarmContainer { shared, shape, agent, user, init, container_state, images })
             }
             Err(error) => {
-                awake.end().await;
+                agent.end().await;
                 shared.note(&error);
                 Err(error)
             }
@@ -148,62 +148,63 @@ impl Docker {
 
     /// Turns a warm container into the box of a session. On failure the container is removed and
     /// the grant returned.
-    pub async fn start_resident_in(
+    pub async fn start_session_box_in(
         &self,
         executor: &Executor,
-        spare: ContainerSpare,
+        warm_box: WarmContainer,
         grant: Grant,
-    ) -> Result<Resident, Box<Unserved>> {
+    ) -> Result<SessionBox, Box<Unserved>> {
         let served = match self.shape_for(executor, &grant).await {
-            Some(shape) if shape == spare.shape => spare.receive(executor, &grant).await,
-            Some(_) | None => Err(Error::SpareUnfit("its shape is another")),
+            Some(shape) if shape == warm_box.shape => warm_box.receive(executor, &grant).await,
+            Some(_) | None => Err(Error::WarmBoxUnfit("its shape is another")),
         };
         match served {
-            Ok(()) => Ok(Resident::of(spare.awake, grant, Wardrobe::Image)),
+            Ok(()) => Ok(SessionBox::of(warm_box.agent, grant, Wardrobe::Image)),
             Err(error) => {
-                spare.shared.note(&error);
-                spare.awake.end().await;
+                warm_box.shared.note(&error);
+                warm_box.agent.end().await;
                 Err(Box::new(Unserved { grant, error }))
             }
         }
     }
 }
 
-impl ContainerSpare {
+impl WarmContainer {
     /// True if the container runs, no docker command touched it since its start, and no image name
     /// has changed its meaning.
     pub fn is_alive(&self) -> bool {
-        let story = *self.story.borrow();
-        let is_as_made = !story.is_touched && !is_over(&self.init) && self.images == self.shared.images.changes();
-        is_as_made && self.awake.is_alive()
+        let container_state = *self.container_state.borrow();
+        let is_as_made =
+            !container_state.is_touched && !is_over(&self.init) && self.images == self.shared.images.changes();
+        is_as_made && self.agent.is_alive()
     }
 
     /// Ends the container. When this returns, all its processes are dead.
     pub async fn end(self) {
-        self.awake.end().await;
+        self.agent.end().await;
     }
 
     /// Mounts the session's directory at `/workspace` and checks that the agent can enter it.
     async fn receive(&self, executor: &Executor, grant: &Grant) -> Result<(), Error> {
         if !self.is_alive() {
-            return Err(Error::SpareUnfit("it does not wait any more"));
+            return Err(Error::WarmBoxUnfit("it does not wait any more"));
         }
-        let whose = owner(grant).ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
+        let whose = owner(grant).ok_or(Error::WarmBoxUnfit("it shows a session's files alone"))?;
         let places = self.shared.open(grant)?;
         check_working_directory(grant, &places)?;
         let opened = places.iter().find_map(|place| place.content.as_ref());
-        let (directory, access) = opened.ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
+        let (directory, access) = opened.ok_or(Error::WarmBoxUnfit("it shows a session's files alone"))?;
         let source = Source { path: directory.path.clone(), identity: Some(directory.identity), owner: Some(whose) };
         let show = Operation::Bind { source, at: literal(WORKSPACE), kind: FileKind::Directory, access: *access };
         let mut mapping =
             |owner| executor.mappings.get(owner, self.user, || executor.spawner.mapping(owner, self.user));
         let tree = ringwall_jail::sources::open(&[show], &mut mapping).map_err(Error::Setup)?.pop();
-        let tree = tree.ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
+        let tree = tree.ok_or(Error::WarmBoxUnfit("it shows a session's files alone"))?;
         enter(&self.init, move |process| ringwall_jail::late_mounts::replace(&tree, process, WORKSPACE)).await?;
         // `is_alive` once more: events of a change may have arrived since the first check.
-        match self.awake.reaches(WORKSPACE).await && self.is_alive() {
+        match self.agent.reaches(WORKSPACE).await && self.is_alive() {
             true => Ok(()),
-            false => Err(Error::SpareUnfit("it does not see the files")),
+            false => Err(Error::WarmBoxUnfit("it does not see the files")),
         }
     }
 }
@@ -213,7 +214,7 @@ impl Shared {
     /// file system that refuses the mounts.
     fn note(&self, error: &Error) {
         let is_for_good = match error {
-            Error::NoSparesHere(_) => true,
+            Error::NoWarmBoxes(_) => true,
             Error::Setup(failure) => {
                 let refusals = [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::PERM];
                 refusals.iter().any(|errno| errno.raw_os_error() == failure.errno)
@@ -221,7 +222,7 @@ impl Shared {
             _ => false,
         };
         if is_for_good {
-            self.is_not_for_spares.store(true, Ordering::Release);
+            self.is_not_for_warm_boxes.store(true, Ordering::Release);
         }
     }
 }
@@ -235,28 +236,28 @@ async fn launch(
     let environment = EnvironmentFile::ahead()?;
     shared.keep_watch()?;
     let program = program::place()?;
-    let particulars = Particulars {
+    let params = ContainerParams {
         name,
         instance: &shared.instance,
-        runtime: Runtime::Usual,
+        runtime: Runtime::Default,
         environment: &environment.path(),
         python: Python::AsNamed,
-        stay: Stay::Resident,
+        stay: Stay::SessionBox,
         program: Some(&program),
         doorway: None,
     };
-    let words = argv_ahead(&shape.image, shape.sizes, (user.uid, user.gid), &shape.daemon, &particulars)?;
-    let protections = protection::protections(&shape.daemon, Runtime::Usual);
+    let words = argv_ahead(&shape.image, shape.sizes, (user.uid, user.gid), &shape.daemon, &params)?;
+    let protections = protection::protections(&shape.daemon, Runtime::Default);
     let errand = Errand { command: AGENT.to_owned(), time_limit: None };
-    let mut container = shared.run(words, name, Runtime::Usual, protections, errand)?;
-    shared.wait_for_start(&mut container, &shape.image, Runtime::Usual).await?;
+    let mut container = shared.run(words, name, Runtime::Default, protections, errand)?;
+    shared.wait_for_start(&mut container, &shape.image, Runtime::Default).await?;
     Ok(container)
 }
 
 /// A random name, because the exec or session is not known yet.
 fn name() -> Result<ContainerName, Error> {
     let random = kernel_file::read("/proc/sys/kernel/random/uuid");
-    let random = random.map_err(|_| Error::SpareUnfit("there is no random name for it"))?;
+    let random = random.map_err(|_| Error::WarmBoxUnfit("there is no random name for it"))?;
     ContainerName::of_exec(&format!("ahead-{}", random.trim()))
 }
 
@@ -265,16 +266,16 @@ fn name() -> Result<ContainerName, Error> {
 async fn find_first_process(
     shared: &Shared,
     name: &ContainerName,
-    story: &watch::Receiver<Story>,
+    container_state: &watch::Receiver<ContainerState>,
 ) -> Result<(Pid, ContainerId), Error> {
     let words = ["inspect", "--type=container", "--format={{.Id}} {{.State.Pid}}", name.as_str()];
     let said = shared.client.call(words, ANSWERED_WITHIN).await;
-    let said = said.map_err(|failure| unavailable(Runtime::Usual, failure.why()))?;
+    let said = said.map_err(|failure| unavailable(Runtime::Default, failure.why()))?;
     let (id, pid) = said.trim().split_once(' ').unwrap_or_default();
-    let followed = story.borrow().id;
+    let followed = container_state.borrow().id;
     match (ContainerId::read(id), pid.parse().ok().and_then(Pid::from_raw)) {
         (Some(id), Some(pid)) if followed == Some(id) => Ok((pid, id)),
-        _ => Err(Error::SpareUnfit("the daemon does not know it")),
+        _ => Err(Error::WarmBoxUnfit("the daemon does not know it")),
     }
 }
 
@@ -292,6 +293,6 @@ async fn enter(
     });
     match (thread, done.await) {
         (Ok(_), Ok(Some(done))) => done.map_err(Error::Setup),
-        (Err(_), _) | (_, Ok(None) | Err(_)) => Err(Error::SpareUnfit("its mounts were not reached")),
+        (Err(_), _) | (_, Ok(None) | Err(_)) => Err(Error::WarmBoxUnfit("its mounts were not reached")),
     }
 }

@@ -45,7 +45,7 @@ const PROXIES: [&str; 10] = [
 
 /// The arguments that grant no permission: names, labels, runtime and our own files.
 #[derive(Debug)]
-pub(crate) struct Particulars<'a> {
+pub(crate) struct ContainerParams<'a> {
     pub(crate) name: &'a ContainerName,
     pub(crate) instance: &'a Instance,
     pub(crate) runtime: Runtime,
@@ -91,7 +91,7 @@ struct Outline<'a> {
 }
 
 /// All arguments after `docker`.
-pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
+pub(crate) fn argv(grant: &Grant, daemon: &Daemon, params: &ContainerParams<'_>) -> Result<Vec<OsString>, Error> {
     let image = image(grant)?;
     let (owner, mounts) = match grant.workspace() {
         Workspace::Project(mounts) => (mounts.owner, project(mounts)?),
@@ -104,15 +104,15 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     if !grant.read_only().is_empty() {
         return Err(Error::NotForDocker("directories beside the project's"));
     }
-    match (&grant.effective().net, particulars.doorway, particulars.runtime) {
-        (Net::None, None, _) | (Net::Allowlist { .. }, Some(_), Runtime::Usual) => {}
+    match (&grant.effective().net, params.doorway, params.runtime) {
+        (Net::None, None, _) | (Net::Allowlist { .. }, Some(_), Runtime::Default) => {}
         // gVisor's sockets belong to its own network stack and cannot be passed to the host.
         (Net::Allowlist { .. }, _, Runtime::Gvisor) => return Err(Error::NotForGvisor("a network")),
-        (Net::None, Some(_), _) | (Net::Allowlist { .. }, None, Runtime::Usual) => return Err(Error::NoWayOut),
+        (Net::None, Some(_), _) | (Net::Allowlist { .. }, None, Runtime::Default) => return Err(Error::NoProxySocket),
     }
-    let (directory, command) = match particulars.stay {
-        Stay::Resident => (Path::new("/"), vec![AGENT.into()]),
-        Stay::OneCommand => (grant.cwd(), particulars.python.argv(grant.argv()).map(Into::into).collect()),
+    let (directory, command) = match params.stay {
+        Stay::SessionBox => (Path::new("/"), vec![AGENT.into()]),
+        Stay::OneCommand => (grant.cwd(), params.python.argv(grant.argv()).map(Into::into).collect()),
     };
     let outline = Outline {
         image,
@@ -123,7 +123,7 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
         environment: grant.env(),
         command,
     };
-    words(outline, daemon, particulars)
+    words(outline, daemon, params)
 }
 
 /// All arguments after `docker` for a warm container: the agent, and an empty read-only
@@ -133,7 +133,7 @@ pub(crate) fn argv_ahead(
     sizes: Sizes,
     user: (u32, u32),
     daemon: &Daemon,
-    particulars: &Particulars<'_>,
+    params: &ContainerParams<'_>,
 ) -> Result<Vec<OsString>, Error> {
     let outline = Outline {
         image,
@@ -144,7 +144,7 @@ pub(crate) fn argv_ahead(
         environment: &BTreeMap::new(),
         command: vec![AGENT.into()],
     };
-    words(outline, daemon, particulars)
+    words(outline, daemon, params)
 }
 
 /// The image of the grant's root.
@@ -155,8 +155,8 @@ pub(crate) fn image(grant: &Grant) -> Result<&DockerImage, Error> {
     }
 }
 
-fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
-    let Particulars { name, instance, runtime, environment, stay, program, doorway, .. } = particulars;
+fn words(outline: Outline<'_>, daemon: &Daemon, params: &ContainerParams<'_>) -> Result<Vec<OsString>, Error> {
+    let ContainerParams { name, instance, runtime, environment, stay, program, doorway, .. } = params;
     let mut words: Vec<OsString> = ["run", "--rm", "--init", "--interactive", "--pull=never"].map(Into::into).into();
     words.push(format!("--name={name}").into());
     words.extend(instance.labels(name).map(|label| format!("--label={label}").into()));
@@ -209,7 +209,7 @@ fn isolation() -> [&'static str; 6] {
 fn limits(sizes: Sizes, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<String> {
     let ours = not_the_boxs_own(runtime)
         + match stay {
-            Stay::Resident => limits::OUR_AGENT,
+            Stay::SessionBox => limits::OUR_AGENT,
             Stay::OneCommand => 0,
         };
     let memory = sizes.memory_mb * MIB;
@@ -237,7 +237,7 @@ fn limits(sizes: Sizes, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<St
 /// kernel, which aborts if it cannot start one.
 fn not_the_boxs_own(runtime: Runtime) -> u64 {
     match runtime {
-        Runtime::Usual => limits::OUR_PROCESSES,
+        Runtime::Default => limits::OUR_PROCESSES,
         Runtime::Gvisor => limits::OUR_PROCESSES + limits::GVISOR_THREADS,
     }
 }

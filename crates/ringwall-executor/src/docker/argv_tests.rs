@@ -9,7 +9,7 @@ use ringwall_policy::{
     ProjectAccess, ProjectMounts, Request, Requirement, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
-use super::{Particulars, Sizes, argv, argv_ahead, image};
+use super::{ContainerParams, Sizes, argv, argv_ahead, image};
 use crate::docker::daemon::{Daemon, Runtime, pretend};
 use crate::docker::instance::Instance;
 use crate::docker::name::ContainerName;
@@ -72,7 +72,7 @@ fn words(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Result<String, Err
     let instance = Instance::pretend();
     let environment = Path::new("/proc/7/fd/9");
     let is_open = grant.effective().net != Net::None;
-    let particulars = Particulars {
+    let params = ContainerParams {
         name: &name,
         instance: &instance,
         runtime,
@@ -82,14 +82,14 @@ fn words(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Result<String, Err
         program: is_open.then_some(Path::new("/opt/ringwall")),
         doorway: is_open.then_some(Path::new("/data/ways-out/7-1234-0-3")),
     };
-    let words = argv(grant, daemon, &particulars)?;
+    let words = argv(grant, daemon, &params)?;
     Ok(words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("\n"))
 }
 
 #[test]
-fn usual() {
+fn default() {
     let env = [("TOKEN", "very-secret-value"), ("HTTP_PROXY", "also-secret")];
-    let shown = words(&grant(&env, &[]), &pretend(), Runtime::Usual).unwrap();
+    let shown = words(&grant(&env, &[]), &pretend(), Runtime::Default).unwrap();
     assert!(!shown.contains("secret"), "a value is in the command line");
     insta::assert_snapshot!("usual", shown);
 }
@@ -99,7 +99,7 @@ fn with_a_way_out() {
     let net = NetRequest { mode: NetMode::Allowlist, ..NetRequest::default() };
     let env = [("https_proxy", "secret")];
     let open = decide_with(&request(mounts(), &env), &[], Some(net));
-    insta::assert_snapshot!("with_a_way_out", words(&open, &pretend(), Runtime::Usual).unwrap());
+    insta::assert_snapshot!("with_a_way_out", words(&open, &pretend(), Runtime::Default).unwrap());
     let refused = words(&open, &pretend(), Runtime::Gvisor);
     assert!(matches!(refused, Err(Error::NotForGvisor("a network"))), "{refused:?}");
 }
@@ -109,7 +109,7 @@ fn with_a_way_out() {
 fn daemon_without_core_limit_is_not_asked_for_one() {
     let asks = |core_limit| {
         let daemon = Daemon { core_limit, ..pretend() };
-        words(&grant(&[], &[]), &daemon, Runtime::Usual).unwrap().contains("--ulimit=core")
+        words(&grant(&[], &[]), &daemon, Runtime::Default).unwrap().contains("--ulimit=core")
     };
     assert!(asks(true));
     assert!(!asks(false));
@@ -128,18 +128,18 @@ fn ahead_of_a_session() {
     request.workspace = Workspace::Session(Box::new(mounts));
     let grant = decide(&request, &[]);
     let (name, instance) = (ContainerName::of_exec("ahead-1").unwrap(), Instance::pretend());
-    let particulars = Particulars {
+    let params = ContainerParams {
         name: &name,
         instance: &instance,
-        runtime: Runtime::Usual,
+        runtime: Runtime::Default,
         environment: Path::new("/proc/7/fd/9"),
         python: Python::AsNamed,
-        stay: Stay::Resident,
+        stay: Stay::SessionBox,
         program: Some(Path::new("/opt/ringwall")),
         doorway: None,
     };
-    let session = argv(&grant, &pretend(), &particulars).unwrap();
-    let ahead = argv_ahead(image(&grant).unwrap(), Sizes::of(&grant), (7, 8), &pretend(), &particulars).unwrap();
+    let session = argv(&grant, &pretend(), &params).unwrap();
+    let ahead = argv_ahead(image(&grant).unwrap(), Sizes::of(&grant), (7, 8), &pretend(), &params).unwrap();
     let differing: Vec<_> = session.iter().zip(&ahead).filter(|(one, other)| one != other).collect();
     let expected = [
         ("--user=2001:2002", "--user=7:8"),
@@ -172,7 +172,7 @@ fn grant_that_docker_cannot_serve_is_refused() {
     let mut wide = request(mounts(), &[]);
     wide.read_only = vec!["/opt".into()];
     for request in [host, private, wide] {
-        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Usual);
+        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Default);
         assert!(matches!(refused, Err(Error::NotForDocker(_))), "{refused:?}");
     }
 }
@@ -183,7 +183,7 @@ fn a_path_that_docker_would_read_otherwise_is_refused() {
     let strange = std::ffi::OsString::from_vec(b"/data/\xff/work".to_vec());
     for work in [PathBuf::from(strange), "/data/a\nb/work".into(), "/data/a\rb/work".into()] {
         let request = request(ProjectMounts { work, ..mounts() }, &[]);
-        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Usual);
+        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Default);
         assert!(matches!(refused, Err(Error::PathNotForDocker(_))), "{refused:?}");
     }
 }

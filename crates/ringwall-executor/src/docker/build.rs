@@ -60,7 +60,7 @@ impl Docker {
         let mirror = mirror::find()
             .ok_or_else(|| fail("find packages", "/etc/apt names no archive of this machine's own release"))?;
         if let Err(why) = self.probe().await.daemon {
-            return Err(super::launch::unavailable(super::Runtime::Usual, why));
+            return Err(super::launch::unavailable(super::Runtime::Default, why));
         }
         let old = client.call(["image", "inspect", "--format={{.Id}}", image.as_str()], QUESTION).await.ok();
 

@@ -43,7 +43,7 @@ impl CallFailure {
     pub(crate) fn why(&self) -> String {
         match self {
             CallFailure::NotStarted(error) => format!("the docker client could not be started: {error}"),
-            CallFailure::TooLate(patience) => format!("no answer within {} s", patience.as_secs()),
+            CallFailure::TooLate(timeout) => format!("no answer within {} s", timeout.as_secs()),
             CallFailure::Refused(words) if words.is_empty() => "the docker client failed without a word".to_owned(),
             CallFailure::Refused(words) => words.clone(),
         }
@@ -78,12 +78,12 @@ impl Client {
     pub(crate) async fn call<S: AsRef<OsStr>>(
         &self,
         words: impl IntoIterator<Item = S>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<String, CallFailure> {
         let mut process = self.start(words, Stdio::null()).map_err(CallFailure::NotStarted)?;
-        match tokio::time::timeout(patience, process.answer()).await {
+        match tokio::time::timeout(timeout, process.answer()).await {
             Ok(answer) => answer,
-            Err(_) => Err(CallFailure::TooLate(patience)),
+            Err(_) => Err(CallFailure::TooLate(timeout)),
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::client::Process;
 use super::daemon::Runtime;
 use super::doorway::Doorway;
-use super::events::{Followed, Memory, Story};
+use super::events::{ContainerState, Followed, Memory};
 use super::launch::{Shared, unavailable};
 use super::name::ContainerName;
 use super::pulse::{self, Beat};
@@ -72,7 +72,7 @@ pub(crate) struct Errand {
 struct DockerControl {
     shared: Arc<Shared>,
     name: ContainerName,
-    story: watch::Receiver<Story>,
+    container_state: watch::Receiver<ContainerState>,
     ordered: watch::Sender<Ordered>,
 }
 
@@ -104,14 +104,14 @@ impl BoxControl for DockerControl {
     }
 
     fn oom_kills(&self) -> u64 {
-        self.story.borrow().memory_kills
+        self.container_state.borrow().memory_kills
     }
 
     /// The daemon's event may come after the end of the process.
     fn was_oom_killed_since(&self, before: u64) -> BoxFuture<'_, bool> {
-        let mut story = self.story.clone();
+        let mut container_state = self.container_state.clone();
         async move {
-            let reported = story.wait_for(|story| story.memory_kills > before);
+            let reported = container_state.wait_for(|container_state| container_state.memory_kills > before);
             tokio::time::timeout(OOM_EVENT_DELAY, reported).await.is_ok_and(|reported| reported.is_ok())
         }
         .boxed()
@@ -172,7 +172,7 @@ impl Container {
         let control = DockerControl {
             shared,
             name: followed.name().clone(),
-            story: followed.watch(),
+            container_state: followed.watch(),
             ordered: watch::Sender::new(Ordered::Nothing),
         };
         Ok(Container {
@@ -198,13 +198,13 @@ impl Container {
     }
 
     /// The container's state, as the daemon's events report it.
-    pub(crate) fn story(&self) -> watch::Receiver<Story> {
-        self.control.story.clone()
+    pub(crate) fn container_state(&self) -> watch::Receiver<ContainerState> {
+        self.control.container_state.clone()
     }
 
     /// Waits until the daemon has started the container. `false` if the client ended without that;
     /// `last_words` then has the reason.
-    pub(crate) async fn started(&mut self, patience: Duration) -> Result<bool, Error> {
+    pub(crate) async fn started(&mut self, timeout: Duration) -> Result<bool, Error> {
         let Some(followed) = &self.followed else { return Ok(false) };
         let ended = tokio::select! {
             () = followed.started() => false,
@@ -214,18 +214,18 @@ impl Container {
                 true
             }
         };
-        let patience = if ended { patience } else { Duration::ZERO };
-        let story = followed.until(|story| story.started.is_some(), patience).await;
+        let timeout = if ended { timeout } else { Duration::ZERO };
+        let container_state = followed.until(|container_state| container_state.started.is_some(), timeout).await;
         // Making the container does not count against the time limit.
-        self.began = story.started.unwrap_or(self.began);
-        Ok(story.started.is_some())
+        self.began = container_state.started.unwrap_or(self.began);
+        Ok(container_state.started.is_some())
     }
 
     /// Waits until the shim has sent the proxy socket and executed the command. If the client has
-    /// ended already, waits at most `patience` for them.
-    pub(crate) async fn take_way_out(&mut self, doorway: Doorway, patience: Duration) -> Result<(), Error> {
+    /// ended already, waits at most `timeout` for them.
+    pub(crate) async fn take_proxy_socket(&mut self, doorway: Doorway, timeout: Duration) -> Result<(), Error> {
         let command = self.errand.command.clone();
-        let taking = doorway.take_way_out(&command);
+        let taking = doorway.take_proxy_socket(&command);
         tokio::pin!(taking);
         let taken = tokio::select! {
             biased;
@@ -233,19 +233,19 @@ impl Container {
             why = self.beat.failed() => return Err(unavailable(self.runtime, why)),
             status = self.process.wait() => {
                 status.map_err(Error::ClientStreams)?;
-                tokio::time::timeout(patience, taking).await.unwrap_or(Err(Error::NoWayOut))
+                tokio::time::timeout(timeout, taking).await.unwrap_or(Err(Error::NoProxySocket))
             }
         };
         match taken {
             Ok(proxy_socket) => self.proxy_socket = Some(proxy_socket),
-            Err(Error::NoWayOut) => return Err(Error::WayOutWithheld { words: self.last_words(patience).await }),
+            Err(Error::NoProxySocket) => return Err(Error::EgressWithheld { words: self.last_words(timeout).await }),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    pub(crate) async fn last_words(&mut self, patience: Duration) -> String {
-        self.words.last(patience).await
+    pub(crate) async fn last_words(&mut self, timeout: Duration) -> String {
+        self.words.last(timeout).await
     }
 
     pub(crate) fn into_running(mut self) -> RunningBox {
@@ -281,10 +281,10 @@ impl Container {
         let Some(followed) = &self.followed else {
             return Err(unavailable(self.runtime, "the container was not followed".to_owned()));
         };
-        let story = followed.until(|story| story.removed, EVENTS_BEHIND).await;
+        let container_state = followed.until(|container_state| container_state.removed, EVENTS_BEHIND).await;
         let counted = self.meter.read().await;
-        let out_of_memory = story.memory == Memory::RanOut || counted.memory_kills > 0;
-        let (ending, ended) = match (status.code(), status.signal(), story.ended) {
+        let out_of_memory = container_state.memory == Memory::RanOut || counted.memory_kills > 0;
+        let (ending, ended) = match (status.code(), status.signal(), container_state.ended) {
             (Some(code), _, Some(ended)) => {
                 if let Some(why) = self.words.why_not_started(code, EVENTS_BEHIND).await {
                     let command = self.errand.command.clone();
@@ -293,11 +293,11 @@ impl Container {
                         NotStarted::NotExecutable => Error::CommandNotExecutable { command, errno: EACCES },
                     });
                 }
-                let by_others = story.signals > 0 && *self.control.ordered.borrow() == Ordered::Nothing;
+                let by_others = container_state.signals > 0 && *self.control.ordered.borrow() == Ordered::Nothing;
                 if by_others && let Err(failure) = pulse::ask(&self.control.shared.client).await {
                     return Err(unavailable(self.runtime, failure.why()));
                 }
-                let was_signalled = story.signals > 0 || out_of_memory;
+                let was_signalled = container_state.signals > 0 || out_of_memory;
                 let ending = match code - SIGNAL_BASE {
                     // PID 1 reports a signal only as an exit code above 128, as a shell does. It
                     // counts as a signal if one is known to have been sent from outside or memory
@@ -321,7 +321,7 @@ impl Container {
                 return Err(unavailable(self.runtime, why));
             }
         };
-        if story.removed && self.followed.take().is_some() {
+        if container_state.removed && self.followed.take().is_some() {
             self.control.shared.unremoved.fetch_sub(1, Ordering::AcqRel);
         }
         Ok(BoxExit {

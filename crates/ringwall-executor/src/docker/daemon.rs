@@ -21,7 +21,7 @@ const GVISOR: &str = "runsc";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
     /// The daemon's default runtime.
-    Usual,
+    Default,
     /// gVisor's `runsc`, which answers system calls in a kernel of its own.
     Gvisor,
 }
@@ -30,7 +30,7 @@ impl Runtime {
     /// The backend's name.
     pub const fn backend(self) -> &'static str {
         match self {
-            Runtime::Usual => backend::DOCKER,
+            Runtime::Default => backend::DOCKER,
             Runtime::Gvisor => backend::GVISOR,
         }
     }
@@ -38,7 +38,7 @@ impl Runtime {
     /// The value of `--runtime`; `None` for the daemon's default.
     pub(crate) const fn name(self) -> Option<&'static str> {
         match self {
-            Runtime::Usual => None,
+            Runtime::Default => None,
             Runtime::Gvisor => Some(GVISOR),
         }
     }
@@ -230,7 +230,7 @@ mod tests {
     #[tokio::test]
     async fn no_client_is_said() {
         let state = probe(None).await;
-        assert!(state.client.is_none() && state.available(Runtime::Usual).is_err());
+        assert!(state.client.is_none() && state.available(Runtime::Default).is_err());
         let client = Client { program: "/nonexistent/docker".into(), context: None };
         let state = probe(Some(&client)).await;
         assert!(state.daemon.unwrap_err().contains("could not be started"));

@@ -20,7 +20,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use tokio::net::UnixStream;
 
-use super::instance::{Instance, Maker};
+use super::instance::{ContainerOwner, Instance};
 use crate::counters::{Acceptor, register};
 use crate::egress;
 use crate::error::{Error, talk};
@@ -34,12 +34,12 @@ const WAITING: i32 = 1;
 #[derive(Debug)]
 pub(crate) struct Doorway {
     listener: OwnedFd,
-    place: Place,
+    place: SocketPath,
 }
 
 /// The socket's path, deleted on drop.
 #[derive(Debug)]
-struct Place(PathBuf);
+struct SocketPath(PathBuf);
 
 impl Doorway {
     pub(crate) fn open(data: &Path, instance: &Instance) -> Result<Self, Error> {
@@ -56,7 +56,7 @@ impl Doorway {
 
     /// Waits for the shim's proxy socket, and returns when the shim has executed the command.
     /// `command` names it in the error if it cannot be executed.
-    pub(crate) async fn take_way_out(self, command: &str) -> Result<OwnedFd, Error> {
+    pub(crate) async fn take_proxy_socket(self, command: &str) -> Result<OwnedFd, Error> {
         let Self { listener, place } = self;
         let connection = async {
             let (connection, _) = Acceptor::new(listener).await?.accept().await?;
@@ -65,12 +65,12 @@ impl Doorway {
         let connection = connection.await.map_err(Error::Talk)?;
         // No second connection is possible: the listener is closed and the socket deleted.
         drop(place);
-        let mut way_out = None;
+        let mut proxy_socket = None;
         loop {
             match receive(&connection).await? {
                 Some((Report::ProxySocket, descriptors)) => {
-                    let socket = descriptors.into_iter().next().ok_or(Error::NoWayOut)?;
-                    way_out = Some(check(socket)?);
+                    let socket = descriptors.into_iter().next().ok_or(Error::NoProxySocket)?;
+                    proxy_socket = Some(check(socket)?);
                 }
                 Some((Report::NotExecuted { errno, .. }, _)) => return Err(Error::not_executed(command, errno)),
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
@@ -81,14 +81,14 @@ impl Doorway {
                     | Report::Started { .. }
                     | Report::Ended { .. },
                     _,
-                )) => return Err(Error::NoWayOut),
-                None => return way_out.ok_or(Error::NoWayOut),
+                )) => return Err(Error::NoProxySocket),
+                None => return proxy_socket.ok_or(Error::NoProxySocket),
             }
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for SocketPath {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -98,7 +98,7 @@ impl Drop for Place {
 pub(crate) fn sweep(data: &Path, instance: &Instance) {
     let Ok(entries) = std::fs::read_dir(data.join(DIRECTORY)) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().to_str().is_none_or(|name| instance.maker(name) == Maker::Gone) {
+        if entry.file_name().to_str().is_none_or(|name| instance.maker(name) == ContainerOwner::Gone) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -117,7 +117,7 @@ fn open(data: &Path, name: &str, path: &Path) -> std::io::Result<Doorway> {
     // A socket address holds at most 107 bytes, which the path of the data directory may exceed.
     let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
     rustix::net::bind(&socket, &SocketAddrUnix::new(&short)?)?;
-    let place = Place(path.to_owned());
+    let place = SocketPath(path.to_owned());
     // 0666 because the container's user may be any uid on the host. The directory has mode 0700 and
     // keeps others out.
     std::fs::set_permissions(&short, Permissions::from_mode(0o666))?;
@@ -138,7 +138,7 @@ fn check(socket: OwnedFd) -> Result<OwnedFd, Error> {
     };
     match is_listening().map_err(talk)? {
         true => Ok(socket),
-        false => Err(Error::NoWayOut),
+        false => Err(Error::NoProxySocket),
     }
 }
 

@@ -57,7 +57,7 @@ async fn closed_connection_hands_over_no_socket() {
     let doorway = home.open();
     assert_eq!(home.left(), 1);
     drop(call(&doorway));
-    assert!(matches!(doorway.take_way_out("x").await, Err(Error::NoWayOut)));
+    assert!(matches!(doorway.take_proxy_socket("x").await, Err(Error::NoProxySocket)));
     assert_eq!(home.left(), 0, "the socket is gone");
     drop(home.open());
     assert_eq!(home.left(), 0, "also without a connection");
@@ -78,8 +78,8 @@ async fn wrong_socket_is_not_accepted_as_proxy_socket() {
         let caller = call(&doorway);
         wire::send(&caller, &Report::ProxySocket, &descriptors).unwrap();
         drop(caller);
-        let taken = doorway.take_way_out("x").await;
-        assert!(matches!(taken, Err(Error::NoWayOut | Error::Talk(_))), "{what}: {taken:?}");
+        let taken = doorway.take_proxy_socket("x").await;
+        assert!(matches!(taken, Err(Error::NoProxySocket | Error::Talk(_))), "{what}: {taken:?}");
     }
 }
 
@@ -90,7 +90,7 @@ async fn a_command_that_is_not_there_is_told() {
         let doorway = home.open();
         let caller = call(&doorway);
         wire::send(&caller, &Report::NotExecuted { tried: c"/bin/x".into(), errno }, &[]).unwrap();
-        let told = doorway.take_way_out("x").await.unwrap_err();
+        let told = doorway.take_proxy_socket("x").await.unwrap_err();
         match told {
             Error::CommandNotFound { command } => assert!(is_missing && command == "x"),
             Error::CommandNotExecutable { command, errno } => assert!(!is_missing && command == "x" && errno == 13),

@@ -25,7 +25,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// The state of one container.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Story {
+pub(crate) struct ContainerState {
     pub(crate) id: Option<ContainerId>,
     pub(crate) started: Option<Instant>,
     pub(crate) ended: Option<Instant>,
@@ -67,30 +67,30 @@ pub(crate) enum Memory {
     RanOut,
 }
 
-type Stories = Arc<Mutex<BTreeMap<ContainerName, watch::Sender<Story>>>>;
+type Stories = Arc<Mutex<BTreeMap<ContainerName, watch::Sender<ContainerState>>>>;
 
 #[derive(Debug)]
 pub(crate) struct Events {
     client: Client,
-    maker_label: String,
+    owner_label: String,
     stories: Stories,
     reader: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Events {
-    pub(crate) fn new(client: Client, maker_label: String) -> Self {
-        Events { client, maker_label, stories: Stories::default(), reader: Mutex::new(None) }
+    pub(crate) fn new(client: Client, owner_label: String) -> Self {
+        Events { client, owner_label, stories: Stories::default(), reader: Mutex::new(None) }
     }
 
     /// Starts to follow a container. Call before it is created.
     pub(crate) fn follow(&self, name: &ContainerName) -> Followed {
-        let story = lock(&self.stories).entry(name.clone()).or_default().subscribe();
+        let container_state = lock(&self.stories).entry(name.clone()).or_default().subscribe();
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         if reader.as_ref().is_none_or(JoinHandle::is_finished) {
-            let (client, label, stories) = (self.client.clone(), self.maker_label.clone(), self.stories.clone());
+            let (client, label, stories) = (self.client.clone(), self.owner_label.clone(), self.stories.clone());
             *reader = Some(tokio::spawn(async move { read(client, label, stories).await }));
         }
-        Followed { name: name.clone(), story, stories: self.stories.clone() }
+        Followed { name: name.clone(), container_state, stories: self.stories.clone() }
     }
 
     pub(crate) fn is_followed(&self, name: &str) -> bool {
@@ -110,7 +110,7 @@ impl Drop for Events {
 #[derive(Debug)]
 pub(crate) struct Followed {
     name: ContainerName,
-    story: watch::Receiver<Story>,
+    container_state: watch::Receiver<ContainerState>,
     stories: Stories,
 }
 
@@ -120,20 +120,20 @@ impl Followed {
     }
 
     /// A receiver of all further changes.
-    pub(crate) fn watch(&self) -> watch::Receiver<Story> {
-        self.story.clone()
+    pub(crate) fn watch(&self) -> watch::Receiver<ContainerState> {
+        self.container_state.clone()
     }
 
-    /// The state once `told` accepts it, or the latest one after `patience`.
-    pub(crate) async fn until(&self, told: impl FnMut(&Story) -> bool, patience: Duration) -> Story {
-        let mut story = self.story.clone();
-        let _ = tokio::time::timeout(patience, story.wait_for(told)).await;
-        *self.story.borrow()
+    /// The state once `told` accepts it, or the latest one after `timeout`.
+    pub(crate) async fn until(&self, told: impl FnMut(&ContainerState) -> bool, timeout: Duration) -> ContainerState {
+        let mut container_state = self.container_state.clone();
+        let _ = tokio::time::timeout(timeout, container_state.wait_for(told)).await;
+        *self.container_state.borrow()
     }
 
     pub(crate) async fn started(&self) {
-        let mut story = self.story.clone();
-        if story.wait_for(|story| story.started.is_some()).await.is_err() {
+        let mut container_state = self.container_state.clone();
+        if container_state.wait_for(|container_state| container_state.started.is_some()).await.is_err() {
             std::future::pending().await
         }
     }
@@ -209,27 +209,27 @@ struct Attributes {
 fn tell(stories: &Stories, event: &Event, now: Instant) {
     let stories = lock(stories);
     let found = stories.iter().find(|(name, _)| name.as_str() == event.actor.attributes.name);
-    let Some((_, story)) = found else { return };
-    story.send_if_modified(|story| {
-        let before = *story;
-        story.id = story.id.or_else(|| ContainerId::read(&event.actor.id));
-        story.is_touched |= !["create", "attach", "start"].contains(&event.action.as_str());
+    let Some((_, container_state)) = found else { return };
+    container_state.send_if_modified(|container_state| {
+        let before = *container_state;
+        container_state.id = container_state.id.or_else(|| ContainerId::read(&event.actor.id));
+        container_state.is_touched |= !["create", "attach", "start"].contains(&event.action.as_str());
         match event.action.as_str() {
-            "start" => story.started = story.started.or(Some(now)),
+            "start" => container_state.started = container_state.started.or(Some(now)),
             "oom" => {
-                story.memory = Memory::RanOut;
-                story.memory_kills = story.memory_kills.saturating_add(1);
+                container_state.memory = Memory::RanOut;
+                container_state.memory_kills = container_state.memory_kills.saturating_add(1);
             }
-            "kill" => story.signals = story.signals.saturating_add(1),
-            "die" => story.ended = story.ended.or(Some(now)),
-            "destroy" => story.removed = true,
+            "kill" => container_state.signals = container_state.signals.saturating_add(1),
+            "die" => container_state.ended = container_state.ended.or(Some(now)),
+            "destroy" => container_state.removed = true,
             _ => {}
         }
-        *story != before
+        *container_state != before
     });
 }
 
-fn lock(stories: &Stories) -> MutexGuard<'_, BTreeMap<ContainerName, watch::Sender<Story>>> {
+fn lock(stories: &Stories) -> MutexGuard<'_, BTreeMap<ContainerName, watch::Sender<ContainerState>>> {
     stories.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -281,17 +281,17 @@ mod tests {
         for action in ["create", "attach", "start"] {
             tell(&events.stories, &event(action, one.name().as_str()), Instant::now());
         }
-        assert!(!one.story.borrow().is_touched, "the container was only started");
+        assert!(!one.container_state.borrow().is_touched, "the container was only started");
         for action in ["exec_create: x", "oom", "kill", "die", "destroy"] {
             tell(&events.stories, &event(action, one.name().as_str()), Instant::now());
-            assert!(one.story.borrow().is_touched, "{action}");
+            assert!(one.container_state.borrow().is_touched, "{action}");
         }
         tell(&events.stories, &event("start", "foreign"), Instant::now());
-        let story = one.until(|story| story.removed, Duration::from_secs(10)).await;
-        assert!(story.started.is_some() && story.ended.is_some());
-        assert_eq!((story.memory, story.signals), (Memory::RanOut, 1));
-        assert_eq!(story.id, None, "a malformed id is ignored");
-        assert_eq!(*other.story.borrow(), Story::default());
+        let container_state = one.until(|container_state| container_state.removed, Duration::from_secs(10)).await;
+        assert!(container_state.started.is_some() && container_state.ended.is_some());
+        assert_eq!((container_state.memory, container_state.signals), (Memory::RanOut, 1));
+        assert_eq!(container_state.id, None, "a malformed id is ignored");
+        assert_eq!(*other.container_state.borrow(), ContainerState::default());
         assert!(events.is_followed("ringwall-e_1"));
         drop(one);
         assert!(!events.is_followed("ringwall-e_1") && events.is_followed("ringwall-e_2"));

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::kernel_file;
 
 pub(crate) const DATA_LABEL: &str = "ringwall";
-pub(crate) const MAKER_LABEL: &str = "ringwall.maker";
+pub(crate) const OWNER_LABEL: &str = "ringwall.maker";
 const EXEC_LABEL: &str = "ringwall.exec";
 const FILE: &str = "instance-id";
 
@@ -49,15 +49,15 @@ impl Instance {
     /// The labels of a container that this maker starts.
     pub(crate) fn labels(&self, name: &ContainerName) -> [String; 3] {
         let exec = format!("{EXEC_LABEL}={}", name.exec_id());
-        [self.data_label(), self.maker_label(), exec]
+        [self.data_label(), self.owner_label(), exec]
     }
 
     pub(crate) fn data_label(&self) -> String {
         format!("{DATA_LABEL}={}", self.data)
     }
 
-    pub(crate) fn maker_label(&self) -> String {
-        format!("{MAKER_LABEL}={}", self.maker)
+    pub(crate) fn owner_label(&self) -> String {
+        format!("{OWNER_LABEL}={}", self.maker)
     }
 
     /// A file name that identifies this maker, as its label does.
@@ -66,9 +66,9 @@ impl Instance {
     }
 
     /// Tells who made a container, from the value of its maker label.
-    pub(crate) fn maker(&self, label: &str) -> Maker {
+    pub(crate) fn maker(&self, label: &str) -> ContainerOwner {
         if label == self.maker {
-            return Maker::Ourselves;
+            return ContainerOwner::Ourselves;
         }
         let mut parts = label.split('-');
         let (pid, start) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -77,7 +77,7 @@ impl Instance {
             // No server writes such a label.
             _ => false,
         };
-        if alive { Maker::Alive } else { Maker::Gone }
+        if alive { ContainerOwner::Alive } else { ContainerOwner::Gone }
     }
 
     #[cfg(test)]
@@ -87,7 +87,7 @@ impl Instance {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Maker {
+pub(crate) enum ContainerOwner {
     Ourselves,
     Alive,
     Gone,
@@ -132,13 +132,13 @@ mod tests {
     fn only_a_dead_makers_container_is_orphaned() {
         let directory = tempfile::tempdir().unwrap();
         let instance = Instance::of(directory.path()).unwrap();
-        assert_eq!(instance.maker(&instance.maker), Maker::Ourselves);
+        assert_eq!(instance.maker(&instance.maker), ContainerOwner::Ourselves);
         let another = Instance::of(directory.path()).unwrap();
-        assert_eq!(instance.maker(&another.maker), Maker::Alive, "another instance of the same process");
+        assert_eq!(instance.maker(&another.maker), ContainerOwner::Alive, "another instance of the same process");
         let init = format!("1-{}-0", layout::start_time("1").unwrap());
-        assert_eq!(instance.maker(&init), Maker::Alive);
+        assert_eq!(instance.maker(&init), ContainerOwner::Alive);
         for gone in ["1-1-0", "4194305-1-0", "", "x-y", "self-1", "1"] {
-            assert_eq!(instance.maker(gone), Maker::Gone, "{gone}");
+            assert_eq!(instance.maker(gone), ContainerOwner::Gone, "{gone}");
         }
     }
 }

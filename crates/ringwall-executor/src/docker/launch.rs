@@ -15,7 +15,7 @@ use std::time::Duration;
 use ringwall_jail::report::Protection;
 use ringwall_policy::{DockerImage, Grant, Net};
 
-use super::argv::{Particulars, argv, image};
+use super::argv::{ContainerParams, argv, image};
 use super::client::Client;
 use super::container::{Container, Errand};
 use super::daemon::{self, Daemon, DockerState, Runtime};
@@ -34,9 +34,9 @@ use crate::plan::limits::Stay;
 use crate::process::program;
 use crate::protection::check;
 use crate::running::{RunningBox, time_limit};
-use crate::session_box::{Resident, Wardrobe};
+use crate::session_box::{SessionBox, Wardrobe};
 use crate::sources;
-use crate::sources::{ProjectPlace, check_working_directory, open_places};
+use crate::sources::{ProjectPath, check_working_directory, open_slots};
 
 /// A start, or its failure, takes at most 10 s in all.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     pub(crate) sweeps: AtomicU64,
     pub(super) images: Images,
     /// Warm containers are impossible here.
-    pub(super) is_not_for_spares: AtomicBool,
+    pub(super) is_not_for_warm_boxes: AtomicBool,
 }
 
 impl Drop for Shared {
@@ -94,7 +94,7 @@ impl Docker {
         };
         let instance = Instance::of(data)?;
         let shared = Shared {
-            events: Events::new(client.clone(), instance.maker_label()),
+            events: Events::new(client.clone(), instance.owner_label()),
             pulse: Pulse::new(client.clone()),
             watcher: Watcher::default(),
             daemon: Mutex::new(None),
@@ -103,7 +103,7 @@ impl Docker {
             unremoved: AtomicU64::new(0),
             sweeps: AtomicU64::new(0),
             images: Images::new(client.clone()),
-            is_not_for_spares: AtomicBool::new(false),
+            is_not_for_warm_boxes: AtomicBool::new(false),
             client,
             instance,
         };
@@ -118,12 +118,12 @@ impl Docker {
     /// Removes the orphaned containers of this data directory and returns their number; takes at
     /// most 10 s.
     pub async fn sweep(&self) -> Result<usize, Error> {
-        let shared = self.shared(Runtime::Usual)?;
+        let shared = self.shared(Runtime::Default)?;
         if let Some(data) = &shared.data {
             doorway::sweep(data, &shared.instance);
         }
         let swept = sweep::sweep(&shared.client, &shared.instance, &shared.events).await;
-        swept.map_err(|failure| unavailable(Runtime::Usual, failure.why()))
+        swept.map_err(|failure| unavailable(Runtime::Default, failure.why()))
     }
 
     /// Starts the granted command in a container that is named after its exec. When this returns,
@@ -133,9 +133,9 @@ impl Docker {
     }
 
     /// Starts a session box as a container of this name.
-    pub async fn start_resident(&self, grant: Grant, name: &str, runtime: Runtime) -> Result<Resident, Error> {
-        let running = self.launch(&grant, name, runtime, Stay::Resident).await?;
-        Resident::begin(running, grant, Wardrobe::Image).await
+    pub async fn start_session_box(&self, grant: Grant, name: &str, runtime: Runtime) -> Result<SessionBox, Error> {
+        let running = self.launch(&grant, name, runtime, Stay::SessionBox).await?;
+        SessionBox::begin(running, grant, Wardrobe::Image).await
     }
 
     /// Starts the granted command, or for a session box our agent in its place.
@@ -146,7 +146,7 @@ impl Docker {
     }
 
     pub(crate) fn client(&self) -> Result<&Client, Error> {
-        self.shared(Runtime::Usual).map(|shared| &shared.client)
+        self.shared(Runtime::Default).map(|shared| &shared.client)
     }
 
     pub(super) fn shared(&self, runtime: Runtime) -> Result<&Arc<Shared>, Error> {
@@ -174,15 +174,15 @@ async fn launch(
     check_working_directory(grant, &project)?;
     shared.keep_watch()?;
     let python = match stay {
-        Stay::Resident => Python::AsNamed,
+        Stay::SessionBox => Python::AsNamed,
         Stay::OneCommand => look::choose(shared, grant, exec_id).await,
     };
     let doorway = match grant.effective().net {
         Net::None => None,
         Net::Allowlist { .. } => Some(shared.open_doorway()?),
     };
-    let program = if doorway.is_some() || stay == Stay::Resident { Some(program::place()?) } else { None };
-    let particulars = Particulars {
+    let program = if doorway.is_some() || stay == Stay::SessionBox { Some(program::place()?) } else { None };
+    let params = ContainerParams {
         name: &name,
         instance: &shared.instance,
         runtime,
@@ -192,18 +192,18 @@ async fn launch(
         program: program.as_deref(),
         doorway: doorway.as_ref().map(Doorway::path),
     };
-    let words = argv(grant, &daemon, &particulars)?;
+    let words = argv(grant, &daemon, &params)?;
     let errand = Errand {
         command: grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
         time_limit: match stay {
-            Stay::Resident => None,
+            Stay::SessionBox => None,
             Stay::OneCommand => time_limit(grant),
         },
     };
     let mut container = shared.run(words, &name, runtime, protections, errand)?;
     shared.wait_for_start(&mut container, image(grant)?, runtime).await?;
     if let Some(doorway) = doorway {
-        container.take_way_out(doorway, EVENTS_BEHIND).await?;
+        container.take_proxy_socket(doorway, EVENTS_BEHIND).await?;
     }
     // The daemon opened the directories by path. If one was replaced by a symbolic link meanwhile,
     // another directory is mounted.
@@ -270,7 +270,7 @@ impl Shared {
     }
 
     pub(super) fn keep_watch(&self) -> Result<(), Error> {
-        self.watcher.watch(&self.client, &self.instance.maker_label()).map_err(Error::StartWatcher)
+        self.watcher.watch(&self.client, &self.instance.owner_label()).map_err(Error::StartWatcher)
     }
 
     pub(super) async fn find_daemon(&self, runtime: Runtime) -> Result<Daemon, Error> {
@@ -287,16 +287,16 @@ impl Shared {
     }
 
     fn open_doorway(&self) -> Result<Doorway, Error> {
-        Doorway::open(self.data.as_deref().ok_or(Error::NoWayOut)?, &self.instance)
+        Doorway::open(self.data.as_deref().ok_or(Error::NoProxySocket)?, &self.instance)
     }
 
-    pub(super) fn open(&self, grant: &Grant) -> Result<Vec<ProjectPlace>, Error> {
-        open_places(grant, self.data.as_deref())
+    pub(super) fn open(&self, grant: &Grant) -> Result<Vec<ProjectPath>, Error> {
+        open_slots(grant, self.data.as_deref())
     }
 
-    fn compare(&self, grant: &Grant, before: &[ProjectPlace]) -> Result<(), Error> {
+    fn compare(&self, grant: &Grant, before: &[ProjectPath]) -> Result<(), Error> {
         let after = self.open(grant)?;
-        let identity = |place: &ProjectPlace| place.content.as_ref().map(|(opened, _)| opened.identity);
+        let identity = |place: &ProjectPath| place.content.as_ref().map(|(opened, _)| opened.identity);
         for (before, after) in before.iter().zip(&after) {
             if identity(before) != identity(after) {
                 let path = after.content.as_ref().map(|(opened, _)| opened.place().to_owned());

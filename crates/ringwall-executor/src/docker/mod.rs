@@ -32,7 +32,7 @@ mod usage;
 mod watcher;
 mod words;
 
-pub use ahead::{ContainerShape, ContainerSpare};
+pub use ahead::{ContainerShape, WarmContainer};
 pub use build::{BuildStep, DEFAULT_IMAGE};
 pub use daemon::{Daemon, DockerState, Runtime};
 pub use launch::{Docker, DockerSettings};

@@ -42,7 +42,7 @@ pub struct Roots<'a> {
     pub windows: Option<&'a str>,
     pub wsl: Option<&'a str>,
     /// In our data directory; used on Linux and WSL if nothing is configured.
-    pub usual: Option<&'a str>,
+    pub default: Option<&'a str>,
 }
 
 /// The root of all workspaces.
@@ -116,11 +116,11 @@ pub fn workspace_root(
                 convert(Conversion::ToWsl, &windows(ROOT_ON_WINDOWS, path)?),
             )
             .and_then(|path| posix(ROOT_ON_WSL, &path))?,
-            (None, None) => usual(roots, ROOT_ON_WSL)?,
+            (None, None) => default(roots, ROOT_ON_WSL)?,
         },
         Platform::Linux => match roots.wsl {
             Some(path) => posix(ROOT_ON_WSL, path)?,
-            None => usual(roots, ROOT_ON_WSL)?,
+            None => default(roots, ROOT_ON_WSL)?,
         },
     };
     if platform == Platform::Windows && is_share(&path) {
@@ -195,8 +195,8 @@ fn is_share(path: &str) -> bool {
     server != "wsl$" && server != "wsl.localhost"
 }
 
-fn usual(roots: Roots<'_>, setting: &'static str) -> Result<String, Error> {
-    roots.usual.map_or_else(|| Err(missing(setting, "/srv/ringwall")), |path| posix(setting, path))
+fn default(roots: Roots<'_>, setting: &'static str) -> Result<String, Error> {
+    roots.default.map_or_else(|| Err(missing(setting, "/srv/ringwall")), |path| posix(setting, path))
 }
 
 fn converted(wanted: &'static str, have: &str, path: &str, result: Option<String>) -> Result<String, Error> {

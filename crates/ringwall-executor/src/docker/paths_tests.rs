@@ -8,7 +8,7 @@ use super::*;
 const AUTO: RuntimeMode = RuntimeMode::Auto;
 
 fn find(mode: RuntimeMode, here: Platform, windows: Option<&str>, wsl: Option<&str>) -> Result<String, String> {
-    let roots = Roots { windows, wsl, usual: Some("/var/lib/ringwall/workspaces") };
+    let roots = Roots { windows, wsl, default: Some("/var/lib/ringwall/workspaces") };
     let found = workspace_root(mode, here, roots, by_rule).map_err(|error| error.to_string())?;
     assert_eq!(found.host_path_native, found.docker_mount_path);
     Ok(found.host_path_native)
@@ -78,7 +78,7 @@ fn invalid_path_is_refused_by_setting_name() {
 
 #[test]
 fn the_converter_that_is_handed_in_is_the_one_that_is_asked() {
-    let roots = Roots { windows: Some(r"\\wsl$\Debian\home\me"), wsl: None, usual: None };
+    let roots = Roots { windows: Some(r"\\wsl$\Debian\home\me"), wsl: None, default: None };
     let convert = |conversion, path: &str| {
         assert_eq!((conversion, path), (Conversion::ToWsl, r"\\wsl$\Debian\home\me"));
         Some("/home/me".to_owned())

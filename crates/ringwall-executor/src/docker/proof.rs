@@ -17,9 +17,9 @@ use crate::pidfd::{Init, is_over};
 /// Proves it, and stores the pidfd in `init`.
 pub(super) fn prove(pid: Pid, id: ContainerId, user: Owner, init: &Init) -> Result<(), Error> {
     let has_ended = || Error::BoxDied { why: "its first process has ended".to_owned() };
-    let refuse = |why| if is_over(init) { Err(has_ended()) } else { Err(Error::NoSparesHere(why)) };
+    let refuse = |why| if is_over(init) { Err(has_ended()) } else { Err(Error::NoWarmBoxes(why)) };
     let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else {
-        return Err(Error::SpareUnfit("its first process is not to be seen"));
+        return Err(Error::WarmBoxUnfit("its first process is not to be seen"));
     };
     let _ = init.set(held);
     let directory = format!("/proc/{}", pid.as_raw_nonzero());
@@ -109,6 +109,6 @@ mod tests {
     fn a_process_of_this_machine_is_no_container() {
         let id = ContainerId::read(&"0".repeat(64)).unwrap();
         let refused = prove(rustix::process::getpid(), id, Owner { uid: 0, gid: 0 }, &Init::default());
-        assert!(matches!(refused, Err(Error::NoSparesHere(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::NoWarmBoxes(_))), "{refused:?}");
     }
 }

@@ -23,10 +23,10 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
     ));
     found.push(match runtime {
         Runtime::Gvisor => Protection::partial(ProtectionName::Seccomp, "gVisor's own kernel answers the calls"),
-        Runtime::Usual if has("profile=unconfined") || !has("name=seccomp") => {
+        Runtime::Default if has("profile=unconfined") || !has("name=seccomp") => {
             Protection::not_available(ProtectionName::Seccomp, "this docker daemon filters no system calls")
         }
-        Runtime::Usual => Protection::partial(ProtectionName::Seccomp, "the filter is docker's, not Ringwall's"),
+        Runtime::Default => Protection::partial(ProtectionName::Seccomp, "the filter is docker's, not Ringwall's"),
     });
     found.push(Protection::not_available(ProtectionName::Landlock, "docker does not use it"));
     let pools = "terminals, asynchronous I/O and BPF filters come from pools of the machine";
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn a_daemon_without_a_filter_makes_no_box() {
         let grant = crate::docker::argv::tests::grant(&[], &[]);
-        let usual = protections(&pretend(), Runtime::Usual);
-        assert!(check(&grant, &usual, "docker").is_ok());
+        let default = protections(&pretend(), Runtime::Default);
+        assert!(check(&grant, &default, "docker").is_ok());
         for security in [vec![], vec!["name=seccomp,profile=unconfined".to_owned()]] {
             let daemon = Daemon { security, ..pretend() };
-            let lacking = protections(&daemon, Runtime::Usual);
+            let lacking = protections(&daemon, Runtime::Default);
             let refused = check(&grant, &lacking, "docker");
             assert!(matches!(refused, Err(Error::ProtectionMissing { name: ProtectionName::Seccomp, .. })));
         }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn missing_core_limit_is_reported() {
         let why = |core_limit| {
-            let found = protections(&Daemon { core_limit, ..pretend() }, Runtime::Usual);
+            let found = protections(&Daemon { core_limit, ..pretend() }, Runtime::Default);
             let limits = found.into_iter().find(|protection| protection.name == ProtectionName::ResourceLimits);
             limits.and_then(|limits| limits.why).unwrap_or_default()
         };
@@ -92,10 +92,10 @@ mod tests {
         use ringwall_policy::Requirement;
         let landlock = crate::docker::argv::tests::grant(&[], &[Requirement::Landlock]);
         let memory = crate::docker::argv::tests::grant(&[], &[Requirement::Memory]);
-        let all = protections(&pretend(), Runtime::Usual);
+        let all = protections(&pretend(), Runtime::Default);
         assert!(check(&landlock, &all, "docker").is_err());
         assert!(check(&memory, &all, "docker").is_ok());
         let daemon = Daemon { memory_limit: false, ..pretend() };
-        assert!(check(&memory, &protections(&daemon, Runtime::Usual), "docker").is_err());
+        assert!(check(&memory, &protections(&daemon, Runtime::Default), "docker").is_err());
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::client::{CallFailure, Client};
 use super::events::Events;
-use super::instance::{Instance, MAKER_LABEL, Maker};
+use super::instance::{ContainerOwner, Instance, OWNER_LABEL};
 use super::launch::Shared;
 use super::name::ContainerName;
 
@@ -25,12 +25,12 @@ const ROUNDS: u32 = 3;
 /// Removes orphans and returns their number.
 pub(crate) async fn sweep(client: &Client, instance: &Instance, events: &Events) -> Result<usize, CallFailure> {
     let filter = format!("--filter=label={}", instance.data_label());
-    let format = format!("--format={{{{.ID}}}} {{{{.Names}}}} {{{{.Label \"{MAKER_LABEL}\"}}}}");
+    let format = format!("--format={{{{.ID}}}} {{{{.Names}}}} {{{{.Label \"{OWNER_LABEL}\"}}}}");
     let listed = client.call(["ps", "--all", "--no-trunc", &filter, &format], LISTED_WITHIN).await?;
     let is_orphan = |name: &str, maker: &str| match instance.maker(maker) {
-        Maker::Ourselves => !events.is_followed(name),
-        Maker::Alive => false,
-        Maker::Gone => true,
+        ContainerOwner::Ourselves => !events.is_followed(name),
+        ContainerOwner::Alive => false,
+        ContainerOwner::Gone => true,
     };
     let orphans: Vec<&str> = listed
         .lines()

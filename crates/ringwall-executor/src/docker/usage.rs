@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::events::{ContainerId, Story};
+use super::events::{ContainerId, ContainerState};
 use crate::cgroup::layout::is_version_2;
 use crate::kernel_file;
 use crate::outcome::Usage;
@@ -43,8 +43,8 @@ pub(crate) struct Counted {
 
 impl Meter {
     /// Call before the container is created.
-    pub(crate) fn begin(story: watch::Receiver<Story>) -> Self {
-        Meter { reading: tokio::spawn(async move { measure(story).await.unwrap_or_default() }) }
+    pub(crate) fn begin(container_state: watch::Receiver<ContainerState>) -> Self {
+        Meter { reading: tokio::spawn(async move { measure(container_state).await.unwrap_or_default() }) }
     }
 
     /// The figures, after the end of the container.
@@ -62,9 +62,9 @@ impl Drop for Meter {
     }
 }
 
-async fn measure(mut story: watch::Receiver<Story>) -> Option<Counted> {
-    let id = story.wait_for(|story| story.id.is_some()).await.ok()?.id?;
-    let is_over = || story.borrow().removed || story.has_changed().is_err();
+async fn measure(mut container_state: watch::Receiver<ContainerState>) -> Option<Counted> {
+    let id = container_state.wait_for(|container_state| container_state.id.is_some()).await.ok()?.id?;
+    let is_over = || container_state.borrow().removed || container_state.has_changed().is_err();
     let group = loop {
         match Group::find(id) {
             Some(group) => break group,

@@ -48,7 +48,7 @@ struct Shell {
 
 impl Watcher {
     /// Starts the shell if none runs.
-    pub(crate) fn watch(&self, client: &Client, maker_label: &str) -> std::io::Result<()> {
+    pub(crate) fn watch(&self, client: &Client, owner_label: &str) -> std::io::Result<()> {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shell) = shell.as_mut()
             && matches!(shell.child.try_wait(), Ok(None))
@@ -57,7 +57,7 @@ impl Watcher {
         }
         let (theirs, ours) = std::io::pipe()?;
         let mut command = command(Path::new("/bin/sh"));
-        command.args(["-c", SCRIPT, "ringwall-watcher", maker_label]).arg(&client.program);
+        command.args(["-c", SCRIPT, "ringwall-watcher", owner_label]).arg(&client.program);
         command.args(client.leading_words()).stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
         *shell = Some(Shell { child: command.spawn()?, alive: ours });
         Ok(())

@@ -47,17 +47,17 @@ impl Words {
         Ok(Words { tail, pump: Some(pump) })
     }
 
-    /// The kept bytes as one line, after the end of the stream or `patience`.
-    pub(crate) async fn last(&mut self, patience: Duration) -> String {
-        self.settle(patience).await;
+    /// The kept bytes as one line, after the end of the stream or `timeout`.
+    pub(crate) async fn last(&mut self, timeout: Duration) -> String {
+        self.settle(timeout).await;
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         in_short(&String::from_utf8_lossy(&tail.bytes.iter().copied().collect::<Vec<_>>()))
     }
 
-    /// Waits for the end of the stream, at most `patience`.
-    async fn settle(&mut self, patience: Duration) {
+    /// Waits for the end of the stream, at most `timeout`.
+    async fn settle(&mut self, timeout: Duration) {
         if let Some(pump) = &mut self.pump
-            && tokio::time::timeout(patience, pump).await.is_ok()
+            && tokio::time::timeout(timeout, pump).await.is_ok()
         {
             self.pump = None;
         }
@@ -66,13 +66,13 @@ impl Words {
     /// The reason, if tini's error about the command is all that was written to the stream. A
     /// command can print the same text and exit with the same code, and gets the wrong error; only
     /// its own result is affected.
-    pub(crate) async fn why_not_started(&mut self, code: i32, patience: Duration) -> Option<NotStarted> {
+    pub(crate) async fn why_not_started(&mut self, code: i32, timeout: Duration) -> Option<NotStarted> {
         let kind = match code {
             127 => NotStarted::NotFound,
             126 => NotStarted::NotExecutable,
             _ => return None,
         };
-        self.settle(patience).await;
+        self.settle(timeout).await;
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = tail.total == tail.bytes.len() as u64;
         let text: Vec<u8> = tail.bytes.iter().copied().collect();

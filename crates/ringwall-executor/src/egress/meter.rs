@@ -23,10 +23,10 @@ impl Meter {
     }
 
     /// Returns when no bytes have moved for one to two times this duration.
-    pub(super) async fn idle(&self, patience: Duration) {
+    pub(super) async fn idle(&self, timeout: Duration) {
         let mut before = self.read();
         loop {
-            tokio::time::sleep(patience).await;
+            tokio::time::sleep(timeout).await;
             let now = self.read();
             if now == before {
                 return;

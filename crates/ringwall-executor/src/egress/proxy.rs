@@ -59,8 +59,8 @@ impl Proxy {
 
     /// Serves the box's listening socket until `over` resolves. On return all connections are
     /// closed and recorded.
-    pub async fn serve(self, way_out: OwnedFd, over: impl Future<Output = ()>) -> std::io::Result<()> {
-        let listener = Acceptor::new(way_out).await?;
+    pub async fn serve(self, proxy_socket: OwnedFd, over: impl Future<Output = ()>) -> std::io::Result<()> {
+        let listener = Acceptor::new(proxy_socket).await?;
         let this = Arc::new(self);
         let places = Arc::new(Semaphore::new(AT_ONCE));
         let mut clients = JoinSet::new();

@@ -16,8 +16,8 @@ pub enum AioError {
     KeyMalformed,
     #[error("the AIO service could not be asked to {asked}: {why}")]
     Unreachable { asked: &'static str, why: String },
-    #[error("the AIO service was asked to {asked} and did not answer within {} s", patience.as_secs())]
-    TooLate { asked: &'static str, patience: Duration },
+    #[error("the AIO service was asked to {asked} and did not answer within {} s", timeout.as_secs())]
+    TooLate { asked: &'static str, timeout: Duration },
     #[error("the AIO service does not accept our key")]
     KeyRefused,
     #[error("the AIO service was asked to {asked} and sends us elsewhere")]

@@ -55,9 +55,9 @@ pub enum Error {
     #[error("docker cannot make a box with {0}")]
     NotForDocker(&'static str),
     #[error("the box has no connection to the server's proxy")]
-    NoWayOut,
+    NoProxySocket,
     #[error("the container ended before it was connected to the server's proxy: {words}")]
-    WayOutWithheld { words: String },
+    EgressWithheld { words: String },
     #[error("could not make the socket {}", path.display())]
     OpenDoorway {
         path: PathBuf,
@@ -119,7 +119,7 @@ pub enum Error {
     #[error("this command cannot run in this box, which has other {what}")]
     NotForThisBox { what: &'static str },
     #[error("the box already runs {most} commands, the most that it can")]
-    TooManyVisits { most: usize },
+    TooManyProcesses { most: usize },
     #[error("terminals in this box cannot be interrupted from the keyboard (Ctrl-C), so none is opened")]
     NoTerminal,
     #[error("lost the connection to the jail")]
@@ -137,9 +137,9 @@ pub enum Error {
     #[error("all {limit} user ids for boxes without a workspace are in use; retry when one of these boxes has ended")]
     NoFreeUid { limit: u32 },
     #[error("a box that was made ahead cannot serve: {0}")]
-    SpareUnfit(&'static str),
+    WarmBoxUnfit(&'static str),
     #[error("containers cannot be made ahead with this docker daemon: {0}")]
-    NoSparesHere(&'static str),
+    NoWarmBoxes(&'static str),
     #[error("the box was held at {0:?} until it was ended")]
     Held(Step),
 }
@@ -194,7 +194,7 @@ impl Error {
             Error::Aio(error) => error.hint(),
             Error::OnlyForDocker(_) => "choose the docker backend, or an image that was imported with `ringwall image`",
             Error::NotForDocker(_) | Error::NotForGvisor(_) => "use the native backend",
-            Error::NoWayOut | Error::WayOutWithheld { .. } => {
+            Error::NoProxySocket | Error::EgressWithheld { .. } => {
                 "the docker daemon must run on this machine and let a container call a socket of the server's, which a \
                  virtual machine or SELinux prevents; use the native backend, or ask for no network"
             }
@@ -223,7 +223,7 @@ impl Error {
             Error::BoxDied { .. } => "ask again: the next command gets a new box",
             Error::BoxPaused => "resume the session first",
             Error::NotForThisBox { .. } => "run it in a box of its own",
-            Error::TooManyVisits { .. } => "wait until one of them has ended, or end one",
+            Error::TooManyProcesses { .. } => "wait until one of them has ended, or end one",
             Error::NoTerminal => {
                 "run it as a process (/api/sessions/{id}/processes); a newer runsc may support terminals"
             }

@@ -28,11 +28,11 @@ const NAMESPACES: [&str; 5] = ["pid", "network", "ipc", "uts", "mount"];
 pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner, stay: Stay) -> Result<Value, Error> {
     let command = match stay {
         Stay::OneCommand => lower::command(grant, lower::home(sources), sources.python, false)?,
-        Stay::Resident => lower::agents_command(),
+        Stay::SessionBox => lower::agents_command(),
     };
     let ours = match stay {
         Stay::OneCommand => OUR_PROCESSES,
-        Stay::Resident => OUR_PROCESSES + OUR_AGENT,
+        Stay::SessionBox => OUR_PROCESSES + OUR_AGENT,
     };
     let allowed = &grant.effective().limits;
     let nothing: [&str; 0] = [];
@@ -89,7 +89,7 @@ fn mounts(host: &Host, sources: &Sources, owner: Owner, scratch: u64, stay: Stay
             },
         ))
     }));
-    if stay == Stay::Resident {
+    if stay == Stay::SessionBox {
         mounts.push(bind(AGENT, AGENT, "ro"));
     }
     mounts

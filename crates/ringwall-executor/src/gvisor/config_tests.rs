@@ -10,13 +10,13 @@ use crate::gvisor::room;
 use crate::host::python::Python;
 use crate::plan::limits::Stay;
 use crate::plan::lower::tests::{grant, host, version_1};
-use crate::sources::{Opened, ProjectPlace, Sources};
+use crate::sources::{Opened, ProjectPath, Sources};
 
 const OWNER: Owner = Owner { uid: 2001, gid: 2002 };
 
 /// A project whose inputs are hidden, whose work is read-only, and whose artifacts are writable.
 fn sources() -> Sources {
-    let place = |at, content| ProjectPlace { at, content };
+    let place = |at, content| ProjectPath { at, content };
     let open = |path, access| Some((Opened::pretend(path, OWNER.uid), access));
     Sources {
         workspace: None,

@@ -21,9 +21,9 @@ use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
+use super::gvisor_init::GvisorInit;
 use super::room::{BUNDLE, KERNEL, RUNSC, STATE};
 use super::running::Kept;
-use super::warden::Warden;
 use super::{config, room};
 use crate::c_string::literal;
 use crate::cgroup::freezer::Pause;
@@ -34,7 +34,7 @@ use crate::plan::limits;
 use crate::plan::limits::{GVISOR_THREADS, OUR_PROCESSES, Stay};
 use crate::process::program;
 use crate::running::{RunningBox, Streams, time_limit};
-use crate::session_box::{Resident, Wardrobe};
+use crate::session_box::{SessionBox, Wardrobe};
 use crate::sources::{Sources, check_working_directory, is_alone, owner, session_place};
 use crate::{backend, counters, host, protection};
 
@@ -63,10 +63,10 @@ impl Executor {
     }
 
     /// Starts a session box behind gVisor's kernel.
-    pub async fn start_resident_on_gvisor(&self, grant: Grant) -> Result<Resident, Error> {
+    pub async fn start_session_box_on_gvisor(&self, grant: Grant) -> Result<SessionBox, Error> {
         let wardrobe = Wardrobe::of(&Sources::open(&grant, &self.images, self.data.as_deref()).await?);
-        let running = self.launch_on_gvisor(&grant, Stay::Resident).await?;
-        Resident::begin(running, grant, wardrobe).await
+        let running = self.launch_on_gvisor(&grant, Stay::SessionBox).await?;
+        SessionBox::begin(running, grant, wardrobe).await
     }
 
     async fn launch_on_gvisor(&self, grant: &Grant, stay: Stay) -> Result<RunningBox, Error> {
@@ -103,7 +103,7 @@ impl Executor {
         let config = config::config(grant, &self.host, &sources, owner, stay)?;
         let (masked, config) = (host::kernel_mounts()?, config.to_string().into_bytes());
         let mut operations = room::operations(&self.host, &masked, &sources, owner, runsc, config)?;
-        if stay == Stay::Resident {
+        if stay == Stay::SessionBox {
             operations.extend(room::agent(&program::agent(self.host.privilege)?));
         }
 
@@ -118,10 +118,10 @@ impl Executor {
         complete(&mut protections);
         protection::check(grant, &protections, backend::GVISOR)?;
 
-        let warden = kept.keep(Warden::begin(self.spawner.program(), &operations).await?);
+        let gvisor_init = kept.keep(GvisorInit::begin(self.spawner.program(), &operations).await?);
         let (streams, theirs) = Streams::pipes(owner).map_err(talk)?;
         let create = words(&["create", "--bundle", BUNDLE, "--pid-file", KERNEL, NAME]);
-        let created = warden.run(create, theirs, kept.entrance(version)).await;
+        let created = gvisor_init.run(create, theirs, kept.entrance(version)).await;
         if created != Some(Ending::Exited(0)) {
             let words = match streams.into_pipes() {
                 Some([_, _, stderr]) => read(stderr).await,
@@ -131,9 +131,9 @@ impl Executor {
         }
         // Follows before `start`, because the command may end at once. gVisor's kernel ends with
         // the command and with its exit code.
-        let ended = warden.follow(literal(KERNEL)).ok_or(Error::JailDied)?;
+        let ended = gvisor_init.follow(literal(KERNEL)).ok_or(Error::JailDied)?;
         let (complaint, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(talk)?;
-        let started = warden.run(words(&["start", NAME]), [null()?, null()?, theirs], NOWHERE);
+        let started = gvisor_init.run(words(&["start", NAME]), [null()?, null()?, theirs], NOWHERE);
         let (started, complaint) = tokio::join!(started, read(complaint));
         if started != Some(Ending::Exited(0)) {
             return Err(explain(grant, complaint));
@@ -141,9 +141,9 @@ impl Executor {
         drop(sources);
         let time_limit = match stay {
             Stay::OneCommand => time_limit(grant),
-            Stay::Resident => None,
+            Stay::SessionBox => None,
         };
-        Ok(kept.into_running(warden, ended, streams, protections, time_limit))
+        Ok(kept.into_running(gvisor_init, ended, streams, protections, time_limit))
     }
 }
 

@@ -2,7 +2,7 @@
 //! boxes.
 //!
 //! `runsc` needs root and starts processes that outlive it. So it runs below an init process of
-//! ours (`Warden`, in `jail` `gvisor_init`) in namespaces of its own. Their root file system
+//! ours (`GvisorInit`, in `jail` `gvisor_init`) in namespaces of its own. Their root file system
 //! ("room") is a tmpfs with the host's programs, the workspace's directories and the files that
 //! `runsc` writes. `room` builds this root and `config` the box's configuration (both pure),
 //! `launch` starts the box, `running` follows it to its end. When the init process ends, the kernel
@@ -10,7 +10,7 @@
 //! other backend replaces this one.
 
 mod config;
+mod gvisor_init;
 mod launch;
 mod room;
 mod running;
-mod warden;

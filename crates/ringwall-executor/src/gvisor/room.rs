@@ -31,7 +31,7 @@ pub(super) const KERNEL: &str = "/state/kernel.pid";
 pub(super) const BOX: &str = "/box";
 /// Directories of `/workspace` that exist empty in every box, as mount points and in place of
 /// hidden ones.
-pub(super) const PLACES: [&str; 3] = ["inputs", "work", "artifacts"];
+pub(super) const MOUNT_POINTS: [&str; 3] = ["inputs", "work", "artifacts"];
 
 /// For links, small texts and the files that `runsc` writes.
 const SIZE: u64 = 16 * 1024 * 1024;
@@ -96,7 +96,7 @@ fn root_of_box(host: &Host, owner: Owner) -> Vec<Operation> {
     let mut operations: Vec<Operation> = ["/proc", "/dev", "/sys", "/tmp", "/var/tmp", box_layout::HOME]
         .map(|at| directory(at, 0o755))
         .into_iter()
-        .chain(PLACES.map(|name| directory(&format!("/workspace/{name}"), 0o555)))
+        .chain(MOUNT_POINTS.map(|name| directory(&format!("/workspace/{name}"), 0o555)))
         .collect();
     operations.extend(host.system.iter().map(|entry| match &entry.kind {
         SystemKind::Directory => Operation::Directory { at: below(&entry.path), mode: 0o755 },

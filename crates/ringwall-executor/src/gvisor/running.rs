@@ -17,8 +17,8 @@ use ringwall_jail::report::{Ending as KernelEnding, Protection};
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
+use super::gvisor_init::GvisorInit;
 use super::launch::{NOWHERE, null, words_of_pause, words_of_signal};
-use super::warden::Warden;
 use crate::cgroup::freezer::Pause;
 use crate::cgroup::groups::Groups;
 use crate::error::Error;
@@ -29,7 +29,7 @@ const SIGNAL_BASE: i32 = 128;
 
 #[derive(Debug)]
 struct GvisorControl {
-    warden: Arc<Warden>,
+    gvisor_init: Arc<GvisorInit>,
     /// Whether a signal was ever sent from outside.
     signalled: AtomicBool,
 }
@@ -39,16 +39,16 @@ impl BoxControl for GvisorControl {
     fn signal(&self, signal: Signal) {
         self.signalled.store(true, Ordering::Release);
         let (Ok(runtime), Ok(streams)) = (tokio::runtime::Handle::try_current(), nothing()) else { return };
-        let warden = Arc::clone(&self.warden);
+        let gvisor_init = Arc::clone(&self.gvisor_init);
         runtime.spawn(async move {
-            let _ = warden.run(words_of_signal(signal), streams, NOWHERE).await;
+            let _ = gvisor_init.run(words_of_signal(signal), streams, NOWHERE).await;
         });
     }
 
     /// Ends the init process; the kernel then kills every process of the box.
     fn kill(&self) {
         self.signalled.store(true, Ordering::Release);
-        self.warden.kill();
+        self.gvisor_init.kill();
     }
 
     fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
@@ -63,7 +63,7 @@ impl BoxControl for GvisorControl {
 impl GvisorControl {
     async fn turn(&self, pause: Pause) -> Result<(), Error> {
         let refused = |why: &str| Error::NotPaused { why: why.to_owned() };
-        match self.warden.run(words_of_pause(pause), nothing()?, NOWHERE).await {
+        match self.gvisor_init.run(words_of_pause(pause), nothing()?, NOWHERE).await {
             Some(KernelEnding::Exited(0)) => Ok(()),
             Some(_) => Err(refused("runsc refused")),
             None => Err(refused("the box has ended")),
@@ -75,16 +75,16 @@ impl GvisorControl {
 #[derive(Debug)]
 pub(super) struct Kept {
     groups: Groups,
-    warden: Option<Arc<Warden>>,
+    gvisor_init: Option<Arc<GvisorInit>>,
 }
 
 impl Kept {
     pub(super) fn new(groups: Groups) -> Self {
-        Kept { groups, warden: None }
+        Kept { groups, gvisor_init: None }
     }
 
-    pub(super) fn keep(&mut self, warden: Warden) -> Arc<Warden> {
-        Arc::clone(self.warden.insert(Arc::new(warden)))
+    pub(super) fn keep(&mut self, gvisor_init: GvisorInit) -> Arc<GvisorInit> {
+        Arc::clone(self.gvisor_init.insert(Arc::new(gvisor_init)))
     }
 
     /// How a program enters the cgroups.
@@ -92,21 +92,21 @@ impl Kept {
         match version {
             None => NOWHERE,
             Some(CgroupVersion::V1) => (CgroupEntry::TasksFiles, self.groups.doors.iter().map(AsFd::as_fd).collect()),
-            Some(CgroupVersion::V2) => (CgroupEntry::CloneInto, self.groups.birthplace().into_iter().collect()),
+            Some(CgroupVersion::V2) => (CgroupEntry::CloneInto, self.groups.base_root().into_iter().collect()),
         }
     }
 
     /// Call when `runsc start` has succeeded. `ended` tells how gVisor's kernel ended.
     pub(super) fn into_running(
         self,
-        warden: Arc<Warden>,
+        gvisor_init: Arc<GvisorInit>,
         ended: oneshot::Receiver<KernelEnding>,
         streams: Streams,
         protections: Vec<Protection>,
         time_limit: Option<Duration>,
     ) -> RunningBox {
         let started_at = Instant::now();
-        let control = Arc::new(GvisorControl { warden, signalled: AtomicBool::new(false) });
+        let control = Arc::new(GvisorControl { gvisor_init, signalled: AtomicBool::new(false) });
         RunningBox::new(StartedParts {
             streams,
             proxy_socket: None,
@@ -126,7 +126,7 @@ impl Kept {
     ) -> Result<BoxExit, Error> {
         let ended = ended.await.ok();
         let duration = started_at.elapsed();
-        let cost = control.warden.end().await;
+        let cost = control.gvisor_init.end().await;
         let counted = self.groups.count();
         self.groups.remove().await;
         let out_of_memory = counted.oom_kills > 0;
@@ -152,15 +152,15 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let (warden, mut groups) = (self.warden.take(), std::mem::take(&mut self.groups));
-        if let Some(warden) = &warden {
-            warden.kill();
+        let (gvisor_init, mut groups) = (self.gvisor_init.take(), std::mem::take(&mut self.groups));
+        if let Some(gvisor_init) = &gvisor_init {
+            gvisor_init.kill();
         }
         // Without a runtime this process is ending; the spawner removes what it left.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            if let Some(warden) = warden {
-                warden.gone().await;
+            if let Some(gvisor_init) = gvisor_init {
+                gvisor_init.gone().await;
             }
             groups.remove().await;
         });

@@ -17,50 +17,50 @@ const MAX_LINKS: usize = 40;
 
 /// An existing file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RealPlace {
+pub struct RealPath {
     pub path: PathBuf,
-    pub kind: PlaceKind,
+    pub kind: PathKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlaceKind {
+pub enum PathKind {
     Directory,
     File,
     /// A socket, a device, a pipe.
     Other,
 }
 
-impl PlaceKind {
+impl PathKind {
     pub(crate) const fn mounted_as(self) -> FileKind {
         match self {
-            PlaceKind::Directory => FileKind::Directory,
-            PlaceKind::File | PlaceKind::Other => FileKind::File,
+            PathKind::Directory => FileKind::Directory,
+            PathKind::File | PathKind::Other => FileKind::File,
         }
     }
 }
 
 /// `None` if the path does not exist or is not accessible.
-pub fn find_place(path: &Path) -> Option<RealPlace> {
+pub fn find_place(path: &Path) -> Option<RealPath> {
     find(path, ResolveFlags::empty())
 }
 
 /// The same for a name from outside: `None` if it means something else in every process
 /// (`/dev/fd/7`).
-pub(crate) fn find_others_place(path: &Path) -> Option<RealPlace> {
+pub(crate) fn find_others_place(path: &Path) -> Option<RealPath> {
     find(path, ResolveFlags::NO_MAGICLINKS)
 }
 
-fn find(path: &Path, resolve: ResolveFlags) -> Option<RealPlace> {
+fn find(path: &Path, resolve: ResolveFlags) -> Option<RealPath> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let handle = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve).ok()?;
     let status = rustix::fs::fstat(&handle).ok()?;
     let kind = match FileType::from_raw_mode(status.st_mode) {
-        FileType::Directory => PlaceKind::Directory,
-        FileType::RegularFile => PlaceKind::File,
-        _ => PlaceKind::Other,
+        FileType::Directory => PathKind::Directory,
+        FileType::RegularFile => PathKind::File,
+        _ => PathKind::Other,
     };
     let path = PathBuf::from(OsStr::from_bytes(&where_is(handle.as_fd()).ok()?));
-    Some(RealPlace { path, kind })
+    Some(RealPath { path, kind })
 }
 
 /// The real path of an absolute path that may not exist: the existing part is resolved, and the
@@ -151,7 +151,7 @@ mod tests {
         ] {
             assert_eq!(resolve(&top.join(given)), top.join(real), "{given}");
         }
-        assert_eq!(find_place(&top.join("link/file")).unwrap().kind, PlaceKind::File);
+        assert_eq!(find_place(&top.join("link/file")).unwrap().kind, PathKind::File);
         assert_eq!(find_place(&top.join("dangling")), None);
         resolve(&top.join("loop/x"));
     }

@@ -13,7 +13,7 @@ use crate::cgroup::layout;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
 use crate::host::Host;
-use crate::plan::lower::Birthplace;
+use crate::plan::lower::BaseRoot;
 use crate::process::spawner::{Parent, Spawner};
 use crate::uids::{Lease, OWN_UIDS, box_uid};
 use crate::{box_layout, host};
@@ -37,13 +37,13 @@ impl Early {
         // executable of its PID 1, and only the spawner runs from a copy.
         if layout::is_version_2() || ringwall_jail::landlock_version().is_err() {
             let (control, theirs) = wire::pair().map_err(talk)?;
-            let birth = Born::NotYet(theirs);
+            let birth = Spawned::NotYet(theirs);
             let network = NetworkSource::New;
             let prepared = Prepared { control, number, host, network, birth, parent: None, lease: None };
             return Ok(Early { prepared, privilege, init: None });
         }
         let (control, init) = ringwall_jail::spawn_init(&identity(privilege, host)).map_err(Error::Setup)?;
-        let birth = Born::In(Birthplace::Host);
+        let birth = Spawned::In(BaseRoot::Host);
         let network = NetworkSource::New;
         let prepared = Prepared { control, number, host, network, birth, parent: None, lease: None };
         Ok(Early { prepared, privilege, init: Some(init) })
@@ -58,7 +58,7 @@ pub struct Prepared {
     pub(crate) host: Owner,
     /// Whether the network namespace is new or reused.
     pub(crate) network: NetworkSource,
-    pub(crate) birth: Born,
+    pub(crate) birth: Spawned,
     /// The spawner process that makes PID 1, if it was asked already.
     pub(crate) parent: Option<Parent>,
     /// The uid of a box without a workspace; the next box may have it after this one has ended.
@@ -67,8 +67,8 @@ pub struct Prepared {
 
 /// Whether PID 1 exists.
 #[derive(Debug)]
-pub(crate) enum Born {
-    In(Birthplace),
+pub(crate) enum Spawned {
+    In(BaseRoot),
     /// The socket end for PID 1.
     NotYet(OwnedFd),
 }
@@ -116,16 +116,16 @@ impl Executor {
     /// Requests PID 1 now, or leaves it for later.
     fn begin(&self, number: u64, host: Owner, network: NetworkSource) -> Result<Prepared, Error> {
         let (control, theirs) = wire::pair().map_err(talk)?;
-        let birth = Born::NotYet(theirs);
+        let birth = Spawned::NotYet(theirs);
         let mut prepared = Prepared { control, number, host, network, birth, parent: None, lease: None };
         match &self.host.cgroups {
             // Created later, directly in its cgroup.
             Ok(layout) if layout.version == CgroupVersion::V2 => {}
             // Created at once; it joins its cgroups later.
             _ => {
-                let Born::NotYet(theirs) = &prepared.birth else { return Ok(prepared) };
+                let Spawned::NotYet(theirs) = &prepared.birth else { return Ok(prepared) };
                 let parent = ask_for_birth(&self.spawner, self.host.privilege, &prepared, &[theirs.as_fd()])?;
-                prepared.birth = Born::In(parent.birthplace);
+                prepared.birth = Spawned::In(parent.base_root);
                 prepared.parent = Some(parent);
             }
         }

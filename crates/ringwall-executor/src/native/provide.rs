@@ -15,7 +15,7 @@ use crate::cgroup::groups;
 use crate::cgroup::groups::Groups;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
-use crate::native::prepare::{Born, Prepared, ask_for_birth};
+use crate::native::prepare::{Prepared, Spawned, ask_for_birth};
 use crate::process::spawner::Parent;
 
 /// The steps done by this process.
@@ -23,7 +23,7 @@ pub(crate) const OWN_STEPS: [Step; 2] = [Step::MakeCgroups, Step::OpenSources];
 
 /// Resources made for a box before it starts.
 #[derive(Debug, Default)]
-pub(crate) struct Belongings {
+pub(crate) struct Resources {
     pub(crate) groups: Groups,
     pub(crate) protections: Vec<Protection>,
     pub(crate) steps: Vec<StepTime>,
@@ -49,26 +49,26 @@ impl Executor {
         &self,
         prepared: &Prepared,
         wanted: Wanted<'_>,
-        belongings: &mut Belongings,
+        resources: &mut Resources,
     ) -> Result<(), Error> {
         let Wanted { plan, ahead, streams, hold_at } = wanted;
         let mut clock = Instant::now();
-        let mut done = |belongings: &mut Belongings, step| {
+        let mut done = |resources: &mut Resources, step| {
             let microseconds = u32::try_from(clock.elapsed().as_micros()).unwrap_or(u32::MAX);
-            belongings.steps.push(StepTime { step, microseconds });
+            resources.steps.push(StepTime { step, microseconds });
             clock = Instant::now();
             hold_at == Some(step)
         };
         let (cgroups, required) = (plan.cgroups.clone(), plan.required.clone());
-        if let Born::NotYet(theirs) = &prepared.birth {
-            self.make_groups(cgroups.as_ref(), &required, belongings)?;
-            if done(belongings, Step::MakeCgroups) {
+        if let Spawned::NotYet(theirs) = &prepared.birth {
+            self.make_groups(cgroups.as_ref(), &required, resources)?;
+            if done(resources, Step::MakeCgroups) {
                 return Ok(());
             }
             let mut descriptors = vec![theirs.as_fd()];
-            descriptors.extend(belongings.groups.birthplace());
+            descriptors.extend(resources.groups.base_root());
             let parent = ask_for_birth(&self.spawner, self.host.privilege, prepared, &descriptors)?;
-            belongings.parent = Some(parent);
+            resources.parent = Some(parent);
         }
         let mut trees = Vec::new();
         if self.host.privilege == Privilege::Root {
@@ -78,18 +78,18 @@ impl Executor {
             };
             trees = ringwall_jail::sources::open(&plan.operations, &mut mapping).map_err(Error::Setup)?;
         }
-        if done(belongings, Step::OpenSources) {
+        if done(resources, Step::OpenSources) {
             return Ok(());
         }
         sent(ringwall_jail::send_plan(&prepared.control, plan, ahead, streams, &trees))?;
-        if let Born::In(_) = prepared.birth {
-            self.make_groups(cgroups.as_ref(), &required, belongings)?;
-            if done(belongings, Step::MakeCgroups) {
+        if let Spawned::In(_) = prepared.birth {
+            self.make_groups(cgroups.as_ref(), &required, resources)?;
+            if done(resources, Step::MakeCgroups) {
                 return Ok(());
             }
         }
-        let Groups { doors, counters, socket_counter, .. } = &belongings.groups;
-        let protections = belongings.protections.clone();
+        let Groups { doors, counters, socket_counter, .. } = &resources.groups;
+        let protections = resources.protections.clone();
         sent(ringwall_jail::send_limits(&prepared.control, doors, counters, socket_counter.as_ref(), protections))
     }
 
@@ -97,18 +97,18 @@ impl Executor {
         &self,
         cgroups: Option<&Cgroups>,
         required: &[ProtectionName],
-        belongings: &mut Belongings,
+        resources: &mut Resources,
     ) -> Result<(), Error> {
         if let Some(cgroups) = cgroups {
             if let Some(init) = self.own_child {
                 self.start_cgroup_reaper(init, cgroups)?;
             }
-            let kept = self.shelf.as_ref().and_then(|shelf| shelf.take(cgroups));
+            let kept = self.cache.as_ref().and_then(|cache| cache.take(cgroups));
             let groups = kept.map_or_else(|| Groups::make(cgroups), Ok).map_err(Error::Setup)?;
-            belongings.protections.extend_from_slice(&groups.protections);
-            belongings.groups = groups;
+            resources.protections.extend_from_slice(&groups.protections);
+            resources.groups = groups;
         }
-        restrict::require(required, &belongings.protections).map_err(Error::Setup)
+        restrict::require(required, &resources.protections).map_err(Error::Setup)
     }
 
     /// Starts the reaper, which outlives this process, for the groups that will be made. (A spawner

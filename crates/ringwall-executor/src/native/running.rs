@@ -207,7 +207,7 @@ impl NativeBox {
     ) -> RunningBox {
         let (freezer, counters) = match stay {
             Stay::OneCommand => (None, Vec::new()),
-            Stay::Resident => (self.groups.freezer(), self.groups.copy_counters()),
+            Stay::SessionBox => (self.groups.freezer(), self.groups.copy_counters()),
         };
         let control = NativeControl { socket: Arc::clone(&self.socket), init: self.init(), freezer, counters };
         RunningBox::new(StartedParts {

@@ -18,16 +18,16 @@ use crate::error::{Error, talk};
 use crate::executor::Executor;
 use crate::host;
 use crate::host::python::Python;
-use crate::native::prepare::{Born, Prepared, network};
-use crate::native::provide::{Belongings, OWN_STEPS, Wanted};
+use crate::native::prepare::{Prepared, Spawned, network};
+use crate::native::provide::{OWN_STEPS, Resources, Wanted};
 use crate::native::running::NativeBox;
 use crate::plan::limits::Stay;
-use crate::plan::lower::{Birthplace, Occupant, Particulars, lower};
+use crate::plan::lower::{BaseRoot, BoxParams, Entrypoint, lower};
 use crate::process::program;
 use crate::process::receive;
 use crate::process::spawner::TIMEOUT;
 use crate::running::{RunningBox, Streams, time_limit};
-use crate::session_box::{Resident, Wardrobe};
+use crate::session_box::{SessionBox, Wardrobe};
 use crate::sources::{Sources, owner};
 
 /// Options that are not permissions.
@@ -60,18 +60,18 @@ impl Executor {
         options: Options,
     ) -> Result<RunningBox, Error> {
         let sources = Sources::open(&grant, &self.images, self.data.as_deref()).await?;
-        self.launch_box(prepared, &grant, sources, options, Occupant::Command).await
+        self.launch_box(prepared, &grant, sources, options, Entrypoint::Command).await
     }
 
     /// Starts a session box with the grant's files and limits, but without its command and time
     /// limit. Returns when every protection is in force and the agent runs.
-    pub async fn start_resident(&self, grant: Grant) -> Result<Resident, Error> {
+    pub async fn start_session_box(&self, grant: Grant) -> Result<SessionBox, Error> {
         let sources = Sources::open(&grant, &self.images, self.data.as_deref()).await?;
         let wardrobe = Wardrobe::of(&sources);
-        let occupant = Occupant::Agent(program::agent(self.host.privilege)?);
+        let entrypoint = Entrypoint::Agent(program::agent(self.host.privilege)?);
         let prepared = self.prepare_as(owner(&grant), network(&grant))?;
-        let running = self.launch_box(prepared, &grant, sources, Options::default(), occupant).await?;
-        Resident::begin(running, grant, wardrobe).await
+        let running = self.launch_box(prepared, &grant, sources, Options::default(), entrypoint).await?;
+        SessionBox::begin(running, grant, wardrobe).await
     }
 
     /// `sources` must be those of the grant.
@@ -81,7 +81,7 @@ impl Executor {
         grant: &Grant,
         mut sources: Sources,
         options: Options,
-        occupant: Occupant,
+        entrypoint: Entrypoint,
     ) -> Result<RunningBox, Error> {
         // Namespaces prepared for another user cannot be used.
         let prepared = match owner(grant) {
@@ -91,39 +91,39 @@ impl Executor {
             _ => prepared,
         };
         let owner = prepared.host;
-        if matches!(occupant, Occupant::Agent(_)) && sources.image.is_none() {
+        if matches!(entrypoint, Entrypoint::Agent(_)) && sources.image.is_none() {
             // The commands are not known yet.
             sources.python = Python::in_root(Path::new("/"), OsStr::new(SEARCH));
         }
-        let birthplace = match &prepared.birth {
+        let base_root = match &prepared.birth {
             // The base rootfs shows files that the host has replaced since, so this box is made
             // without it.
-            _ if !self.spawner.is_current() => Birthplace::Host,
-            Born::In(birthplace) => *birthplace,
-            Born::NotYet(_) => self.spawner.birthplace()?,
+            _ if !self.spawner.is_current() => BaseRoot::Host,
+            Spawned::In(base_root) => *base_root,
+            Spawned::NotYet(_) => self.spawner.base_root()?,
         };
-        let particulars = Particulars {
+        let params = BoxParams {
             name: self.group_name(&prepared),
             host_uid: owner.uid,
             host_gid: owner.gid,
             terminal: options.terminal,
             hold_at: options.hold_at.map(|hold| hold.step),
             hidden: self.data.clone(),
-            kernel_mounts: match birthplace {
-                Birthplace::Host => host::kernel_mounts()?,
+            kernel_mounts: match base_root {
+                BaseRoot::Host => host::kernel_mounts()?,
                 // The base rootfs masks the kernel mounts that existed when its directories were
                 // cloned; later mounts do not reach it. A box that shows further host directories
                 // masks all (`Sources::covered`).
-                Birthplace::Skeleton => Vec::new(),
+                BaseRoot::BaseRootfs => Vec::new(),
             },
-            birthplace,
-            occupant,
+            base_root,
+            entrypoint,
         };
-        let plan = lower(grant, &self.host, &sources, &particulars)?;
-        let (stay, time_limit) = match particulars.occupant {
-            Occupant::Command => (Stay::OneCommand, time_limit(grant)),
+        let plan = lower(grant, &self.host, &sources, &params)?;
+        let (stay, time_limit) = match params.entrypoint {
+            Entrypoint::Command => (Stay::OneCommand, time_limit(grant)),
             // The session decides how long it lives; each process has its own limit.
-            Occupant::Agent(_) => (Stay::Resident, None),
+            Entrypoint::Agent(_) => (Stay::SessionBox, None),
         };
         let is_open = plan.proxy_port.is_some();
         let (mut streams, theirs) = match options.terminal {
@@ -175,7 +175,7 @@ impl Executor {
             }
         }
         if is_open && proxy_socket.is_none() {
-            return Err(Error::NoWayOut);
+            return Err(Error::NoProxySocket);
         }
         drop(sources);
         Ok(native.into_running(streams, proxy_socket, stay, time_limit))
@@ -187,13 +187,13 @@ impl Executor {
         let mut limits = wanted.plan.resource_limits.iter();
         let open_files =
             limits.find(|limit| limit.resource == Resource::OpenFiles).map_or(u64::MAX, |limit| limit.value);
-        let mut belongings = Belongings { protections, parent: prepared.parent.take(), ..Belongings::default() };
-        if let Err(error) = self.provide(&prepared, wanted, &mut belongings) {
-            belongings.groups.remove().await;
+        let mut resources = Resources { protections, parent: prepared.parent.take(), ..Resources::default() };
+        if let Err(error) = self.provide(&prepared, wanted, &mut resources) {
+            resources.groups.remove().await;
             return Err(last_words(&prepared.control).unwrap_or(error));
         }
-        let Belongings { groups, steps, parent, .. } = belongings;
-        let groups = ShelvedGroups::new(groups, self.shelf.clone());
+        let Resources { groups, steps, parent, .. } = resources;
+        let groups = ShelvedGroups::new(groups, self.cache.clone());
         // Close the other end, so that the end of PID 1 is seen.
         let Prepared { control, birth, lease, .. } = prepared;
         drop(birth);
@@ -248,7 +248,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
-    use crate::cgroup::cache::Shelf;
+    use crate::cgroup::cache::CgroupCache;
     use crate::cgroup::cache::tests::empty_group;
 
     const EPERM: i32 = 1;
@@ -259,19 +259,19 @@ mod tests {
         for is_cancelled in [false, true] {
             let parent = tempfile::tempdir().unwrap();
             let (plan, groups) = empty_group(parent.path());
-            let shelf = Arc::new(Shelf::default());
+            let cache = Arc::new(CgroupCache::default());
             let (control, theirs) = wire::pair().unwrap();
             // ENOSPC is retried, EPERM is not.
             let errno = if is_cancelled { ENOSPC } else { EPERM };
             let full = |_| Err::<(), _>(std::io::Error::from_raw_os_error(errno));
-            let mut following = Box::pin(follow(control, ShelvedGroups::new(groups, Some(Arc::clone(&shelf))), full));
+            let mut following = Box::pin(follow(control, ShelvedGroups::new(groups, Some(Arc::clone(&cache))), full));
             if is_cancelled {
                 assert!(following.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
                 drop(following);
             } else {
                 assert!(matches!(following.await, Err(Error::Talk(_))));
             }
-            assert!(shelf.take(&plan).is_some(), "cancelled: {is_cancelled}");
+            assert!(cache.take(&plan).is_some(), "cancelled: {is_cancelled}");
             assert!(matches!(wire::receive::<Report>(&theirs), Ok(None)), "cancelled: {is_cancelled}");
         }
     }

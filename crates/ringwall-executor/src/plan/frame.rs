@@ -11,14 +11,14 @@ use crate::box_layout::WORKSPACE;
 use crate::c_string::literal;
 use crate::host::{Host, python};
 use crate::plan::lower::{
-    AGENT_PLACES, BYTES_PER_INODE, EMPTY, MIB, PLACES, PROJECT, ROOT_INODES, device_nodes, os_release, own_files,
-    own_places, private, processes, system,
+    AGENT_MOUNTS, BYTES_PER_INODE, EMPTY, MIB, MOUNT_POINTS, PROJECT, ROOT_INODES, device_nodes, os_release, own_files,
+    own_slots, private, processes, system,
 };
 
 /// The base rootfs, which the spawner makes for itself. Its /proc is the host's: the spawner needs
 /// it to map ids, and the kernel lets a box mount its own /proc only where one is visible. PID 1
 /// covers it. Masks over kernel file systems are not part of it.
-pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
+pub(crate) fn base_rootfs(host: &Host) -> Vec<Operation> {
     let mut operations = frame(host, &[], MIB, ROOT_INODES);
     // Mount point of the agent of a session box.
     operations.push(Operation::File { at: literal(AGENT), content: Vec::new(), mode: 0o444 });
@@ -40,10 +40,10 @@ fn frame(host: &Host, kernel_mounts: &[CString], size: u64, inodes: u64) -> Vec<
     operations.extend(own_files());
     operations.push(os_release());
     operations.extend(device_nodes());
-    operations.extend(PLACES.map(|(at, _)| directory(at)));
+    operations.extend(MOUNT_POINTS.map(|(at, _)| directory(at)));
     operations.extend(["/dev/pts", EMPTY].map(directory));
     operations.extend(PROJECT.map(directory));
-    operations.extend(AGENT_PLACES.map(directory));
+    operations.extend(AGENT_MOUNTS.map(directory));
     operations.extend(python::place(host.python3_alone.as_ref()));
     operations
 }
@@ -51,9 +51,9 @@ fn frame(host: &Host, kernel_mounts: &[CString], size: u64, inodes: u64) -> Vec<
 /// What a warm box adds to the base rootfs before its files are known. Without a base rootfs: the
 /// whole root.
 pub(crate) fn ahead(host: &Host, kernel_mounts: &[CString], scratch: u64, root: RootKind) -> Vec<Operation> {
-    let places = PLACES.into_iter().filter(|(place, _)| *place != WORKSPACE);
+    let places = MOUNT_POINTS.into_iter().filter(|(place, _)| *place != WORKSPACE);
     match root {
-        RootKind::Base => own_places(places.collect(), scratch, host.privilege),
+        RootKind::Base => own_slots(places.collect(), scratch, host.privilege),
         RootKind::Own => {
             let mut operations = frame(host, kernel_mounts, scratch, ROOT_INODES + scratch / BYTES_PER_INODE);
             operations.push(Operation::Pts { at: literal("/dev/pts") });

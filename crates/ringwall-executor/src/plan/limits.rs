@@ -56,7 +56,7 @@ const DISK_READ_MIB: u64 = 512;
 pub(crate) enum Stay {
     OneCommand,
     /// Many commands; the box may be paused between them.
-    Resident,
+    SessionBox,
 }
 
 /// The cgroups of a box and the state of its limits as far as known before it exists. `not_its_own`
@@ -98,7 +98,7 @@ pub(crate) fn cgroups(
             None => protections.push(Protection::not_available(protects, "this cgroup has no such controller")),
         }
     }
-    if let (Stay::Resident, Some(freezer)) = (stay, &layout.freezer) {
+    if let (Stay::SessionBox, Some(freezer)) = (stay, &layout.freezer) {
         directories.entry(&freezer.parent).or_default();
     }
     let directories = directories

@@ -26,7 +26,7 @@ use crate::plan::limits;
 use crate::plan::limits::Stay;
 use crate::plan::masks::covers;
 use crate::protection::protection_of;
-use crate::sources::{Opened, ProjectPlace, Sources, view};
+use crate::sources::{Opened, ProjectPath, Sources, view};
 use crate::{box_layout, counters, egress};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
@@ -37,13 +37,13 @@ pub(crate) const ROOT_INODES: u64 = 1024;
 /// A memory file system has one inode per this many bytes.
 pub(crate) const BYTES_PER_INODE: u64 = 4096;
 /// The writable directories of a box and their modes.
-pub(crate) const PLACES: [(&str, u32); 5] =
+pub(crate) const MOUNT_POINTS: [(&str, u32); 5] =
     [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (box_layout::HOME, 0o755), (WORKSPACE, 0o755)];
 /// The directories of a project.
 pub(crate) const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
 /// A directory that contains only mount points for an agent's files, mounted over `/workspace`.
 const AGENT_FRAME: &str = "/var/agent";
-pub(crate) const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
+pub(crate) const AGENT_MOUNTS: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
 /// An empty directory, mounted over others to hide them.
 pub(crate) const EMPTY: &str = "/var/empty";
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -64,7 +64,7 @@ const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 
 /// Parameters of this one box that are not permissions and therefore not in the grant.
 #[derive(Debug)]
-pub(crate) struct Particulars {
+pub(crate) struct BoxParams {
     pub(crate) name: String,
     pub(crate) host_uid: u32,
     pub(crate) host_gid: u32,
@@ -75,13 +75,13 @@ pub(crate) struct Particulars {
     /// Mount points of kernel file systems in the system directories; none if the box starts with these directories.
     pub(crate) kernel_mounts: Vec<CString>,
     /// The root in which PID 1 starts.
-    pub(crate) birthplace: Birthplace,
-    pub(crate) occupant: Occupant,
+    pub(crate) base_root: BaseRoot,
+    pub(crate) entrypoint: Entrypoint,
 }
 
 /// What PID 1 starts.
 #[derive(Debug, Clone)]
-pub(crate) enum Occupant {
+pub(crate) enum Entrypoint {
     /// The command of the grant.
     Command,
     /// Our agent, which is this program. Each command that it starts has a grant of its own.
@@ -90,66 +90,66 @@ pub(crate) enum Occupant {
 
 /// The root in which PID 1 starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Birthplace {
+pub(crate) enum BaseRoot {
     /// The host's mounts: the plan makes the whole root.
     Host,
     /// A copy of the base rootfs.
-    Skeleton,
+    BaseRootfs,
 }
 
 /// Makes the plan of a box.
-pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: &Particulars) -> Result<Plan, Error> {
+pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, params: &BoxParams) -> Result<Plan, Error> {
     let limits = &grant.effective().limits;
     let scratch = limits.get(Field::ScratchMb) * MIB;
     let identity = Identity {
         privilege: host.privilege,
         inside_uid: box_layout::UID,
         inside_gid: box_layout::GID,
-        host_uid: particulars.host_uid,
-        host_gid: particulars.host_gid,
+        host_uid: params.host_uid,
+        host_gid: params.host_gid,
     };
-    let (ours, stay) = match particulars.occupant {
-        Occupant::Command => (limits::OUR_PROCESSES, Stay::OneCommand),
-        Occupant::Agent(_) => (limits::OUR_PROCESSES + limits::OUR_AGENT, Stay::Resident),
+    let (ours, stay) = match params.entrypoint {
+        Entrypoint::Command => (limits::OUR_PROCESSES, Stay::OneCommand),
+        Entrypoint::Agent(_) => (limits::OUR_PROCESSES + limits::OUR_AGENT, Stay::SessionBox),
     };
-    let (cgroups, mut protections) = limits::cgroups(limits, host, &particulars.name, ours, stay);
+    let (cgroups, mut protections) = limits::cgroups(limits, host, &params.name, ours, stay);
     let open_files = limits::descriptors(limits.get(Field::Pids) + ours, host);
     protections.extend(counters::protections(host.privilege, host.counter_caps, open_files));
     // The base rootfs serves neither images nor mounts at arbitrary paths.
     let fits = sources.image.is_none() && sources.read_only.is_empty() && sources.allowed.is_empty();
-    let root = match particulars.birthplace {
-        Birthplace::Skeleton if fits => RootKind::Base,
+    let root = match params.base_root {
+        BaseRoot::BaseRootfs if fits => RootKind::Base,
         _ => RootKind::Own,
     };
-    let hidden = particulars.hidden.as_deref();
-    let agent = match &particulars.occupant {
-        Occupant::Command => None,
-        Occupant::Agent(program) => Some(program),
+    let hidden = params.hidden.as_deref();
+    let agent = match &params.entrypoint {
+        Entrypoint::Command => None,
+        Entrypoint::Agent(program) => Some(program),
     };
     Ok(Plan {
         hostname: literal(box_layout::HOSTNAME),
         root,
         operations: match root {
-            RootKind::Own => operations(host, sources, scratch, &identity, particulars, agent),
+            RootKind::Own => operations(host, sources, scratch, &identity, params, agent),
             RootKind::Base => additions(sources, scratch, &identity, hidden, agent),
         },
         resource_limits: limits::resource_limits(limits.get(Field::Pids) + ours, host),
         access: access(sources),
         unix_sockets: sources.unix_sockets,
-        watchdog: limits::watchdog(limits, scratch_places(sources)),
+        watchdog: limits::watchdog(limits, scratch_mounts(sources)),
         cgroups,
         protections,
-        terminal: particulars.terminal,
+        terminal: params.terminal,
         proxy_port: match grant.effective().net {
             Net::None => None,
             Net::Allowlist { .. } => Some(egress::PORT),
         },
         command: match agent {
             Some(_) => agents_command(),
-            None => command(grant, home(sources), sources.python, particulars.terminal.is_some())?,
+            None => command(grant, home(sources), sources.python, params.terminal.is_some())?,
         },
         required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
-        hold_at: particulars.hold_at,
+        hold_at: params.hold_at,
         identity,
     })
 }
@@ -159,14 +159,14 @@ fn operations(
     sources: &Sources,
     scratch: u64,
     identity: &Identity,
-    particulars: &Particulars,
+    params: &BoxParams,
     agent: Option<&Source>,
 ) -> Vec<Operation> {
     let mut operations = Vec::new();
     match &sources.image {
         None => {
             operations.push(Operation::TmpfsRoot { size: scratch, inodes: ROOT_INODES + scratch / BYTES_PER_INODE });
-            operations.extend(system(host, &particulars.kernel_mounts));
+            operations.extend(system(host, &params.kernel_mounts));
         }
         Some(image) => operations.push(Operation::OverlayRoot {
             image: source(image, identity),
@@ -195,7 +195,7 @@ fn operations(
     };
     operations.extend(processes(identity.privilege, &empty));
     operations.extend(
-        private_places(sources).into_iter().map(|(at, mode)| private(at, scratch, mode, sources.image.is_some())),
+        private_mounts(sources).into_iter().map(|(at, mode)| private(at, scratch, mode, sources.image.is_some())),
     );
     operations.extend(workspace(sources, identity));
     for directory in &sources.read_only {
@@ -203,7 +203,7 @@ fn operations(
     }
     operations.extend(sources.allowed.iter().map(|allowed| allowed.bind(identity)));
     operations.extend(view::links(&sources.links, &operations));
-    operations.extend(covers(particulars.hidden.as_deref(), sources, &host.system));
+    operations.extend(covers(params.hidden.as_deref(), sources, &host.system));
     operations.extend(agent.map(agents_place));
     if sources.image.is_none() {
         operations.push(Operation::SealRoot);
@@ -219,13 +219,13 @@ fn additions(
     hidden: Option<&Path>,
     agent: Option<&Source>,
 ) -> Vec<Operation> {
-    let mut operations = own_places(private_places(sources), scratch, identity.privilege);
+    let mut operations = own_slots(private_mounts(sources), scratch, identity.privilege);
     operations.extend(shown(sources, identity, hidden));
     operations.extend(agent.map(agents_place));
     operations
 }
 
-pub(crate) fn own_places(places: Vec<(&'static str, u32)>, scratch: u64, privilege: Privilege) -> Vec<Operation> {
+pub(crate) fn own_slots(places: Vec<(&'static str, u32)>, scratch: u64, privilege: Privilege) -> Vec<Operation> {
     let places = places.into_iter();
     let mut operations = vec![
         Operation::Scratch {
@@ -343,13 +343,13 @@ pub(crate) fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operat
 
 /// The writable directories of the box that no mount of the host replaces. A directory of the host
 /// shown at or above one of them takes its place; without the home directory, HOME is /tmp.
-fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
+fn private_mounts(sources: &Sources) -> Vec<(&'static str, u32)> {
     let taken = |place: &str| {
         (place == WORKSPACE && (sources.workspace.is_some() || !sources.project.is_empty()))
             || sources.read_only.iter().any(|directory| Path::new(place).starts_with(directory.place()))
             || sources.allowed.iter().any(|allowed| Path::new(place).starts_with(&allowed.at))
     };
-    PLACES.into_iter().filter(|(place, _)| !taken(place)).collect()
+    MOUNT_POINTS.into_iter().filter(|(place, _)| !taken(place)).collect()
 }
 
 /// A writable directory. On the host's system it is part of the root's memory file system; an image
@@ -375,7 +375,7 @@ fn bind(directory: &Opened, at: &[u8], access: MountAccess, identity: &Identity)
 }
 
 /// Mounts a directory of a project, or an empty one over the image's if the box may not see it.
-fn project(place: &ProjectPlace, identity: &Identity) -> Vec<Operation> {
+fn project(place: &ProjectPath, identity: &Identity) -> Vec<Operation> {
     match &place.content {
         Some((directory, MountAccess::ReadWrite)) => {
             vec![bind(directory, place.at.as_bytes(), MountAccess::ReadWrite, identity)]
@@ -408,7 +408,7 @@ pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
     let root = if sources.image.is_some() { AccessRight::Write } else { AccessRight::Read };
     let mut rules = vec![rule("/", root), rule("/dev", AccessRight::WriteExisting)];
-    rules.extend(private_places(sources).into_iter().map(|(place, _)| rule(place, AccessRight::Write)));
+    rules.extend(private_mounts(sources).into_iter().map(|(place, _)| rule(place, AccessRight::Write)));
     if sources.workspace.is_some() {
         rules.push(rule(WORKSPACE, AccessRight::Write));
     }
@@ -420,23 +420,23 @@ pub(crate) fn access(sources: &Sources) -> Vec<Access> {
             FileKind::File => AccessRight::WriteFile,
         },
     }));
-    let is_writable = |place: &&ProjectPlace| matches!(place.content, Some((_, MountAccess::ReadWrite)));
+    let is_writable = |place: &&ProjectPath| matches!(place.content, Some((_, MountAccess::ReadWrite)));
     rules.extend(sources.project.iter().filter(is_writable).map(|place| rule(place.at, AccessRight::Write)));
     rules
 }
 
 /// The memory file systems of the box: the root, or on an image one per writable directory.
-fn scratch_places(sources: &Sources) -> Vec<CString> {
+fn scratch_mounts(sources: &Sources) -> Vec<CString> {
     let mut places = vec!["/"];
     if sources.image.is_some() {
-        places.extend(private_places(sources).into_iter().map(|(place, _)| place));
+        places.extend(private_mounts(sources).into_iter().map(|(place, _)| place));
     }
     places.into_iter().map(literal).collect()
 }
 
 /// The home directory, which must be writable.
 pub(crate) fn home(sources: &Sources) -> &'static str {
-    if private_places(sources).iter().any(|(place, _)| *place == box_layout::HOME) { box_layout::HOME } else { "/tmp" }
+    if private_mounts(sources).iter().any(|(place, _)| *place == box_layout::HOME) { box_layout::HOME } else { "/tmp" }
 }
 
 /// The environment contains only what is set here; the grant's variables override it.

@@ -11,14 +11,14 @@ use ringwall_policy::{
     Workspace,
 };
 
-use super::{Birthplace, MIB, Occupant, Particulars, lower, shown};
+use super::{BaseRoot, BoxParams, Entrypoint, MIB, lower, shown};
 use crate::cgroup::layout::{CgroupLayout, CgroupSupport, Controller};
 use crate::counters::Caps;
 use crate::host::python::Python;
 use crate::host::{Covered, EtcEntry, Host, SystemEntry, SystemKind};
-use crate::plan::frame::{ahead, skeleton};
+use crate::plan::frame::{ahead, base_rootfs};
 use crate::sources::allowed::{Allowed, Presence};
-use crate::sources::{Opened, ProjectPlace, Sources};
+use crate::sources::{Opened, ProjectPath, Sources};
 
 fn text(text: &str) -> CString {
     CString::new(text).unwrap()
@@ -114,8 +114,8 @@ fn grant_with(
     }
 }
 
-fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particulars {
-    Particulars {
+fn params(terminal: Option<WindowSize>, hidden: Option<&str>) -> BoxParams {
+    BoxParams {
         kernel_mounts: Vec::new(),
         name: "ringwall-1-2-3".to_owned(),
         host_uid: 1_880_000_001,
@@ -123,8 +123,8 @@ fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particular
         terminal,
         hold_at: None,
         hidden: hidden.map(PathBuf::from),
-        birthplace: Birthplace::Host,
-        occupant: Occupant::Command,
+        base_root: BaseRoot::Host,
+        entrypoint: Entrypoint::Command,
     }
 }
 
@@ -153,7 +153,7 @@ fn project(access: ProjectAccess) -> Workspace {
 }
 
 /// The same as `sources::open_project` gives for directories that exist.
-fn places(read_only: &[&'static str], writable: &[&'static str]) -> Vec<ProjectPlace> {
+fn places(read_only: &[&'static str], writable: &[&'static str]) -> Vec<ProjectPath> {
     let owned = |name: &str| {
         let mut opened = Opened::pretend(&text(&format!("/data/p/{name}")), 2001);
         opened.owner.gid = 2002;
@@ -164,7 +164,7 @@ fn places(read_only: &[&'static str], writable: &[&'static str]) -> Vec<ProjectP
         (writable.contains(name) || read_only.contains(name)).then(|| (owned(name), access))
     };
     [("inputs", "/workspace/inputs"), ("work", "/workspace/work"), ("artifacts", "/workspace/artifacts")]
-        .map(|(name, at)| ProjectPlace { at, content: content(&name) })
+        .map(|(name, at)| ProjectPath { at, content: content(&name) })
         .into()
 }
 
@@ -179,7 +179,7 @@ fn a_way_out_is_a_port_and_six_variables() {
     let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
     let plan = |net| {
         let grant = grant_with(Workspace::Private, Root::Host, &[], &[], net);
-        lower(&grant, &host, &sources(None, None), &particulars(None, None)).unwrap()
+        lower(&grant, &host, &sources(None, None), &params(None, None)).unwrap()
     };
     let open = plan(Some(NetRequest { mode: NetMode::Allowlist, ..NetRequest::default() }));
     let closed = plan(None);
@@ -195,26 +195,26 @@ fn a_way_out_is_a_port_and_six_variables() {
 fn a_link_stands_in_for_python() {
     let host = host(Privilege::Root, version_1());
     let grant = grant(Workspace::Private, Root::Host, &[], &[]);
-    let lowered = |python, birthplace| {
+    let lowered = |python, base_root| {
         let sources = Sources { python, ..sources(None, None) };
-        lower(&grant, &host, &sources, &Particulars { birthplace, ..particulars(None, None) }).unwrap().operations
+        lower(&grant, &host, &sources, &BoxParams { base_root, ..params(None, None) }).unwrap().operations
     };
     let layer = Operation::Layer { own: text("/var/python"), at: text("/usr/local/bin") };
     let link = Operation::Symlink { at: text("/var/python/python"), target: text("/usr/bin/python3") };
-    for birthplace in [Birthplace::Host, Birthplace::Skeleton] {
-        let (with, without) = (lowered(Python::Python3, birthplace), lowered(Python::AsNamed, birthplace));
-        assert!(with.contains(&layer) && !without.contains(&layer), "{birthplace:?}");
+    for base_root in [BaseRoot::Host, BaseRoot::BaseRootfs] {
+        let (with, without) = (lowered(Python::Python3, base_root), lowered(Python::AsNamed, base_root));
+        assert!(with.contains(&layer) && !without.contains(&layer), "{base_root:?}");
         let added: Vec<_> = with.iter().filter(|one| !without.contains(one)).collect();
-        let expected = if birthplace == Birthplace::Host { 3 } else { 1 };
+        let expected = if base_root == BaseRoot::Host { 3 } else { 1 };
         assert_eq!(added.len(), expected, "{added:?}");
-        assert_eq!(with.contains(&link), birthplace == Birthplace::Host, "a skeleton has it already");
+        assert_eq!(with.contains(&link), base_root == BaseRoot::Host, "a skeleton has it already");
         let at = |wanted: &Operation| with.iter().position(|one| one == wanted);
-        assert!(birthplace == Birthplace::Skeleton || at(&link) < at(&layer) && at(&layer) < at(&Operation::SealRoot));
+        assert!(base_root == BaseRoot::BaseRootfs || at(&link) < at(&layer) && at(&layer) < at(&Operation::SealRoot));
     }
-    assert!(skeleton(&host).contains(&link));
+    assert!(base_rootfs(&host).contains(&link));
     let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
     let sources = Sources { python: Python::Python3, ..sources(None, image) };
-    let on_image = lower(&grant, &host, &sources, &particulars(None, None)).unwrap().operations;
+    let on_image = lower(&grant, &host, &sources, &params(None, None)).unwrap().operations;
     assert!(!on_image.contains(&layer), "an image is its maker's");
 }
 
@@ -226,7 +226,7 @@ fn regular_os_release_of_the_host_replaces_the_link() {
     let grant = grant(Workspace::Private, Root::Host, &[], &[]);
     let made_at_os_release = |allowed: Vec<Allowed>| {
         let sources = Sources { allowed, ..sources(None, None) };
-        let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
+        let plan = lower(&grant, &host, &sources, &params(None, None)).unwrap();
         plan.operations.into_iter().filter(|one| one.at() == Some(c"/etc/os-release")).collect::<Vec<_>>()
     };
     let link = Operation::Symlink { at: text("/etc/os-release"), target: text("../usr/lib/os-release") };
@@ -248,7 +248,7 @@ fn rootless_without_cgroups() {
     let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
     let grant = grant(Workspace::Private, Root::Host, &[], &[]);
     let sources = sources(None, None);
-    let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
+    let plan = lower(&grant, &host, &sources, &params(None, None)).unwrap();
     check("rootless_without_cgroups", &plan);
 }
 
@@ -262,7 +262,7 @@ fn root_with_directories_and_cgroups_version_1() {
         ..sources(Some(Opened::pretend(c"/home/u", 501)), None)
     };
     let hidden = Some("/home/u/.local/share/ringwall");
-    let plan = lower(&grant, &host, &sources, &particulars(None, hidden)).unwrap();
+    let plan = lower(&grant, &host, &sources, &params(None, hidden)).unwrap();
     check("root_with_directories_and_cgroups_version_1", &plan);
 }
 
@@ -273,7 +273,7 @@ fn image_with_a_terminal_and_cgroups_version_2() {
     let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
     let sources = sources(None, image);
     let size = WindowSize { rows: 40, columns: 120 };
-    let plan = lower(&grant, &host, &sources, &particulars(Some(size), None)).unwrap();
+    let plan = lower(&grant, &host, &sources, &params(Some(size), None)).unwrap();
     check("image_with_a_terminal_and_cgroups_version_2", &plan);
 }
 
@@ -285,8 +285,8 @@ fn project_of_its_owner() {
     let (host_uid, host_gid) = (2001, 2002);
     let sources = Sources { project: places(&["inputs"], &["work", "artifacts"]), ..sources(None, None) };
     let hidden = Some("/data");
-    let particulars = Particulars { host_uid, host_gid, ..particulars(None, hidden) };
-    let plan = lower(&grant, &host, &sources, &particulars).unwrap();
+    let params = BoxParams { host_uid, host_gid, ..params(None, hidden) };
+    let plan = lower(&grant, &host, &sources, &params).unwrap();
     let shown = format!("{plan:#?}");
     assert!(!shown.contains("owner: Some"), "the owner's files need no id-mapped mount");
     check("project_of_its_owner", &plan);
@@ -299,7 +299,7 @@ fn narrow_project_on_an_image() {
     let grant = grant(project(access), Root::Image("tiny".parse().unwrap()), &[], &[]);
     let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 501));
     let sources = Sources { project: places(&["work"], &["artifacts"]), ..sources(None, image) };
-    let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
+    let plan = lower(&grant, &host, &sources, &params(None, None)).unwrap();
     check("narrow_project_on_an_image", &plan);
 }
 
@@ -316,14 +316,14 @@ fn an_agents_files() {
     let place = |at: &'static str, path: &str| {
         let mut opened = Opened::pretend(&text(path), 2001);
         opened.owner.gid = 2002;
-        ProjectPlace { at, content: Some((opened, MountAccess::ReadWrite)) }
+        ProjectPath { at, content: Some((opened, MountAccess::ReadWrite)) }
     };
     let places = vec![place("/workspace/files", "/data/w/files"), place("/workspace/skills", "/data/w/skills")];
     let sources = Sources { project: places, ..sources(None, None) };
-    let particulars = Particulars { host_uid: 2001, host_gid: 2002, ..particulars(None, Some("/data")) };
-    check("agents_files", &lower(&grant, &host, &sources, &particulars).unwrap());
-    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars };
-    let plan = lower(&grant, &host, &sources, &born).unwrap();
+    let params = BoxParams { host_uid: 2001, host_gid: 2002, ..params(None, Some("/data")) };
+    check("agents_files", &lower(&grant, &host, &sources, &params).unwrap());
+    let spawned = BoxParams { base_root: BaseRoot::BaseRootfs, ..params };
+    let plan = lower(&grant, &host, &sources, &spawned).unwrap();
     assert!(!plan.access.iter().any(|access| access.beneath.as_c_str() == c"/workspace"));
     check("agents_files_in_a_skeleton", &plan);
 }
@@ -332,11 +332,11 @@ fn an_agents_files() {
 #[test]
 fn root_in_a_skeleton() {
     let host = host(Privilege::Root, version_1());
-    insta::assert_snapshot!("skeleton", format!("{:#?}", skeleton(&host)));
+    insta::assert_snapshot!("skeleton", format!("{:#?}", base_rootfs(&host)));
     let grant = grant(Workspace::Directory("/home/u".into()), Root::Host, &[], &[]);
     let sources = sources(Some(Opened::pretend(c"/home/u", 501)), None);
-    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
-    let plan = lower(&grant, &host, &sources, &born).unwrap();
+    let spawned = BoxParams { base_root: BaseRoot::BaseRootfs, ..params(None, None) };
+    let plan = lower(&grant, &host, &sources, &spawned).unwrap();
     check("root_in_a_skeleton", &plan);
 }
 
@@ -345,8 +345,8 @@ fn root_in_a_skeleton() {
 fn warm_box_plus_additions_equals_cold_box() {
     let host = host(Privilege::Root, version_1());
     let sources = sources(Some(Opened::pretend(c"/data/w", 2001)), None);
-    let particulars = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
-    let plan = lower(&grant(Workspace::Private, Root::Host, &[], &[]), &host, &sources, &particulars).unwrap();
+    let params = BoxParams { base_root: BaseRoot::BaseRootfs, ..params(None, None) };
+    let plan = lower(&grant(Workspace::Private, Root::Host, &[], &[]), &host, &sources, &params).unwrap();
     let made = [ahead(&host, &[], 16 * MIB, RootKind::Base), shown(&sources, &plan.identity, None)].concat();
     assert_eq!(made, plan.operations);
 }
@@ -355,12 +355,12 @@ fn warm_box_plus_additions_equals_cold_box() {
 #[test]
 fn other_roots_and_directories_do_not_fit_into_the_skeleton() {
     let host = host(Privilege::Root, version_1());
-    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
+    let spawned = BoxParams { base_root: BaseRoot::BaseRootfs, ..params(None, None) };
     let directories = vec![Opened::pretend(c"/opt/tools", 0)];
     let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
     for sources in [Sources { read_only: directories, ..sources(None, None) }, sources(None, image)] {
         let grant = grant(Workspace::Private, Root::Host, &[], &[]);
-        assert_eq!(lower(&grant, &host, &sources, &born).unwrap().root, RootKind::Own);
+        assert_eq!(lower(&grant, &host, &sources, &spawned).unwrap().root, RootKind::Own);
     }
 }
 
@@ -403,15 +403,15 @@ fn a_sessions_paths() {
     };
     let grant = grant(Workspace::Session(Box::new(mounts)), Root::Host, &[], &[]);
     let sources = Sources { allowed: places(), covered: covered(), ..sources(Some(work), None) };
-    let born = Birthplace::Skeleton;
+    let spawned = BaseRoot::BaseRootfs;
     let hidden = Some("/home/u/.local/share/ringwall");
-    let particulars = Particulars { host_uid: 2001, host_gid: 2002, birthplace: born, ..particulars(None, hidden) };
-    let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &particulars).unwrap();
+    let params = BoxParams { host_uid: 2001, host_gid: 2002, base_root: spawned, ..params(None, hidden) };
+    let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &params).unwrap();
     assert_eq!(plan.root, RootKind::Own, "the skeleton has no room for them");
     check("a_sessions_paths", &plan);
-    let plan = lower(&grant, &host(Privilege::Rootless, version_1()), &sources, &particulars).unwrap();
+    let plan = lower(&grant, &host(Privilege::Rootless, version_1()), &sources, &params).unwrap();
     assert!(!format!("{plan:#?}").contains("owner: Some"), "an ordinary user can map nobody");
     let sources = Sources { allowed: Vec::new(), covered: covered(), ..sources };
-    let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &particulars).unwrap();
+    let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &params).unwrap();
     assert_eq!(plan.root, RootKind::Base, "a session without paths is like any other box");
 }

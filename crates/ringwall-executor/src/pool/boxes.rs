@@ -8,13 +8,13 @@ use std::sync::Arc;
 use super::sort::Sort;
 
 /// Makes warm boxes and ends both kinds.
-pub trait Maker: Debug + Send + Sync + 'static {
+pub trait PoolBoxes: Debug + Send + Sync + 'static {
     /// Identifies a session.
     type Key: Clone + Ord + Debug + Send + Sync;
     /// A kind of warm boxes.
     type Kind: Sort;
-    type Resident: Debug + Send + Sync;
-    type Spare: Debug + Send;
+    type SessionBox: Debug + Send + Sync;
+    type WarmBox: Debug + Send;
     /// Shared parts needed to make a warm box. The task drops them after the box is in its slot, so
     /// an owner that shuts down can wait for the boxes first.
     type Tools: Send + Sync;
@@ -23,16 +23,16 @@ pub trait Maker: Debug + Send + Sync + 'static {
     fn tools(&self) -> Option<Self::Tools>;
 
     /// `None` if it failed; the implementation logs the reason.
-    fn make_spare(tools: &Self::Tools, kind: &Self::Kind) -> impl Future<Output = Option<Self::Spare>> + Send;
+    fn make_warm_box(tools: &Self::Tools, kind: &Self::Kind) -> impl Future<Output = Option<Self::WarmBox>> + Send;
 
-    fn is_alive(spare: &Self::Spare) -> bool;
+    fn is_alive(warm_box: &Self::WarmBox) -> bool;
 
     /// Returns when no process of it is left.
-    fn end_spare(spare: Self::Spare) -> impl Future<Output = ()> + Send;
+    fn end_warm_box(warm_box: Self::WarmBox) -> impl Future<Output = ()> + Send;
 
     /// Returns when the box is dead, for any reason.
-    fn died(resident: &Self::Resident) -> impl Future<Output = ()> + Send;
+    fn died(session_box: &Self::SessionBox) -> impl Future<Output = ()> + Send;
 
     /// Returns when no process of the box is left. The box may have died before.
-    fn end(resident: Arc<Self::Resident>) -> impl Future<Output = ()> + Send;
+    fn end(session_box: Arc<Self::SessionBox>) -> impl Future<Output = ()> + Send;
 }

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::places::Moment;
+use super::slots::Moment;
 
 /// Pause after the first failure; doubled by each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -23,7 +23,7 @@ const HOPELESS: u32 = 10;
 pub(super) struct Demand<Kind> {
     /// Minimum for each kind in demand; 0 disables warm boxes.
     least: u32,
-    wishes: Vec<Wish<Kind>>,
+    wishes: Vec<KindDemand<Kind>>,
     /// The kind that is wanted without demand.
     kept: Option<Kind>,
     /// Last request for any kind.
@@ -31,7 +31,7 @@ pub(super) struct Demand<Kind> {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Wish<Kind> {
+pub(super) struct KindDemand<Kind> {
     pub(super) kind: Kind,
     /// The target number, also while a pause after a failure lasts.
     pub(super) wanted: u32,
@@ -47,13 +47,13 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
     }
 
     pub(super) fn set_least(&mut self, least: u32, now: Moment) {
-        for wish in &mut self.wishes {
-            wish.wanted = if wish.wanted > self.least { wish.wanted.max(least) } else { least };
+        for demand in &mut self.wishes {
+            demand.wanted = if demand.wanted > self.least { demand.wanted.max(least) } else { least };
         }
         self.least = least;
         match (least, self.kept.clone()) {
             (0, _) => self.wishes.clear(),
-            (_, Some(kept)) => drop(self.wish_for(&kept, now)),
+            (_, Some(kept)) => drop(self.demand_for(&kept, now)),
             (_, None) => {}
         }
     }
@@ -65,11 +65,11 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         }
         // The former kept kind expires without demand, like any other.
         let before = std::mem::replace(&mut self.kept, kind.clone());
-        if let Some(wish) = before.and_then(|kind| self.find(&kind)) {
-            wish.asked = now;
+        if let Some(demand) = before.and_then(|kind| self.find(&kind)) {
+            demand.asked = now;
         }
         if let Some(kind) = kind.filter(|_| self.least > 0) {
-            self.wish_for(&kind, now);
+            self.demand_for(&kind, now);
         }
     }
 
@@ -78,12 +78,12 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         self.kept.as_ref()
     }
 
-    pub(super) fn wishes(&self) -> &[Wish<Kind>] {
+    pub(super) fn wishes(&self) -> &[KindDemand<Kind>] {
         &self.wishes
     }
 
     pub(super) fn wanted(&self, kind: &Kind) -> u32 {
-        self.wishes.iter().find(|wish| wish.kind == *kind).map_or(0, |wish| wish.wanted)
+        self.wishes.iter().find(|demand| demand.kind == *kind).map_or(0, |demand| demand.wanted)
     }
 
     /// Records a request for this kind. Returns the stored kind, or `None` if warm boxes are
@@ -93,14 +93,14 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
             return None;
         }
         self.asked = Some(now);
-        Some(self.wish_for(kind, now))
+        Some(self.demand_for(kind, now))
     }
 
     /// Adds or finds a kind and returns the stored one.
-    fn wish_for(&mut self, kind: &Kind, now: Moment) -> Kind {
-        if let Some(wish) = self.find(kind) {
-            wish.asked = now;
-            return wish.kind.clone();
+    fn demand_for(&mut self, kind: &Kind, now: Moment) -> Kind {
+        if let Some(demand) = self.find(kind) {
+            demand.asked = now;
+            return demand.kind.clone();
         }
         if self.wishes.len() >= MAX_SORTS {
             let others = (0..self.wishes.len()).filter(|index| !self.is_kept(&self.wishes[*index]));
@@ -109,20 +109,20 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
             }
         }
         let wanted = self.least;
-        self.wishes.push(Wish { kind: kind.clone(), wanted, asked: now, failures: 0, not_before: Moment::ZERO });
+        self.wishes.push(KindDemand { kind: kind.clone(), wanted, asked: now, failures: 0, not_before: Moment::ZERO });
         kind.clone()
     }
 
     /// Records that a request found no warm box.
     pub(super) fn missed(&mut self, kind: &Kind, max: u32) {
-        if let Some(wish) = self.find(kind) {
-            wish.wanted = wish.wanted.saturating_add(1).min(max);
+        if let Some(demand) = self.find(kind) {
+            demand.wanted = demand.wanted.saturating_add(1).min(max);
         }
     }
 
     /// The earliest time for another box, given this pause.
-    pub(super) fn not_before(&self, wish: &Wish<Kind>, pause: Duration) -> Moment {
-        wish.not_before.max(self.asked.map_or(Moment::ZERO, |asked| asked + pause))
+    pub(super) fn not_before(&self, demand: &KindDemand<Kind>, pause: Duration) -> Moment {
+        demand.not_before.max(self.asked.map_or(Moment::ZERO, |asked| asked + pause))
     }
 
     /// True if the target may be lowered.
@@ -133,52 +133,52 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
     /// Lowers the target, because a box waited too long.
     pub(super) fn unused(&mut self, kind: &Kind) {
         let least = self.least;
-        if let Some(wish) = self.find(kind).filter(|wish| wish.wanted > least) {
-            wish.wanted -= 1;
+        if let Some(demand) = self.find(kind).filter(|demand| demand.wanted > least) {
+            demand.wanted -= 1;
         }
     }
 
     /// Forgets kinds without requests since `moment`; the kept kind returns to the minimum.
     pub(super) fn forget_before(&mut self, moment: Moment) {
         let (kept, least) = (&self.kept, self.least);
-        self.wishes.retain_mut(|wish| {
-            let is_kept = kept.as_ref() == Some(&wish.kind);
-            if is_kept && wish.asked <= moment {
-                wish.wanted = least;
+        self.wishes.retain_mut(|demand| {
+            let is_kept = kept.as_ref() == Some(&demand.kind);
+            if is_kept && demand.asked <= moment {
+                demand.wanted = least;
             }
-            is_kept || wish.asked > moment
+            is_kept || demand.asked > moment
         });
     }
 
     /// The oldest request that [`Self::forget_before`] would act on.
     pub(super) fn oldest(&self) -> Option<Moment> {
-        let changes = |wish: &&Wish<Kind>| !self.is_kept(wish) || wish.wanted > self.least;
-        self.wishes.iter().filter(changes).map(|wish| wish.asked).min()
+        let changes = |demand: &&KindDemand<Kind>| !self.is_kept(demand) || demand.wanted > self.least;
+        self.wishes.iter().filter(changes).map(|demand| demand.asked).min()
     }
 
     pub(super) fn made(&mut self, kind: &Kind) {
-        if let Some(wish) = self.find(kind) {
-            wish.failures = 0;
+        if let Some(demand) = self.find(kind) {
+            demand.failures = 0;
         }
     }
 
     pub(super) fn failed(&mut self, kind: &Kind, now: Moment) {
-        if let Some(wish) = self.find(kind) {
-            let pause = FIRST_PAUSE.saturating_mul(1 << wish.failures.min(16)).min(MAX_PAUSE);
-            wish.failures = wish.failures.saturating_add(1);
-            wish.not_before = now + pause;
-            if wish.failures >= HOPELESS && self.kept.as_ref() == Some(kind) {
+        if let Some(demand) = self.find(kind) {
+            let pause = FIRST_PAUSE.saturating_mul(1 << demand.failures.min(16)).min(MAX_PAUSE);
+            demand.failures = demand.failures.saturating_add(1);
+            demand.not_before = now + pause;
+            if demand.failures >= HOPELESS && self.kept.as_ref() == Some(kind) {
                 self.keep(None, now);
             }
         }
     }
 
-    fn is_kept(&self, wish: &Wish<Kind>) -> bool {
-        self.kept.as_ref() == Some(&wish.kind)
+    fn is_kept(&self, demand: &KindDemand<Kind>) -> bool {
+        self.kept.as_ref() == Some(&demand.kind)
     }
 
-    fn find(&mut self, kind: &Kind) -> Option<&mut Wish<Kind>> {
-        self.wishes.iter_mut().find(|wish| wish.kind == *kind)
+    fn find(&mut self, kind: &Kind) -> Option<&mut KindDemand<Kind>> {
+        self.wishes.iter_mut().find(|demand| demand.kind == *kind)
     }
 }
 

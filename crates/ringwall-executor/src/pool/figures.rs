@@ -14,11 +14,11 @@ pub struct Figures {
     pub hits: u64,
     pub misses: u64,
     /// The part of these numbers that is warm boxes.
-    pub spares: SpareFigures,
+    pub warm_boxes: WarmFigures,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SpareFigures {
+pub struct WarmFigures {
     pub idle: u32,
     pub warming: u32,
     pub hits: u64,

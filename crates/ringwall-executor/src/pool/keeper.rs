@@ -1,4 +1,4 @@
-//! Owns the boxes and carries out the rules of `places`: answers waiters, runs the tasks that make
+//! Owns the boxes and carries out the rules of `slots`: answers waiters, runs the tasks that make
 //! and end boxes, and the timer.
 //!
 //! One lock guards everything. It is held while the rules decide and never across an await.
@@ -15,15 +15,15 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::bounds::Bounds;
-use super::boxes::Maker;
+use super::boxes::PoolBoxes;
 use super::figures::Figures;
 use super::lease::{Hold, Lease};
-use super::places::{MemberId, Moment, OnBusy, Places, Step, Ticket, Turn};
+use super::slots::{MemberId, Moment, OnBusy, Slots, Step, Ticket, Turn};
 
-type Rule<M> = Places<<M as Maker>::Key, <M as Maker>::Kind>;
-type Steps<M> = Vec<Step<<M as Maker>::Kind>>;
+type Rule<M> = Slots<<M as PoolBoxes>::Key, <M as PoolBoxes>::Kind>;
+type Steps<M> = Vec<Step<<M as PoolBoxes>::Kind>>;
 
-pub struct Pool<M: Maker> {
+pub struct Pool<M: PoolBoxes> {
     maker: M,
     held: Mutex<Held<M>>,
     began: Instant,
@@ -33,24 +33,24 @@ pub struct Pool<M: Maker> {
     emptied: Notify,
 }
 
-struct Held<M: Maker> {
+struct Held<M: PoolBoxes> {
     rule: Rule<M>,
     calls: HashMap<Ticket, mpsc::UnboundedSender<Turn>>,
-    residents: HashMap<MemberId, Arc<M::Resident>>,
+    session_boxes: HashMap<MemberId, Arc<M::SessionBox>>,
     /// Session boxes from the decision to end them until their last process has ended.
-    ending: HashMap<MemberId, Arc<M::Resident>>,
-    spares: HashMap<MemberId, M::Spare>,
+    ending: HashMap<MemberId, Arc<M::SessionBox>>,
+    warm_boxes: HashMap<MemberId, M::WarmBox>,
     /// When the timer task wakes next. Waking too early is harmless.
     alarm: Option<Moment>,
 }
 
 /// A session box whose processes may be running.
 #[derive(Debug)]
-pub enum Present<M: Maker> {
+pub enum Present<M: PoolBoxes> {
     /// While the hold lives, the pool does not end the box for being idle, worn or in the way.
-    Kept(Arc<M::Resident>, Hold<M>),
+    Kept(Arc<M::SessionBox>, Hold<M>),
     /// The pool is ending the box. Its processes may still run.
-    Ending(Arc<M::Resident>),
+    Ending(Arc<M::SessionBox>),
 }
 
 /// Why a request got no box.
@@ -66,21 +66,21 @@ pub enum Refused<Failure> {
     Failed(Failure),
 }
 
-impl<M: Maker> fmt::Debug for Pool<M> {
+impl<M: PoolBoxes> fmt::Debug for Pool<M> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Pool").field("figures", &self.figures()).finish_non_exhaustive()
     }
 }
 
-impl<M: Maker> Pool<M> {
+impl<M: PoolBoxes> Pool<M> {
     /// Must be called inside a tokio runtime, which then runs the pool's tasks.
     pub fn new(maker: M, bounds: Bounds) -> Arc<Self> {
         let held = Held {
-            rule: Places::new(bounds),
+            rule: Slots::new(bounds),
             calls: HashMap::new(),
-            residents: HashMap::new(),
+            session_boxes: HashMap::new(),
             ending: HashMap::new(),
-            spares: HashMap::new(),
+            warm_boxes: HashMap::new(),
             alarm: None,
         };
         let pool = Arc::new(Self {
@@ -109,14 +109,14 @@ impl<M: Maker> Pool<M> {
     }
 
     /// Takes a living warm box of this kind, if there is one. It then belongs to the caller.
-    pub fn take_spare(self: &Arc<Self>, kind: &M::Kind) -> Option<M::Spare> {
+    pub fn take_warm_box(self: &Arc<Self>, kind: &M::Kind) -> Option<M::WarmBox> {
         let now = self.now();
         let mut held = self.lock();
-        let Held { rule, spares, .. } = &mut *held;
-        let (taken, steps) = rule.take_spare(kind, |id| spares.get(&id).is_some_and(M::is_alive), now);
-        let spare = taken.and_then(|id| spares.remove(&id));
+        let Held { rule, warm_boxes, .. } = &mut *held;
+        let (taken, steps) = rule.take_warm_box(kind, |id| warm_boxes.get(&id).is_some_and(M::is_alive), now);
+        let warm_box = taken.and_then(|id| warm_boxes.remove(&id));
         self.perform(held, steps);
-        spare
+        warm_box
     }
 
     /// Acquires the box of a session, made by `make` if there is none. Dropping the future at any
@@ -128,14 +128,14 @@ impl<M: Maker> Pool<M> {
         make: impl FnOnce() -> Making,
     ) -> Result<Lease<M>, Refused<Failure>>
     where
-        Making: Future<Output = Result<M::Resident, Failure>> + Send + 'static,
+        Making: Future<Output = Result<M::SessionBox, Failure>> + Send + 'static,
     {
-        let (mut waiting, patience) = self.enter(key, on_busy);
-        let in_time = tokio::time::timeout(patience, waiting.turn()).await;
+        let (mut waiting, timeout) = self.enter(key, on_busy);
+        let in_time = tokio::time::timeout(timeout, waiting.turn()).await;
         match in_time {
             Err(_) => Err(Refused::TimedOut),
             Ok(Called::Away(refused)) => Err(refused),
-            Ok(Called::ToHave(id, resident)) => Ok(waiting.lease(id, resident)),
+            Ok(Called::ToHave(id, session_box)) => Ok(waiting.lease(id, session_box)),
             Ok(Called::ToMake(id)) => {
                 waiting.unbegun = None;
                 let made = self.begin(id, make());
@@ -150,20 +150,20 @@ impl<M: Maker> Pool<M> {
     }
 
     /// The current box of a session, also while another request uses it.
-    pub fn find(&self, key: &M::Key) -> Option<Arc<M::Resident>> {
+    pub fn find(&self, key: &M::Key) -> Option<Arc<M::SessionBox>> {
         let held = self.lock();
-        held.rule.sessions.get(key).and_then(|id| held.residents.get(id)).cloned()
+        held.rule.sessions.get(key).and_then(|id| held.session_boxes.get(id)).cloned()
     }
 
     /// The box of a session, also one that is being ended, which [`Pool::find`] does not return.
     pub fn hold_session(self: &Arc<Self>, key: &M::Key) -> Option<Present<M>> {
         let mut held = self.lock();
         let id = held.rule.sessions.get(key).copied()?;
-        if let Some(resident) = held.ending.get(&id) {
-            return Some(Present::Ending(resident.clone()));
+        if let Some(session_box) = held.ending.get(&id) {
+            return Some(Present::Ending(session_box.clone()));
         }
-        let resident = held.residents.get(&id)?.clone();
-        held.rule.hold(id).then(|| Present::Kept(resident, Hold { pool: self.clone(), id }))
+        let session_box = held.session_boxes.get(&id)?.clone();
+        held.rule.hold(id).then(|| Present::Kept(session_box, Hold { pool: self.clone(), id }))
     }
 
     /// Sessions that have a box or for which one is being made.
@@ -205,9 +205,9 @@ impl<M: Maker> Pool<M> {
         let mut held = self.lock();
         let (ticket, steps) = held.rule.acquire(key, on_busy, now);
         held.calls.insert(ticket, call);
-        let patience = held.rule.bounds.acquire_timeout;
+        let timeout = held.rule.bounds.acquire_timeout;
         self.perform(held, steps);
-        (Waiting { pool: self.clone(), ticket, turns, unbegun: None, is_over: false }, patience)
+        (Waiting { pool: self.clone(), ticket, turns, unbegun: None, is_over: false }, timeout)
     }
 
     /// Makes a session box in its own task: if the request is cancelled meanwhile, the next waiter
@@ -215,14 +215,14 @@ impl<M: Maker> Pool<M> {
     fn begin<Failure: Send + 'static>(
         self: &Arc<Self>,
         id: MemberId,
-        make: impl Future<Output = Result<M::Resident, Failure>> + Send + 'static,
+        make: impl Future<Output = Result<M::SessionBox, Failure>> + Send + 'static,
     ) -> oneshot::Receiver<Result<(), Failure>> {
         let (told, made) = oneshot::channel();
-        let place = Place { pool: self.clone(), id, task: Task::Makes };
+        let place = TaskSlot { pool: self.clone(), id, task: Task::Makes };
         self.runtime.spawn(async move {
             let answer = match make.await {
-                Ok(resident) => {
-                    place.fill(Arc::new(resident));
+                Ok(session_box) => {
+                    place.fill(Arc::new(session_box));
                     Ok(())
                 }
                 Err(failure) => {
@@ -248,12 +248,12 @@ impl<M: Maker> Pool<M> {
                         let _ = call.send(turn);
                     }
                 }
-                Step::MakeSpare(id, kind) => jobs.push(Job::MakeSpare(id, kind)),
-                Step::End(id) => match (held.residents.remove(&id), held.spares.remove(&id)) {
+                Step::MakeWarmBox(id, kind) => jobs.push(Job::MakeWarmBox(id, kind)),
+                Step::End(id) => match (held.session_boxes.remove(&id), held.warm_boxes.remove(&id)) {
                     (None, None) => steps.extend(held.rule.ended(id, self.now())),
-                    (resident, spare) => {
-                        held.ending.extend(resident.clone().map(|resident| (id, resident)));
-                        jobs.push(Job::End(id, resident, spare));
+                    (session_box, warm_box) => {
+                        held.ending.extend(session_box.clone().map(|session_box| (id, session_box)));
+                        jobs.push(Job::End(id, session_box, warm_box));
                     }
                 },
             }
@@ -270,8 +270,8 @@ impl<M: Maker> Pool<M> {
         // calls back into the pool.
         for job in jobs {
             match job {
-                Job::MakeSpare(id, kind) => self.make_spare(id, kind),
-                Job::End(id, resident, spare) => self.end(id, resident, spare),
+                Job::MakeWarmBox(id, kind) => self.make_warm_box(id, kind),
+                Job::End(id, session_box, warm_box) => self.end(id, session_box, warm_box),
             }
         }
         if is_earlier {
@@ -282,27 +282,27 @@ impl<M: Maker> Pool<M> {
         }
     }
 
-    fn make_spare(self: &Arc<Self>, id: MemberId, kind: M::Kind) {
-        let place = Place { pool: self.clone(), id, task: Task::Makes };
+    fn make_warm_box(self: &Arc<Self>, id: MemberId, kind: M::Kind) {
+        let place = TaskSlot { pool: self.clone(), id, task: Task::Makes };
         self.runtime.spawn(async move {
             let tools = place.pool.maker.tools();
             // Rebound after the tools, so that the slot is dropped before them.
             let place = place;
             let Some(tools) = &tools else { return };
-            if let Some(spare) = M::make_spare(tools, &kind).await {
-                place.fill_with_spare(spare);
+            if let Some(warm_box) = M::make_warm_box(tools, &kind).await {
+                place.fill_with_warm_box(warm_box);
             }
         });
     }
 
-    fn end(self: &Arc<Self>, id: MemberId, resident: Option<Arc<M::Resident>>, spare: Option<M::Spare>) {
-        let place = Place { pool: self.clone(), id, task: Task::Ends };
+    fn end(self: &Arc<Self>, id: MemberId, session_box: Option<Arc<M::SessionBox>>, warm_box: Option<M::WarmBox>) {
+        let place = TaskSlot { pool: self.clone(), id, task: Task::Ends };
         self.runtime.spawn(async move {
-            if let Some(resident) = resident {
-                M::end(resident).await;
+            if let Some(session_box) = session_box {
+                M::end(session_box).await;
             }
-            if let Some(spare) = spare {
-                M::end_spare(spare).await;
+            if let Some(warm_box) = warm_box {
+                M::end_warm_box(warm_box).await;
             }
             drop(place);
         });
@@ -317,14 +317,14 @@ impl<M: Maker> Pool<M> {
     }
 }
 
-impl<M: Maker> Drop for Pool<M> {
+impl<M: PoolBoxes> Drop for Pool<M> {
     fn drop(&mut self) {
         self.changed.notify_one();
     }
 }
 
 /// A request that waits for a box; dropping it cancels the request.
-struct Waiting<M: Maker> {
+struct Waiting<M: PoolBoxes> {
     pool: Arc<Pool<M>>,
     ticket: Ticket,
     turns: mpsc::UnboundedReceiver<Turn>,
@@ -334,13 +334,13 @@ struct Waiting<M: Maker> {
 }
 
 /// The answer to a waiting request.
-enum Called<M: Maker, Failure> {
-    ToHave(MemberId, Arc<M::Resident>),
+enum Called<M: PoolBoxes, Failure> {
+    ToHave(MemberId, Arc<M::SessionBox>),
     ToMake(MemberId),
     Away(Refused<Failure>),
 }
 
-impl<M: Maker> Waiting<M> {
+impl<M: PoolBoxes> Waiting<M> {
     async fn turn<Failure>(&mut self) -> Called<M, Failure> {
         loop {
             match self.turns.recv().await {
@@ -352,9 +352,9 @@ impl<M: Maker> Waiting<M> {
                     let mut held = self.pool.lock();
                     // Fails if the box has died since; another turn follows.
                     if held.rule.take(self.ticket, id)
-                        && let Some(resident) = held.residents.get(&id)
+                        && let Some(session_box) = held.session_boxes.get(&id)
                     {
-                        return Called::ToHave(id, resident.clone());
+                        return Called::ToHave(id, session_box.clone());
                     }
                 }
                 Some(Turn::Busy) => return Called::Away(Refused::Busy),
@@ -366,19 +366,19 @@ impl<M: Maker> Waiting<M> {
     /// `None` if the box was ended before the request that made it could take it.
     fn made(self, id: MemberId) -> Option<Lease<M>> {
         let held = self.pool.lock();
-        let resident = held.residents.get(&id).filter(|_| held.rule.has(self.ticket, id)).cloned();
+        let session_box = held.session_boxes.get(&id).filter(|_| held.rule.has(self.ticket, id)).cloned();
         drop(held);
-        resident.map(|resident| self.lease(id, resident))
+        session_box.map(|session_box| self.lease(id, session_box))
     }
 
-    fn lease(mut self, id: MemberId, resident: Arc<M::Resident>) -> Lease<M> {
+    fn lease(mut self, id: MemberId, session_box: Arc<M::SessionBox>) -> Lease<M> {
         self.pool.lock().calls.remove(&self.ticket);
         self.is_over = true;
-        Lease { pool: self.pool.clone(), ticket: self.ticket, id, resident }
+        Lease { pool: self.pool.clone(), ticket: self.ticket, id, session_box }
     }
 }
 
-impl<M: Maker> Drop for Waiting<M> {
+impl<M: PoolBoxes> Drop for Waiting<M> {
     fn drop(&mut self) {
         if self.is_over {
             return;
@@ -402,9 +402,9 @@ impl<M: Maker> Drop for Waiting<M> {
 }
 
 /// Work for a task.
-enum Job<M: Maker> {
-    MakeSpare(MemberId, M::Kind),
-    End(MemberId, Option<Arc<M::Resident>>, Option<M::Spare>),
+enum Job<M: PoolBoxes> {
+    MakeWarmBox(MemberId, M::Kind),
+    End(MemberId, Option<Arc<M::SessionBox>>, Option<M::WarmBox>),
 }
 
 enum Task {
@@ -413,32 +413,32 @@ enum Task {
 }
 
 /// A slot owned by a task. Its drop reports to the rules however the task ends.
-struct Place<M: Maker> {
+struct TaskSlot<M: PoolBoxes> {
     pool: Arc<Pool<M>>,
     id: MemberId,
     task: Task,
 }
 
-impl<M: Maker> Place<M> {
-    fn fill(&self, resident: Arc<M::Resident>) {
+impl<M: PoolBoxes> TaskSlot<M> {
+    fn fill(&self, session_box: Arc<M::SessionBox>) {
         let pool = Arc::downgrade(&self.pool);
-        let (id, watched) = (self.id, resident.clone());
+        let (id, watched) = (self.id, session_box.clone());
         let mut held = self.pool.lock();
-        held.residents.insert(id, resident);
+        held.session_boxes.insert(id, session_box);
         let steps = held.rule.made(id, self.pool.now());
         self.pool.perform(held, steps);
         self.pool.runtime.spawn(watch_a_box(pool, id, watched));
     }
 
-    fn fill_with_spare(&self, spare: M::Spare) {
+    fn fill_with_warm_box(&self, warm_box: M::WarmBox) {
         let mut held = self.pool.lock();
-        held.spares.insert(self.id, spare);
+        held.warm_boxes.insert(self.id, warm_box);
         let steps = held.rule.made(self.id, self.pool.now());
         self.pool.perform(held, steps);
     }
 }
 
-impl<M: Maker> Drop for Place<M> {
+impl<M: PoolBoxes> Drop for TaskSlot<M> {
     /// After a successful start the report has no effect.
     fn drop(&mut self) {
         match self.task {
@@ -453,16 +453,16 @@ impl<M: Maker> Drop for Place<M> {
 }
 
 /// Reports the death of a box, so that it is not handed out and its slot becomes free.
-async fn watch_a_box<M: Maker>(pool: Weak<Pool<M>>, id: MemberId, resident: Arc<M::Resident>) {
-    M::died(&resident).await;
-    drop(resident);
+async fn watch_a_box<M: PoolBoxes>(pool: Weak<Pool<M>>, id: MemberId, session_box: Arc<M::SessionBox>) {
+    M::died(&session_box).await;
+    drop(session_box);
     if let Some(pool) = pool.upgrade() {
         pool.change(|rule, now| ((), rule.died(id, now)));
     }
 }
 
 /// The timer task. It holds a weak reference, so it does not keep the pool alive.
-async fn watch_the_clock<M: Maker>(pool: Weak<Pool<M>>, changed: Arc<Notify>) {
+async fn watch_the_clock<M: PoolBoxes>(pool: Weak<Pool<M>>, changed: Arc<Notify>) {
     loop {
         let next = {
             let Some(pool) = pool.upgrade() else { return };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 use super::*;
-use crate::pool::{Pace, Sort, SpareFigures};
+use crate::pool::{Pace, Sort, WarmFigures};
 
 /// The current and the maximum number of boxes.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ struct Census {
 }
 
 #[derive(Debug)]
-struct House {
+struct TestBoxes {
     census: Arc<Census>,
     session: u8,
     is_dead: watch::Sender<bool>,
@@ -28,7 +28,7 @@ struct House {
     is_stuck: watch::Sender<bool>,
 }
 
-impl House {
+impl TestBoxes {
     fn new(census: &Arc<Census>, session: u8) -> Self {
         let there = census.there.fetch_add(1, Ordering::SeqCst) + 1;
         census.most.fetch_max(there, Ordering::SeqCst);
@@ -51,7 +51,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestBoxes {
     fn drop(&mut self) {
         self.end();
     }
@@ -79,11 +79,11 @@ impl Sort for Wood {
     }
 }
 
-impl Maker for Builder {
+impl PoolBoxes for Builder {
     type Key = u8;
     type Kind = Wood;
-    type Resident = House;
-    type Spare = House;
+    type SessionBox = TestBoxes;
+    type WarmBox = TestBoxes;
 
     type Tools = (Arc<Census>, Arc<Semaphore>);
 
@@ -91,28 +91,28 @@ impl Maker for Builder {
         Some((self.census.clone(), self.leave.clone()))
     }
 
-    async fn make_spare((census, leave): &Self::Tools, kind: &Wood) -> Option<House> {
+    async fn make_warm_box((census, leave): &Self::Tools, kind: &Wood) -> Option<TestBoxes> {
         leave.acquire().await.ok()?.forget();
-        Some(House::new(census, kind.0))
+        Some(TestBoxes::new(census, kind.0))
     }
 
-    fn is_alive(spare: &House) -> bool {
-        !*spare.is_dead.borrow()
+    fn is_alive(warm_box: &TestBoxes) -> bool {
+        !*warm_box.is_dead.borrow()
     }
 
-    async fn end_spare(spare: House) {
+    async fn end_warm_box(warm_box: TestBoxes) {
         tokio::task::yield_now().await;
-        drop(spare);
+        drop(warm_box);
     }
 
-    async fn died(resident: &House) {
-        let _ = resident.is_dead.subscribe().wait_for(|is_dead| *is_dead).await;
+    async fn died(session_box: &TestBoxes) {
+        let _ = session_box.is_dead.subscribe().wait_for(|is_dead| *is_dead).await;
     }
 
-    async fn end(resident: Arc<House>) {
+    async fn end(session_box: Arc<TestBoxes>) {
         tokio::task::yield_now().await;
-        let _ = resident.is_stuck.subscribe().wait_for(|is_stuck| !is_stuck).await;
-        resident.end();
+        let _ = session_box.is_stuck.subscribe().wait_for(|is_stuck| !is_stuck).await;
+        session_box.end();
     }
 }
 
@@ -126,9 +126,9 @@ fn bounds(max_instances: u32, min_instances: u32) -> Bounds {
     }
 }
 
-fn pool(bounds: Bounds, spares: usize) -> (Arc<Pool<Builder>>, Arc<Census>) {
+fn pool(bounds: Bounds, warm_boxes: usize) -> (Arc<Pool<Builder>>, Arc<Census>) {
     let census = Arc::new(Census::default());
-    let leave = Arc::new(Semaphore::new(spares));
+    let leave = Arc::new(Semaphore::new(warm_boxes));
     let builder = Builder { census: census.clone(), leave, are_broken: AtomicBool::new(false) };
     (Pool::new(builder, bounds), census)
 }
@@ -138,7 +138,7 @@ async fn acquire(pool: &Arc<Pool<Builder>>, key: u8, on_busy: OnBusy) -> Result<
     let make = async move {
         tokio::task::yield_now().await;
         let is_broken = maker.maker.are_broken.load(Ordering::SeqCst);
-        if is_broken { Err("broken") } else { Ok(House::new(&maker.maker.census, key)) }
+        if is_broken { Err("broken") } else { Ok(TestBoxes::new(&maker.maker.census, key)) }
     };
     pool.acquire(&key, on_busy, || make).await
 }
@@ -162,7 +162,7 @@ async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
                 for round in 0..20_u32 {
                     let key = u8::try_from((number + round) % 5).expect("small");
                     if (number + round) % 7 == 0 {
-                        drop(pool.take_spare(&Wood(0)));
+                        drop(pool.take_warm_box(&Wood(0)));
                         // Cancels at an arbitrary point.
                         let _ = tokio::time::timeout(
                             Duration::from_micros(u64::from(round)),
@@ -172,12 +172,12 @@ async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
                         continue;
                     }
                     let lease = acquire(&pool, key, OnBusy::Wait).await.expect("in time");
-                    assert_eq!(lease.resident().session, key);
-                    assert_eq!(lease.resident().users.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                    assert_eq!(lease.session_box().session, key);
+                    assert_eq!(lease.session_box().users.fetch_add(1, Ordering::SeqCst), 0, "two at once");
                     tokio::task::yield_now().await;
-                    lease.resident().users.fetch_sub(1, Ordering::SeqCst);
+                    lease.session_box().users.fetch_sub(1, Ordering::SeqCst);
                     if round % 9 == 0 {
-                        lease.resident().is_dead.send_replace(true);
+                        lease.session_box().is_dead.send_replace(true);
                     }
                     let figures = pool.figures();
                     assert_eq!(figures.total, figures.busy + figures.idle + figures.warming);
@@ -202,7 +202,7 @@ async fn a_second_user_waits_or_is_told_and_finds_what_the_first_left() {
     assert!(matches!(acquire(&pool, 7, OnBusy::Fail).await, Err(Refused::Busy)));
     let second = tokio::spawn({
         let pool = pool.clone();
-        async move { acquire(&pool, 7, OnBusy::Wait).await.map(|lease| lease.resident().session) }
+        async move { acquire(&pool, 7, OnBusy::Wait).await.map(|lease| lease.session_box().session) }
     });
     settled().await;
     assert!(!second.is_finished());
@@ -290,55 +290,59 @@ async fn spares_are_made_when_asked_for_taken_once_and_never_when_dead() {
     let (pool, census) = pool(bounds(4, 2), 3);
     settled().await;
     assert_eq!(pool.figures().total, 0, "nobody has asked");
-    assert!(pool.take_spare(&Wood(0)).is_none());
+    assert!(pool.take_warm_box(&Wood(0)).is_none());
     settled().await;
     assert_eq!(
-        pool.figures().spares,
-        SpareFigures { idle: 3, warming: 0, hits: 0, misses: 1 },
+        pool.figures().warm_boxes,
+        WarmFigures { idle: 3, warming: 0, hits: 0, misses: 1 },
         "one more after a miss"
     );
-    let spare = pool.take_spare(&Wood(0)).expect("a spare");
+    let warm_box = pool.take_warm_box(&Wood(0)).expect("a spare");
     assert_eq!((pool.figures().total, pool.figures().warming), (3, 1), "what was taken is not the pool's");
-    drop(spare);
-    for spare in pool.lock().spares.values() {
-        spare.is_dead.send_replace(true);
+    drop(warm_box);
+    for warm_box in pool.lock().warm_boxes.values() {
+        warm_box.is_dead.send_replace(true);
     }
-    assert!(pool.take_spare(&Wood(0)).is_none(), "a dead one is not handed out");
+    assert!(pool.take_warm_box(&Wood(0)).is_none(), "a dead one is not handed out");
     pool.maker.leave.add_permits(4);
     settled().await;
     let figures = pool.figures();
     assert_eq!((figures.idle, figures.hits, figures.misses), (4, 1, 2));
-    assert!(pool.take_spare(&Wood(1)).is_none(), "of another sort");
+    assert!(pool.take_warm_box(&Wood(1)).is_none(), "of another sort");
     pool.stop().await;
     assert_eq!((pool.figures().total, census.there.load(Ordering::SeqCst)), (0, 0));
-    assert!(pool.take_spare(&Wood(0)).is_none());
+    assert!(pool.take_warm_box(&Wood(0)).is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn settings_hold_for_spares_at_once() {
     let (pool, census) = pool(bounds(4, 2), usize::MAX >> 4);
-    assert!(pool.take_spare(&Wood(0)).is_none());
+    assert!(pool.take_warm_box(&Wood(0)).is_none());
     settled().await;
     assert_eq!(pool.figures().idle, 3);
     // With a lower maximum, warm boxes are ended before session boxes.
     drop(acquire(&pool, 7, OnBusy::Wait).await);
     pool.set_bounds(bounds(2, 2));
     settled().await;
-    assert_eq!((pool.figures().idle, pool.figures().spares.idle), (2, 1));
+    assert_eq!((pool.figures().idle, pool.figures().warm_boxes.idle), (2, 1));
     pool.set_bounds(bounds(4, 0));
     settled().await;
-    assert_eq!((pool.figures().idle, pool.figures().spares.idle), (1, 0), "none is wanted");
-    assert!(pool.take_spare(&Wood(0)).is_none());
-    assert_eq!(pool.figures().spares.misses, 1, "it is not even asked for");
+    assert_eq!((pool.figures().idle, pool.figures().warm_boxes.idle), (1, 0), "none is wanted");
+    assert!(pool.take_warm_box(&Wood(0)).is_none());
+    assert_eq!(pool.figures().warm_boxes.misses, 1, "it is not even asked for");
     pool.set_bounds(bounds(4, 1));
-    assert!(pool.take_spare(&Wood(0)).is_none());
+    assert!(pool.take_warm_box(&Wood(0)).is_none());
     settled().await;
-    assert_eq!(pool.figures().spares.idle, 2);
+    assert_eq!(pool.figures().warm_boxes.idle, 2);
     tokio::time::sleep(Duration::from_secs(299)).await;
-    assert!(pool.take_spare(&Wood(0)).is_some(), "it waits for as long as is said");
+    assert!(pool.take_warm_box(&Wood(0)).is_some(), "it waits for as long as is said");
     tokio::time::sleep(Duration::from_secs(150)).await;
     settled().await;
-    assert_eq!((pool.figures().total, pool.figures().spares.idle), (1, 1), "the least stays, the session's box went");
+    assert_eq!(
+        (pool.figures().total, pool.figures().warm_boxes.idle),
+        (1, 1),
+        "the least stays, the session's box went"
+    );
     tokio::time::sleep(Duration::from_secs(151)).await;
     settled().await;
     assert_eq!((pool.figures().total, census.there.load(Ordering::SeqCst)), (0, 0), "nobody has asked for so long");
@@ -347,19 +351,19 @@ async fn settings_hold_for_spares_at_once() {
 #[tokio::test]
 async fn a_session_gets_the_place_of_a_spare() {
     let (pool, census) = pool(bounds(2, 2), usize::MAX >> 4);
-    assert!(pool.take_spare(&Wood(0)).is_none());
+    assert!(pool.take_warm_box(&Wood(0)).is_none());
     settled().await;
-    assert_eq!(pool.figures().spares.idle, 2);
+    assert_eq!(pool.figures().warm_boxes.idle, 2);
     let first = acquire(&pool, 0, OnBusy::Fail).await.expect("a place");
     let second = acquire(&pool, 1, OnBusy::Fail).await.expect("a place");
     let figures = pool.figures();
     assert_eq!((figures.busy, figures.total, census.most.load(Ordering::SeqCst)), (2, 2, 2));
-    assert!(pool.take_spare(&Wood(0)).is_none());
+    assert!(pool.take_warm_box(&Wood(0)).is_none());
     assert!(matches!(acquire(&pool, 2, OnBusy::Fail).await, Err(Refused::Busy)));
     drop(first);
     drop(second);
     settled().await;
-    assert_eq!(pool.figures().spares.idle, 0, "no session loses its box for a spare");
+    assert_eq!(pool.figures().warm_boxes.idle, 0, "no session loses its box for a spare");
 }
 
 #[tokio::test]
@@ -369,7 +373,7 @@ async fn a_box_that_is_dismissed_is_gone_for_whoever_waits() {
     pool.dismiss(&0);
     assert!(lease.hold().is_none());
     let again = acquire(&pool, 0, OnBusy::Wait).await.expect("another box");
-    assert!(!Arc::ptr_eq(lease.resident(), again.resident()));
+    assert!(!Arc::ptr_eq(lease.session_box(), again.session_box()));
     drop(lease);
     assert_eq!((pool.figures().busy, census.there.load(Ordering::SeqCst)), (1, 1));
 }
@@ -378,17 +382,17 @@ async fn a_box_that_is_dismissed_is_gone_for_whoever_waits() {
 async fn ending_session_box_is_found_until_its_last_process_ended() {
     let (pool, _) = pool(bounds(2, 0), 0);
     let lease = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
-    let resident = lease.resident().clone();
+    let session_box = lease.session_box().clone();
     drop(lease);
-    resident.is_stuck.send_replace(true);
+    session_box.is_stuck.send_replace(true);
     pool.dismiss(&0);
     settled().await;
     assert!(pool.find(&0).is_none(), "an ending box is handed out");
-    assert!(matches!(pool.hold_session(&0), Some(Present::Ending(found)) if Arc::ptr_eq(&found, &resident)));
-    resident.is_stuck.send_replace(false);
+    assert!(matches!(pool.hold_session(&0), Some(Present::Ending(found)) if Arc::ptr_eq(&found, &session_box)));
+    session_box.is_stuck.send_replace(false);
     settled().await;
     assert!(pool.hold_session(&0).is_none());
-    assert_eq!(Arc::strong_count(&resident), 1, "the pool keeps a box that has ended");
+    assert_eq!(Arc::strong_count(&session_box), 1, "the pool keeps a box that has ended");
 }
 
 #[tokio::test(start_paused = true)]

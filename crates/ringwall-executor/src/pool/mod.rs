@@ -1,7 +1,7 @@
 //! The pool: warm boxes, which are single-use, and session boxes.
 //!
-//! `places` holds the pure rules: which waiter gets which box, what to start and what to end.
-//! `spares` is its part about warm boxes, `demand` says how many of them are wanted. `keeper` owns
+//! `slots` holds the pure rules: which waiter gets which box, what to start and what to end.
+//! `warm_boxes` is its part about warm boxes, `demand` says how many of them are wanted. `keeper` owns
 //! the boxes and carries the rules out. A session box never serves another session. A warm box
 //! serves one exec and leaves the pool when it is taken.
 
@@ -11,15 +11,15 @@ mod demand;
 mod figures;
 mod keeper;
 mod lease;
-mod places;
 mod settle;
+mod slots;
 mod sort;
-mod spares;
+mod warm_boxes;
 
 pub use bounds::Bounds;
-pub use boxes::Maker;
-pub use figures::{Figures, SpareFigures};
+pub use boxes::PoolBoxes;
+pub use figures::{Figures, WarmFigures};
 pub use keeper::{Pool, Present, Refused};
 pub use lease::{Hold, Lease};
-pub use places::OnBusy;
+pub use slots::OnBusy;
 pub use sort::{Pace, Sort};

@@ -3,10 +3,10 @@
 //!
 //! Each operation changes one thing and then calls this, so none has to know the consequences.
 
-use super::places::{Course, Member, MemberId, Moment, Places, Role, State, Step, Ticket, Turn};
+use super::slots::{Course, Member, MemberId, Moment, Role, Slots, State, Step, Ticket, Turn};
 use super::sort::{Pace, Sort};
 
-impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
+impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
     pub(super) fn settle(&mut self, now: Moment) -> Vec<Step<Kind>> {
         let mut steps = Vec::new();
         if self.course == Course::Stopping {
@@ -80,12 +80,12 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
     /// other warm box, then the session box that was idle longest.
     fn victim(&self) -> Option<MemberId> {
         let rank = |member: &Member<Key, Kind>| match (&member.role, member.state) {
-            (Role::Spare(kind), State::Idle { since }) => match kind.pace() {
+            (Role::WarmBox(kind), State::Idle { since }) => match kind.pace() {
                 Pace::Quick => Some((0, since)),
                 Pace::Slow => Some((1, since)),
             },
             (Role::Session(_), State::Idle { since }) if member.is_free() => Some((2, since)),
-            (Role::Spare(_) | Role::Session(_), _) => None,
+            (Role::WarmBox(_) | Role::Session(_), _) => None,
         };
         let ranked = self.members.iter().filter_map(|(id, member)| Some((rank(member)?, *id)));
         ranked.min().map(|(_, id)| id)
@@ -110,14 +110,14 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
     /// more. A session whose own box is ending waits for that slot. A warm box that is still being
     /// made is evicted when it is ready.
     fn will_be_enough(&self, newcomers: usize) -> bool {
-        let becoming_free = self.ending().saturating_add(self.spares_being_made());
+        let becoming_free = self.ending().saturating_add(self.warm_boxes_starting());
         becoming_free as usize >= self.waiting_for_place() + newcomers
     }
 
     /// The same, without warm boxes that are slow to make. If it holds, no idle session loses its
     /// box; otherwise a waiter does not wait for a slow box while an idle one can be evicted.
     fn will_soon_be_enough(&self) -> bool {
-        let becoming_free = self.ending().saturating_add(self.spares_being_made_at(Pace::Quick));
+        let becoming_free = self.ending().saturating_add(self.warm_boxes_starting_at(Pace::Quick));
         becoming_free as usize >= self.waiting_for_place()
     }
 

@@ -17,11 +17,11 @@ use crate::error::{Error, talk};
 use crate::host;
 use crate::host::Host;
 use crate::plan::frame;
-use crate::plan::lower::{Birthplace, masks};
+use crate::plan::lower::{BaseRoot, masks};
 use crate::process::spawner::{TIMEOUT, receive_answer};
 
 #[derive(Debug)]
-pub(crate) struct Skeleton {
+pub(crate) struct BaseRootfs {
     /// All operations except the masks over kernel file systems, which are read anew for each
     /// spawner.
     operations: Vec<Operation>,
@@ -32,25 +32,25 @@ pub(crate) struct Skeleton {
 /// Device, inode and change time.
 type Stamp = Option<(u64, u64, i64)>;
 
-impl Skeleton {
+impl BaseRootfs {
     /// `None` for rootless boxes.
     pub(crate) fn of(host: &Host) -> Option<Self> {
         if host.privilege != Privilege::Root {
             return None;
         }
         let files = host.etc.iter().filter(|entry| entry.kind == FileKind::File);
-        Some(Skeleton {
-            operations: frame::skeleton(host),
+        Some(BaseRootfs {
+            operations: frame::base_rootfs(host),
             files: files.map(|entry| (entry.path.clone(), stamp(&entry.path))).collect(),
         })
     }
 
     /// Sends it to a newly started spawner.
-    pub(crate) fn offer(&self, requests: &OwnedFd) -> Result<Birthplace, Error> {
+    pub(crate) fn offer(&self, requests: &OwnedFd) -> Result<BaseRoot, Error> {
         let mut no_owners = |_| Err(Errno::INVAL);
         let mut operations = self.operations.clone();
         operations.extend(masks(&host::kernel_mounts()?));
-        let Ok(trees) = ringwall_jail::sources::open(&operations, &mut no_owners) else { return Ok(Birthplace::Host) };
+        let Ok(trees) = ringwall_jail::sources::open(&operations, &mut no_owners) else { return Ok(BaseRoot::Host) };
         let operations = wire::pack(&operations).map_err(talk)?;
         let (ours, theirs) = wire::pair().map_err(talk)?;
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![theirs.as_fd(), operations.as_fd()];
@@ -58,8 +58,8 @@ impl Skeleton {
         wire::send(requests, &Request::BaseRootfs, &descriptors).map_err(talk)?;
         drop(theirs);
         match receive_answer(&ours) {
-            Ok(Some((Reply::Done, _))) => Ok(Birthplace::Skeleton),
-            Ok(Some((Reply::Failed(_), _))) => Ok(Birthplace::Host),
+            Ok(Some((Reply::Done, _))) => Ok(BaseRoot::BaseRootfs),
+            Ok(Some((Reply::Failed(_), _))) => Ok(BaseRoot::Host),
             Ok(None) => Err(Error::JailDied),
             Err(Errno::TIMEDOUT) => Err(Error::NoAnswer { from: "the process that makes boxes", timeout: TIMEOUT }),
             Err(errno) => Err(talk(errno)),

@@ -27,8 +27,8 @@ use rustix::time::Timespec;
 use crate::cgroup::layout;
 use crate::error::{Error, talk};
 use crate::host::Host;
-use crate::plan::lower::Birthplace;
-use crate::process::base_rootfs::Skeleton;
+use crate::plan::lower::BaseRoot;
+use crate::process::base_rootfs::BaseRootfs;
 use crate::process::program::Program;
 
 /// Time limit for an answer, and for the end after the socket was closed.
@@ -38,8 +38,8 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Spawner {
     program: Program,
     /// The root for new spawner processes, if boxes can share one.
-    skeleton: Option<Skeleton>,
-    groups: GroupPlaces,
+    base_rootfs: Option<BaseRootfs>,
+    groups: GroupPaths,
     processes: Mutex<Processes>,
 }
 
@@ -52,13 +52,13 @@ struct Processes {
 /// The spawner process that was asked for a box. It is not killed while this value exists.
 #[derive(Debug, Clone)]
 pub(crate) struct Parent {
-    pub(crate) birthplace: Birthplace,
+    pub(crate) base_root: BaseRoot,
     boxes: Arc<()>,
 }
 
 /// Parent directories and name prefix of the boxes' cgroups, and when the spawner removes them.
 #[derive(Debug)]
-struct GroupPlaces {
+struct GroupPaths {
     parents: Vec<CString>,
     prefix: String,
     removal: Removal,
@@ -68,7 +68,7 @@ struct GroupPlaces {
 struct Process {
     requests: OwnedFd,
     child: Child,
-    birthplace: Birthplace,
+    base_root: BaseRoot,
     /// One reference per box of this process.
     boxes: Arc<()>,
 }
@@ -76,8 +76,8 @@ struct Process {
 impl Spawner {
     /// The process starts with the first box.
     pub(crate) fn new(host: &Host) -> Result<Self, Error> {
-        let (program, skeleton) = (Program::choose()?, Skeleton::of(host));
-        Ok(Spawner { program, skeleton, groups: GroupPlaces::of(host), processes: Mutex::default() })
+        let (program, base_rootfs) = (Program::choose()?, BaseRootfs::of(host));
+        Ok(Spawner { program, base_rootfs, groups: GroupPaths::of(host), processes: Mutex::default() })
     }
 
     /// The executable of jail processes.
@@ -96,19 +96,19 @@ impl Spawner {
     }
 
     /// The root in which the spawner makes PID 1; starts the spawner if needed.
-    pub(crate) fn birthplace(&self) -> Result<Birthplace, Error> {
+    pub(crate) fn base_root(&self) -> Result<BaseRoot, Error> {
         let mut processes = self.lock();
         if processes.current.is_none() {
             processes.current = Some(self.start()?);
         }
-        Ok(processes.current.as_ref().map_or(Birthplace::Host, |process| process.birthplace))
+        Ok(processes.current.as_ref().map_or(BaseRoot::Host, |process| process.base_root))
     }
 
     fn start(&self) -> Result<Process, Error> {
         let mut process = Process::start(&self.program)?;
         process.learn_groups(&self.groups)?;
-        if let Some(skeleton) = &self.skeleton {
-            process.birthplace = skeleton.offer(&process.requests)?;
+        if let Some(base_rootfs) = &self.base_rootfs {
+            process.base_root = base_rootfs.offer(&process.requests)?;
         }
         Ok(process)
     }
@@ -144,7 +144,7 @@ impl Spawner {
 
     /// True if the base rootfs still shows the current files of the host.
     pub(crate) fn is_current(&self) -> bool {
-        self.skeleton.as_ref().is_none_or(Skeleton::is_current)
+        self.base_rootfs.as_ref().is_none_or(BaseRootfs::is_current)
     }
 
     /// Makes a user namespace for a mount that shows `owner`'s files as those of `host`.
@@ -209,15 +209,15 @@ impl Process {
             .stderr(Stdio::null())
             .spawn()
             .map_err(Error::StartJail)?;
-        Ok(Process { requests, child, birthplace: Birthplace::Host, boxes: Arc::default() })
+        Ok(Process { requests, child, base_root: BaseRoot::Host, boxes: Arc::default() })
     }
 
     fn parent(&self) -> Parent {
-        Parent { birthplace: self.birthplace, boxes: Arc::clone(&self.boxes) }
+        Parent { base_root: self.base_root, boxes: Arc::clone(&self.boxes) }
     }
 
     /// The base rootfs does not show the cgroup directories, so they are sent as descriptors.
-    fn learn_groups(&self, groups: &GroupPlaces) -> Result<(), Error> {
+    fn learn_groups(&self, groups: &GroupPaths) -> Result<(), Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path: &CString| rustix::fs::open(path, flags, Mode::empty());
         let opened: Vec<OwnedFd> = groups.parents.iter().map(open).collect::<Result<_, _>>().map_err(talk)?;
@@ -227,10 +227,10 @@ impl Process {
     }
 }
 
-impl GroupPlaces {
+impl GroupPaths {
     fn of(host: &Host) -> Self {
         match &host.cgroups {
-            Ok(layout) => GroupPlaces {
+            Ok(layout) => GroupPaths {
                 parents: layout.parents().into_iter().cloned().collect(),
                 prefix: layout::name_prefix(),
                 // Reusable groups need a process count and resettable counters.
@@ -239,7 +239,7 @@ impl GroupPlaces {
                     _ => Removal::WithBox,
                 },
             },
-            Err(_) => GroupPlaces { parents: Vec::new(), prefix: String::new(), removal: Removal::WithBox },
+            Err(_) => GroupPaths { parents: Vec::new(), prefix: String::new(), removal: Removal::WithBox },
         }
     }
 }
@@ -263,9 +263,9 @@ impl Process {
         let Some(Ok(handle)) = number.map(|number| rustix::process::pidfd_open(number, PidfdFlags::empty())) else {
             return false;
         };
-        let patience = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+        let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
         let ended = rustix::io::retry_on_intr(|| {
-            rustix::event::poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience))
+            rustix::event::poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&timeout))
         });
         ended == Ok(1)
     }

@@ -56,10 +56,10 @@ impl Window {
 
 /// An input stream of a session process. Dropping it closes the stream.
 #[derive(Debug)]
-pub struct VisitInput {
+pub struct ProcessInput {
     window: Arc<Window>,
     shared: Arc<Shared>,
-    visit: ProcessId,
+    process: ProcessId,
     to: InputStream,
     state: InputState,
 }
@@ -70,9 +70,9 @@ enum InputState {
     Closed,
 }
 
-impl VisitInput {
-    pub(crate) fn new(window: Arc<Window>, shared: Arc<Shared>, visit: ProcessId, to: InputStream) -> Self {
-        VisitInput { window, shared, visit, to, state: InputState::Open }
+impl ProcessInput {
+    pub(crate) fn new(window: Arc<Window>, shared: Arc<Shared>, process: ProcessId, to: InputStream) -> Self {
+        ProcessInput { window, shared, process, to, state: InputState::Open }
     }
 
     /// Sends all bytes as fast as the process reads. If the future is dropped, a part may have been
@@ -87,13 +87,13 @@ impl VisitInput {
                 Allowed::Closed => return Err(broken()),
             };
             let (now, later) = bytes.split_at(bytes.len().min(left).min(CHUNK));
-            let place = self.shared.mouth.place().await.ok_or_else(broken)?;
+            let place = self.shared.writer.place().await.ok_or_else(broken)?;
             self.window.0.send_modify(|allowed| {
                 if let Allowed::Bytes(left) = allowed {
                     *left = left.saturating_sub(now.len());
                 }
             });
-            place.say(&ToAgent::Input { process: self.visit, to: self.to, bytes: now });
+            place.say(&ToAgent::Input { process: self.process, to: self.to, bytes: now });
             bytes = later;
         }
         Ok(())
@@ -102,22 +102,22 @@ impl VisitInput {
     /// Closes the stream; the process reads end of file after the bytes that were sent.
     pub async fn close(mut self) {
         self.state = InputState::Closed;
-        if let Some(place) = self.shared.mouth.place().await {
-            place.say(&ToAgent::CloseInput { process: self.visit, to: self.to });
+        if let Some(place) = self.shared.writer.place().await {
+            place.say(&ToAgent::CloseInput { process: self.process, to: self.to });
         }
     }
 }
 
-impl InputWriter for VisitInput {
+impl InputWriter for ProcessInput {
     fn write_all<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
         self.write(bytes).boxed()
     }
 }
 
-impl Drop for VisitInput {
+impl Drop for ProcessInput {
     fn drop(&mut self) {
         if self.state == InputState::Open {
-            self.shared.mouth.say_later(&ToAgent::CloseInput { process: self.visit, to: self.to });
+            self.shared.writer.say_later(&ToAgent::CloseInput { process: self.process, to: self.to });
         }
     }
 }

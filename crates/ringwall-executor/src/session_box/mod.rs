@@ -6,24 +6,24 @@
 //! current state, and affect only its own box; any other message ends the box.
 
 mod admit;
-mod awake;
+mod agent;
 mod clock;
 mod input;
 mod keep;
 mod listen;
 mod lower;
-mod mouth;
 mod output;
 mod pause;
 mod process;
 mod register;
+mod writer;
 
-pub(crate) use awake::Awake;
+pub(crate) use agent::AgentConnection;
 pub(crate) use lower::Wardrobe;
 
-pub use input::VisitInput;
-pub use keep::Resident;
-pub use output::VisitOutput;
-pub use process::{Channel, SessionProcess, StartedProcess, VisitOptions, VisitStreams};
+pub use input::ProcessInput;
+pub use keep::SessionBox;
+pub use output::ProcessOutput;
+pub use process::{Channel, ProcessOptions, ProcessStreams, SessionProcess, StartedProcess};
 pub use register::Death;
 pub use ringwall_jail::agent::frame::Enabled;

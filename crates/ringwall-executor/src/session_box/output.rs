@@ -136,16 +136,16 @@ impl State {
 
 /// An output stream of a session process. Dropping it discards the rest.
 #[derive(Debug)]
-pub struct VisitOutput {
+pub struct ProcessOutput {
     buffer: Arc<Buffer>,
     shared: Arc<Shared>,
-    visit: ProcessId,
+    process: ProcessId,
     from: OutputStream,
 }
 
-impl VisitOutput {
-    pub(crate) fn new(buffer: Arc<Buffer>, shared: Arc<Shared>, visit: ProcessId, from: OutputStream) -> Self {
-        VisitOutput { buffer, shared, visit, from }
+impl ProcessOutput {
+    pub(crate) fn new(buffer: Arc<Buffer>, shared: Arc<Shared>, process: ProcessId, from: OutputStream) -> Self {
+        ProcessOutput { buffer, shared, process, from }
     }
 
     /// Returns the buffered bytes without waiting. After a message on the channel, everything
@@ -163,12 +163,12 @@ impl VisitOutput {
 
     fn tell(&self, room: Option<u32>) {
         if let Some(bytes) = room {
-            self.shared.order(&ToAgent::OutputConsumed { process: self.visit, from: self.from, bytes });
+            self.shared.order(&ToAgent::OutputConsumed { process: self.process, from: self.from, bytes });
         }
     }
 }
 
-impl AsyncRead for VisitOutput {
+impl AsyncRead for ProcessOutput {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if into.remaining() == 0 {
             return Poll::Ready(Ok(()));
@@ -191,7 +191,7 @@ impl AsyncRead for VisitOutput {
     }
 }
 
-impl Drop for VisitOutput {
+impl Drop for ProcessOutput {
     fn drop(&mut self) {
         self.tell(self.buffer.leave());
     }

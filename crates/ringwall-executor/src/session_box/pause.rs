@@ -58,12 +58,12 @@ impl Shared {
         match (now, pause) {
             (Life::Over(death), _) => return Err(death.to_error()),
             (Life::Waking, _) | (Life::Paused, Pause::Begin) => return Ok(()),
-            (Life::Awake, Pause::End) => {
+            (Life::AgentConnection, Pause::End) => {
                 // The box is not paused as far as known; resume it to be sure.
                 let _ = self.control.resume().await;
                 return Ok(());
             }
-            (Life::Awake, Pause::Begin) => {
+            (Life::AgentConnection, Pause::Begin) => {
                 let stopped = self.control.pause().await;
                 // A box that is ending was thawed for that; frozen again it would never die. Its
                 // end thaws it again after this.
@@ -82,7 +82,7 @@ impl Shared {
         }
         let to = match pause {
             Pause::Begin => Life::Paused,
-            Pause::End => Life::Awake,
+            Pause::End => Life::AgentConnection,
         };
         self.life.send_if_modified(|life| {
             let lives = !matches!(life, Life::Over(_));

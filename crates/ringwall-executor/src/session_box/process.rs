@@ -16,8 +16,8 @@ use ringwall_jail::report::{Ending as JailEnding, Protection};
 use rustix::process::Signal;
 use tokio::sync::watch;
 
-use super::input::VisitInput;
-use super::output::{Buffer, VisitOutput};
+use super::input::ProcessInput;
+use super::output::{Buffer, ProcessOutput};
 use super::register::{Death, Exit, Life, Progress, Registered, Shared};
 use crate::error::Error;
 use crate::outcome::{Ending, Usage};
@@ -30,16 +30,16 @@ const KILLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Options of a session process.
 #[derive(Debug, Clone, Copy)]
-pub struct VisitOptions {
+pub struct ProcessOptions {
     /// A terminal of this size instead of the three streams.
     pub terminal: Option<WindowSize>,
     pub channel: Channel,
     pub stdin: Enabled,
 }
 
-impl Default for VisitOptions {
+impl Default for ProcessOptions {
     fn default() -> Self {
-        VisitOptions { terminal: None, channel: Channel::None, stdin: Enabled::No }
+        ProcessOptions { terminal: None, channel: Channel::None, stdin: Enabled::No }
     }
 }
 
@@ -52,19 +52,19 @@ pub enum Channel {
 
 /// The outer ends of the streams. A dropped output is discarded and does not block the process.
 #[derive(Debug)]
-pub struct VisitStreams {
-    pub stdin: Option<VisitInput>,
-    pub stdout: VisitOutput,
+pub struct ProcessStreams {
+    pub stdin: Option<ProcessInput>,
+    pub stdout: ProcessOutput,
     /// `None` with a terminal, which has one output.
-    pub stderr: Option<VisitOutput>,
-    pub channel: Option<(VisitInput, VisitOutput)>,
+    pub stderr: Option<ProcessOutput>,
+    pub channel: Option<(ProcessInput, ProcessOutput)>,
 }
 
 /// A started process of a session box. Dropping it kills the process.
 #[derive(Debug)]
 pub struct StartedProcess {
     pub process: SessionProcess,
-    pub streams: VisitStreams,
+    pub streams: ProcessStreams,
     /// Without streams, see [`into_running`](Self::into_running).
     pub running: RunningBox,
 }
@@ -72,7 +72,7 @@ pub struct StartedProcess {
 impl StartedProcess {
     /// The process as any box. Its channel is closed.
     pub fn into_running(self) -> RunningBox {
-        let Self { streams: VisitStreams { stdin, stdout, stderr, .. }, mut running, .. } = self;
+        let Self { streams: ProcessStreams { stdin, stdout, stderr, .. }, mut running, .. } = self;
         let output = |output| Output::Stream(Box::new(output));
         running.put_streams(Streams {
             stdin: stdin.map(|stdin| Input::Stream(Box::new(stdin))),
@@ -85,7 +85,7 @@ impl StartedProcess {
 
 /// Kills the process when dropped, unless it is over.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct ProcessGuard {
     process: SessionProcess,
     /// The buffers of all outputs.
     buffers: Vec<Arc<Buffer>>,
@@ -178,29 +178,29 @@ impl SessionProcess {
     }
 
     /// Returns true if the state is reached within this running time of the box.
-    async fn reaches_within(&self, is_so: fn(&Progress) -> bool, patience: Duration) -> bool {
+    async fn reaches_within(&self, is_so: fn(&Progress) -> bool, timeout: Duration) -> bool {
         let mut progress = self.progress.clone();
         tokio::select! {
             biased;
             _ = progress.wait_for(is_so) => true,
-            () = self.shared.until(self.shared.clock.now() + patience) => false,
+            () = self.shared.until(self.shared.clock.now() + timeout) => false,
         }
     }
 }
 
-impl Visit {
+impl ProcessGuard {
     pub(crate) fn new(
         shared: Arc<Shared>,
         registered: Registered,
         time_limit: Option<Duration>,
         memory_kills: u64,
-    ) -> (Self, VisitStreams) {
+    ) -> (Self, ProcessStreams) {
         let Registered { id, stdout, stderr, stdin, channel, progress } = registered;
         let channels = channel.iter().map(|(_, buffer)| buffer);
         let buffers = std::iter::once(&stdout).chain(&stderr).chain(channels).cloned().collect();
-        let output = |buffer, from| VisitOutput::new(buffer, Arc::clone(&shared), id, from);
-        let input = |window, to| VisitInput::new(window, Arc::clone(&shared), id, to);
-        let streams = VisitStreams {
+        let output = |buffer, from| ProcessOutput::new(buffer, Arc::clone(&shared), id, from);
+        let input = |window, to| ProcessInput::new(window, Arc::clone(&shared), id, to);
+        let streams = ProcessStreams {
             stdin: stdin.map(|window| input(window, InputStream::Stdin)),
             stdout: output(stdout, OutputStream::Stdout),
             stderr: stderr.map(|buffer| output(buffer, OutputStream::Stderr)),
@@ -209,7 +209,7 @@ impl Visit {
         };
         let began = shared.clock.now();
         let process = SessionProcess { shared, id, progress };
-        (Visit { process, buffers, began, time_limit, memory_kills }, streams)
+        (ProcessGuard { process, buffers, began, time_limit, memory_kills }, streams)
     }
 
     pub(crate) fn id(&self) -> ProcessId {
@@ -217,7 +217,7 @@ impl Visit {
     }
 
     /// The time limit is the command's own; starting it does not count.
-    pub(crate) fn begin(mut self, streams: VisitStreams, protections: Vec<Protection>) -> StartedProcess {
+    pub(crate) fn begin(mut self, streams: ProcessStreams, protections: Vec<Protection>) -> StartedProcess {
         self.began = self.process.shared.clock.now();
         let process = self.process.clone();
         let running = RunningBox::new(StartedParts {
@@ -315,7 +315,7 @@ impl SessionProcess {
     }
 }
 
-impl Drop for Visit {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
         if !self.process.progress.borrow().is_over() {
             self.process.send(Signal::KILL, SignalTarget::Session);
@@ -351,7 +351,7 @@ impl Shared {
             match now {
                 Life::Over(_) => std::future::pending().await,
                 _ if left.is_zero() => return,
-                Life::Waking | Life::Awake => tokio::select! {
+                Life::Waking | Life::AgentConnection => tokio::select! {
                     () = tokio::time::sleep(left) => {}
                     _ = life.changed() => {}
                 },

@@ -14,8 +14,8 @@ use tokio::sync::{RwLock, watch};
 
 use super::clock::Clock;
 use super::input::Window;
-use super::mouth::Mouth;
 use super::output::Buffer;
+use super::writer::AgentWriter;
 use crate::cgroup::freezer::Pause;
 use crate::error::Error;
 use crate::running::BoxControl;
@@ -43,7 +43,7 @@ pub enum Death {
 pub(crate) enum Life {
     /// Before the agent's first message.
     Waking,
-    Awake,
+    AgentConnection,
     Paused,
     Over(Death),
 }
@@ -75,8 +75,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) life: watch::Sender<Life>,
     /// For commands and input. Urgent messages use [`Shared::order`].
-    pub(crate) mouth: Mouth,
-    visits: Mutex<Visits>,
+    pub(crate) writer: AgentWriter,
+    processes: Mutex<SessionProcesses>,
     /// The wanted state. Write-locked while the state changes, read-locked by operations that need
     /// a running box.
     pub(crate) wanted: Arc<RwLock<Pause>>,
@@ -87,7 +87,7 @@ pub(crate) struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Visits {
+struct SessionProcesses {
     next: u32,
     entries: HashMap<ProcessId, Entry>,
     over: Option<Death>,
@@ -121,13 +121,13 @@ pub(crate) struct Wanted {
 }
 
 impl Shared {
-    pub(crate) fn new(control: Arc<dyn BoxControl>, mouth: Mouth) -> Self {
+    pub(crate) fn new(control: Arc<dyn BoxControl>, writer: AgentWriter) -> Self {
         Shared {
             control,
             clock: Clock::begin(),
             life: watch::Sender::new(Life::Waking),
-            mouth,
-            visits: Mutex::default(),
+            writer,
+            processes: Mutex::default(),
             wanted: Arc::new(RwLock::new(Pause::End)),
             isolated: OnceLock::new(),
             doom: OnceLock::new(),
@@ -136,7 +136,7 @@ impl Shared {
 
     /// Sends an urgent message. An agent that reads so slowly that the queue is full ends the box.
     pub(crate) fn order(&self, order: &ToAgent<'_>) {
-        if self.mouth.say_urgently(order).is_err() {
+        if self.writer.say_urgently(order).is_err() {
             self.end_for(Death::Itself("its agent does not listen".to_owned()));
         }
     }
@@ -153,15 +153,15 @@ impl Shared {
     }
 
     pub(crate) fn register(&self, wanted: Wanted) -> Result<Registered, Error> {
-        let mut visits = self.lock();
-        if let Some(death) = &visits.over {
+        let mut processes = self.lock();
+        if let Some(death) = &processes.over {
             return Err(death.to_error());
         }
-        if visits.entries.len() >= MAX_PROCESSES {
-            return Err(Error::TooManyVisits { most: MAX_PROCESSES });
+        if processes.entries.len() >= MAX_PROCESSES {
+            return Err(Error::TooManyProcesses { most: MAX_PROCESSES });
         }
-        visits.next = visits.next.wrapping_add(1);
-        let id = ProcessId(visits.next);
+        processes.next = processes.next.wrapping_add(1);
+        let id = ProcessId(processes.next);
         let (progress, watched) = watch::channel(Progress::Asked);
         let buffer = |given: Enabled| (given == Enabled::Yes).then(|| Arc::new(Buffer::new()));
         let window = |given: Enabled| (given == Enabled::Yes).then(|| Arc::new(Window::new()));
@@ -173,7 +173,7 @@ impl Shared {
             inlets: [stdin.clone(), channel_in.clone()],
             progress,
         };
-        visits.entries.insert(id, entry);
+        processes.entries.insert(id, entry);
         Ok(Registered { id, stdout, stderr, stdin, channel: channel_in.zip(channel_out), progress: watched })
     }
 
@@ -185,8 +185,8 @@ impl Shared {
         if *self.life.borrow() == Life::Waking {
             return Err(FrameError);
         }
-        let mut visits = self.lock();
-        let Visits { entries, .. } = &mut *visits;
+        let mut processes = self.lock();
+        let SessionProcesses { entries, .. } = &mut *processes;
         let entry = |process: &ProcessId| entries.get(process).ok_or(FrameError);
         match *said {
             FromAgent::Ready { .. } => Err(FrameError),
@@ -211,7 +211,7 @@ impl Shared {
                     OutputStream::Channel => 2,
                 };
                 let room = entry.outlets[index].as_ref().ok_or(FrameError)?.push(bytes)?;
-                drop(visits);
+                drop(processes);
                 if let Some(bytes) = room {
                     self.order(&ToAgent::OutputConsumed { process, from, bytes });
                 }
@@ -251,7 +251,7 @@ impl Shared {
         self.life.send_if_modified(|life| {
             let is_first = *life == Life::Waking;
             if is_first {
-                *life = Life::Awake;
+                *life = Life::AgentConnection;
                 outcome = Ok(());
             }
             is_first
@@ -260,10 +260,10 @@ impl Shared {
     }
 
     /// Marks the box as dead and gives all waiters the reason.
-    pub(crate) fn bury(&self, death: Death) {
-        let mut visits = self.lock();
-        visits.over = Some(death.clone());
-        for (_, entry) in visits.entries.drain() {
+    pub(crate) fn mark_dead(&self, death: Death) {
+        let mut processes = self.lock();
+        processes.over = Some(death.clone());
+        for (_, entry) in processes.entries.drain() {
             entry.close();
             entry.progress.send_modify(|progress| {
                 *progress = match progress {
@@ -272,12 +272,12 @@ impl Shared {
                 };
             });
         }
-        drop(visits);
+        drop(processes);
         self.life.send_replace(Life::Over(death));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Visits> {
-        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SessionProcesses> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn open(at: &Path, real: &Path, rights: Rights) -> Result<Option<Allo
         _ => return Ok(None),
     };
     let path = CString::new(real.as_os_str().as_bytes()).map_err(|_| Error::NulByte("a path"))?;
-    let opened = Opened::new(path, &status, Held::Place(handle));
+    let opened = Opened::new(path, &status, Held::Descriptor(handle));
     Ok(Some(Allowed {
         at: at.to_owned(),
         kind,

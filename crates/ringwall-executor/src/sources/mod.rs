@@ -45,7 +45,7 @@ pub(crate) struct Sources {
     pub(crate) workspace: Option<Opened>,
     /// The directories of a project or of an agent's files; empty if the workspace is one
     /// directory.
-    pub(crate) project: Vec<ProjectPlace>,
+    pub(crate) project: Vec<ProjectPath>,
     pub(crate) read_only: Vec<Opened>,
     /// Paths of the host that a session may reach, each before those inside it.
     pub(crate) allowed: Vec<Allowed>,
@@ -62,7 +62,7 @@ pub(crate) struct Sources {
 /// One directory of a project at its path in the box; `content` is `None` if the box may not see
 /// it.
 #[derive(Debug)]
-pub(crate) struct ProjectPlace {
+pub(crate) struct ProjectPath {
     pub(crate) at: &'static str,
     pub(crate) content: Option<(Opened, MountAccess)>,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Opened {
 #[derive(Debug)]
 pub(crate) enum Held {
     /// An O_PATH descriptor of a directory or file.
-    Place(OwnedFd),
+    Descriptor(OwnedFd),
     Image(HeldImage),
     /// The identity is still compared, but its inode number may have been reused by a user who may write to the parent
     /// directory.
@@ -101,7 +101,7 @@ impl Opened {
     /// Checks that a directory below it exists and is reached through no link.
     pub(crate) fn find_directory(&self, below: &Path) -> rustix::io::Result<()> {
         let top = match &self.held {
-            Held::Place(handle) => handle.as_fd(),
+            Held::Descriptor(handle) => handle.as_fd(),
             Held::Image(image) => image.as_fd(),
             Held::Nothing => return Err(Errno::NOENT),
         };
@@ -113,7 +113,7 @@ impl Opened {
     /// True if it lies on a kernel file system. True also if it is not held open, because its mount is then unknown.
     pub(crate) fn is_kernel_file(&self, mounts: &[Mount]) -> bool {
         match &self.held {
-            Held::Place(handle) => mount_table::is_kernel_file(handle.as_fd(), mounts),
+            Held::Descriptor(handle) => mount_table::is_kernel_file(handle.as_fd(), mounts),
             Held::Image(_) => false,
             Held::Nothing => true,
         }
@@ -189,7 +189,7 @@ pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
 }
 
 /// What backends other than the native one mount: the directories of a project, or of a session.
-pub(crate) fn open_places(grant: &Grant, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
+pub(crate) fn open_slots(grant: &Grant, data: Option<&Path>) -> Result<Vec<ProjectPath>, Error> {
     match grant.workspace() {
         Workspace::Project(mounts) => open_project(mounts, data),
         Workspace::Session(mounts) => Ok(vec![session_place(open_own(&mounts.work, data)?)]),
@@ -198,8 +198,8 @@ pub(crate) fn open_places(grant: &Grant, data: Option<&Path>) -> Result<Vec<Proj
 }
 
 /// The session's directory as the only mount of its box.
-pub(crate) fn session_place(opened: Opened) -> ProjectPlace {
-    ProjectPlace { at: WORKSPACE, content: Some((opened, MountAccess::ReadWrite)) }
+pub(crate) fn session_place(opened: Opened) -> ProjectPath {
+    ProjectPath { at: WORKSPACE, content: Some((opened, MountAccess::ReadWrite)) }
 }
 
 /// True if a session has its own directory and nothing else of the host, which is all that other
@@ -212,7 +212,7 @@ pub(crate) fn is_alone(mounts: &SessionMounts) -> bool {
 }
 
 /// Projects lie inside the data directory. Only a mount that contains all of it is refused.
-pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
+pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Result<Vec<ProjectPath>, Error> {
     let directories = [
         ("/workspace/inputs", &mounts.inputs, mounts.access.inputs),
         ("/workspace/work", &mounts.work, mounts.access.work),
@@ -225,16 +225,16 @@ pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Resul
             Access::ReadOnly => Some((open(path)?, MountAccess::ReadOnly)),
             Access::ReadWrite => Some((open(path)?, MountAccess::ReadWrite)),
         };
-        Ok(ProjectPlace { at, content })
+        Ok(ProjectPath { at, content })
     });
     places.collect()
 }
 
 /// Both are writable. Their parent is not part of the agent's files, so it is read-only.
-fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
+fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPath>, Error> {
     let places = [(AGENT_FILES, &mounts.files), (AGENT_SKILLS, &mounts.skills)].into_iter();
     places
-        .map(|(at, path)| Ok(ProjectPlace { at, content: Some((open_own(path, data)?, MountAccess::ReadWrite)) }))
+        .map(|(at, path)| Ok(ProjectPath { at, content: Some((open_own(path, data)?, MountAccess::ReadWrite)) }))
         .collect()
 }
 
@@ -285,7 +285,7 @@ fn open_own(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {
 /// Checks that the working directory exists and is reached through no link. Docker and gVisor would
 /// create a missing one as root, and a planted link (`/proc/self/fd/7`) has led runtimes out of a
 /// container (CVE-2024-21626).
-pub(crate) fn check_working_directory(grant: &Grant, project: &[ProjectPlace]) -> Result<(), Error> {
+pub(crate) fn check_working_directory(grant: &Grant, project: &[ProjectPath]) -> Result<(), Error> {
     let inside = grant.cwd();
     let below = project.iter().find_map(|place| Some((place, inside.strip_prefix(place.at).ok()?)));
     let Some((place, rest)) = below else { return Err(Error::DirectoryMissing(inside.to_owned())) };
@@ -322,7 +322,7 @@ fn open(path: &Path) -> Result<Opened, Error> {
         .map_err(|_| Error::DirectoryUnreadable(path.to_owned()))?;
     let status = rustix::fs::fstat(&handle).map_err(fail)?;
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::NulByte("a path"))?;
-    Ok(Opened::new(path, &status, Held::Place(handle)))
+    Ok(Opened::new(path, &status, Held::Descriptor(handle)))
 }
 
 /// The real path of a directory, absolute and without links. The policy judges this path.

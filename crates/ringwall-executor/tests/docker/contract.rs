@@ -6,17 +6,17 @@ use ringwall_executor::{Ending, Error};
 use ringwall_policy::{Access, ProjectAccess, Root};
 
 use super::daemon::Daemon;
-use super::project::{GID, Project, Run, UID, Wish, block_on};
-use super::session::{Maker, Session};
+use super::project::{GID, Project, Run, RunRequest, UID, block_on};
+use super::session::{Session, TestBackend};
 
-type Backend<'a> = Box<dyn Fn(&Project, &Wish, &[&str]) -> Result<Run, Error> + 'a>;
+type Backend<'a> = Box<dyn Fn(&Project, &RunRequest, &[&str]) -> Result<Run, Error> + 'a>;
 
 fn backends<'a>(daemon: &'a Daemon) -> [(&'static str, Backend<'a>); 2] {
     let docker: Backend<'a> =
-        Box::new(|project, wish, command| project.run(&daemon.docker(project.data()), wish, command));
-    let native: Backend<'a> = Box::new(|project, wish, command| {
-        let wish = Wish { root: Root::Host, ..wish.clone() };
-        project.run_natively(&wish, command)
+        Box::new(|project, run_request, command| project.run(&daemon.docker(project.data()), run_request, command));
+    let native: Backend<'a> = Box::new(|project, run_request, command| {
+        let run_request = RunRequest { root: Root::Host, ..run_request.clone() };
+        project.run_natively(&run_request, command)
     });
     [("docker", docker), ("native", native)]
 }
@@ -25,10 +25,10 @@ pub(crate) fn both_backends_give_the_same_project(daemon: &Daemon) {
     let script = "pwd; cat ../inputs/given; echo made > made; echo result > ../artifacts/result; echo \"$WORD\"; ls ..
         for place in /workspace /workspace/inputs; do touch $place/planted && echo \"planted in $place\"; done
         echo complaint >&2; exit 3";
-    let wish = Wish { env: vec![("WORD", "two words, \"three\"".to_owned())], ..Wish::default() };
+    let run_request = RunRequest { env: vec![("WORD", "two words, \"three\"".to_owned())], ..RunRequest::default() };
     for (name, run) in backends(daemon) {
         let project = Project::new();
-        let run = run(&project, &wish, &["sh", "-c", script]).unwrap();
+        let run = run(&project, &run_request, &["sh", "-c", script]).unwrap();
         assert_eq!(run.outcome.ending, Ending::Exited(3), "{name}: {run:?}");
         let expected = "/workspace/work\ngiven\ntwo words, \"three\"\nartifacts\ninputs\nwork\n";
         assert_eq!(run.stdout, expected, "{name}: {}", run.stderr);
@@ -50,19 +50,23 @@ pub(crate) fn narrow_mounts_are_narrow_in_both(daemon: &Daemon) {
     for (name, run) in backends(daemon) {
         let project = Project::new();
         std::fs::write(project.path("work/kept"), "kept\n").unwrap();
-        let wish = Wish { access, ..Wish::default() };
-        let run = run(&project, &wish, &["sh", "-c", script]).unwrap();
+        let run_request = RunRequest { access, ..RunRequest::default() };
+        let run = run(&project, &run_request, &["sh", "-c", script]).unwrap();
         assert_eq!(run.outcome.ending, Ending::Exited(0), "{name}: {run:?}");
         assert!(!run.stdout.contains("given") && run.stdout.ends_with("kept\n"), "{name}: {run:?}");
         assert_eq!(std::fs::read_to_string(project.path("work/kept")).unwrap(), "kept\n", "{name}");
         assert_eq!(std::fs::read_dir(project.path("artifacts")).unwrap().count(), 0, "{name}");
         // The control: with the default mounts the same command does write.
         let run = match name {
-            "docker" => {
-                project.run(&daemon.docker(project.data()), &Wish::default(), &["sh", "-c", "echo x > ../artifacts/x"])
-            }
-            _ => project
-                .run_natively(&Wish { root: Root::Host, ..Wish::default() }, &["sh", "-c", "echo x > ../artifacts/x"]),
+            "docker" => project.run(
+                &daemon.docker(project.data()),
+                &RunRequest::default(),
+                &["sh", "-c", "echo x > ../artifacts/x"],
+            ),
+            _ => project.run_natively(
+                &RunRequest { root: Root::Host, ..RunRequest::default() },
+                &["sh", "-c", "echo x > ../artifacts/x"],
+            ),
         };
         assert_eq!(run.unwrap().outcome.ending, Ending::Exited(0), "{name}");
         assert!(project.path("artifacts/x").exists(), "{name}");
@@ -77,8 +81,8 @@ pub(crate) fn the_working_directory_is_there_and_no_link(daemon: &Daemon) {
     std::os::unix::fs::symlink("/proc/self/fd", project.path("work/link")).unwrap();
     std::os::unix::fs::symlink("a", project.path("work/inner")).unwrap();
     let run = |cwd: &str| {
-        let wish = Wish { cwd: Some(format!("/workspace/work/{cwd}").into()), ..Wish::default() };
-        project.run(&docker, &wish, &["pwd"]).map(|run| run.stdout)
+        let run_request = RunRequest { cwd: Some(format!("/workspace/work/{cwd}").into()), ..RunRequest::default() };
+        project.run(&docker, &run_request, &["pwd"]).map(|run| run.stdout)
     };
     assert_eq!(run("a/b").unwrap(), "/workspace/work/a/b\n");
     assert!(matches!(run("missing"), Err(Error::DirectoryMissing(_))));
@@ -90,7 +94,7 @@ pub(crate) fn the_working_directory_is_there_and_no_link(daemon: &Daemon) {
 }
 
 pub(crate) fn a_sessions_directory_is_the_same_everywhere(daemon: &Daemon) {
-    for maker in Maker::ALL {
+    for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         let script = "pwd; echo made > made; cat made; ls";
         let (outcome, stdout) = block_on(session.run_alone(&["sh", "-c", script])).unwrap();

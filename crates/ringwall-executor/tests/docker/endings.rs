@@ -9,18 +9,18 @@ use ringwall_policy::Field;
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, HOSTILE_IMAGE};
-use super::project::{Project, UID, Wish, block_on, docker_root, exec_id, read, write};
+use super::project::{Project, RunRequest, UID, block_on, docker_root, exec_id, read, write};
 
 pub(crate) fn streams_are_those_of_any_box(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let big = 3_000_000;
     let script = format!("yes | head -c {big}; yes | head -c {big} >&2");
-    let run = project.run(&docker, &Wish::default(), &["sh", "-c", &script]).unwrap();
+    let run = project.run(&docker, &RunRequest::default(), &["sh", "-c", &script]).unwrap();
     assert_eq!((run.stdout.len(), run.stderr.len()), (big, big));
-    let grant = project.grant(&Wish::default(), &["cat"]);
+    let grant = project.grant(&RunRequest::default(), &["cat"]);
     block_on(async {
-        let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
+        let mut container = docker.start(grant, &exec_id(), Runtime::Default).await.unwrap();
         let mut streams = container.take_streams();
         let Some(Input::Pipe(stdin)) = streams.stdin.take() else { panic!("no pipe") };
         write(stdin, "through the wall\n");
@@ -33,7 +33,7 @@ pub(crate) fn streams_are_those_of_any_box(daemon: &Daemon) {
 pub(crate) fn commands_that_cannot_run_are_told_apart(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
-    let run = |command: &[&str]| project.run(&docker, &Wish::default(), command);
+    let run = |command: &[&str]| project.run(&docker, &RunRequest::default(), command);
     let missing = run(&["no-such-program"]);
     assert!(matches!(&missing, Err(Error::CommandNotFound { command }) if command == "no-such-program"), "{missing:?}");
     let refused = run(&["/bin/not-executable"]);
@@ -43,10 +43,10 @@ pub(crate) fn commands_that_cannot_run_are_told_apart(daemon: &Daemon) {
         assert_eq!(own.outcome.ending, Ending::Exited(code), "a command's own exit code");
     }
     assert_eq!(run(&["sh", "-c", "exit 137"]).unwrap().outcome.ending, Ending::Exited(137));
-    let absent = Wish { root: docker_root("no-such-image:1"), ..Wish::default() };
+    let absent = RunRequest { root: docker_root("no-such-image:1"), ..RunRequest::default() };
     let absent = project.run(&docker, &absent, &["true"]);
     assert!(matches!(absent, Err(Error::DockerImageMissing(_))), "{absent:?}");
-    let little = Wish { limits: vec![(Field::MemoryMb, 1)], ..Wish::default() };
+    let little = RunRequest { limits: vec![(Field::MemoryMb, 1)], ..RunRequest::default() };
     let little = project.run(&docker, &little, &["true"]);
     assert!(matches!(little, Err(Error::ContainerRefused { .. })), "docker wants more memory than that: {little:?}");
 }
@@ -55,11 +55,11 @@ pub(crate) fn running_out_of_memory_is_known(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let hog = "dd if=/dev/zero of=/dev/null bs=200M count=1";
-    let child = project.run(&docker, &Wish::default(), &["sh", "-c", &format!("{hog}; exit 3")]).unwrap();
+    let child = project.run(&docker, &RunRequest::default(), &["sh", "-c", &format!("{hog}; exit 3")]).unwrap();
     assert_eq!((child.outcome.ending, child.outcome.out_of_memory), (Ending::Exited(3), true), "{child:?}");
-    let whole = project.run(&docker, &Wish::default(), &["sh", "-c", &format!("exec {hog}")]).unwrap();
+    let whole = project.run(&docker, &RunRequest::default(), &["sh", "-c", &format!("exec {hog}")]).unwrap();
     assert_eq!((whole.outcome.ending, whole.outcome.out_of_memory), (Ending::Signalled(9), true), "{whole:?}");
-    let wide = Wish { limits: vec![(Field::MemoryMb, 512)], ..Wish::default() };
+    let wide = RunRequest { limits: vec![(Field::MemoryMb, 512)], ..RunRequest::default() };
     let enough = project.run(&docker, &wide, &["sh", "-c", hog]).unwrap();
     assert_eq!((enough.outcome.ending, enough.outcome.out_of_memory), (Ending::Exited(0), false), "the control");
 }
@@ -67,16 +67,19 @@ pub(crate) fn running_out_of_memory_is_known(daemon: &Daemon) {
 pub(crate) fn the_time_limit_holds(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
-    let wish = Wish { limits: vec![(Field::TimeoutMs, 500)], ..Wish::default() };
+    let run_request = RunRequest { limits: vec![(Field::TimeoutMs, 500)], ..RunRequest::default() };
     for script in ["exec sleep 1000", "trap '' TERM; while :; do sleep 1; done"] {
-        let run = project.run(&docker, &wish, &["sh", "-c", script]).unwrap();
+        let run = project.run(&docker, &run_request, &["sh", "-c", script]).unwrap();
         assert_eq!(run.outcome.ending, Ending::TimedOut, "{script}");
         assert!(run.outcome.duration >= Duration::from_millis(500), "{:?}", run.outcome.duration);
     }
     // Making the container does not count against the limit. A slow daemon reports the end late, so
     // longer limits are tried.
-    let limits = [500, 2_000, 8_000].map(|limit| Wish { limits: vec![(Field::TimeoutMs, limit)], ..Wish::default() });
-    let ends = |wish: &Wish| project.run(&docker, wish, &["true"]).unwrap().outcome.ending == Ending::Exited(0);
+    let limits = [500, 2_000, 8_000]
+        .map(|limit| RunRequest { limits: vec![(Field::TimeoutMs, limit)], ..RunRequest::default() });
+    let ends = |run_request: &RunRequest| {
+        project.run(&docker, run_request, &["true"]).unwrap().outcome.ending == Ending::Exited(0)
+    };
     assert!(limits.iter().any(ends), "a command that ends at once timed out");
 }
 
@@ -85,10 +88,10 @@ pub(crate) fn orders_reach_the_container(daemon: &Daemon) {
     let docker = daemon.docker(project.data());
     let script = "trap 'echo heard; exit 7' USR1; echo ready; while :; do sleep 0.1; done";
     for (is_kill, expected) in [(false, Ending::Exited(7)), (true, Ending::Signalled(9))] {
-        let grant = project.grant(&Wish::default(), &["sh", "-c", script]);
+        let grant = project.grant(&RunRequest::default(), &["sh", "-c", script]);
         let name = exec_id();
         block_on(async {
-            let mut container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
+            let mut container = docker.start(grant, &name, Runtime::Default).await.unwrap();
             let mut streams = container.take_streams();
             let Some(Output::Pipe(stdout)) = streams.stdout.take() else { panic!("no pipe") };
             // After this line the trap is set.
@@ -112,8 +115,8 @@ pub(crate) fn orders_reach_the_container(daemon: &Daemon) {
 pub(crate) fn an_image_cannot_change_the_command_or_its_outcome(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
-    let wish = Wish { root: docker_root(HOSTILE_IMAGE), ..Wish::default() };
-    let run = project.run(&docker, &wish, &["sh", "-c", "id -u; echo $FROM_IMAGE; sleep 2; exit 5"]).unwrap();
+    let run_request = RunRequest { root: docker_root(HOSTILE_IMAGE), ..RunRequest::default() };
+    let run = project.run(&docker, &run_request, &["sh", "-c", "id -u; echo $FROM_IMAGE; sleep 2; exit 5"]).unwrap();
     assert_eq!(run.outcome.ending, Ending::Exited(5), "the image's entry point or labels had an effect");
     assert_eq!(run.stdout, format!("{UID}\nyes\n"));
     assert!(!project.path("work/health").exists(), "the image's health check ran");
@@ -126,10 +129,10 @@ pub(crate) fn many_at_once(daemon: &Daemon) {
     block_on(async {
         let mut running = tokio::task::JoinSet::new();
         for number in 0..8 {
-            let grant = project.grant(&Wish::default(), &["sh", "-c", &format!("echo {number}; exit {number}")]);
+            let grant = project.grant(&RunRequest::default(), &["sh", "-c", &format!("echo {number}; exit {number}")]);
             let docker = docker.clone();
             running.spawn(async move {
-                let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
+                let mut container = docker.start(grant, &exec_id(), Runtime::Default).await.unwrap();
                 let output = read(container.take_streams());
                 let outcome = container.wait().await.unwrap();
                 assert_eq!(outcome.ending, Ending::Exited(number));
@@ -149,7 +152,7 @@ pub(crate) fn container_usage_is_reported(daemon: &Daemon) {
     let docker = daemon.docker(project.data());
     // Uses about 50 MB at once, and some CPU time.
     let work = "dd if=/dev/zero of=/dev/null bs=50M count=20; i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done";
-    let wide = Wish { limits: vec![(Field::MemoryMb, 512)], ..Wish::default() };
+    let wide = RunRequest { limits: vec![(Field::MemoryMb, 512)], ..RunRequest::default() };
     let mut known = 0;
     for _ in 0..5 {
         let outcome = project.run(&docker, &wide, &["sh", "-c", work]).unwrap().outcome;

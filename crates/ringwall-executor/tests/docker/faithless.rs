@@ -4,14 +4,14 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ringwall_executor::session_box::{Death, VisitOptions};
+use ringwall_executor::session_box::{Death, ProcessOptions};
 use ringwall_executor::{Ending, Error};
 use ringwall_jail::agent::frame::{Enabled, FromAgent, InputStream, OUTPUT_WINDOW, OutputStream, ProcessId, append};
 use ringwall_jail::report::Ending as JailEnding;
 
 use super::daemon::Daemon;
 use super::project::block_on;
-use super::session::{Maker, Session};
+use super::session::{Session, TestBackend};
 
 /// The file in the session's directory that names the fault; the stand-in reads it.
 pub(crate) const FAULT: &str = "fault";
@@ -117,50 +117,50 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
 }
 
 pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
-    let neighbour = Session::without_docker(Maker::Native);
+    let neighbour = Session::without_docker(TestBackend::Native);
     block_on(async {
         let next_door = neighbour.settle().await.unwrap();
         for fault in EARLY {
-            let session = Session::without_docker(Maker::Native);
+            let session = Session::without_docker(TestBackend::Native);
             std::fs::write(session.path(FAULT), fault).unwrap();
             let refused = session.settle().await;
             assert!(matches!(refused, Err(Error::BoxDied { .. })), "{fault}: {refused:?}");
         }
         for fault in LATE {
-            let session = Session::without_docker(Maker::Native);
+            let session = Session::without_docker(TestBackend::Native);
             std::fs::write(session.path(FAULT), fault).unwrap();
-            let resident = session.settle().await.unwrap();
-            match resident.visit(session.grant(&["true"]), VisitOptions::default()).await {
+            let session_box = session.settle().await.unwrap();
+            match session_box.process(session.grant(&["true"]), ProcessOptions::default()).await {
                 Err(Error::BoxDied { .. }) => {}
                 // The streams are held and not read, so that output is not consumed.
-                Ok(visit) => {
-                    let _streams = visit.streams;
-                    let lost = visit.running.wait().await;
+                Ok(process) => {
+                    let _streams = process.streams;
+                    let lost = process.running.wait().await;
                     assert!(matches!(lost, Err(Error::BoxDied { .. })), "{fault}: {lost:?}");
                 }
                 Err(other) => panic!("{fault}: {other}"),
             }
-            let death = resident.died().await;
+            let death = session_box.died().await;
             assert_eq!(death, Death::Itself("its agent broke the protocol".to_owned()), "{fault}");
         }
         // An agent that withholds the end of a command loses its box, although every message was
         // valid.
-        let session = Session::without_docker(Maker::Native);
+        let session = Session::without_docker(TestBackend::Native);
         std::fs::write(session.path(FAULT), "withheld").unwrap();
-        let resident = session.settle().await.unwrap();
-        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        let session_box = session.settle().await.unwrap();
+        let process = session_box.process(session.grant(&["true"]), ProcessOptions::default()).await.unwrap();
         assert_eq!(
-            visit.into_running().wait().await.unwrap().ending,
+            process.into_running().wait().await.unwrap().ending,
             Ending::Exited(0),
             "the command itself succeeded"
         );
-        assert!(matches!(resident.died().await, Death::Itself(_)));
+        assert!(matches!(session_box.died().await, Death::Itself(_)));
         // The control: a stand-in that follows the protocol is accepted.
-        let session = Session::without_docker(Maker::Native);
+        let session = Session::without_docker(TestBackend::Native);
         std::fs::write(session.path(FAULT), "honest").unwrap();
-        let resident = session.settle().await.unwrap();
-        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
-        assert_eq!(visit.into_running().wait().await.unwrap().ending, Ending::Exited(0));
+        let session_box = session.settle().await.unwrap();
+        let process = session_box.process(session.grant(&["true"]), ProcessOptions::default()).await.unwrap();
+        assert_eq!(process.into_running().wait().await.unwrap().ending, Ending::Exited(0));
         assert_eq!(neighbour.say(&next_door, "echo fine").await.stdout, "fine\n");
     });
 }

@@ -10,7 +10,7 @@ use ringwall_policy::Root;
 use rustix::process::Signal;
 
 use super::daemon::Daemon;
-use super::project::{Project, Wish, exec_id};
+use super::project::{Project, RunRequest, exec_id};
 
 const BOUND: Duration = Duration::from_secs(10);
 
@@ -26,8 +26,8 @@ fn unavailable<T: std::fmt::Debug>(result: Result<T, Error>, since: Instant) {
 }
 
 async fn sleeper(docker: &Docker, project: &Project, name: &str) -> RunningBox {
-    let grant = project.grant(&Wish::default(), &["sleep", "1000"]);
-    docker.start(grant, name, Runtime::Usual).await.unwrap()
+    let grant = project.grant(&RunRequest::default(), &["sleep", "1000"]);
+    docker.start(grant, name, Runtime::Default).await.unwrap()
 }
 
 pub(crate) fn without_a_daemon() {
@@ -39,7 +39,7 @@ pub(crate) fn without_a_daemon() {
         let settings = DockerSettings { client: Some(client.to_owned()), context: None };
         let docker = Docker::new(settings, project.data()).unwrap();
         let began = Instant::now();
-        unavailable(project.run(&docker, &Wish::default(), &["true"]), began);
+        unavailable(project.run(&docker, &RunRequest::default(), &["true"]), began);
         let state = runtime().block_on(docker.probe());
         assert!(state.daemon.is_err() && began.elapsed() < BOUND);
     }
@@ -55,10 +55,10 @@ pub(crate) fn a_daemon_that_hangs() {
         let container = sleeper(&docker, &project, &running).await;
         daemon.signal(Signal::STOP);
         let hung = Instant::now();
-        let grant = project.grant(&Wish::default(), &["true"]);
+        let grant = project.grant(&RunRequest::default(), &["true"]);
         let (ended, started, state) = tokio::join!(
             timed(container.wait()),
-            timed(docker.start(grant, &starting, Runtime::Usual)),
+            timed(docker.start(grant, &starting, Runtime::Default)),
             docker.probe()
         );
         unavailable(ended.0, Instant::now() - (ended.1 - hung));
@@ -66,13 +66,13 @@ pub(crate) fn a_daemon_that_hangs() {
         assert!(state.daemon.is_err());
     });
     // A native box is not affected.
-    let native = project.run_natively(&Wish { root: Root::Host, ..Wish::default() }, &["true"]).unwrap();
+    let native = project.run_natively(&RunRequest { root: Root::Host, ..RunRequest::default() }, &["true"]).unwrap();
     assert_eq!(native.outcome.ending, Ending::Exited(0));
     daemon.signal(Signal::CONT);
     for name in [running, starting] {
         daemon.wait_until_gone(&format!("ringwall-{name}"));
     }
-    let again = project.run(&docker, &Wish::default(), &["true"]).unwrap();
+    let again = project.run(&docker, &RunRequest::default(), &["true"]).unwrap();
     assert_eq!(again.outcome.ending, Ending::Exited(0), "the backend works again");
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn a_daemon_that_is_killed() {
     });
     daemon.replace();
     daemon.wait_until_gone(&format!("ringwall-{name}"));
-    let again = project.run(&docker, &Wish::default(), &["true"]).unwrap();
+    let again = project.run(&docker, &RunRequest::default(), &["true"]).unwrap();
     assert_eq!(again.outcome.ending, Ending::Exited(0), "the backend works again");
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn a_daemon_that_is_stopped() {
     });
     daemon.wait_until_ended();
     let began = Instant::now();
-    unavailable(project.run(&docker, &Wish::default(), &["true"]), began);
+    unavailable(project.run(&docker, &RunRequest::default(), &["true"]), began);
 }
 
 /// gVisor is optional: if it is installed it must work, otherwise it must be refused.
@@ -129,7 +129,8 @@ pub(crate) fn gvisor_where_it_is_installed() {
     std::fs::write(&settings, runtimes.to_string()).unwrap();
     let daemon = Daemon::start_with(&[format!("--config-file={}", settings.display())]);
     let docker = daemon.docker(project.data());
-    let grant = project.grant(&Wish::default(), &["sh", "-c", "dmesg; cat ../inputs/given; echo x > made; exit 4"]);
+    let grant =
+        project.grant(&RunRequest::default(), &["sh", "-c", "dmesg; cat ../inputs/given; echo x > made; exit 4"]);
     let (outcome, output) = runtime().block_on(async {
         assert!(docker.probe().await.available(Runtime::Gvisor).is_ok());
         let mut container = docker.start(grant, &exec_id(), Runtime::Gvisor).await.unwrap();

@@ -6,15 +6,15 @@ use ringwall_executor::docker::Runtime;
 use serde_json::{Value, json};
 
 use super::daemon::{Daemon, IMAGE, wait_until};
-use super::project::{GID, Project, UID, Wish, block_on, exec_id, read};
+use super::project::{GID, Project, RunRequest, UID, block_on, exec_id, read};
 
 /// Runs `look` while a container waits on its stdin.
-fn look(daemon: &Daemon, project: &Project, wish: &Wish, look: impl FnOnce(&str)) {
+fn look(daemon: &Daemon, project: &Project, run_request: &RunRequest, look: impl FnOnce(&str)) {
     let docker = daemon.docker(project.data());
-    let grant = project.grant(wish, &["cat"]);
+    let grant = project.grant(run_request, &["cat"]);
     let name = exec_id();
     block_on(async {
-        let mut container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
+        let mut container = docker.start(grant, &name, Runtime::Default).await.unwrap();
         let streams = container.take_streams();
         look(&format!("ringwall-{name}"));
         let output = read(streams);
@@ -26,7 +26,7 @@ fn look(daemon: &Daemon, project: &Project, wish: &Wish, look: impl FnOnce(&str)
 
 pub(crate) fn the_daemon_confirms_every_wall(daemon: &Daemon) {
     let project = Project::new();
-    look(daemon, &project, &Wish::default(), |name| {
+    look(daemon, &project, &RunRequest::default(), |name| {
         let found: Value = serde_json::from_str(&daemon.ask(&["inspect", name])).unwrap();
         let (host, config) = (&found[0]["HostConfig"], &found[0]["Config"]);
         let mib = 1024 * 1024;
@@ -77,10 +77,10 @@ pub(crate) fn the_daemon_confirms_every_wall(daemon: &Daemon) {
 
 pub(crate) fn no_secret_is_in_a_process_table(daemon: &Daemon) {
     let secret = "hunter2-in-the-environment";
-    let wish = Wish { env: vec![("PASSWORD", secret.to_owned())], ..Wish::default() };
+    let run_request = RunRequest { env: vec![("PASSWORD", secret.to_owned())], ..RunRequest::default() };
     let project = Project::new();
     // The container's init may not have started the command yet.
-    look(daemon, &project, &wish, |name| wait_until("the command has the secret", || has_secret(name, secret)));
+    look(daemon, &project, &run_request, |name| wait_until("the command has the secret", || has_secret(name, secret)));
 }
 
 /// True if one `cat` has the secret in its environment. Panics if a docker client has it in its
@@ -110,6 +110,6 @@ pub(crate) fn a_probe_names_the_daemon(daemon: &Daemon) {
     assert_eq!(state.context.as_deref(), Some("default"));
     assert!(state.client_version.is_some());
     let version = daemon.ask(&["version", "--format={{.Server.Version}}"]);
-    assert_eq!(state.available(Runtime::Usual).unwrap().version, version.trim());
+    assert_eq!(state.available(Runtime::Default).unwrap().version, version.trim());
     assert!(state.available(Runtime::Gvisor).unwrap_err().contains("runsc"));
 }

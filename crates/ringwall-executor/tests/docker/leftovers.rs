@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use ringwall_executor::docker::{Docker, DockerSettings, Runtime};
 
 use super::daemon::{Daemon, IMAGE, wait_until};
-use super::project::{Project, Wish, block_on, exec_id};
+use super::project::{Project, RunRequest, block_on, exec_id};
 
 /// If set, this program is a server with one container.
 pub(crate) const SERVER: &str = "RINGWALL_TEST_SERVER";
@@ -16,9 +16,9 @@ pub(crate) fn a_dropped_container_goes(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let name = exec_id();
-    let grant = project.grant(&Wish::default(), &["sleep", "1000"]);
+    let grant = project.grant(&RunRequest::default(), &["sleep", "1000"]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let container = runtime.block_on(docker.start(grant, &name, Runtime::Usual)).unwrap();
+    let container = runtime.block_on(docker.start(grant, &name, Runtime::Default)).unwrap();
     let name = format!("ringwall-{name}");
     assert!(daemon.containers().contains(&name));
     runtime.block_on(async { drop(container) });
@@ -39,9 +39,9 @@ pub(crate) fn a_sweep_takes_orphans_alone(daemon: &Daemon) {
         daemon.ask(&["run", "--detach", "--network=none", &name, &labels[0], &labels[1], IMAGE, "sleep", "1000"]);
     };
     let name = exec_id();
-    let grant = project.grant(&Wish::default(), &["sleep", "1000"]);
+    let grant = project.grant(&RunRequest::default(), &["sleep", "1000"]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let container = runtime.block_on(docker.start(grant, &name, Runtime::Usual)).unwrap();
+    let container = runtime.block_on(docker.start(grant, &name, Runtime::Default)).unwrap();
     let name = format!("ringwall-{name}");
     let maker = daemon.ask(&["inspect", "--format={{index .Config.Labels \"ringwall.maker\"}}", &name]);
     run("sweep-orphan", &ours, "1-1-0");
@@ -86,9 +86,9 @@ pub(crate) fn serve(client: PathBuf) -> ! {
     let settings = DockerSettings { client: Some(client), context: None };
     let docker = Docker::new(settings, project.data()).unwrap();
     let name = exec_id();
-    let grant = project.grant(&Wish::default(), &["sleep", "1000"]);
+    let grant = project.grant(&RunRequest::default(), &["sleep", "1000"]);
     block_on(async {
-        let container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
+        let container = docker.start(grant, &name, Runtime::Default).await.unwrap();
         println!("ringwall-{name}");
         let outcome = container.wait().await;
         panic!("the server was not killed: {outcome:?}");

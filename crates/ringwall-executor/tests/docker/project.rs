@@ -27,7 +27,7 @@ pub(crate) struct Project {
 
 /// The request, without the command.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct RunRequest {
     pub(crate) root: Root,
     pub(crate) access: ProjectAccess,
     pub(crate) cwd: Option<PathBuf>,
@@ -37,9 +37,9 @@ pub(crate) struct Wish {
     pub(crate) is_open: bool,
 }
 
-impl Default for Wish {
+impl Default for RunRequest {
     fn default() -> Self {
-        Wish {
+        RunRequest {
             root: docker_root(IMAGE),
             access: ProjectAccess::WIDEST,
             cwd: None,
@@ -90,30 +90,30 @@ impl Project {
         self.directory.path().join("workspaces/p, \"1\"").join(name)
     }
 
-    pub(crate) fn grant(&self, wish: &Wish, command: &[&str]) -> Grant {
+    pub(crate) fn grant(&self, run_request: &RunRequest, command: &[&str]) -> Grant {
         let mounts = ProjectMounts {
             inputs: self.path("inputs"),
             work: self.path("work"),
             artifacts: self.path("artifacts"),
-            access: wish.access,
+            access: run_request.access,
             owner: Owner::new(UID, GID).unwrap(),
         };
-        self.grant_on(Workspace::Project(Box::new(mounts)), wish, command)
+        self.grant_on(Workspace::Project(Box::new(mounts)), run_request, command)
     }
 
-    pub(crate) fn grant_on(&self, workspace: Workspace, wish: &Wish, command: &[&str]) -> Grant {
+    pub(crate) fn grant_on(&self, workspace: Workspace, run_request: &RunRequest, command: &[&str]) -> Grant {
         let request = Request {
             argv: command.iter().map(Into::into).collect(),
-            env: wish.env.iter().map(|(key, value)| ((*key).to_owned(), Secret::new(value))).collect(),
-            cwd: wish.cwd.clone(),
-            root: wish.root.clone(),
+            env: run_request.env.iter().map(|(key, value)| ((*key).to_owned(), Secret::new(value))).collect(),
+            cwd: run_request.cwd.clone(),
+            root: run_request.root.clone(),
             workspace,
             read_only: vec![],
         };
         let mut operator = Layer::new(LayerName::CommandLine);
         operator.limits = BTreeMap::from([(Field::MemoryMb, 64), (Field::ScratchMb, 16), (Field::Pids, 64)]);
-        operator.limits.extend(wish.limits.iter().copied());
-        operator.net = wish.is_open.then(|| NetRequest { mode: NetMode::Allowlist, ..NetRequest::default() });
+        operator.limits.extend(run_request.limits.iter().copied());
+        operator.net = run_request.is_open.then(|| NetRequest { mode: NetMode::Allowlist, ..NetRequest::default() });
         let ceilings = ringwall_policy::profile::machine_ceilings(8192, 8, 32_768);
         let layers = Layers {
             system: ringwall_policy::profile::RUN,
@@ -128,10 +128,10 @@ impl Project {
     }
 
     /// Runs a command to its end in a container.
-    pub(crate) fn run(&self, docker: &Docker, wish: &Wish, command: &[&str]) -> Result<Run, Error> {
-        let grant = self.grant(wish, command);
+    pub(crate) fn run(&self, docker: &Docker, run_request: &RunRequest, command: &[&str]) -> Result<Run, Error> {
+        let grant = self.grant(run_request, command);
         block_on(async {
-            let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await?;
+            let mut container = docker.start(grant, &exec_id(), Runtime::Default).await?;
             let output = read(container.take_streams());
             let outcome = container.wait().await?;
             let (stdout, stderr) = output.await.unwrap();
@@ -140,8 +140,8 @@ impl Project {
     }
 
     /// Runs a command to its end in a native box.
-    pub(crate) fn run_natively(&self, wish: &Wish, command: &[&str]) -> Result<Run, Error> {
-        let grant = self.grant(wish, command);
+    pub(crate) fn run_natively(&self, run_request: &RunRequest, command: &[&str]) -> Result<Run, Error> {
+        let grant = self.grant(run_request, command);
         let executor = Executor::new(ringwall_executor::Host::probe(), self.data())?;
         block_on(async {
             let mut running = executor.start(grant, Options::default()).await?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use ringwall_executor::docker::{Docker, Runtime};
 use ringwall_executor::egress::{Connection, Fate, Gate, Proxy, Resolver, Ruling};
-use ringwall_executor::session_box::VisitOptions;
+use ringwall_executor::session_box::ProcessOptions;
 use ringwall_executor::{Ending, Error};
 use ringwall_policy::{Field, NetHost, NetList};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 
 use super::daemon::Daemon;
 use super::faithless::{FAULT, LEAVING};
-use super::project::{Project, Wish, block_on, exec_id, read};
-use super::session::{Maker, Session};
+use super::project::{Project, RunRequest, block_on, exec_id, read};
+use super::session::{Session, TestBackend};
 
 /// A gate that allows one host and records every connection.
 #[derive(Debug)]
@@ -93,17 +93,17 @@ impl Other {
     }
 }
 
-fn open() -> Wish {
-    Wish { is_open: true, limits: vec![(Field::TimeoutMs, 60_000)], ..Wish::default() }
+fn open() -> RunRequest {
+    RunRequest { is_open: true, limits: vec![(Field::TimeoutMs, 60_000)], ..RunRequest::default() }
 }
 
 /// Runs a script in a container while the proxy serves it, and returns its output.
 async fn run(docker: &Docker, project: &Project, other: &Other, gate: &Arc<Only>, script: &str) -> (Ending, String) {
     let grant = project.grant(&open(), &["sh", "-c", script]);
-    let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
-    let way_out = container.proxy_socket.take().unwrap();
+    let mut container = docker.start(grant, &exec_id(), Runtime::Default).await.unwrap();
+    let proxy_socket = container.proxy_socket.take().unwrap();
     let (tell, over) = oneshot::channel();
-    let serving = tokio::spawn(other.proxy(gate).serve(way_out, async {
+    let serving = tokio::spawn(other.proxy(gate).serve(proxy_socket, async {
         let _ = over.await;
     }));
     let output = read(container.take_streams());
@@ -149,8 +149,8 @@ pub(crate) fn the_command_is_as_without_a_porter(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let script = "pwd; grep -E '^(Sig(Blk|Cgt)|NoNewPrivs|Cap.*):' /proc/self/status; ls /proc/self/fd; id -u; exit 7";
-    let run = |wish: &Wish, command: &[&str]| project.run(&docker, wish, command);
-    let plain = run(&Wish::default(), &["sh", "-c", script]).unwrap();
+    let run = |run_request: &RunRequest, command: &[&str]| project.run(&docker, run_request, command);
+    let plain = run(&RunRequest::default(), &["sh", "-c", script]).unwrap();
     let ported = run(&open(), &["sh", "-c", script]).unwrap();
     assert_eq!((&ported.stdout, ported.outcome.ending), (&plain.stdout, Ending::Exited(7)), "{}", ported.stderr);
     // Rust programs ignore SIGPIPE, and an ignored signal stays ignored across exec unless the shim
@@ -159,7 +159,7 @@ pub(crate) fn the_command_is_as_without_a_porter(daemon: &Daemon) {
     assert_eq!(ignored, "SigIgn:\t0000000000000000\n");
     let env = run(&open(), &["env"]).unwrap().stdout;
     assert!(env.contains("\nHTTPS_PROXY=http://127.0.0.1:3128\n"), "{env}");
-    let own = Wish { env: vec![("https_proxy", "http://mine".to_owned())], ..open() };
+    let own = RunRequest { env: vec![("https_proxy", "http://mine".to_owned())], ..open() };
     let env = run(&own, &["env"]).unwrap().stdout;
     assert!(env.contains("https_proxy=http://mine\n") && !env.contains("https_proxy=http://127"), "{env}");
     let missing = run(&open(), &["no-such-program"]);
@@ -174,7 +174,7 @@ pub(crate) fn a_proxy_that_is_gone_is_no_way_out(daemon: &Daemon) {
     let docker = daemon.docker(project.data());
     let grant = project.grant(&open(), &["sh", "-c", "/bin/busybox wget -qO- http://one.test/ 2>&1"]);
     block_on(async {
-        let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
+        let mut container = docker.start(grant, &exec_id(), Runtime::Default).await.unwrap();
         drop(container.proxy_socket.take().unwrap());
         let output = read(container.take_streams());
         assert_eq!(container.wait().await.unwrap().ending, Ending::Exited(1));
@@ -186,34 +186,34 @@ pub(crate) fn a_proxy_that_is_gone_is_no_way_out(daemon: &Daemon) {
 /// A container whose shim does not send the proxy socket is refused instead of started without its
 /// network.
 pub(crate) fn a_container_without_its_way_out_is_none(daemon: &Daemon) {
-    let session = Session::new(Maker::Docker, daemon);
+    let session = Session::new(TestBackend::Docker, daemon);
     std::fs::write(session.path(FAULT), LEAVING).unwrap();
     let made = block_on(async { session.settle_for(&open()).await.map(drop) });
-    assert!(matches!(&made, Err(Error::WayOutWithheld { words }) if words == LEAVING), "{made:?}");
+    assert!(matches!(&made, Err(Error::EgressWithheld { words }) if words == LEAVING), "{made:?}");
 }
 
 pub(crate) fn a_container_that_stays_reaches_hosts_too(daemon: &Daemon) {
-    let session = Session::new(Maker::Docker, daemon);
+    let session = Session::new(TestBackend::Docker, daemon);
     block_on(async {
         let other = Other::serve().await;
         let gate = Only::new("one.test");
-        let mut resident = session.settle_for(&open()).await.unwrap();
-        let way_out = resident.proxy_socket.take().unwrap();
-        let serving = tokio::spawn(other.proxy(&gate).serve(way_out, resident.gone()));
-        let visit = async |script: &str| {
-            let grant = session.wish(&open(), &["sh", "-c", script]);
-            session.follow(resident.visit(grant, VisitOptions::default()).await.unwrap()).await
+        let mut session_box = session.settle_for(&open()).await.unwrap();
+        let proxy_socket = session_box.proxy_socket.take().unwrap();
+        let serving = tokio::spawn(other.proxy(&gate).serve(proxy_socket, session_box.gone()));
+        let process = async |script: &str| {
+            let grant = session.run_request(&open(), &["sh", "-c", script]);
+            session.follow(session_box.process(grant, ProcessOptions::default()).await.unwrap()).await
         };
         for _ in 0..2 {
-            let said = visit(&other.fetch("one.test")).await;
+            let said = process(&other.fetch("one.test")).await;
             assert_eq!((said.stdout.as_str(), said.outcome.ending), ("there\n", Ending::Exited(0)), "{said:?}");
         }
-        let said = visit(&other.fetch("evil.test")).await;
+        let said = process(&other.fetch("evil.test")).await;
         assert!(said.stderr.contains("403"), "{said:?}");
         // A grant without network access is refused in a box with it.
-        let closed = resident.visit(session.grant(&["true"]), VisitOptions::default()).await;
+        let closed = session_box.process(session.grant(&["true"]), ProcessOptions::default()).await;
         assert!(matches!(closed, Err(Error::NotForThisBox { what: "networks" })), "{closed:?}");
-        resident.end().await;
+        session_box.end().await;
         serving.await.unwrap().unwrap();
         let noted: Vec<Fate> = gate.take().into_iter().map(|(_, fate)| fate).collect();
         assert_eq!((noted, other.came()), (vec![Fate::Allowed, Fate::Allowed, Fate::Refused], 2));

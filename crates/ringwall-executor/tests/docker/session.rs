@@ -3,37 +3,37 @@
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
-use ringwall_executor::docker::{ContainerShape, ContainerSpare, Docker, DockerSettings, Runtime};
-use ringwall_executor::session_box::{Resident, StartedProcess, VisitOptions, VisitOutput};
+use ringwall_executor::docker::{ContainerShape, Docker, DockerSettings, Runtime, WarmContainer};
+use ringwall_executor::session_box::{ProcessOptions, ProcessOutput, SessionBox, StartedProcess};
 use ringwall_executor::{Error, Executor, Host, Outcome};
 use ringwall_policy::{Field, Grant, Owner, PathAccess, PathControl, Root, SessionMounts, Workspace};
 use tokio::io::AsyncReadExt;
 
 use super::daemon::Daemon;
-use super::project::{GID, Project, UID, Wish, exec_id};
+use super::project::{GID, Project, RunRequest, UID, exec_id};
 
 /// The backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Maker {
+pub(crate) enum TestBackend {
     Native,
     Gvisor,
     Docker,
 }
 
-impl Maker {
-    pub(crate) const ALL: [Self; 3] = [Maker::Native, Maker::Docker, Maker::Gvisor];
+impl TestBackend {
+    pub(crate) const ALL: [Self; 3] = [TestBackend::Native, TestBackend::Docker, TestBackend::Gvisor];
 }
 
 /// One session and its backend.
 pub(crate) struct Session {
-    pub(crate) maker: Maker,
+    pub(crate) maker: TestBackend,
     project: Project,
     executor: Executor,
     docker: Option<Docker>,
 }
 
 impl Session {
-    pub(crate) fn new(maker: Maker, daemon: &Daemon) -> Self {
+    pub(crate) fn new(maker: TestBackend, daemon: &Daemon) -> Self {
         let project = Project::new();
         let docker = Some(daemon.docker(project.data()));
         Self::with(maker, project, docker)
@@ -44,14 +44,14 @@ impl Session {
         let project = Project::new();
         let settings = DockerSettings { client: Some(client), context: None };
         let docker = Docker::new(settings, project.data()).unwrap();
-        Self::with(Maker::Docker, project, Some(docker))
+        Self::with(TestBackend::Docker, project, Some(docker))
     }
 
-    pub(crate) fn without_docker(maker: Maker) -> Self {
+    pub(crate) fn without_docker(maker: TestBackend) -> Self {
         Self::with(maker, Project::new(), None)
     }
 
-    fn with(maker: Maker, project: Project, docker: Option<Docker>) -> Self {
+    fn with(maker: TestBackend, project: Project, docker: Option<Docker>) -> Self {
         let executor = Executor::new(Host::probe(), project.data()).unwrap();
         let session = Session { maker, project, executor, docker };
         std::fs::create_dir_all(session.path("")).unwrap();
@@ -71,14 +71,14 @@ impl Session {
     }
 
     pub(crate) fn grant(&self, command: &[&str]) -> Grant {
-        self.wish(&Wish::default(), command)
+        self.run_request(&RunRequest::default(), command)
     }
 
     pub(crate) fn limited(&self, limits: &[(Field, u64)], command: &[&str]) -> Grant {
-        self.wish(&Wish { limits: limits.to_vec(), ..Wish::default() }, command)
+        self.run_request(&RunRequest { limits: limits.to_vec(), ..RunRequest::default() }, command)
     }
 
-    pub(crate) fn wish(&self, wish: &Wish, command: &[&str]) -> Grant {
+    pub(crate) fn run_request(&self, run_request: &RunRequest, command: &[&str]) -> Grant {
         let mounts = SessionMounts {
             work: self.path("").components().collect(),
             owner: Owner::new(UID, GID).unwrap(),
@@ -86,47 +86,51 @@ impl Session {
             hidden: Vec::new(),
         };
         let root = match self.maker {
-            Maker::Native | Maker::Gvisor => Root::Host,
-            Maker::Docker => wish.root.clone(),
+            TestBackend::Native | TestBackend::Gvisor => Root::Host,
+            TestBackend::Docker => run_request.root.clone(),
         };
-        let wish = Wish { root, ..wish.clone() };
-        self.project.grant_on(Workspace::Session(Box::new(mounts)), &wish, command)
+        let run_request = RunRequest { root, ..run_request.clone() };
+        self.project.grant_on(Workspace::Session(Box::new(mounts)), &run_request, command)
     }
 
     /// The same session on another backend.
-    pub(crate) fn by(mut self, maker: Maker) -> Self {
+    pub(crate) fn by(mut self, maker: TestBackend) -> Self {
         self.maker = maker;
         self
     }
 
     /// The shape of a warm container for this request.
-    pub(crate) async fn shape(&self, wish: &Wish) -> Option<ContainerShape> {
-        self.docker.as_ref().unwrap().shape_for(&self.executor, &self.wish(wish, &["nothing"])).await
+    pub(crate) async fn shape(&self, run_request: &RunRequest) -> Option<ContainerShape> {
+        self.docker.as_ref().unwrap().shape_for(&self.executor, &self.run_request(run_request, &["nothing"])).await
     }
 
-    pub(crate) async fn prepare(&self, wish: &Wish) -> Result<ContainerSpare, Error> {
-        let shape = self.shape(wish).await.expect("a container can be made ahead");
-        self.docker.as_ref().unwrap().prepare_spare(&self.executor, &shape).await
+    pub(crate) async fn prepare(&self, run_request: &RunRequest) -> Result<WarmContainer, Error> {
+        let shape = self.shape(run_request).await.expect("a container can be made ahead");
+        self.docker.as_ref().unwrap().prepare_warm_box(&self.executor, &shape).await
     }
 
-    pub(crate) async fn settle_in(&self, spare: ContainerSpare, wish: &Wish) -> Result<Resident, Error> {
-        let grant = self.wish(wish, &["nothing"]);
-        let settled = self.docker.as_ref().unwrap().start_resident_in(&self.executor, spare, grant).await;
+    pub(crate) async fn settle_in(
+        &self,
+        warm_box: WarmContainer,
+        run_request: &RunRequest,
+    ) -> Result<SessionBox, Error> {
+        let grant = self.run_request(run_request, &["nothing"]);
+        let settled = self.docker.as_ref().unwrap().start_session_box_in(&self.executor, warm_box, grant).await;
         settled.map_err(|unserved| unserved.error)
     }
 
     /// Starts a session box.
-    pub(crate) async fn settle(&self) -> Result<Resident, Error> {
-        self.settle_for(&Wish::default()).await
+    pub(crate) async fn settle(&self) -> Result<SessionBox, Error> {
+        self.settle_for(&RunRequest::default()).await
     }
 
-    pub(crate) async fn settle_for(&self, wish: &Wish) -> Result<Resident, Error> {
-        let grant = self.wish(wish, &["nothing"]);
+    pub(crate) async fn settle_for(&self, run_request: &RunRequest) -> Result<SessionBox, Error> {
+        let grant = self.run_request(run_request, &["nothing"]);
         match (self.maker, &self.docker) {
-            (Maker::Native, _) => self.executor.start_resident(grant).await,
-            (Maker::Gvisor, _) => self.executor.start_resident_on_gvisor(grant).await,
-            (Maker::Docker, Some(docker)) => docker.start_resident(grant, &exec_id(), Runtime::Usual).await,
-            (Maker::Docker, None) => panic!("this session has no docker"),
+            (TestBackend::Native, _) => self.executor.start_session_box(grant).await,
+            (TestBackend::Gvisor, _) => self.executor.start_session_box_on_gvisor(grant).await,
+            (TestBackend::Docker, Some(docker)) => docker.start_session_box(grant, &exec_id(), Runtime::Default).await,
+            (TestBackend::Docker, None) => panic!("this session has no docker"),
         }
     }
 
@@ -134,32 +138,33 @@ impl Session {
     pub(crate) async fn run_alone(&self, command: &[&str]) -> Result<(Outcome, String), Error> {
         let grant = self.grant(command);
         match (self.maker, &self.docker) {
-            (Maker::Native, _) => {
+            (TestBackend::Native, _) => {
                 let mut running = self.executor.start(grant, ringwall_executor::Options::default()).await?;
                 let output = super::project::read(running.take_streams());
                 Ok((running.wait().await?, output.await.unwrap().0))
             }
-            (Maker::Gvisor, _) => {
+            (TestBackend::Gvisor, _) => {
                 let mut running = self.executor.start_on_gvisor(grant).await?;
                 let output = super::project::read(running.take_streams());
                 Ok((running.wait().await?, output.await.unwrap().0))
             }
-            (Maker::Docker, Some(docker)) => {
-                let mut running = docker.start(grant, &exec_id(), Runtime::Usual).await?;
+            (TestBackend::Docker, Some(docker)) => {
+                let mut running = docker.start(grant, &exec_id(), Runtime::Default).await?;
                 let output = super::project::read(running.take_streams());
                 Ok((running.wait().await?, output.await.unwrap().0))
             }
-            (Maker::Docker, None) => panic!("this session has no docker"),
+            (TestBackend::Docker, None) => panic!("this session has no docker"),
         }
     }
 
     /// Runs a script in the box to its end.
-    pub(crate) async fn say(&self, resident: &Resident, script: &str) -> Said {
-        self.follow(resident.visit(self.grant(&["sh", "-c", script]), VisitOptions::default()).await.unwrap()).await
+    pub(crate) async fn say(&self, session_box: &SessionBox, script: &str) -> Said {
+        self.follow(session_box.process(self.grant(&["sh", "-c", script]), ProcessOptions::default()).await.unwrap())
+            .await
     }
 
-    pub(crate) async fn follow(&self, visit: StartedProcess) -> Said {
-        let mut streams = visit.streams;
+    pub(crate) async fn follow(&self, process: StartedProcess) -> Said {
+        let mut streams = process.streams;
         let whole = async {
             let stdout = read(&mut streams.stdout).await;
             let stderr = match &mut streams.stderr {
@@ -168,7 +173,7 @@ impl Session {
             };
             (stdout, stderr)
         };
-        let (outcome, (stdout, stderr)) = tokio::join!(visit.running.wait(), whole);
+        let (outcome, (stdout, stderr)) = tokio::join!(process.running.wait(), whole);
         Said { outcome: outcome.unwrap(), stdout, stderr }
     }
 }
@@ -181,21 +186,21 @@ pub(crate) struct Said {
     pub(crate) stderr: String,
 }
 
-pub(crate) async fn read(stream: &mut VisitOutput) -> String {
+pub(crate) async fn read(stream: &mut ProcessOutput) -> String {
     let mut text = Vec::new();
     stream.read_to_end(&mut text).await.unwrap();
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Reads exactly `count` bytes.
-pub(crate) async fn read_some(stream: &mut VisitOutput, count: usize) -> String {
+pub(crate) async fn read_some(stream: &mut ProcessOutput, count: usize) -> String {
     let mut text = vec![0; count];
     stream.read_exact(&mut text).await.unwrap();
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Reads until the text contains `wanted`.
-pub(crate) async fn read_until(stream: &mut VisitOutput, wanted: &str) -> String {
+pub(crate) async fn read_until(stream: &mut ProcessOutput, wanted: &str) -> String {
     let mut text = String::new();
     while !text.contains(wanted) {
         let mut byte = [0; 64];

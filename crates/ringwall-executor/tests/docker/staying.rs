@@ -6,14 +6,14 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ringwall_executor::session_box::{Channel, Death, Enabled, Resident, StartedProcess, VisitOptions};
+use ringwall_executor::session_box::{Channel, Death, Enabled, ProcessOptions, SessionBox, StartedProcess};
 use ringwall_executor::{BoxControl, Ending, Error};
 use ringwall_policy::Field;
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, wait_until};
 use super::project::block_on;
-use super::session::{Maker, Session, processes_with, read_until};
+use super::session::{Session, TestBackend, processes_with, read_until};
 
 /// If set, this program is a server with one native session box, which is running or paused.
 pub(crate) const SERVER: &str = "RINGWALL_TEST_SESSION";
@@ -24,46 +24,47 @@ fn long_sleep(salt: u32) -> String {
 }
 
 pub(crate) fn the_background_lives_as_long_as_the_box(daemon: &Daemon) {
-    for maker in Maker::ALL {
+    for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         let word = long_sleep(1);
         block_on(async {
-            let resident = session.settle().await.unwrap();
+            let session_box = session.settle().await.unwrap();
             // Its stdout is not read any more after the script's end; the loop must go on.
             let script =
                 format!("(sleep {word}; true) & (while :; do echo x; sleep 0.01; echo y >> ticks; done) & echo $!");
-            let first = session.say(&resident, &script).await;
+            let first = session.say(&session_box, &script).await;
             assert_eq!(first.outcome.ending, Ending::Exited(0), "{maker:?}");
             let ticker = first.stdout.lines().find(|line| line.len() > 1 || *line != "x").unwrap().to_owned();
             let ticks = || std::fs::metadata(session.path("ticks")).map_or(0, |file| file.len());
             let before = ticks();
             wait_until("the loop goes on", || ticks() > before + 10);
-            let alive = session.say(&resident, &format!("kill -0 {ticker} && echo alive; kill {ticker}")).await;
+            let alive = session.say(&session_box, &format!("kill -0 {ticker} && echo alive; kill {ticker}")).await;
             assert_eq!(alive.stdout, "alive\n", "{maker:?}: {}", alive.stderr);
-            if maker != Maker::Gvisor {
+            if maker != TestBackend::Gvisor {
                 wait_until("the background process runs", || processes_with(&word) != 0);
             }
-            resident.end().await;
-            assert_eq!(resident.died().await, Death::Ordered);
+            session_box.end().await;
+            assert_eq!(session_box.died().await, Death::Ordered);
             wait_until("every process of the box has ended", || processes_with(&word) == 0);
         });
     }
 }
 
 pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
-    for maker in Maker::ALL {
+    for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         let word = long_sleep(2);
         block_on(async {
-            let resident = session.settle().await.unwrap();
-            let sleeper = resident.visit(session.grant(&["sleep", &word]), VisitOptions::default()).await.unwrap();
+            let session_box = session.settle().await.unwrap();
+            let sleeper =
+                session_box.process(session.grant(&["sleep", &word]), ProcessOptions::default()).await.unwrap();
             let murder = session.grant(&["sh", "-c", "read -r when; kill -9 $PPID; sleep 1000"]);
-            let options = VisitOptions { stdin: Enabled::Yes, ..VisitOptions::default() };
-            let mut murder = resident.visit(murder, options).await.unwrap();
+            let options = ProcessOptions { stdin: Enabled::Yes, ..ProcessOptions::default() };
+            let mut murder = session_box.process(murder, options).await.unwrap();
             let mut stdin = murder.streams.stdin.take().unwrap();
             stdin.write(b"now\n").await.unwrap();
             let (sleeper, murder, death) =
-                tokio::join!(sleeper.into_running().wait(), murder.into_running().wait(), resident.died());
+                tokio::join!(sleeper.into_running().wait(), murder.into_running().wait(), session_box.died());
             assert!(matches!(sleeper, Err(Error::BoxDied { .. })), "{maker:?}: {sleeper:?}");
             assert!(matches!(murder, Err(Error::BoxDied { .. })), "{maker:?}: {murder:?}");
             assert!(matches!(death, Death::Itself(_)), "{maker:?}: {death:?}");
@@ -73,43 +74,43 @@ pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
 }
 
 pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
-    for maker in Maker::ALL {
+    for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         block_on(async {
-            let resident = session.settle().await.unwrap();
+            let session_box = session.settle().await.unwrap();
             let ticker = session.grant(&["sh", "-c", "while :; do echo x >> ticks; sleep 0.01; done"]);
-            let ticker = resident.visit(ticker, VisitOptions::default()).await.unwrap();
+            let ticker = session_box.process(ticker, ProcessOptions::default()).await.unwrap();
             let ticks = || std::fs::metadata(session.path("ticks")).map_or(0, |file| file.len());
             wait_until("it ticks", || ticks() > 0);
-            resident.pause().await.unwrap();
-            assert!(resident.is_paused() && resident.is_alive());
-            resident.pause().await.unwrap();
-            let refused = resident.visit(session.grant(&["true"]), VisitOptions::default()).await;
+            session_box.pause().await.unwrap();
+            assert!(session_box.is_paused() && session_box.is_alive());
+            session_box.pause().await.unwrap();
+            let refused = session_box.process(session.grant(&["true"]), ProcessOptions::default()).await;
             assert!(matches!(refused, Err(Error::BoxPaused)), "{maker:?}");
             let (before, time) = (ticks(), ticker.process.box_time());
             tokio::time::sleep(Duration::from_millis(200)).await;
             assert_eq!(ticks(), before, "{maker:?}: a process ran during the pause");
             assert_eq!(ticker.process.box_time(), time, "{maker:?}: the box's clock ran during the pause");
-            resident.resume().await.unwrap();
+            session_box.resume().await.unwrap();
             wait_until("it ticks again", || ticks() > before);
             assert!(ticker.process.box_time() > time, "{maker:?}");
-            limits_stand_still(&session, &resident).await;
+            limits_stand_still(&session, &session_box).await;
             // A dropped pause still takes effect, and the next call finds the box paused.
-            let mut given_up = Box::pin(resident.pause());
+            let mut given_up = Box::pin(session_box.pause());
             assert!(futures::poll!(&mut given_up).is_pending(), "{maker:?}");
             drop(given_up);
-            until(|| resident.is_paused()).await;
-            resident.resume().await.unwrap();
+            until(|| session_box.is_paused()).await;
+            session_box.resume().await.unwrap();
             let before = ticks();
             wait_until("it ticks again", || ticks() > before);
-            resident.pause().await.unwrap();
-            resident.end().await;
+            session_box.pause().await.unwrap();
+            session_box.end().await;
             assert_eq!(ticker.into_running().wait().await.unwrap().ending, Ending::Stopped(9), "{maker:?}");
             // A box that is being ended refuses a pause; otherwise it would never end.
-            let resident = session.settle().await.unwrap();
-            resident.dismiss();
-            assert!(resident.pause().await.is_err(), "{maker:?}");
-            let gone = tokio::time::timeout(Duration::from_secs(60), resident.end()).await;
+            let session_box = session.settle().await.unwrap();
+            session_box.dismiss();
+            assert!(session_box.pause().await.is_err(), "{maker:?}");
+            let gone = tokio::time::timeout(Duration::from_secs(60), session_box.end()).await;
             assert!(gone.is_ok(), "{maker:?}: the dismissed box did not end");
         });
     }
@@ -117,18 +118,18 @@ pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
 
 /// The time limit of a command does not advance during a pause that is longer than the limit. On a
 /// slow machine the limit may pass before the pause; then a longer one is tried.
-async fn limits_stand_still(session: &Session, resident: &Resident) {
-    let options = VisitOptions { terminal: None, channel: Channel::None, stdin: Enabled::Yes };
+async fn limits_stand_still(session: &Session, session_box: &SessionBox) {
+    let options = ProcessOptions { terminal: None, channel: Channel::None, stdin: Enabled::Yes };
     for limit in [500, 4000, 32_000].map(Duration::from_millis) {
         let milliseconds = u64::try_from(limit.as_millis()).unwrap();
         let reader = session.limited(&[(Field::TimeoutMs, milliseconds)], &["sh", "-c", "read -r line; exit 4"]);
-        let mut reader = resident.visit(reader, options).await.unwrap();
+        let mut reader = session_box.process(reader, options).await.unwrap();
         let mut stdin = reader.streams.stdin.take().unwrap();
         stdin.write(b"now\n").await.unwrap();
-        resident.pause().await.unwrap();
+        session_box.pause().await.unwrap();
         let reader = tokio::spawn(reader.into_running().wait());
         tokio::time::sleep(limit + Duration::from_millis(100)).await;
-        resident.resume().await.unwrap();
+        session_box.resume().await.unwrap();
         let outcome = reader.await.unwrap().unwrap();
         if outcome.ending != Ending::TimedOut {
             assert_eq!(outcome.ending, Ending::Exited(4), "{:?}", session.maker);
@@ -152,31 +153,34 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
 /// A frozen agent receives no request: the box is resumed until the process has ended, and then
 /// paused again.
 pub(crate) fn process_in_paused_box_can_be_ended(daemon: &Daemon) {
-    for maker in Maker::ALL {
+    for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         block_on(async {
-            let resident = session.settle().await.unwrap();
+            let session_box = session.settle().await.unwrap();
             let deaf = session.grant(&["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.05; done"]);
             let [sleeper, deaf] = [session.grant(&["sleep", "1000"]), deaf]
-                .map(|grant| async { resident.visit(grant, VisitOptions::default()).await.unwrap() });
+                .map(|grant| async { session_box.process(grant, ProcessOptions::default()).await.unwrap() });
             let (sleeper, mut deaf) = tokio::join!(sleeper, deaf);
             read_until(&mut deaf.streams.stdout, "deaf").await;
-            resident.pause().await.unwrap();
-            let stop = |visit: StartedProcess, signal| async move {
-                let process = visit.process.clone();
-                let (outcome, ()) = tokio::join!(visit.into_running().wait(), process.stop(signal));
+            session_box.pause().await.unwrap();
+            let stop = |started: StartedProcess, signal| async move {
+                let process = started.process.clone();
+                let (outcome, ()) = tokio::join!(started.into_running().wait(), process.stop(signal));
                 outcome.unwrap().ending
             };
             assert_eq!(stop(sleeper, Signal::TERM).await, Ending::Signalled(15), "{maker:?}");
-            until(|| resident.is_paused()).await;
+            until(|| session_box.is_paused()).await;
             // A resume during the stop wins: the box is not paused again.
             let (ending, resumed) = tokio::join!(stop(deaf, Signal::TERM), async {
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                resident.resume().await
+                session_box.resume().await
             });
             resumed.unwrap();
             assert_eq!(ending, Ending::Signalled(9), "{maker:?}");
-            assert!(session.say(&resident, "echo on").await.stdout == "on\n" && !resident.is_paused(), "{maker:?}");
+            assert!(
+                session.say(&session_box, "echo on").await.stdout == "on\n" && !session_box.is_paused(),
+                "{maker:?}"
+            );
         });
     }
 }
@@ -215,20 +219,21 @@ impl Drop for Server {
 }
 
 /// Starts a session box with two sleeping processes, prints `ready`, and waits to be killed.
-pub(crate) fn serve(wish: &OsStr) -> ! {
-    let wish = wish.to_str().unwrap();
-    let (state, word) = wish.split_once(' ').unwrap();
-    let session = Session::without_docker(Maker::Native);
+pub(crate) fn serve(run_request: &OsStr) -> ! {
+    let run_request = run_request.to_str().unwrap();
+    let (state, word) = run_request.split_once(' ').unwrap();
+    let session = Session::without_docker(TestBackend::Native);
     block_on(async {
-        let resident = session.settle().await.unwrap();
+        let session_box = session.settle().await.unwrap();
         let script = format!("sleep {word} & setsid sleep {word} & wait");
-        let visit = resident.visit(session.grant(&["sh", "-c", &script]), VisitOptions::default()).await.unwrap();
+        let process =
+            session_box.process(session.grant(&["sh", "-c", &script]), ProcessOptions::default()).await.unwrap();
         wait_until("they sleep", || processes_with(word) == 2);
         if state == "paused" {
-            resident.pause().await.unwrap();
+            session_box.pause().await.unwrap();
         }
         println!("ready");
-        let outcome = visit.into_running().wait().await;
+        let outcome = process.into_running().wait().await;
         panic!("the server was not killed: {outcome:?}");
     })
 }

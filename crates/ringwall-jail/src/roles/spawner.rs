@@ -176,7 +176,7 @@ struct Spawner {
     removal: Removal,
     networks: NetworkPool,
     /// Boxes by the PID of their PID 1.
-    boxes: BTreeMap<i32, LiveBox>,
+    boxes: BTreeMap<i32, BoxEntry>,
     /// Cgroups of ended boxes.
     removals: Vec<PendingRemoval>,
 }
@@ -189,7 +189,7 @@ struct PendingRemoval {
     not_before: Option<Instant>,
 }
 
-struct LiveBox {
+struct BoxEntry {
     number: u64,
     /// Host uid and network namespace, to be reused after the box.
     network: Option<(u32, OwnedFd)>,
@@ -228,7 +228,7 @@ impl Spawner {
                 match spawn_init::clone_init(&identity, control, cgroup, network_setup, filter) {
                     Ok(pid) => {
                         let network = network.map(|network| (identity.host_uid, network));
-                        self.boxes.insert(pid.as_raw_nonzero().get(), LiveBox { number, network });
+                        self.boxes.insert(pid.as_raw_nonzero().get(), BoxEntry { number, network });
                     }
                     Err(failure) => {
                         let _ = wire::send(control, &Report::Failed(failure), &[]);
@@ -260,7 +260,7 @@ impl Spawner {
     /// Reaps every PID 1 that has ended, and schedules the removal of its cgroups.
     fn reap_boxes(&mut self) {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            let Some(LiveBox { number, network }) = self.boxes.remove(&pid.as_raw_nonzero().get()) else { continue };
+            let Some(BoxEntry { number, network }) = self.boxes.remove(&pid.as_raw_nonzero().get()) else { continue };
             if let Some((user, namespace)) = network {
                 self.networks.put_back(user, namespace);
             }

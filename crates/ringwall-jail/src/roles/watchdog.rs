@@ -128,7 +128,7 @@ impl MemoryMeter {
         let total = |held: Held| kept + held.own + (held.shared + segments).max(self.memory_files);
         // RSS counts a shared page once per process. Before the box is ended, the exact
         // proportional set size is summed, which takes the kernel much longer.
-        total(pids.iter().map(|pid| resident(processes, pid)).sum()) > self.limit
+        total(pids.iter().map(|pid| session_box(processes, pid)).sum()) > self.limit
             && total(pids.iter().map(|pid| exactly_resident(processes, pid)).sum()) > self.limit
     }
 }
@@ -173,7 +173,7 @@ fn visible(processes: BorrowedFd<'_>, pid: CString) -> CString {
 }
 
 /// Includes page tables: a process can make them large without mapping many pages.
-fn resident(processes: BorrowedFd<'_>, pid: &CStr) -> Held {
+fn session_box(processes: BorrowedFd<'_>, pid: &CStr) -> Held {
     let status = read(processes, pid, "status").unwrap_or_default();
     let own = kilobytes(&status, "RssAnon:") + kilobytes(&status, "VmPTE:");
     Held { own, shared: kilobytes(&status, "RssShmem:") }
@@ -185,7 +185,7 @@ fn exactly_resident(processes: BorrowedFd<'_>, pid: &CStr) -> Held {
             let tables = read(processes, pid, "status").map_or(0, |status| kilobytes(&status, "VmPTE:"));
             Held { own: kilobytes(&smaps, "Pss_Anon:") + tables, shared: kilobytes(&smaps, "Pss_Shmem:") }
         }
-        _ => resident(processes, pid),
+        _ => session_box(processes, pid),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::verdict::{Denial, DenialCode};
 
 /// Absolute paths that arguments may name, including everything below.
-const PLACES: [&str; 6] = ["/workspace", "/tmp", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
+const KNOWN_PATHS: [&str; 6] = ["/workspace", "/tmp", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
 /// A command that is not empty.
 #[derive(Debug)]
@@ -70,13 +70,13 @@ impl ArgvCommand {
     }
 }
 
-/// True if an argument, or its part after `=`, is an absolute path outside of [`PLACES`].
+/// True if an argument, or its part after `=`, is an absolute path outside of [`KNOWN_PATHS`].
 fn names_system(argument: &str) -> bool {
     let after_equals = argument.split_once('=').map(|(_, value)| value);
     let is_outside = |path: &str| {
         let is_within =
             |place: &&str| path.strip_prefix(*place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        path.starts_with('/') && !PLACES.iter().any(is_within)
+        path.starts_with('/') && !KNOWN_PATHS.iter().any(is_within)
     };
     std::iter::once(argument).chain(after_equals).any(is_outside)
 }

@@ -56,12 +56,12 @@ pub(super) struct Command {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lead {
     pub(super) script: usize,
-    pub(super) place: Place,
+    pub(super) place: LeadShell,
 }
 
 /// The shell in which such a script runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LeadShell {
     SameShell,
     OtherShell,
 }
@@ -125,12 +125,12 @@ impl CommandLine {
                     let (what, shell, place) = match next {
                         Next::Words { at, words } => {
                             let spelled = command.spelled.get(at..at + words.len()).unwrap_or_default().to_vec();
-                            (What::Words { plain: words, spelled }, command.shell, Place::SameShell)
+                            (What::Words { plain: words, spelled }, command.shell, LeadShell::SameShell)
                         }
-                        Next::Text(text) => (What::Text(text), command.shell, Place::SameShell),
+                        Next::Text(text) => (What::Text(text), command.shell, LeadShell::SameShell),
                         Next::OtherShell(text) => {
                             shells += 1;
-                            (What::Text(text), shells, Place::OtherShell)
+                            (What::Text(text), shells, LeadShell::OtherShell)
                         }
                     };
                     command.leads.push(Lead { script, place });

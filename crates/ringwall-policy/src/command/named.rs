@@ -11,7 +11,7 @@ use ringwall_risk::shell_syntax::{Step, is_windows_path};
 
 use super::expand::{End, Reading, Variables, expand, whole};
 use super::grammar::Budget;
-use super::line::{Command, CommandLine, Place};
+use super::line::{Command, CommandLine, LeadShell};
 use crate::error::Error;
 use crate::reach::{FileUse, HostPath, Operand, Sureness, looks_like_path, normalise, read_operands};
 
@@ -97,7 +97,7 @@ impl<'a> Walk<'a> {
                     if let Some(command) = self.line.commands.get(*command) {
                         self.run(command)?;
                         for lead in command.leads.iter().rev() {
-                            below.extend((lead.place == Place::OtherShell).then_some(Todo::Undo(mark)));
+                            below.extend((lead.place == LeadShell::OtherShell).then_some(Todo::Undo(mark)));
                             below.push(begin(lead.script));
                         }
                     }

@@ -55,12 +55,12 @@ impl NetList {
             ports.entry(&entry.pattern).or_default().insert(entry.port);
         }
         let words = ports.into_iter().flat_map(|(pattern, mut ports)| {
-            let usual = DEFAULT_PORTS.iter().all(|port| ports.contains(port));
-            if usual {
+            let default = DEFAULT_PORTS.iter().all(|port| ports.contains(port));
+            if default {
                 ports.retain(|port| !DEFAULT_PORTS.contains(port));
             }
             let others = ports.into_iter().map(move |port| format!("{pattern}:{port}"));
-            usual.then(|| pattern.to_string()).into_iter().chain(others).collect::<Vec<_>>()
+            default.then(|| pattern.to_string()).into_iter().chain(others).collect::<Vec<_>>()
         });
         words.collect()
     }

@@ -102,7 +102,7 @@ pub fn survey(tree: &Tree, text: &str) -> Option<Survey> {
         }
         let frame = frames.last().copied().unwrap_or_default();
         let own = Frame { run: None, back: (frame.parent == "pipeline").then_some(began), part: began, ..frame };
-        if let Some(below) = walk.visit(node, own) {
+        if let Some(below) = walk.process(node, own) {
             if cursor.goto_first_child() {
                 frames.push(Frame { parent: node.kind(), ..below });
                 continue;
@@ -140,7 +140,7 @@ impl Walk<'_> {
     }
 
     /// Collects what `node` contains and returns the context of its children; `None` to skip them.
-    fn visit<'t>(&mut self, node: Node<'t>, mut frame: Frame<'t>) -> Option<Frame<'t>> {
+    fn process<'t>(&mut self, node: Node<'t>, mut frame: Frame<'t>) -> Option<Frame<'t>> {
         frame.fed |= frame.parent == "pipeline" && node.is_named() && frame.pipe != Some(node.start_byte());
         if HOLDERS.contains(&frame.parent) && is_word(node) {
             let word = self.value(node);

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::disk::Quotas;
 
-    struct Lab {
+    struct Fixture {
         directory: TempDir,
         baselines: Arc<Baselines>,
         locks: Locks,
@@ -128,7 +128,7 @@ mod tests {
         agent: Agent,
     }
 
-    impl Lab {
+    impl Fixture {
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
             let workspaces = Workspaces::open(&directory.path().join("w")).unwrap();
@@ -167,46 +167,46 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn boxes_keep_a_new_version_away_but_not_for_ever() {
-        let lab = Lab::new();
-        lab.publish("1");
-        lab.bring(For::Reading, LONG).await.unwrap();
-        let running = lab.boxes.stay(&lab.agent.user, &lab.agent.agent).await;
-        lab.publish("2");
+        let fixture = Fixture::new();
+        fixture.publish("1");
+        fixture.bring(For::Reading, LONG).await.unwrap();
+        let running = fixture.boxes.stay(&fixture.agent.user, &fixture.agent.agent).await;
+        fixture.publish("2");
         for wanted in [For::Reading, For::Changing, For::Changing] {
-            lab.bring(wanted, LONG).await.unwrap();
-            assert_eq!(lab.text().as_deref(), Some("1"), "a box works on it");
+            fixture.bring(wanted, LONG).await.unwrap();
+            assert_eq!(fixture.text().as_deref(), Some("1"), "a box works on it");
         }
-        lab.bring(For::Reading, Duration::ZERO).await.unwrap();
-        assert_eq!(lab.text().as_deref(), Some("2"), "it has waited long enough");
-        lab.publish("3");
-        lab.bring(For::Reading, LONG).await.unwrap();
-        assert_eq!(lab.text().as_deref(), Some("2"));
+        fixture.bring(For::Reading, Duration::ZERO).await.unwrap();
+        assert_eq!(fixture.text().as_deref(), Some("2"), "it has waited long enough");
+        fixture.publish("3");
+        fixture.bring(For::Reading, LONG).await.unwrap();
+        assert_eq!(fixture.text().as_deref(), Some("2"));
         drop(running);
-        lab.bring(For::Reading, LONG).await.unwrap();
-        assert_eq!(lab.text().as_deref(), Some("3"), "no box is there");
+        fixture.bring(For::Reading, LONG).await.unwrap();
+        assert_eq!(fixture.text().as_deref(), Some("3"), "no box is there");
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_reader_does_not_wait_for_what_is_busy() {
-        let lab = Lab::new();
-        lab.publish("1");
-        let (user, agent) = (&lab.agent.user, &lab.agent.agent);
+        let fixture = Fixture::new();
+        fixture.publish("1");
+        let (user, agent) = (&fixture.agent.user, &fixture.agent.agent);
         // Behind a slow reader or a writer, a reader gets the old version.
-        let slow = lab.locks.read(user, agent).await.unwrap();
-        lab.bring(For::Reading, LONG).await.unwrap();
+        let slow = fixture.locks.read(user, agent).await.unwrap();
+        fixture.bring(For::Reading, LONG).await.unwrap();
         drop(slow);
-        let slow = lab.locks.write(user, agent).await.unwrap();
-        lab.bring(For::Reading, LONG).await.unwrap();
-        assert_eq!(lab.text(), None);
-        let (brought, ()) = tokio::join!(lab.bring(For::Changing, LONG), async {
+        let slow = fixture.locks.write(user, agent).await.unwrap();
+        fixture.bring(For::Reading, LONG).await.unwrap();
+        assert_eq!(fixture.text(), None);
+        let (brought, ()) = tokio::join!(fixture.bring(For::Changing, LONG), async {
             tokio::task::yield_now().await;
             drop(slow);
         });
         brought.unwrap();
-        assert_eq!(lab.text().as_deref(), Some("1"), "whoever changes something has waited");
+        assert_eq!(fixture.text().as_deref(), Some("1"), "whoever changes something has waited");
         // Without other requests a reader gets what was published before it asked.
-        lab.publish("2");
-        lab.bring(For::Reading, LONG).await.unwrap();
-        assert_eq!(lab.text().as_deref(), Some("2"));
+        fixture.publish("2");
+        fixture.bring(For::Reading, LONG).await.unwrap();
+        assert_eq!(fixture.text().as_deref(), Some("2"));
     }
 }

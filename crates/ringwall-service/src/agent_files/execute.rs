@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::error::codes::{DISK_QUOTA, OOM};
 use crate::exec::artifacts::SHOWN;
 use crate::exec::backend::Backend;
-use crate::exec::order::{Ground, Needs, Order, PROJECT};
+use crate::exec::spec::{ExecSpec, Needs, PROJECT, Target};
 use crate::exec::submit::Submitted;
 use crate::exec::view::ExecView;
 use crate::service::Service;
@@ -57,8 +57,8 @@ impl Service {
     ) -> Result<Submitted, Error> {
         let agent = self.open_agent(by, address).await?;
         let settings = self.settings_now();
-        let order = blocking::in_place(|| order(by, &agent, what, &settings)).await?;
-        self.admit(order).await
+        let spec = blocking::in_place(|| spec(by, &agent, what, &settings)).await?;
+        self.admit(spec).await
     }
 
     /// Runs it and waits for its end. It continues if the caller disconnects.
@@ -103,7 +103,7 @@ impl Service {
 }
 
 /// Parses and checks the request. A denial stays in the order, so that it is recorded.
-fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) -> Result<Order, Error> {
+fn spec(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) -> Result<ExecSpec, Error> {
     let lists = &settings.commands;
     match what {
         Execution::Line(line) => {
@@ -116,9 +116,9 @@ fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) ->
         Execution::Skill { skill, command, arguments } => {
             let directory = AgentPath::skill(&skill)?;
             require_skill(agent, &directory)?;
-            let mut order = run(by, agent, &command, arguments, &format!("skills/{skill}"), lists, settings)?;
-            order.skill_id = Some(skill);
-            Ok(order)
+            let mut spec = run(by, agent, &command, arguments, &format!("skills/{skill}"), lists, settings)?;
+            spec.skill_id = Some(skill);
+            Ok(spec)
         }
         Execution::Sandbox { command, arguments } => run(by, agent, &command, arguments, "files", lists, settings),
     }
@@ -133,7 +133,7 @@ fn run(
     directory: &str,
     lists: &CommandLists,
     settings: &Settings,
-) -> Result<Order, Error> {
+) -> Result<ExecSpec, Error> {
     let words: Vec<String> = std::iter::once(command.to_owned()).chain(arguments.iter().cloned()).collect();
     let read = ArgvCommand::read(command, arguments)?;
     let cwd = PathBuf::from(WORKSPACE).join(directory);
@@ -149,8 +149,8 @@ fn plain(
     needs: Needs,
     cwd: PathBuf,
     settings: &Settings,
-) -> Result<Order, Error> {
-    Ok(Order {
+) -> Result<ExecSpec, Error> {
+    Ok(ExecSpec {
         author: by.author(),
         idempotency: None,
         user_id: agent.user.clone(),
@@ -166,7 +166,7 @@ fn plain(
         cwd,
         env: Default::default(),
         layers: layers(profile::FILES, settings.operator.clone(), Vec::new()),
-        ground: Ground::Agent { needs },
+        target: Target::Agent { needs },
     })
 }
 
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn time_is_up_in_the_words_of_each_contract() {
-        let usual = profile::FILES.timeout_ms / 1000;
-        assert_eq!(time_is_up(usual, true), "Execution Timeout: Process killed after 300 seconds.");
-        assert_eq!(time_is_up(usual, false), "Execution timed out after 5 minutes.");
+        let default = profile::FILES.timeout_ms / 1000;
+        assert_eq!(time_is_up(default, true), "Execution Timeout: Process killed after 300 seconds.");
+        assert_eq!(time_is_up(default, false), "Execution timed out after 5 minutes.");
         // With the operator's setting.
         assert_eq!(time_is_up(90, true), "Execution Timeout: Process killed after 90 seconds.");
         assert_eq!(time_is_up(90, false), "Execution timed out after 90 seconds.");

@@ -14,7 +14,7 @@ use crate::service::Service;
 
 use super::open::{Address, Agent};
 use crate::disk::Disk;
-use crate::disk::Room;
+use crate::disk::DiskReservation;
 
 /// A requested replacement of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Service {
 /// Makes a change if these quotas have room for its growth.
 pub(crate) fn make(change: Change<'_>, disks: &[&Disk]) -> Result<(), Error> {
     let growth = change.growth();
-    let rooms = disks.iter().map(|disk| disk.reserve(growth)).collect::<Result<Vec<Room>, _>>()?;
+    let rooms = disks.iter().map(|disk| disk.reserve(growth)).collect::<Result<Vec<DiskReservation>, _>>()?;
     change.apply()?;
     rooms.into_iter().for_each(|room| room.settle(growth));
     Ok(())

@@ -17,7 +17,7 @@ use crate::service::Service;
 use super::open::{Address, Agent};
 use super::upload::keep_for;
 use crate::blocking::detached;
-use crate::disk::Room;
+use crate::disk::DiskReservation;
 
 const MIB: u64 = 1024 * 1024;
 const TO_BASELINE: &str = "upload to the baseline";
@@ -39,7 +39,7 @@ pub struct SkillUpload {
     written: u64,
     /// The reservation in the workspace: the larger of archive and contents. A baseline needs none
     /// there.
-    room: Option<Room>,
+    room: Option<DiskReservation>,
 }
 
 impl Write for SkillUpload {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::service::Service;
 
 use super::open::{Address, Agent};
-use crate::disk::Room;
+use crate::disk::DiskReservation;
 use crate::error::ProblemKind;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Upload {
     staged: StagedFile,
     written: u64,
     /// The reservation for the bytes written so far.
-    room: Room,
+    room: DiskReservation,
 }
 
 impl Service {
@@ -70,7 +70,7 @@ impl Write for Upload {
 }
 
 /// Extends the reservation to `length` bytes.
-pub(super) fn keep_for(room: &mut Room, length: u64) -> io::Result<()> {
+pub(super) fn keep_for(room: &mut DiskReservation, length: u64) -> io::Result<()> {
     let wanted = Usage { files: 0, ..Usage::of_file(length) };
     room.reach(wanted).map_err(|error| match error {
         Error::DiskQuota { message } => io::Error::new(io::ErrorKind::QuotaExceeded, message),

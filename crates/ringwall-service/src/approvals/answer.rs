@@ -58,11 +58,11 @@ impl Service {
         if let Some(code) = &answer.modified_code {
             check_modified(&found, answer.verdict, code)?;
         }
-        let Some(open) = self.inner.desk.find(&found.id) else {
+        let Some(open) = self.inner.open_approvals.find(&found.id) else {
             return Err(settled(self.approval(by, id).await?.status));
         };
         let _settling = open.settling.lock().await;
-        if self.inner.desk.find(&found.id).is_none() {
+        if self.inner.open_approvals.find(&found.id).is_none() {
             return Err(settled(self.approval(by, id).await?.status));
         }
         if Instant::now() >= open.deadline {
@@ -119,7 +119,7 @@ impl Service {
         match self.inner.store.settle_approval(&asked.id, answer).await? {
             Settled::Recorded(approval) => {
                 let view = shared(*approval);
-                self.inner.desk.close_one(&asked.id, Some(view.clone()), decision);
+                self.inner.open_approvals.close_one(&asked.id, Some(view.clone()), decision);
                 Ok((*view).clone())
             }
             Settled::AlreadySettled(approval) => Err(settled(approval.status)),

@@ -7,7 +7,7 @@ use ringwall_policy::Rights;
 use ringwall_record::{Answer, Approval, ApprovalStatus, Author, NewApproval, Remembering, SettledStatus, Timestamp};
 use tokio::time::Instant;
 
-use super::desk::Open;
+use super::open_approvals::Open;
 use super::question::{Decision, Question, Waiting};
 use super::view::shared;
 use crate::error::Error;
@@ -19,9 +19,9 @@ impl Service {
     /// Opens a question and waits for it to be recorded and announced. The answer comes from the
     /// returned [`Waiting`].
     pub(crate) async fn ask(&self, question: Question) -> Result<Waiting, Error> {
-        let patience = self.settings_now().approvals.timeout();
+        let timeout = self.settings_now().approvals.timeout();
         let (still_stands, from) = (question.still_stands.clone(), question.asked_by.from.clone());
-        let new = question.opened(patience)?;
+        let new = question.opened(timeout)?;
         let id = new.id.clone();
         let view = shared(Approval {
             asked: new.clone(),
@@ -30,17 +30,17 @@ impl Service {
             answered_by: None,
             reason: None,
         });
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let open = Arc::new(Open { view, still_stands, deadline, settling: tokio::sync::Mutex::default() });
         // Held until the announcement: an approver who reads the question from the database before
         // that waits for this lock.
         let _settling = open.settling.lock().await;
-        let told = self.inner.desk.take(open.clone())?;
+        let told = self.inner.open_approvals.take(open.clone())?;
         // Dropping `waiting` cancels the question, on every exit from here.
         let waiting = Waiting { service: self.clone(), id: id.clone(), told, decision: None };
         match self.inner.store.open_approval(new, from).await {
             Ok(()) => {
-                self.inner.desk.announce(&id);
+                self.inner.open_approvals.announce(&id);
                 Ok(waiting)
             }
             Err(error) => {
@@ -84,7 +84,7 @@ impl Service {
 
 impl Question {
     /// Adds an id, the creation time and the expiry time.
-    fn opened(self, patience: Duration) -> Result<NewApproval, Error> {
+    fn opened(self, timeout: Duration) -> Result<NewApproval, Error> {
         let created_at = now();
         Ok(NewApproval {
             id: format!("a_{}", random_digits::<16>()?).parse()?,
@@ -103,12 +103,12 @@ impl Question {
             digest: self.digest,
             asked_by: self.asked_by.by,
             created_at,
-            expires_at: after(created_at, patience),
+            expires_at: after(created_at, timeout),
         })
     }
 }
 
-fn after(at: Timestamp, patience: Duration) -> Timestamp {
-    let patience = i64::try_from(milliseconds(patience)).unwrap_or(i64::MAX);
-    Timestamp::from_milliseconds(at.milliseconds().saturating_add(patience))
+fn after(at: Timestamp, timeout: Duration) -> Timestamp {
+    let timeout = i64::try_from(milliseconds(timeout)).unwrap_or(i64::MAX);
+    Timestamp::from_milliseconds(at.milliseconds().saturating_add(timeout))
 }

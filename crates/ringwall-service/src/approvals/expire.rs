@@ -21,10 +21,10 @@ impl Service {
     /// Starts the expiry task. It keeps only a weak reference between deadlines, so it does not
     /// keep the service alive.
     pub(crate) fn expire_approvals(&self) {
-        let (inner, desk) = (Arc::downgrade(&self.inner), self.inner.desk.clone());
+        let (inner, open_approvals) = (Arc::downgrade(&self.inner), self.inner.open_approvals.clone());
         let task = tokio::spawn(async move {
             loop {
-                let (due, next) = desk.due(Instant::now());
+                let (due, next) = open_approvals.due(Instant::now());
                 if !due.is_empty() {
                     let Some(inner) = inner.upgrade() else { return };
                     let service = Service { inner };
@@ -38,7 +38,7 @@ impl Service {
                     }
                     continue;
                 }
-                let changed = desk.deadlines_changed.notified();
+                let changed = open_approvals.deadlines_changed.notified();
                 match next {
                     Some(deadline) => {
                         let _ = tokio::time::timeout_at(deadline, changed).await;
@@ -58,9 +58,9 @@ impl Service {
         reason: &str,
         decision: Decision,
     ) {
-        let Some(open) = self.inner.desk.find(id) else { return };
+        let Some(open) = self.inner.open_approvals.find(id) else { return };
         let _settling = open.settling.lock().await;
-        if self.inner.desk.find(id).is_some() {
+        if self.inner.open_approvals.find(id).is_some() {
             self.settle_held(id, status, reason, decision).await;
         }
     }
@@ -77,7 +77,7 @@ impl Service {
                 None
             }
         };
-        self.inner.desk.close_one(id, resolved, decision);
+        self.inner.open_approvals.close_one(id, resolved, decision);
     }
 
     /// Expires all questions at shutdown: in the record first, then for the waiting execs and the
@@ -85,7 +85,7 @@ impl Service {
     pub(crate) async fn close_approvals(&self, reason: &str) {
         let at = now();
         self.expire_pending_approvals(reason).await;
-        self.inner.desk.close(|asked| {
+        self.inner.open_approvals.close(|asked| {
             let (status, by, reason) = (ApprovalStatus::Expired, BY.to_owned(), reason.to_owned());
             ApprovalView { status, answered_at: Some(at), answered_by: Some(by), reason: Some(reason), ..asked.clone() }
         });
@@ -105,12 +105,12 @@ impl Service {
     /// Their execs are decided again and run or ask a new question. Each question is checked in its
     /// own task, because the caller may hold the lock of one of them.
     pub(crate) fn review_approvals(&self) {
-        for open in self.inner.desk.all() {
+        for open in self.inner.open_approvals.all() {
             let service = self.clone();
             tokio::spawn(async move {
                 let _settling = open.settling.lock().await;
                 let id = &open.view.id;
-                if service.inner.desk.find(id).is_none() || (open.still_stands)().await {
+                if service.inner.open_approvals.find(id).is_none() || (open.still_stands)().await {
                     return;
                 }
                 let reason =

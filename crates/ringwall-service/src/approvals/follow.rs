@@ -104,7 +104,7 @@ impl Service {
     /// All users' questions, for the server's own components such as the webhook.
     pub fn announcements(&self) -> Following {
         let everything = Principal::new(OWN, Holder::Owner);
-        self.inner.desk.follow(&everything, Watched::All)
+        self.inner.open_approvals.follow(&everything, Watched::All)
     }
 
     /// Fails if the server is stopping.
@@ -113,6 +113,6 @@ impl Service {
             by.require_operator("follow everybody's approvals")?;
         }
         self.inner.registry.check_open()?;
-        Ok(self.inner.desk.follow(by, watched))
+        Ok(self.inner.open_approvals.follow(by, watched))
     }
 }

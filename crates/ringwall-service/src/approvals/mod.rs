@@ -10,10 +10,10 @@
 mod answer;
 mod ask;
 mod covered_files;
-mod desk;
 mod expire;
 mod follow;
 mod hosts;
+mod open_approvals;
 mod question;
 mod view;
 mod wait;
@@ -24,6 +24,6 @@ pub use hosts::AllowedHost;
 pub use view::ApprovalView;
 
 pub(crate) use covered_files::{Coverage, Covering};
-pub(crate) use desk::Desk;
+pub(crate) use open_approvals::OpenApprovals;
 pub(crate) use question::{Decision, Question, StillStands, Waiting};
 pub(crate) use wait::{APPROVAL_EXPIRED, DENIED_BY_PERSON};

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ringwall_executor::session_box::VisitOutput;
+use ringwall_executor::session_box::ProcessOutput;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -122,7 +122,7 @@ impl<'de> Deserialize<'de> for Bundle {
 }
 
 /// The next line without its newline. `None` at the end of the channel or if the line is too long.
-pub(crate) async fn read_line(channel: &mut VisitOutput, held: &mut Vec<u8>) -> Option<Vec<u8>> {
+pub(crate) async fn read_line(channel: &mut ProcessOutput, held: &mut Vec<u8>) -> Option<Vec<u8>> {
     let mut seen = 0;
     loop {
         if let Some(end) = held[seen..].iter().position(|byte| *byte == b'\n') {

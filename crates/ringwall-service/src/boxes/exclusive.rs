@@ -20,9 +20,9 @@ use ringwall_record::SessionKey;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio::time::{Instant, timeout_at};
 
-use super::{BoxKey, BoxPool, Boxes, SessionBox};
+use super::{BoxKey, BoxPool, Boxes, PooledBox};
 use crate::error::{Error, causes};
-use crate::session_ref::Place;
+use crate::session_ref::SessionRef;
 
 /// How long an approved command waits for the other execs of its session, and for boxes that are being ended.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ impl SessionGates {
 #[derive(Debug)]
 pub(crate) struct Exclusive {
     gate: Option<OwnedRwLockWriteGuard<()>>,
-    paused: Vec<Arc<SessionBox>>,
+    paused: Vec<Arc<PooledBox>>,
     /// Ending a paused box resumes it, and its processes may run until they are killed. The pool ends no held box for being idle.
     holds: Vec<BoxHold<Boxes>>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Exclusive {
 impl SessionGates {
     /// Waits for the other execs of the session, pauses its boxes, in which processes may run in the background, and waits
     /// for the end of those that are being ended.
-    pub(crate) async fn take_alone(&self, boxes: &Arc<BoxPool>, place: &Place) -> Result<Exclusive, String> {
+    pub(crate) async fn take_alone(&self, boxes: &Arc<BoxPool>, place: &SessionRef) -> Result<Exclusive, String> {
         let deadline = Instant::now() + MAX_WAIT;
         let gate = self.gate(&place.name).write_owned();
         let gate = timeout_at(deadline, gate).await.map_err(|_| {
@@ -90,7 +90,7 @@ impl SessionGates {
         for isolation in Isolation::ALL {
             let pausing = match boxes.hold_session(&BoxKey::new(place, isolation)) {
                 None => continue,
-                Some(Present::Ending(home)) => timeout_at(deadline, home.resident.died()).await.map(drop).map_err(|_| {
+                Some(Present::Ending(home)) => timeout_at(deadline, home.session_box.died()).await.map(drop).map_err(|_| {
                     format!(
                         "the box of the session {} is being ended, and its processes could still change the approved \
                          files; send the command again",
@@ -100,10 +100,10 @@ impl SessionGates {
                 Some(Present::Kept(home, hold)) => {
                     exclusive.holds.push(hold);
                     // Before the pause: it takes effect even if this exec is cancelled meanwhile, and has to end with it.
-                    if !home.resident.is_paused() {
+                    if !home.session_box.is_paused() {
                         exclusive.paused.push(home.clone());
                     }
-                    let (pause, died) = (home.resident.pause(), home.resident.died());
+                    let (pause, died) = (home.session_box.pause(), home.session_box.died());
                     paused_or_dead(pause, died, deadline).await.map_err(|error| {
                         format!(
                             "the box of the session {} could not be paused, and its processes could change the approved \
@@ -143,7 +143,7 @@ impl Drop for Exclusive {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             for home in paused {
-                if let Err(error) = home.resident.resume().await {
+                if let Err(error) = home.session_box.resume().await {
                     tracing::warn!(error = %causes(&error), "could not resume a session's box after an approved command");
                 }
             }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ringwall_executor::session_box::{
-    Channel, Enabled, Resident, SessionProcess, StartedProcess, VisitInput, VisitOptions, VisitOutput,
+    Channel, Enabled, ProcessInput, ProcessOptions, ProcessOutput, SessionBox, SessionProcess, StartedProcess,
 };
 use ringwall_executor::{BoxControl as _, Outcome, RunningBox};
 use ringwall_policy::Grant;
@@ -33,10 +33,10 @@ pub(crate) fn words(language: Language) -> Option<Vec<String>> {
 pub(crate) struct Interpreter {
     process: SessionProcess,
     running: RunningBox,
-    asked: VisitInput,
-    said: VisitOutput,
-    stdout: VisitOutput,
-    stderr: VisitOutput,
+    asked: ProcessInput,
+    said: ProcessOutput,
+    stdout: ProcessOutput,
+    stderr: ProcessOutput,
     /// Bytes from the channel after the last answer.
     held: Vec<u8>,
     cells: u64,
@@ -52,9 +52,9 @@ pub(crate) enum Conversed {
 }
 
 impl Interpreter {
-    pub(crate) async fn start(resident: &Resident, grant: Grant) -> Result<Self, ringwall_executor::Error> {
-        let options = VisitOptions { terminal: None, channel: Channel::Open, stdin: Enabled::No };
-        let StartedProcess { process, streams, running } = resident.visit(grant, options).await?;
+    pub(crate) async fn start(session_box: &SessionBox, grant: Grant) -> Result<Self, ringwall_executor::Error> {
+        let options = ProcessOptions { terminal: None, channel: Channel::Open, stdin: Enabled::No };
+        let StartedProcess { process, streams, running } = session_box.process(grant, options).await?;
         let (Some((asked, said)), stdout, Some(stderr)) = (streams.channel, streams.stdout, streams.stderr) else {
             return Err(ringwall_executor::Error::BoxDied { why: "its agent gave a command no streams".to_owned() });
         };
@@ -129,7 +129,7 @@ impl Interpreter {
 /// Copies a stream of the interpreter to the exec. Cancel-safe: bytes that were read are kept in
 /// `held`.
 struct Pump {
-    from: VisitOutput,
+    from: ProcessOutput,
     held: Vec<u8>,
     /// `None` after the exec has closed its end.
     to: Option<DuplexStream>,
@@ -160,7 +160,7 @@ impl Pump {
 
     /// Copies the bytes that have arrived. The agent sends all output from before the answer ahead
     /// of it, so none is missing.
-    async fn finish(mut self) -> VisitOutput {
+    async fn finish(mut self) -> ProcessOutput {
         let rest = self.from.read_now();
         self.held.extend(rest);
         self.pass_on().await;

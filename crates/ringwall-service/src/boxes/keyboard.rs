@@ -4,7 +4,7 @@ use std::io;
 
 use futures::future::BoxFuture;
 use ringwall_executor::WindowSize;
-use ringwall_executor::session_box::{SessionProcess, VisitInput};
+use ringwall_executor::session_box::{ProcessInput, SessionProcess};
 use tokio::sync::oneshot;
 
 /// `has_room` is false from this number of buffered bytes on.
@@ -14,7 +14,7 @@ const MAX_COUNT: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) handle: SessionProcess,
-    pub(crate) stdin: VisitInput,
+    pub(crate) stdin: ProcessInput,
 }
 
 /// An event of the input.
@@ -36,8 +36,8 @@ pub(crate) struct Keyboard {
 
 enum State {
     Awaited(oneshot::Receiver<Keys>),
-    Free(VisitInput),
-    Writing(BoxFuture<'static, io::Result<VisitInput>>),
+    Free(ProcessInput),
+    Writing(BoxFuture<'static, io::Result<ProcessInput>>),
     Gone,
 }
 

@@ -7,8 +7,8 @@ mod interpreter;
 mod keyboard;
 mod language;
 mod pool;
+mod pooled_box;
 mod process;
-mod session_box;
 mod terminal;
 
 pub use answer::Bundle;
@@ -18,10 +18,10 @@ pub(crate) use answer::CellAnswer;
 pub(crate) use exclusive::{Hold, SessionGates, Shared};
 pub(crate) use interpreter::{Conversed, Interpreter, words};
 pub(crate) use keyboard::{Keyboard, Pressed};
-pub(crate) use pool::{BoxPool, BoxSort, Boxes, Makers, SpareBox};
-pub(crate) use process::ProcessReins;
-pub(crate) use session_box::{BoxKey, Context, Doing, Entered, MAX_CONTEXTS, SessionBox};
-pub(crate) use terminal::Seat;
+pub(crate) use pool::{BackendWarmBox, BoxBackends, BoxPool, BoxSort, Boxes};
+pub(crate) use pooled_box::{BoxKey, Context, Doing, Entered, MAX_CONTEXTS, PooledBox};
+pub(crate) use process::ProcessHandle;
+pub(crate) use terminal::TerminalHandle;
 
 /// Mount point of the session's or agent's files in a box.
 pub(crate) const WORKSPACE: &str = "/workspace";

@@ -8,18 +8,18 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ringwall_executor::Executor;
-use ringwall_executor::docker::{ContainerShape, ContainerSpare, Docker};
-use ringwall_executor::pool::{Maker, Pace, Pool, Sort};
-use ringwall_executor::warm::{Spare, SpareSort};
+use ringwall_executor::docker::{ContainerShape, Docker, WarmContainer};
+use ringwall_executor::pool::{Pace, Pool, PoolBoxes, Sort};
+use ringwall_executor::warm::{WarmBox, WarmSpec};
 
-use super::session_box::{BoxKey, SessionBox};
+use super::pooled_box::{BoxKey, PooledBox};
 use crate::error::causes;
 
 pub(crate) type BoxPool = Pool<Boxes>;
 
 /// The backends that make boxes. Dropping it waits for the end of every box.
 #[derive(Debug)]
-pub(crate) struct Makers {
+pub(crate) struct BoxBackends {
     pub(crate) executor: Executor,
     pub(crate) docker: Docker,
     /// The lock of the data directory, held because boxes keep files there.
@@ -30,26 +30,26 @@ pub(crate) struct Makers {
 /// server alive.
 #[derive(Debug)]
 pub(crate) struct Boxes {
-    makers: Weak<Makers>,
+    backends: Weak<BoxBackends>,
 }
 
 impl Boxes {
-    pub(crate) fn of(makers: &Arc<Makers>) -> Self {
-        Self { makers: Arc::downgrade(makers) }
+    pub(crate) fn of(backends: &Arc<BoxBackends>) -> Self {
+        Self { backends: Arc::downgrade(backends) }
     }
 }
 
 /// The kinds of warm boxes: native boxes for single execs, and containers for session boxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BoxSort {
-    Native(SpareSort),
+    Native(WarmSpec),
     Container(ContainerShape),
 }
 
 #[derive(Debug)]
-pub(crate) enum SpareBox {
-    Native(Box<Spare>),
-    Container(Box<ContainerSpare>),
+pub(crate) enum BackendWarmBox {
+    Native(Box<WarmBox>),
+    Container(Box<WarmContainer>),
 }
 
 impl Sort for BoxSort {
@@ -68,27 +68,27 @@ impl Sort for BoxSort {
     }
 }
 
-impl Maker for Boxes {
+impl PoolBoxes for Boxes {
     type Key = BoxKey;
     type Kind = BoxSort;
-    type Resident = SessionBox;
-    type Spare = SpareBox;
-    type Tools = Arc<Makers>;
+    type SessionBox = PooledBox;
+    type WarmBox = BackendWarmBox;
+    type Tools = Arc<BoxBackends>;
 
-    fn tools(&self) -> Option<Arc<Makers>> {
-        self.makers.upgrade()
+    fn tools(&self) -> Option<Arc<BoxBackends>> {
+        self.backends.upgrade()
     }
 
-    async fn make_spare(makers: &Arc<Makers>, sort: &BoxSort) -> Option<SpareBox> {
-        let was_possible = makers.docker.is_for_spares();
+    async fn make_warm_box(backends: &Arc<BoxBackends>, sort: &BoxSort) -> Option<BackendWarmBox> {
+        let was_possible = backends.docker.is_for_warm_boxes();
         let (made, kind) = match sort {
             BoxSort::Native(sort) => {
-                let made = makers.executor.prepare_spare(sort).await;
-                (made.map(|spare| SpareBox::Native(Box::new(spare))), format!("{:?}", sort.kind))
+                let made = backends.executor.prepare_warm_box(sort).await;
+                (made.map(|warm_box| BackendWarmBox::Native(Box::new(warm_box))), format!("{:?}", sort.kind))
             }
             BoxSort::Container(shape) => {
-                let made = makers.docker.prepare_spare(&makers.executor, shape).await;
-                (made.map(|spare| SpareBox::Container(Box::new(spare))), "Container".to_owned())
+                let made = backends.docker.prepare_warm_box(&backends.executor, shape).await;
+                (made.map(|warm_box| BackendWarmBox::Container(Box::new(warm_box))), "Container".to_owned())
             }
         };
         let failed = |error: &ringwall_executor::Error| match (sort, was_possible) {
@@ -101,28 +101,28 @@ impl Maker for Boxes {
         made.inspect_err(failed).ok()
     }
 
-    fn is_alive(spare: &SpareBox) -> bool {
-        match spare {
-            SpareBox::Native(spare) => spare.is_alive(),
-            SpareBox::Container(spare) => spare.is_alive(),
+    fn is_alive(warm_box: &BackendWarmBox) -> bool {
+        match warm_box {
+            BackendWarmBox::Native(warm_box) => warm_box.is_alive(),
+            BackendWarmBox::Container(warm_box) => warm_box.is_alive(),
         }
     }
 
-    async fn end_spare(spare: SpareBox) {
-        match spare {
-            SpareBox::Native(spare) => spare.end().await,
-            SpareBox::Container(spare) => spare.end().await,
+    async fn end_warm_box(warm_box: BackendWarmBox) {
+        match warm_box {
+            BackendWarmBox::Native(warm_box) => warm_box.end().await,
+            BackendWarmBox::Container(warm_box) => warm_box.end().await,
         }
     }
 
-    async fn died(resident: &SessionBox) {
-        resident.resident.died().await;
+    async fn died(session_box: &PooledBox) {
+        session_box.session_box.died().await;
     }
 
-    async fn end(resident: Arc<SessionBox>) {
-        resident.resident.end().await;
+    async fn end(session_box: Arc<PooledBox>) {
+        session_box.session_box.end().await;
         // The connections of the box are recorded before this returns.
-        if let Some(way) = &resident.way {
+        if let Some(way) = &session_box.way {
             way.closed().await;
         }
     }

@@ -1,15 +1,15 @@
 //! The handle by which the service signals and writes to a process of a session box.
 
-use ringwall_executor::session_box::{SessionProcess, VisitInput};
+use ringwall_executor::session_box::{ProcessInput, SessionProcess};
 
 #[derive(Debug)]
-pub(crate) struct ProcessReins {
+pub(crate) struct ProcessHandle {
     pub(crate) handle: SessionProcess,
-    pub(crate) stdin: tokio::sync::Mutex<Option<VisitInput>>,
+    pub(crate) stdin: tokio::sync::Mutex<Option<ProcessInput>>,
 }
 
-impl ProcessReins {
-    pub(crate) fn new(handle: SessionProcess, stdin: Option<VisitInput>) -> Self {
-        ProcessReins { handle, stdin: tokio::sync::Mutex::new(stdin) }
+impl ProcessHandle {
+    pub(crate) fn new(handle: SessionProcess, stdin: Option<ProcessInput>) -> Self {
+        ProcessHandle { handle, stdin: tokio::sync::Mutex::new(stdin) }
     }
 }

@@ -9,24 +9,24 @@ use ringwall_risk::{Content, Level};
 use serde_json::json;
 
 use super::perform::Deed;
-use super::wish::{Evaluate, Wish, shortened};
+use super::request::{ActionRequest, Evaluate, shortened};
 use crate::approvals::{Decision, Question, StillStands};
 use crate::boxes::browser::Fault;
 use crate::settings::Rules;
 
 /// Describes what needs approval; `None` if the action needs none.
-pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {
-    let assessed = ringwall_risk::assess(Content::Browser, &wish.for_assessment().to_string());
-    match (wish, field) {
-        (Wish::Evaluate(_), _) => Some("run a script in the page".to_owned()),
-        (Wish::Press(press), _) if !press.types() => None,
-        (Wish::Fill(_) | Wish::Press(_), FieldKind::Password | FieldKind::Payment) => {
+pub(super) fn deserves_care(request: &ActionRequest, field: FieldKind) -> Option<String> {
+    let assessed = ringwall_risk::assess(Content::Browser, &request.for_assessment().to_string());
+    match (request, field) {
+        (ActionRequest::Evaluate(_), _) => Some("run a script in the page".to_owned()),
+        (ActionRequest::Press(press), _) if !press.types() => None,
+        (ActionRequest::Fill(_) | ActionRequest::Press(_), FieldKind::Password | FieldKind::Payment) => {
             Some(format!("type into {field}"))
         }
-        (Wish::Select(_), FieldKind::Password | FieldKind::Payment) => Some(format!("choose in {field}")),
+        (ActionRequest::Select(_), FieldKind::Password | FieldKind::Payment) => Some(format!("choose in {field}")),
         // The agent's selector looks like a password or payment field, even if the page declares an
         // ordinary one.
-        (Wish::Fill(_) | Wish::Select(_), _) if assessed.level >= Level::High => {
+        (ActionRequest::Fill(_) | ActionRequest::Select(_), _) if assessed.level >= Level::High => {
             Some("type into a field for a password or a payment".to_owned())
         }
         _ => None,
@@ -35,9 +35,9 @@ pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {
 
 impl Deed {
     /// Returns when the action on this page is approved.
-    pub(super) async fn confirm(&self, wish: &Wish, doing: &str, page: &str) -> Result<(), Fault> {
+    pub(super) async fn confirm(&self, request: &ActionRequest, doing: &str, page: &str) -> Result<(), Fault> {
         let rules = self.service.session_rules(&self.place).await?;
-        let question = self.question(wish, doing, page, &rules);
+        let question = self.question(request, doing, page, &rules);
         let settled = match rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => None,
             Confirmation::AutoApprove => Some(SettledStatus::Approved),
@@ -50,7 +50,7 @@ impl Deed {
         tracing::info!(action_id = %self.id, approval = %waiting.id(), "a browser's action waits for its confirmation");
         let decision = waiting.decision().await;
         // The wait for an answer does not count as idle time of the browser.
-        self.seat.used();
+        self.slot.used();
         let refused = |why: &str| Err(Fault::refused(format!("Refused: {why}")));
         match decision {
             Decision::Approved { modified: Some(_), .. } => {
@@ -73,19 +73,19 @@ impl Deed {
         }
     }
 
-    fn question(&self, wish: &Wish, doing: &str, page: &str, rules: &Rules) -> Question {
+    fn question(&self, request: &ActionRequest, doing: &str, page: &str, rules: &Rules) -> Question {
         // The target comes last: the agent chooses this text, and it could imitate the rest of the
         // sentence.
-        let target = match wish.target() {
+        let target = match request.target() {
             Ok(Some(target)) => format!(": {}", shortened(&target.to_string())),
             Ok(None) | Err(_) => String::new(),
         };
-        let code = match wish {
-            Wish::Evaluate(Evaluate { script }) => Some(script.clone()),
+        let code = match request {
+            ActionRequest::Evaluate(Evaluate { script }) => Some(script.clone()),
             _ => None,
         };
         let action = json!({
-            "action_id": self.id, "action": wish.verb(), "detail": wish.detail(), "page": page,
+            "action_id": self.id, "action": request.verb(), "detail": request.detail(), "page": page,
             "session": self.place.id.as_str(),
         });
         Question {

@@ -11,12 +11,12 @@ use ringwall_policy::{
 };
 
 use crate::blocking;
-use crate::boxes::browser::{BrowserGate, Fault, Home, Reach, Rooms, grant};
+use crate::boxes::browser::{BrowserGate, BrowserHost, Fault, Home, Reach, grant};
 use crate::boxes::{BoxKey, WORKSPACE};
 use crate::egress::NetRule;
 use crate::service::Service;
-use crate::session::residents::home_grant;
-use crate::session_ref::Place;
+use crate::session::boxes::home_grant;
+use crate::session_ref::SessionRef;
 use crate::settings::layers;
 
 /// Address of the egress proxy inside every box that has one.
@@ -25,7 +25,7 @@ const PROXY: &str = "http://127.0.0.1:3128";
 const AGENT: &str = "ringwall-agent";
 
 impl Service {
-    pub(super) async fn make_home(&self, place: &Place, window: BrowserKind) -> Result<Home, Fault> {
+    pub(super) async fn make_home(&self, place: &SessionRef, window: BrowserKind) -> Result<Home, Fault> {
         // Starting a browser may be the first use of a session.
         let workspace = self.session_workspace(&place.name).await?;
         blocking::in_place(|| Ok(workspace.session(&place.id)?.create_directories()?)).await?;
@@ -49,8 +49,8 @@ impl Service {
         });
         let layers = layers(profile::FILES, operator, Vec::new());
         let request = request(Workspace::Private);
-        let mut resident =
-            self.inner.makers.executor.start_resident(grant(&request, &[AGENT.to_owned()], &layers)?).await?;
+        let mut session_box =
+            self.inner.backends.executor.start_session_box(grant(&request, &[AGENT.to_owned()], &layers)?).await?;
         let lifted = settings.browser.allowed_hosts.clone();
         let server = Arc::downgrade(&self.inner);
         let external = move || match server.upgrade() {
@@ -59,23 +59,23 @@ impl Service {
         };
         let reach = Reach::Public { lifted: lifted.clone(), external: Box::new(external) };
         let gate = Arc::new(BrowserGate::new(reach));
-        let Some(listener) = resident.proxy_socket.take() else {
-            return Err(ringwall_executor::Error::NoWayOut.into());
+        let Some(listener) = session_box.proxy_socket.take() else {
+            return Err(ringwall_executor::Error::NoProxySocket.into());
         };
         let proxy = Proxy::new(gate.clone(), Resolver::system(), lifted);
-        let gone = resident.gone();
+        let gone = session_box.gone();
         tokio::spawn(async move {
             if let Err(error) = proxy.serve(listener, gone).await {
                 // Without the proxy the browser has no network.
                 tracing::warn!(%error, "could not serve the way out of a browser's box");
             }
         });
-        let way_out = ringwall_browser::Egress::Proxy(PROXY.to_owned());
-        Ok(Home { rooms: Rooms::Own(Box::new(resident)), request, layers, gate, way_out })
+        let proxy_socket = ringwall_browser::Egress::Proxy(PROXY.to_owned());
+        Ok(Home { host: BrowserHost::Own(Box::new(session_box)), request, layers, gate, proxy_socket })
     }
 
     /// Uses the session's box and starts it if necessary.
-    async fn join_session(&self, place: &Place) -> Result<Home, Fault> {
+    async fn join_session(&self, place: &SessionRef) -> Result<Home, Fault> {
         let mode: SecurityMode = self.session_rules(place).await?.mode;
         let isolation = self.session_isolation(mode).await?;
         if isolation != Isolation::Native {
@@ -96,16 +96,16 @@ impl Service {
         let key = BoxKey::new(place, isolation);
         let name = format!("box-{}", crate::random::random_digits::<16>()?);
         let lease = self.enter_box(&key, isolation, home, name, OnBusy::Wait).await?;
-        let home = lease.resident().clone();
+        let home = lease.session_box().clone();
         let Some(hold) = lease.hold() else { return Err(Fault::failed("the session's box is ending; try again")) };
-        let way_out = match net {
+        let proxy_socket = match net {
             Net::None => ringwall_browser::Egress::None,
             Net::Allowlist { .. } => ringwall_browser::Egress::Proxy(PROXY.to_owned()),
         };
         let lifted = home.way.as_ref().map(|way| way.lifted().clone()).unwrap_or_default();
         let (rule, questions) = (NetRule::new(net, lifted), self.host_questions());
         let gate = Arc::new(BrowserGate::new(Reach::AsCode { rule, questions }));
-        Ok(Home { rooms: Rooms::Session { home, _hold: hold }, request, layers, gate, way_out })
+        Ok(Home { host: BrowserHost::Session { home, _hold: hold }, request, layers, gate, proxy_socket })
     }
 }
 

@@ -15,15 +15,15 @@ use tokio::sync::watch;
 use super::answer::{BrowserAnswer, Done};
 use super::confirm::deserves_care;
 use super::files::TakenOut;
+use super::request::{ActionRequest, Known};
 use super::watch::watch_over;
-use super::wish::{Known, Wish};
 use crate::auth::principal::Principal;
-use crate::boxes::browser::{Fault, Instance, MISSING, Refused, Seat, Stop, Turn};
+use crate::boxes::browser::{BrowserSlot, Fault, Instance, MISSING, Refused, Stop, Turn};
 use crate::egress::Asking;
 use crate::error::{Error, causes};
 use crate::random::random_digits;
 use crate::service::Service;
-use crate::session_ref::{Place, SessionAddress};
+use crate::session_ref::{SessionAddress, SessionRef};
 use crate::time::now;
 
 const PAUSED: &str = "the session is paused, and its browser with it; resume it first";
@@ -46,13 +46,13 @@ pub struct BrowserRequest {
 #[derive(Debug, Clone)]
 pub struct BrowserBegun {
     pub action_id: ExecId,
-    told: watch::Receiver<Option<Arc<Told>>>,
+    told: watch::Receiver<Option<Arc<PerformResult>>>,
     taken_back: Arc<watch::Sender<bool>>,
 }
 
 /// If the action could not start, only the first caller gets the error, because errors are not
 /// `Clone`.
-type Told = Result<BrowserAnswer, Mutex<Option<Error>>>;
+type PerformResult = Result<BrowserAnswer, Mutex<Option<Error>>>;
 
 impl BrowserBegun {
     /// Cancels the action as far as it has not been performed yet.
@@ -70,26 +70,26 @@ impl BrowserBegun {
 pub(super) struct Deed {
     pub(super) service: Service,
     pub(super) by: Principal,
-    pub(super) place: Place,
+    pub(super) place: SessionRef,
     pub(super) id: ExecId,
-    pub(super) seat: Arc<Seat>,
+    pub(super) slot: Arc<BrowserSlot>,
     asked: Option<BrowserKind>,
 }
 
 impl Service {
     pub async fn begin_browser(&self, by: &Principal, request: BrowserRequest) -> Result<BrowserBegun, Error> {
-        let place = Place::read(by, &request.session)?;
-        let wish = Wish::read(&request.action, request.params)?;
-        if !matches!(wish, Wish::Close(_)) && ringwall_browser::find_executable().is_none() {
+        let place = SessionRef::read(by, &request.session)?;
+        let action = ActionRequest::read(&request.action, request.params)?;
+        if !matches!(action, ActionRequest::Close(_)) && ringwall_browser::find_executable().is_none() {
             return Err(Error::BackendUnavailable { backend: "browser".to_owned(), why: MISSING.to_owned() });
         }
         let shared = self.inner.session_gates.try_share(&place.name)?;
         // Records the end of an earlier session with this id before a new one starts.
         self.session_rules(&place).await?;
-        let seat = self.inner.browsers.seat(&place.name)?;
-        let in_line = seat.line_up()?;
+        let slot = self.inner.browsers.slot(&place.name)?;
+        let in_line = slot.line_up()?;
         let id: ExecId = format!("e_{}", random_digits::<16>()?).parse()?;
-        let deed = Deed { service: self.clone(), by: by.clone(), place, id: id.clone(), seat, asked: request.window };
+        let deed = Deed { service: self.clone(), by: by.clone(), place, id: id.clone(), slot, asked: request.window };
         let (tell, told) = watch::channel(None);
         let taken_back = Arc::new(watch::Sender::new(false));
         let unwanted = taken_back.subscribe();
@@ -97,11 +97,11 @@ impl Service {
             let _shared = shared;
             let service = deed.service.clone();
             let _acting = service.inner.browsers.act();
-            let mut stop = Stop::new(deed.seat.clone(), unwanted);
-            let turn = stop.unless_gone(deed.seat.turn()).await;
+            let mut stop = Stop::new(deed.slot.clone(), unwanted);
+            let turn = stop.unless_gone(deed.slot.turn()).await;
             drop(in_line);
             let answer = match turn {
-                Ok(turn) => deed.live(turn, wish, stop).await,
+                Ok(turn) => deed.live(turn, action, stop).await,
                 Err(error) => Err(error),
             };
             let answer = answer.map_err(|error| Mutex::new(Some(error)));
@@ -133,23 +133,23 @@ impl Deed {
 
     /// Runs the action from its turn to its recorded outcome. Returns an error if it was not
     /// performed.
-    async fn live(self, mut turn: Turn, wish: Wish, mut stop: Stop) -> Result<BrowserAnswer, Error> {
+    async fn live(self, mut turn: Turn, action: ActionRequest, mut stop: Stop) -> Result<BrowserAnswer, Error> {
         let window = self.asked.or(turn.as_ref().map(|there| there.window)).unwrap_or(BrowserKind::External);
         let new = NewBrowserAction {
             id: self.id.clone(),
             session: self.place.name.clone(),
             kind: window.key().to_owned(),
-            action: wish.verb().to_owned(),
-            detail: wish.detail(),
+            action: action.verb().to_owned(),
+            detail: action.detail(),
             actor: self.by.caller().to_owned(),
             started_at: now(),
         };
         self.service.inner.store.intend_browser_action(new, self.by.origin.note()).await?;
-        let done = self.act(&mut turn, window, wish, &mut stop).await;
+        let done = self.act(&mut turn, window, action, &mut stop).await;
         self.conclude(&turn, &done).await;
         match turn.as_ref() {
-            Some(_) => self.seat.used(),
-            None => self.seat.vacate(),
+            Some(_) => self.slot.used(),
+            None => self.slot.vacate(),
         }
         drop(turn);
         Ok(BrowserAnswer::new(self.id.clone(), window, done))
@@ -157,15 +157,21 @@ impl Deed {
 
     /// Performs the action. Cancelling does not interrupt closing a browser; it does interrupt
     /// everything that is done with one.
-    async fn act(&self, turn: &mut Turn, window: BrowserKind, wish: Wish, stop: &mut Stop) -> Result<Done, Fault> {
+    async fn act(
+        &self,
+        turn: &mut Turn,
+        window: BrowserKind,
+        action: ActionRequest,
+        stop: &mut Stop,
+    ) -> Result<Done, Fault> {
         if turn.as_ref().is_some_and(Instance::is_paused) {
             return Err(Fault::failed(PAUSED));
         }
         let is_off = self.service.settings_now().browser.external == ExternalMode::Off;
-        match (&wish, window) {
-            (Wish::Close(_), _) => {
+        match (&action, window) {
+            (ActionRequest::Close(_), _) => {
                 self.end_browser(turn, None).await;
-                self.seat.take_ended();
+                self.slot.take_ended();
                 return Ok(Done { answer: Answer::default(), files: Vec::new(), notes: Vec::new() });
             }
             (_, BrowserKind::External) if is_off => {
@@ -176,12 +182,13 @@ impl Deed {
             }
             (_, BrowserKind::External | BrowserKind::Sandbox) => {}
         }
-        let page = wish.page().map(|text| self.check(text, window)).transpose()?;
-        let (opens, is_download, words) = (Opens::of(&wish), matches!(wish, Wish::Download(_)), wish.words());
+        let page = action.page().map(|text| self.check(text, window)).transpose()?;
+        let (opens, is_download, words) =
+            (Opens::of(&action), matches!(action, ActionRequest::Download(_)), action.words());
         let mut notes = self.have_browser(turn, window, stop).await?;
         let mut there = present(turn)?;
         let mut under_way = there.home.begin(self.asking(&words));
-        let deed = stop.unless(self.prepare(there, wish, page)).await?;
+        let deed = stop.unless(self.prepare(there, action, page)).await?;
         let mut performed = stop.unless(deed.perform(there)).await?;
         if performed.is_err() && opens == Opens::Page && !there.is_alive() {
             // The browser had died unnoticed: open another one and try once more.
@@ -207,32 +214,32 @@ impl Deed {
         if let Some(document) = answer.pdf.take() {
             files.push(self.keep("page.pdf", document).await?);
         }
-        self.seat.looks(&answer.url, &answer.title, answer.screenshot.clone());
+        self.slot.looks(&answer.url, &answer.title, answer.screenshot.clone());
         Ok(Done { answer, files, notes })
     }
 
     /// Prepares the action: finds its field, asks for approval, asks about an unlisted host in
     /// advance and copies uploads into the box.
-    async fn prepare(&self, there: &Instance, wish: Wish, page: Option<String>) -> Result<Prepared, Fault> {
-        let field = match wish.field() {
+    async fn prepare(&self, there: &Instance, action: ActionRequest, page: Option<String>) -> Result<Prepared, Fault> {
+        let field = match action.field() {
             Some(field) => there.browser.field(&field).await?,
             None => FieldKind::Ordinary,
         };
         // An approval is valid for one document; the action then fails if the page has changed.
-        let document = match deserves_care(&wish, field) {
+        let document = match deserves_care(&action, field) {
             Some(doing) => {
                 let document = there.browser.document().await?;
-                self.confirm(&wish, &doing, &without_query(&document.url)).await?;
+                self.confirm(&action, &doing, &without_query(&document.url)).await?;
                 Some(document)
             }
             None => None,
         };
         if let Some((host, port)) = page.as_deref().and_then(page_host) {
             there.home.gate.ask_ahead(host, port).await;
-            self.seat.used();
+            self.slot.used();
         }
-        let uploads = self.take_in(there, wish.files()).await?;
-        let action = wish.action(Known { page, field, uploads });
+        let uploads = self.take_in(there, action.files()).await?;
+        let action = action.action(Known { page, field, uploads });
         Ok(Prepared { document, action: action.ok_or_else(|| Fault::failed("nothing is to be done"))? })
     }
 
@@ -272,16 +279,16 @@ impl Deed {
             None => {}
         }
         let notes = self
-            .seat
+            .slot
             .take_ended()
             .map(|why| format!("the browser before this one was closed ({why}): its page is lost"));
         let inner = &self.service.inner;
         let most = self.service.settings_now().browser.max_instances.get() as usize;
-        inner.browsers.take_place(&inner.store, most, &self.seat, window).await?;
+        inner.browsers.take_place(&inner.store, most, &self.slot, window).await?;
         let home = stop.unless(self.service.make_home(&self.place, window)).await?;
         let instance = Instance::open(window, home, inner.browsers.next_number(), stop).await?;
         let process = instance.process();
-        let watching = watch_over(Arc::downgrade(inner), Arc::downgrade(&self.seat), instance.number, async move {
+        let watching = watch_over(Arc::downgrade(inner), Arc::downgrade(&self.slot), instance.number, async move {
             process.ended().await
         });
         tokio::spawn(watching);
@@ -290,7 +297,7 @@ impl Deed {
     }
 
     async fn end_browser(&self, turn: &mut Turn, why: Option<&'static str>) {
-        self.seat.end(&self.service.inner.store, turn.take(), why).await;
+        self.slot.end(&self.service.inner.store, turn.take(), why).await;
     }
 
     async fn conclude(&self, turn: &Turn, done: &Result<Done, Fault>) {
@@ -341,10 +348,10 @@ enum Opens {
 }
 
 impl Opens {
-    fn of(wish: &Wish) -> Self {
-        match wish {
-            Wish::Navigate(_) => Opens::Page,
-            _ if wish.page().is_some() => Opens::Beside,
+    fn of(action: &ActionRequest) -> Self {
+        match action {
+            ActionRequest::Navigate(_) => Opens::Page,
+            _ if action.page().is_some() => Opens::Beside,
             _ => Opens::Nothing,
         }
     }

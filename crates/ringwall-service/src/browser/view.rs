@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::service::Service;
-use crate::session_ref::{Place, SessionAddress};
+use crate::session_ref::{SessionAddress, SessionRef};
 
 /// Maximum number of actions shown.
 const SHOWN: u64 = 50;
@@ -74,10 +74,10 @@ impl From<BrowserAction> for BrowserActionView {
 
 impl Service {
     pub async fn browser(&self, by: &Principal, address: &SessionAddress) -> Result<BrowserView, Error> {
-        let place = Place::read(by, address)?;
+        let place = SessionRef::read(by, address)?;
         let found = self.inner.store.browser_actions(&place.name, Limit::nearest(SHOWN)).await?;
         let actions = found.into_iter().map(BrowserActionView::from).collect();
-        let shown = self.inner.browsers.find(&place.name).map(|seat| seat.show());
+        let shown = self.inner.browsers.find(&place.name).map(|slot| slot.show());
         Ok(match shown.filter(|shown| shown.window.is_some()) {
             Some(shown) => BrowserView {
                 kind: shown.window.map(ringwall_policy::BrowserKind::key),

@@ -256,7 +256,7 @@ impl Disk {
     }
 
     pub(super) fn words(&self, usage: Usage, more: Usage) -> String {
-        let place = if self.key.2.is_some() { Place::Session } else { Place::Workspace };
+        let place = if self.key.2.is_some() { QuotaScope::Session } else { QuotaScope::Workspace };
         words(place, usage, more, self.most)
     }
 
@@ -300,7 +300,7 @@ impl Quotas {
         }
         let message = format!(
             "{} Commands over 4 KiB stay on record and count; retention.execs_days removes them.",
-            words(Place::Workspace, used, more, most)
+            words(QuotaScope::Workspace, used, more, most)
         );
         Err(Error::DiskQuota { message })
     }
@@ -317,16 +317,16 @@ impl Quotas {
 
 /// What a quota applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum QuotaScope {
     Workspace,
     Session,
 }
 
 /// The error message: usage, limit and remedy.
-pub(super) fn words(place: Place, usage: Usage, more: Usage, most: Usage) -> String {
+pub(super) fn words(place: QuotaScope, usage: Usage, more: Usage, most: Usage) -> String {
     let (name, setting) = match place {
-        Place::Workspace => ("workspace", "workspace.quota_mb"),
-        Place::Session => ("session", "sessions.max_mb"),
+        QuotaScope::Workspace => ("workspace", "workspace.quota_mb"),
+        QuotaScope::Session => ("session", "sessions.max_mb"),
     };
     let needs =
         |needed: String| if more == Usage::default() { String::new() } else { format!(" This needs {needed} more.") };

@@ -8,16 +8,16 @@
 mod ask;
 mod gate;
 mod late;
+mod proxy_socket;
 mod rule;
 mod session;
 mod view;
-mod way_out;
 
 pub use view::{ConnectionView, NetworkView};
 
 pub(crate) use ask::{Asking, Questions};
 pub(crate) use gate::ExecGate;
 pub(crate) use late::{Late, LateNetwork, RecordLate};
+pub(crate) use proxy_socket::Egress;
 pub(crate) use rule::NetRule;
 pub(crate) use session::{OnDuty, SessionWay};
-pub(crate) use way_out::WayOut;

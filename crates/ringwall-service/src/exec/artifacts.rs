@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::auth::principal::Principal;
 use crate::blocking;
 use crate::error::Error;
-use crate::exec::registry::Live;
+use crate::exec::registry::RunningExec;
 use crate::exec::view::ExecView;
 use crate::service::Service;
 
@@ -100,14 +100,14 @@ impl Service {
         limit: u64,
     ) -> Result<OutputPart, Error> {
         // Before the record, so that an exec that ends in between still reports its cut output.
-        let live = self.find_live(by, exec_id);
+        let running = self.find_running(by, exec_id);
         let exec = self.recorded(by, exec_id).await?;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let kept = match stream {
             Stream::Stdout => exec.stdout,
             Stream::Stderr => exec.stderr,
         };
-        let truncated = kept == StoredOutput::Truncated || live.is_some_and(|live| live.is_truncated(stream));
+        let truncated = kept == StoredOutput::Truncated || running.is_some_and(|running| running.is_truncated(stream));
         let ended = exec.summary.status.is_ended();
         let read = move |project: &Project, exec: &ringwall_workspace::ExecId| {
             project.read_output(exec, stream, offset, limit)
@@ -123,15 +123,15 @@ impl Service {
         self.printed_by(view, None, limit).await
     }
 
-    /// Like [`Service::printed`], and uses the files of `live` if they are still open.
+    /// Like [`Service::printed`], and uses the files of `running` if they are still open.
     pub(crate) async fn printed_by(
         &self,
         view: &ExecView,
-        live: Option<&Live>,
+        running: Option<&RunningExec>,
         limit: u64,
     ) -> Result<[OutputPart; 2], Error> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let open = live.and_then(|live| Some((live.output(Stream::Stdout)?, live.output(Stream::Stderr)?)));
+        let open = running.and_then(|running| Some((running.output(Stream::Stdout)?, running.output(Stream::Stderr)?)));
         if let Some((stdout, stderr)) = open {
             let failed = |error: std::io::Error| Error::runtime("read what was printed", &error);
             let part = |file: &OutputFile, truncated| -> Result<OutputPart, Error> {
@@ -156,7 +156,7 @@ impl Service {
 
     pub async fn observation(&self, by: &Principal, exec_id: &ExecId) -> Result<Observation, Error> {
         // Before the record, so that an exec that ends in between still reports its cut output.
-        let live = self.find_live(by, exec_id);
+        let running = self.find_running(by, exec_id);
         let view = self.exec(by, exec_id).await?;
         let read = |project: &Project, exec: &ringwall_workspace::ExecId| {
             let part = |stream| project.read_output(exec, stream, 0, OBSERVED);
@@ -164,7 +164,7 @@ impl Service {
         };
         let (stdout, stderr, artifacts) = self.with_project(&view.summary, read).await?.unwrap_or_default();
         let is_cut = |stream, part: &ringwall_workspace::OutputPart| {
-            let is_longer = live.as_ref().is_some_and(|live| live.is_truncated(stream));
+            let is_longer = running.as_ref().is_some_and(|running| running.is_truncated(stream));
             is_longer || part.total > part.bytes.len() as u64
         };
         let text = |part: &ringwall_workspace::OutputPart| String::from_utf8_lossy(&part.bytes).into_owned();

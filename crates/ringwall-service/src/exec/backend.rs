@@ -13,7 +13,7 @@ use ringwall_policy::{Grant, Root};
 use tokio::sync::mpsc;
 
 use crate::boxes::Boxes;
-use crate::boxes::SessionBox;
+use crate::boxes::PooledBox;
 use crate::egress::ExecGate;
 use crate::error::Error;
 use crate::service::Inner;
@@ -77,7 +77,7 @@ pub(crate) struct StartedBox {
 /// The session resources of a command in a session box.
 #[derive(Debug)]
 pub(crate) struct InSession {
-    pub(crate) home: Arc<SessionBox>,
+    pub(crate) home: Arc<PooledBox>,
     /// Decides on the box's connections while this command uses it.
     pub(crate) gate: Option<Arc<ExecGate>>,
     /// Receives the output of the command's terminal.
@@ -90,14 +90,14 @@ pub(crate) struct InSession {
 #[expect(dead_code, reason = "held, and let go of when it is dropped")]
 pub(crate) enum Stay {
     /// Exclusive: no other command may start in the box.
-    Alone(Lease<Boxes>),
+    UntilStopped(Lease<Boxes>),
     /// Shared: other commands may start in the box.
     Beside(Hold<Boxes>),
 }
 
 impl Inner {
     pub(crate) fn gvisor_home(&self) -> GvisorHome {
-        match self.makers.executor.gvisor() {
+        match self.backends.executor.gvisor() {
             Ok(_) => GvisorHome::Host,
             Err(_) => GvisorHome::Docker,
         }
@@ -111,11 +111,11 @@ impl Inner {
     ) -> Result<RunningBox, ringwall_executor::Error> {
         match backend {
             Backend::Native => self.start_native(grant).await,
-            Backend::Docker => self.makers.docker.start(grant, exec_id, Runtime::Usual).await,
+            Backend::Docker => self.backends.docker.start(grant, exec_id, Runtime::Default).await,
             // Docker runs its own images with gVisor as the runtime.
             Backend::Gvisor => match grant.root() {
-                Root::Docker(_) => self.makers.docker.start(grant, exec_id, Runtime::Gvisor).await,
-                Root::Host | Root::Image(_) => self.makers.executor.start_on_gvisor(grant).await,
+                Root::Docker(_) => self.backends.docker.start(grant, exec_id, Runtime::Gvisor).await,
+                Root::Host | Root::Image(_) => self.backends.executor.start_on_gvisor(grant).await,
             },
             Backend::Aio => Err(ringwall_executor::Error::NotForThisBox { what: "files" }),
             Backend::AioService => Err(AioError::NotForService("what is no code of its own workspace").into()),
@@ -124,7 +124,7 @@ impl Inner {
 }
 
 impl StartedBox {
-    pub(crate) fn home(&self) -> Option<&Arc<SessionBox>> {
+    pub(crate) fn home(&self) -> Option<&Arc<PooledBox>> {
         self.session.as_ref().map(|session| &session.home)
     }
 

@@ -15,10 +15,10 @@ use ringwall_risk::MAX_CONTENT;
 use ringwall_workspace::{AgentPath, Session, SessionId, Usage};
 use serde_json::{Value, json};
 
-use super::trail::Trail;
-use crate::boxes::{Language, Seat};
+use super::run_notes::RunNotes;
+use crate::boxes::{Language, TerminalHandle};
 use crate::error::{Error, ProblemKind};
-use crate::session_ref::{Place, SessionAddress};
+use crate::session_ref::{SessionAddress, SessionRef};
 use crate::settings::{Rules, lasting_layers, layers};
 
 /// Backend name for the session box, or for the workspace's external AIO service.
@@ -126,7 +126,7 @@ impl CodeRequest {
         self.timeout_s.map(|seconds| seconds * 1000)
     }
 
-    pub(crate) const fn usual_timeout_ms() -> u64 {
+    pub(crate) const fn default_timeout_ms() -> u64 {
         DEFAULT_SECONDS * 1000
     }
 
@@ -137,15 +137,15 @@ impl CodeRequest {
     }
 }
 
-/// The part of an [`Order`](super::order::Order) that only code has.
+/// The part of an [`ExecSpec`](super::spec::Order) that only code has.
 #[derive(Debug)]
-pub(crate) struct CodeOrder {
-    pub(crate) place: Place,
+pub(crate) struct CodeSpec {
+    pub(crate) place: SessionRef,
     pub(crate) request: CodeRequest,
     pub(crate) judged: Code,
     pub(crate) rules: Rules,
     pub(crate) replaces: Option<Value>,
-    pub(crate) trail: Arc<Trail>,
+    pub(crate) run_notes: Arc<RunNotes>,
     /// Isolation of the session box, if the code runs in one.
     pub(crate) home: Isolation,
     pub(crate) stdin: Input,
@@ -159,7 +159,7 @@ pub(crate) enum Input {
     /// A client writes to it while it runs.
     Open,
     /// Keys typed at its terminal.
-    Terminal(Seat),
+    Terminal(TerminalHandle),
 }
 
 impl Input {
@@ -194,21 +194,21 @@ impl CodeRequest {
     /// The policy layers with the requested limits. Unset limits use the default, capped by policy.
     /// A command that is not awaited has no default timeout.
     pub(crate) fn layers(&self, operator: Layer, is_waited_for: bool) -> Result<Layers, Error> {
-        let (mut layers, usual_timeout) = match is_waited_for {
-            true => (layers(profile::FILES, operator, Vec::new()), Self::usual_timeout_ms()),
+        let (mut layers, default_timeout) = match is_waited_for {
+            true => (layers(profile::FILES, operator, Vec::new()), Self::default_timeout_ms()),
             false => (lasting_layers(operator), UNLIMITED),
         };
         let all = merge(&layers).map_err(|denial| Error::invalid(denial.message))?.limits;
         let mut layer = Layer::new(LayerName::Request);
-        for (field, asked, usual) in [
-            (Field::TimeoutMs, self.timeout_ms(), usual_timeout),
+        for (field, asked, default) in [
+            (Field::TimeoutMs, self.timeout_ms(), default_timeout),
             (Field::MemoryMb, self.max_memory_mb, DEFAULT_MEMORY_MB),
             (Field::StdoutBytes, self.max_output_bytes, DEFAULT_OUTPUT),
             (Field::StderrBytes, self.max_output_bytes, DEFAULT_OUTPUT),
         ] {
             let value = match asked {
                 Some(asked) => field.check(asked)?,
-                None => usual.min(all.get(field)),
+                None => default.min(all.get(field)),
             };
             layer.limits.insert(field, value);
         }
@@ -217,7 +217,7 @@ impl CodeRequest {
     }
 }
 
-impl CodeOrder {
+impl CodeSpec {
     pub(crate) fn session(&self) -> &SessionId {
         &self.place.id
     }

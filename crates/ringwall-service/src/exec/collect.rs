@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 use crate::disk::Disk;
 use crate::error::{Error, causes};
 use crate::exec::backend::Backend;
-use crate::exec::lifecycle::{Before, Exec, OpenGround, Ran, Ready, Remains, among_names};
-use crate::exec::order::Ground;
-use crate::exec::outcome::Told;
-use crate::exec::trail::Created;
+use crate::exec::lifecycle::{Before, Exec, OpenTarget, Ready, Remains, RunSummary, among_names};
+use crate::exec::outcome::ExecResult;
+use crate::exec::run_notes::Created;
+use crate::exec::spec::Target;
 use crate::time::milliseconds;
 
 impl Exec {
     /// Collects the artifacts and writes `meta.json`, on a thread that may block. Only too large
     /// artifacts or a disk error can fail the exec.
-    pub(crate) fn collect(&self, files: ExecFiles, told: Told, mut meta: Value) -> Result<Told, Error> {
+    pub(crate) fn collect(&self, files: ExecFiles, result: ExecResult, mut meta: Value) -> Result<ExecResult, Error> {
         let bytes_max = self.limits.artifacts_bytes;
         let exec_id = &self.intent.exec_id;
-        let processes = match self.order.image {
+        let processes = match self.spec.image {
             None => Processes::Dead,
             // A Docker daemon that stopped answering may remove the container only when it is back;
             // do not wait for it.
@@ -31,27 +31,27 @@ impl Exec {
         if let Some(error) = collected.residue() {
             tracing::warn!(%exec_id, %error, "could not remove all that a box left");
         }
-        let told = told.with_extent(collected.extent(), bytes_max);
-        meta["status"] = json!(Status::from(told.status));
-        meta["exit_code"] = json!(told.exit_code);
-        meta["error_reason"] = json!(told.reason);
+        let result = result.with_extent(collected.extent(), bytes_max);
+        meta["status"] = json!(Status::from(result.status));
+        meta["exit_code"] = json!(result.exit_code);
+        meta["error_reason"] = json!(result.reason);
         meta["skipped"] = json!(collected.skipped());
         meta["skipped_total"] = json!(collected.skipped_total());
         collected.finish(&meta)?;
-        Ok(told)
+        Ok(result)
     }
 
     /// Finds the files that code created and stores its output, on a thread that may block.
     /// Failures are logged and do not change the outcome.
-    pub(crate) fn put_away(&self, remains: Remains) {
-        let Remains { ready: Ready { ground, files, disks, before, .. }, told, meta } = remains;
+    pub(crate) fn store_artifacts(&self, remains: Remains) {
+        let Remains { ready: Ready { target, files, disks, before, .. }, result, meta } = remains;
         let exec_id = &self.intent.exec_id;
-        if let (OpenGround::Session(session), Ground::Code(code), Some(before)) = (ground, &self.order.ground, before) {
+        if let (OpenTarget::Session(session), Target::Code(code), Some(before)) = (target, &self.spec.target, before) {
             let created = match before {
                 Before::These(before) => among_names(|most| session.new_since(&before, most)),
                 Before::TooMany => Ok(None),
             };
-            code.trail.created(match created {
+            code.run_notes.created(match created {
                 Ok(created) => created.map_or(Created::Unknown, Created::These),
                 Err(error) => {
                     tracing::warn!(%exec_id, %error, "could not see what code made");
@@ -59,7 +59,7 @@ impl Exec {
                 }
             });
         }
-        if let Err(error) = self.collect(files, told, meta) {
+        if let Err(error) = self.collect(files, result, meta) {
             tracing::error!(%exec_id, error = %causes(&error), "could not write down what an exec was beside its output");
         }
         disks.iter().for_each(Disk::measure_later);
@@ -67,27 +67,27 @@ impl Exec {
 
     /// The content of `meta.json` that is known before the artifacts are collected. `of_host` are
     /// the mounted host paths. Environment variables are listed by name only.
-    pub(crate) fn meta(&self, ran: &Ran, of_host: Vec<Value>) -> Value {
+    pub(crate) fn meta(&self, ran: &RunSummary, of_host: Vec<Value>) -> Value {
         let mode = |access| match access {
             Access::Empty => "empty",
             Access::ReadOnly => "ro",
             Access::ReadWrite => "rw",
         };
         let mount = |source: String, name: &str, access| json!({ "source": source, "target": format!("/workspace/{name}"), "mode": mode(access) });
-        let mut mounts = match &self.order.ground {
-            Ground::Project { access, .. } => {
-                let within = |name: &str| format!("projects/{}/{name}", self.order.project_id);
+        let mut mounts = match &self.spec.target {
+            Target::Project { access, .. } => {
+                let within = |name: &str| format!("projects/{}/{name}", self.spec.project_id);
                 vec![
                     mount(within("inputs"), "inputs", access.inputs),
                     mount(within("work"), "work", access.work),
                     mount(self.intent.artifacts_path.clone(), "artifacts", access.artifacts),
                 ]
             }
-            Ground::Agent { .. } => {
+            Target::Agent { .. } => {
                 ["files", "skills"].map(|name| mount(name.to_owned(), name, Access::ReadWrite)).into()
             }
-            Ground::Session { .. } | Ground::Code(_) => {
-                let session = self.order.session().map(ToString::to_string).unwrap_or_default();
+            Target::Session { .. } | Target::Code(_) => {
+                let session = self.spec.session().map(ToString::to_string).unwrap_or_default();
                 let source = format!("sessions/{session}/work");
                 vec![json!({ "source": source, "target": "/workspace", "mode": mode(Access::ReadWrite) })]
             }
@@ -112,10 +112,10 @@ impl Exec {
     /// that socket.
     fn own_mounts(&self) -> Vec<Value> {
         let is_open = self.intent.policy_snapshot["net"]["mode"] == NetMode::Allowlist.key();
-        let has_program = is_open || self.order.backend == Backend::Aio;
+        let has_program = is_open || self.spec.backend == Backend::Aio;
         let mount =
             |name: &str, target: &str| json!({ "source": format!("ringwall/{name}"), "target": target, "mode": "ro" });
-        match self.order.image {
+        match self.spec.image {
             None => Vec::new(),
             Some(_) => [(has_program, "agent", AGENT), (is_open, "way-out", PROXY_SOCKET_PATH)]
                 .into_iter()

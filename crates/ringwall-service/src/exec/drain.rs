@@ -19,12 +19,12 @@ impl Service {
         // Approvals are closed now, which ends the execs that wait for one.
         self.close_approvals(STOPPED).await;
         // These do not end by themselves, so waiting would only use up the deadline.
-        for live in registry.all().into_iter().filter(|live| live.lasts()) {
-            live.cancel(Cancellation::ServerStops);
+        for running in registry.all().into_iter().filter(|running| running.lasts()) {
+            running.cancel(Cancellation::ServerStops);
         }
         if tokio::time::timeout(deadline, registry.wait_until_empty()).await.is_err() {
-            for live in registry.all() {
-                live.cancel(Cancellation::ServerStops);
+            for running in registry.all() {
+                running.cancel(Cancellation::ServerStops);
             }
             // Stopping the session boxes kills the processes inside them.
             let emptied = async { tokio::join!(self.inner.boxes.stop(), registry.wait_until_empty()) };

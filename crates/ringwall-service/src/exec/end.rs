@@ -12,10 +12,10 @@ use ringwall_record::{ExecOutcome, FinishResult, Scope, Status};
 use crate::blocking::briefly;
 use crate::error::causes;
 use crate::error::codes::RUNTIME_ERROR;
-use crate::exec::lifecycle::{Exec, Ran, Remains};
-use crate::exec::outcome::Told;
+use crate::exec::lifecycle::{Exec, Remains, RunSummary};
+use crate::exec::outcome::ExecResult;
 use crate::exec::queue::Slot;
-use crate::exec::registry::Stage;
+use crate::exec::registry::ExecState;
 use crate::exec::view::ExecView;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -24,18 +24,18 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 impl Exec {
     /// Stores the remaining files while the outcome is being recorded. The slot is free before the
     /// end is announced, so a client that then submits the next exec finds it free.
-    pub(crate) async fn conclude(self, ran: Ran, remains: Option<Remains>, slot: Option<Slot>) {
+    pub(crate) async fn conclude(self, ran: RunSummary, remains: Option<Remains>, slot: Option<Slot>) {
         let ending = ran.ending();
-        let put_away = async {
+        let store_artifacts = async {
             if let Some(remains) = remains {
-                briefly(|| self.put_away(remains));
+                briefly(|| self.store_artifacts(remains));
             }
         };
-        let (view, ()) = tokio::join!(biased; self.finish(ending), put_away);
+        let (view, ()) = tokio::join!(biased; self.finish(ending), store_artifacts);
         drop(slot);
         if let Some(view) = view {
             self.service.inner.counters.ended(&view.summary.user_id, view.summary.status, &view.summary.backend);
-            self.live.set_stage(Stage::Over(Some(Arc::new(view))));
+            self.running.set_state(ExecState::Over(Some(Arc::new(view))));
         }
         // Drops the service first: when the last registration is gone, the data directory can be
         // opened again.
@@ -104,8 +104,13 @@ fn after(error: &ringwall_record::Error, is_bare: bool) -> Next {
 
 /// A minimal outcome in place of one that the database rejects. Its status is FAILED in any case.
 fn bare(ending: &ExecOutcome) -> ExecOutcome {
-    let told = Told::failed(RUNTIME_ERROR, "what is known of its ending cannot be recorded");
-    ExecOutcome { ended_at: ending.ended_at, stdout: ending.stdout, stderr: ending.stderr, ..Ran::never(told).ending() }
+    let result = ExecResult::failed(RUNTIME_ERROR, "what is known of its ending cannot be recorded");
+    ExecOutcome {
+        ended_at: ending.ended_at,
+        stdout: ending.stdout,
+        stderr: ending.stderr,
+        ..RunSummary::never(result).ending()
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +127,7 @@ mod tests {
         }
         assert_eq!((after(&Error::Busy, false), after(&Error::Busy, true)), (Next::Again, Next::Again));
         assert_eq!(after(&Error::Closed, false), Next::Nothing);
-        let mut ran = Ran::never(Told::failed("X", "a\0b"));
+        let mut ran = RunSummary::never(ExecResult::failed("X", "a\0b"));
         ran.peak_memory_bytes = Some(u64::MAX);
         let bare = bare(&ran.ending());
         assert_eq!((bare.max_rss_bytes, bare.cpu_ms, bare.exit_code), (None, None, None));

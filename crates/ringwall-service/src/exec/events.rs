@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::exec::registry::{Live, Stage};
+use crate::exec::registry::{ExecState, RunningExec};
 use crate::exec::view::ExecView;
 use crate::service::Service;
 
@@ -82,13 +82,13 @@ impl Service {
         exec_id: &ExecId,
         after: Option<EventCursor>,
     ) -> Result<impl Events<Item = Result<Event, Error>> + Send + use<>, Error> {
-        let live = self.find_live(by, exec_id).map(|live| {
-            let stage = live.watch();
-            (live, stage)
+        let running = self.find_running(by, exec_id).map(|running| {
+            let state = running.watch();
+            (running, state)
         });
         let exec = self.recorded(by, exec_id).await?;
-        let source = match live {
-            Some((live, stage)) => Source::Live { live, stage },
+        let source = match running {
+            Some((running, state)) => Source::RunningExec { running, state },
             None => Source::Ended,
         };
         let follower = Follower {
@@ -119,7 +119,7 @@ struct Follower {
 }
 
 enum Source {
-    Live { live: Arc<Live>, stage: watch::Receiver<Stage> },
+    RunningExec { running: Arc<RunningExec>, state: watch::Receiver<ExecState> },
     Ended,
 }
 
@@ -136,11 +136,11 @@ impl Follower {
                 return None;
             }
             // Read the state before the output, so that all output is delivered before the end.
-            let stage = match &mut self.source {
-                Source::Live { stage, .. } => stage.borrow_and_update().clone(),
-                Source::Ended => Stage::Over(None),
+            let state = match &mut self.source {
+                Source::RunningExec { state, .. } => state.borrow_and_update().clone(),
+                Source::Ended => ExecState::Over(None),
             };
-            if let Stage::At(status) = stage
+            if let ExecState::At(status) = state
                 && self.said != Some(status)
             {
                 self.said = Some(status);
@@ -158,12 +158,12 @@ impl Follower {
                     Err(error) => return Some(Err(error)),
                 }
             }
-            if let Stage::Over(view) = stage {
+            if let ExecState::Over(view) = state {
                 self.state = State::Done;
                 return Some(self.ending(view).await.map(|view| self.event(EventKind::End(view))));
             }
-            if let Source::Live { stage, .. } = &mut self.source
-                && stage.changed().await.is_err()
+            if let Source::RunningExec { state, .. } = &mut self.source
+                && state.changed().await.is_err()
             {
                 self.source = Source::Ended;
             }
@@ -177,7 +177,7 @@ impl Follower {
     async fn read(&mut self, stream: Stream) -> Result<Vec<u8>, Error> {
         let offset = *self.cursor.of(stream);
         match &self.source {
-            Source::Live { live, .. } => match live.output(stream) {
+            Source::RunningExec { running, .. } => match running.output(stream) {
                 None => Ok(Vec::new()),
                 Some(file) => {
                     file.read(offset, CHUNK).map_err(|error| Error::runtime("read what the exec printed", &error))

@@ -9,9 +9,9 @@ use ringwall_workspace::Section;
 
 use crate::error::causes;
 use crate::error::codes::RUNTIME_ERROR;
-use crate::exec::lifecycle::{Exec, OpenGround, Ready};
-use crate::exec::order::{Ground, Places, control};
-use crate::exec::outcome::Told;
+use crate::exec::lifecycle::{Exec, OpenTarget, Ready};
+use crate::exec::outcome::ExecResult;
+use crate::exec::spec::{Target, TargetPaths, control};
 use crate::time::now;
 
 pub(crate) enum Granted {
@@ -23,34 +23,34 @@ impl Exec {
     /// Decides again with the opened directories and the current path list, and records the policy
     /// if it changed. For code, uses the verdict from when its session was opened; after a
     /// question, it decides anew.
-    pub(crate) async fn grant(&mut self, ready: &mut Ready) -> Result<Granted, Told> {
+    pub(crate) async fn grant(&mut self, ready: &mut Ready) -> Result<Granted, ExecResult> {
         self.check_covered_files().await?;
         let hidden;
-        let places = match (&self.order.ground, &ready.ground, ready.files.artifacts()) {
-            (Ground::Project { access, .. }, _, Some(artifacts)) => Places::Project {
+        let places = match (&self.spec.target, &ready.target, ready.files.artifacts()) {
+            (Target::Project { access, .. }, _, Some(artifacts)) => TargetPaths::Project {
                 inputs: ready.project.inputs().path(),
                 work: ready.project.work().path(),
                 artifacts: artifacts.path(),
                 access: *access,
             },
-            (Ground::Agent { .. }, OpenGround::Agent(tree), _) => Places::Agent {
+            (Target::Agent { .. }, OpenTarget::Agent(tree), _) => TargetPaths::Agent {
                 files: tree.section(Section::Files).path(),
                 skills: tree.section(Section::Skills).path(),
             },
-            (Ground::Session { named, approved, .. }, OpenGround::Session(session), _) => {
-                let reach = self.service.reach(&self.order.user_id, named, approved).await;
-                let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+            (Target::Session { named, approved, .. }, OpenTarget::Session(session), _) => {
+                let reach = self.service.reach(&self.spec.user_id, named, approved).await;
+                let control = reach.map_err(|error| ExecResult::failed(error.code(), error.to_string()))?;
                 hidden = self.service.hidden_now();
-                Places::Session { work: session.work().path(), control, hidden: &hidden }
+                TargetPaths::Session { work: session.work().path(), control, hidden: &hidden }
             }
-            (Ground::Code(_), OpenGround::Session(session), _) => Places::code(session.work().path()),
-            (Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_), ..) => {
-                return Err(Told::failed(RUNTIME_ERROR, "the files that it works on are not open"));
+            (Target::Code(_), OpenTarget::Session(session), _) => TargetPaths::code(session.work().path()),
+            (Target::Project { .. } | Target::Agent { .. } | Target::Session { .. } | Target::Code(_), ..) => {
+                return Err(ExecResult::failed(RUNTIME_ERROR, "the files that it works on are not open"));
             }
         };
         let decided = match ready.verdict.take() {
             Some(verdict) => Ok(verdict),
-            None => self.order.decide(&places, self.owner),
+            None => self.spec.decide(&places, self.owner),
         };
         match decided {
             Ok(Verdict::Allow(grant)) => {
@@ -60,26 +60,26 @@ impl Exec {
             Ok(Verdict::Ask(ask)) => Ok(Granted::Asks(ask)),
             Ok(Verdict::Deny(_)) | Err(_) => {
                 tracing::error!(exec_id = %self.intent.exec_id, "the directories of an exec are not allowed in a box");
-                Err(Told::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
+                Err(ExecResult::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
             }
         }
     }
 
     /// Records the policy if it differs from the one in the intent, because a person allowed
     /// something or a list changed.
-    async fn note_policy(&mut self, grant: &Grant) -> Result<(), Told> {
+    async fn note_policy(&mut self, grant: &Grant) -> Result<(), ExecResult> {
         // Only a question or the path list of a session can change the policy.
-        if self.questions == 0 && !matches!(self.order.ground, Ground::Session { .. }) {
+        if self.questions == 0 && !matches!(self.spec.target, Target::Session { .. }) {
             return Ok(());
         }
-        let snapshot = self.order.snapshot(grant.effective(), control(grant));
+        let snapshot = self.spec.snapshot(grant.effective(), control(grant));
         if snapshot == self.intent.policy_snapshot {
             return Ok(());
         }
         let recorded = self.service.inner.store.record_policy(&self.intent, &snapshot, now()).await;
         recorded.map_err(|error| {
             tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a policy");
-            Told::failed(RUNTIME_ERROR, "its policy could not be recorded, so it was not run")
+            ExecResult::failed(RUNTIME_ERROR, "its policy could not be recorded, so it was not run")
         })?;
         self.intent.policy_snapshot = snapshot;
         Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 use ringwall_policy::{AllowedPath, Grant, HostPath, PathAccess, PathControl, Rights, normalise};
 use serde_json::{Value, json};
 
-use super::order::control;
+use super::spec::control;
 
 /// Adds the host paths in a box to the policy snapshot: path, user, and whether the list or an
 /// approval allowed it.

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::auth::principal::Principal;
 use crate::blocking;
 use crate::error::Error;
-use crate::exec::order::Order;
 use crate::exec::request::{ExecRequest, Idempotency};
+use crate::exec::spec::ExecSpec;
 use crate::exec::submit::Submitted;
 use crate::service::Service;
 use crate::skills::{Call, Catalogue, Found, Skill};
@@ -52,12 +52,12 @@ impl Service {
             env: command.env,
             ..ExecRequest::default()
         };
-        let mut order = Order::read(by, request, Some(&skill), &self.settings_now(), self.inner.gvisor_home())?;
+        let mut spec = ExecSpec::read(by, request, Some(&skill), &self.settings_now(), self.inner.gvisor_home())?;
         // The operator defines a skill's command, so the checks on callers' commands do not apply.
-        order.words = command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        order.argv = Ok(command.argv);
-        order.layers.narrowing.push(call.layer);
-        self.admit(order).await
+        spec.words = command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        spec.argv = Ok(command.argv);
+        spec.layers.narrowing.push(call.layer);
+        self.admit(spec).await
     }
 
     pub async fn find_skill(&self, id: &str) -> Result<Arc<Skill>, Error> {

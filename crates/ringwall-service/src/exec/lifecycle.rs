@@ -18,16 +18,16 @@ use tokio::task::block_in_place;
 
 use crate::blocking;
 use crate::blocking::briefly;
-use crate::disk::{Disk, Room};
+use crate::disk::{Disk, DiskReservation};
 use crate::error::codes::RUNTIME_ERROR;
 use crate::error::{Error, causes};
 use crate::exec::backend::Backend;
 use crate::exec::grant::Granted;
 use crate::exec::host_paths::{host_mounts, unseen};
-use crate::exec::order::{Ground, Needs, Order, Places};
-use crate::exec::outcome::Told;
+use crate::exec::outcome::ExecResult;
 use crate::exec::queue::{Admission, Slot};
-use crate::exec::registry::{Live, Registration, Stage};
+use crate::exec::registry::{ExecState, Registration, RunningExec};
+use crate::exec::spec::{ExecSpec, Needs, Target, TargetPaths};
 use crate::exec::submit::{Answered, Submitted};
 use crate::service::Service;
 use crate::time::{milliseconds, now};
@@ -42,10 +42,10 @@ const NAMES_FEW: usize = 500;
 #[derive(Debug)]
 pub(crate) struct Exec {
     pub(crate) service: Service,
-    pub(crate) order: Order,
+    pub(crate) spec: ExecSpec,
     pub(crate) owner: Owner,
     pub(crate) intent: NewExec,
-    pub(crate) live: Arc<Live>,
+    pub(crate) running: Arc<RunningExec>,
     pub(crate) registration: Registration,
     pub(crate) limits: Limits,
     pub(crate) net: NetMode,
@@ -66,7 +66,7 @@ pub(crate) enum Entrance {
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) project: Project,
-    pub(crate) ground: OpenGround,
+    pub(crate) target: OpenTarget,
     pub(crate) files: ExecFiles,
     /// The disk quotas that the exec counts against: its workspace and, if it has one, its session.
     pub(crate) disks: Vec<Disk>,
@@ -89,19 +89,19 @@ pub(crate) enum Before {
 #[derive(Debug)]
 pub(crate) struct Remains {
     pub(crate) ready: Ready,
-    pub(crate) told: Told,
+    pub(crate) result: ExecResult,
     pub(crate) meta: Value,
 }
 
 /// The opened directories that the exec works on. [`Ready::project`] is open in any case.
 #[derive(Debug)]
-pub(crate) enum OpenGround {
+pub(crate) enum OpenTarget {
     Project,
     Agent(Tree),
     Session(Session),
 }
 
-type Prepared = Result<Ready, Told>;
+type Prepared = Result<Ready, ExecResult>;
 
 /// Result of recording the intent.
 type Intended = Result<IntentResult, ringwall_record::Error>;
@@ -111,8 +111,8 @@ type Early = Option<Prepared>;
 
 /// Everything known about an exec after its box has ended, or if no box started.
 #[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) told: Told,
+pub(crate) struct RunSummary {
+    pub(crate) result: ExecResult,
     pub(crate) duration: Option<Duration>,
     pub(crate) protections: Option<Value>,
     pub(crate) cpu: Option<Duration>,
@@ -121,10 +121,10 @@ pub(crate) struct Ran {
     pub(crate) stderr: StoredOutput,
 }
 
-impl Ran {
-    pub(crate) fn never(told: Told) -> Self {
+impl RunSummary {
+    pub(crate) fn never(result: ExecResult) -> Self {
         Self {
-            told,
+            result,
             duration: None,
             protections: None,
             cpu: None,
@@ -136,9 +136,9 @@ impl Ran {
 
     pub(crate) fn ending(self) -> ExecOutcome {
         ExecOutcome {
-            status: self.told.status,
-            exit_code: self.told.exit_code,
-            error_reason: self.told.reason,
+            status: self.result.status,
+            exit_code: self.result.exit_code,
+            error_reason: self.result.reason,
             ended_at: now(),
             duration_ms: self.duration.map(milliseconds),
             protections: self.protections,
@@ -151,17 +151,18 @@ impl Ran {
 
     /// The files could not be collected. An exec that has a reason already keeps it.
     fn uncollected(self) -> Self {
-        if self.told.reason.is_some() {
+        if self.result.reason.is_some() {
             return self;
         }
-        let told = Told::failed(RUNTIME_ERROR, "what it left could not be collected; the server's log says why");
-        Ran { told: Told { exit_code: self.told.exit_code, ..told }, ..self }
+        let result =
+            ExecResult::failed(RUNTIME_ERROR, "what it left could not be collected; the server's log says why");
+        RunSummary { result: ExecResult { exit_code: self.result.exit_code, ..result }, ..self }
     }
 }
 
 impl Exec {
     /// Runs the exec. A panic becomes an outcome of this exec and does not affect others.
-    pub(crate) async fn live_to_the_end(
+    pub(crate) async fn run_to_completion(
         self,
         entrance: Entrance,
         answer: oneshot::Sender<Result<Submitted, Error>>,
@@ -169,18 +170,19 @@ impl Exec {
     ) {
         let (store, exec_id) = (self.service.inner.store.clone(), self.intent.exec_id.clone());
         let whose = ExecOwner::from(&self.intent);
-        if AssertUnwindSafe(self.live(entrance, answer, intending)).catch_unwind().await.is_err() {
+        if AssertUnwindSafe(self.running(entrance, answer, intending)).catch_unwind().await.is_err() {
             tracing::error!(%exec_id, "the task of an exec has panicked");
-            let told = Told::failed(RUNTIME_ERROR, "a fault of this server ended it; the server's log says more");
+            let result =
+                ExecResult::failed(RUNTIME_ERROR, "a fault of this server ended it; the server's log says more");
             // Unwinding dropped everything the exec held, so its box is killed. `finish` fails if
             // the intent was never recorded; that needs no outcome.
-            let _ = store.finish(whose, &Ran::never(told).ending()).await;
+            let _ = store.finish(whose, &RunSummary::never(result).ending()).await;
         }
     }
 
     /// Answers the caller when the intent is recorded or, with [`Answered::WhenOver`], after the
     /// outcome is recorded.
-    async fn live(
+    async fn running(
         mut self,
         entrance: Entrance,
         answer: oneshot::Sender<Result<Submitted, Error>>,
@@ -193,7 +195,7 @@ impl Exec {
             Ok(IntentResult::Known { exec_id, body_digest }) => {
                 drop(entrance);
                 discard(early).await;
-                let known = self.service.known(&self.order, exec_id, body_digest).await;
+                let known = self.service.known(&self.spec, exec_id, body_digest).await;
                 let _ = answer.send(known);
                 return;
             }
@@ -205,14 +207,15 @@ impl Exec {
                 discard(early).await;
                 let _ = answer.send(Err(error.into()));
                 if is_unclear {
-                    let told = Told::failed(RUNTIME_ERROR, "the record did not confirm the intent, so nothing was run");
-                    self.conclude(Ran::never(told), None, None).await;
+                    let result =
+                        ExecResult::failed(RUNTIME_ERROR, "the record did not confirm the intent, so nothing was run");
+                    self.conclude(RunSummary::never(result), None, None).await;
                 }
                 return;
             }
         }
         let status = self.intent.start.status();
-        self.live.set_stage(Stage::At(status));
+        self.running.set_state(ExecState::At(status));
         // The question is open before the caller learns that the exec waits for approval.
         let asked = match &entrance {
             Entrance::Asking(ask) => Some(self.put_question(ask).await),
@@ -222,19 +225,19 @@ impl Exec {
         let mut admission = match (entrance, asked) {
             (Entrance::Admitted(admission), _) => Ok(admission),
             (Entrance::Asking(ask), Some(asked)) => self.await_approval(ask, asked).await,
-            (Entrance::Asking(_), None) => Err(Told::failed(RUNTIME_ERROR, "nobody was asked")),
+            (Entrance::Asking(_), None) => Err(ExecResult::failed(RUNTIME_ERROR, "nobody was asked")),
         };
         let mut early = early;
         loop {
             let turn = match admission {
                 Ok(admission) => self.take_turn(admission).await,
-                Err(told) => Err(told),
+                Err(result) => Err(result),
             };
             let slot = match turn {
                 Ok(slot) => slot,
-                Err(told) => {
+                Err(result) => {
                     discard(early).await;
-                    return self.conclude(Ran::never(told), None, None).await;
+                    return self.conclude(RunSummary::never(result), None, None).await;
                 }
             };
             let mut slot = Some(slot);
@@ -258,7 +261,7 @@ impl Exec {
     /// the intent, and a request with an idempotency key may be a repetition.
     async fn intend(&self, entrance: &Entrance, intending: impl Future<Output = Intended>) -> (Intended, Early) {
         match entrance {
-            Entrance::Admitted(Admission::Now(_)) if !self.order.has_inputs() && self.order.idempotency.is_none() => {
+            Entrance::Admitted(Admission::Now(_)) if !self.spec.has_inputs() && self.spec.idempotency.is_none() => {
                 let (intended, prepared) = tokio::join!(intending, self.prepare(Vec::new()));
                 (intended, Some(prepared))
             }
@@ -268,29 +271,29 @@ impl Exec {
         }
     }
 
-    async fn take_turn(&mut self, admission: Admission) -> Result<Slot, Told> {
+    async fn take_turn(&mut self, admission: Admission) -> Result<Slot, ExecResult> {
         let slot = match (admission, &self.intent.start) {
             (Admission::Now(slot), Start::Running { .. }) => return Ok(slot),
             (Admission::Now(slot), Start::Queued | Start::AwaitingApproval | Start::Denied(_)) => slot,
             (Admission::Later(mut place), _) => {
                 let slot = tokio::select! {
                     biased;
-                    by = self.live.cancelled() => return Err(Told::cancelled(by)),
+                    by = self.running.cancelled() => return Err(ExecResult::cancelled(by)),
                     slot = place.turn() => slot,
                 };
-                slot.ok_or_else(|| Told::failed(RUNTIME_ERROR, "the queue was closed"))?
+                slot.ok_or_else(|| ExecResult::failed(RUNTIME_ERROR, "the queue was closed"))?
             }
         };
         let started_at = now();
         match self.service.inner.store.begin(&self.intent.exec_id, started_at).await {
             Ok(()) => {
                 self.intent.start = Start::Running { started_at };
-                self.live.set_stage(Stage::At(Status::Running));
+                self.running.set_state(ExecState::At(Status::Running));
                 Ok(slot)
             }
             Err(error) => {
                 tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a start");
-                Err(Told::failed(RUNTIME_ERROR, "its start could not be recorded, so it was not run"))
+                Err(ExecResult::failed(RUNTIME_ERROR, "its start could not be recorded, so it was not run"))
             }
         }
     }
@@ -300,30 +303,30 @@ impl Exec {
     async fn run(&mut self, early: Early, slot: &mut Option<Slot>) -> Turn {
         let mut hold = match self.hold_session(slot).await {
             Ok(hold) => hold,
-            Err(told) => {
+            Err(result) => {
                 discard(early).await;
-                return Turn::over(Ran::never(told), None);
+                return Turn::over(RunSummary::never(result), None);
             }
         };
         // Held while the box runs: meanwhile no update of the agent's shared skills is written to
         // the workspace.
-        let _staying = match self.order.ground {
-            Ground::Agent { .. } => {
+        let _staying = match self.spec.target {
+            Target::Agent { .. } => {
                 let boxes = &self.service.inner.agent_boxes;
-                Some(boxes.stay(&self.order.user_id, &self.order.agent_id).await)
+                Some(boxes.stay(&self.spec.user_id, &self.spec.agent_id).await)
             }
-            Ground::Project { .. } | Ground::Session { .. } | Ground::Code(_) => None,
+            Target::Project { .. } | Target::Session { .. } | Target::Code(_) => None,
         };
         let prepared = match early {
             Some(prepared) => prepared,
             None => {
-                let inputs = self.order.take_inputs();
+                let inputs = self.spec.take_inputs();
                 self.prepare(inputs).await
             }
         };
         let mut ready = match prepared {
             Ok(ready) => ready,
-            Err(told) => return Turn::over(Ran::never(told), None),
+            Err(result) => return Turn::over(RunSummary::never(result), None),
         };
         let mut mounts = Vec::new();
         let mut ran = match self.grant(&mut ready).await {
@@ -331,28 +334,28 @@ impl Exec {
                 mounts = host_mounts(&grant);
                 let unseen = unseen(&grant);
                 let ran = self.run_box(*grant, &ready.files, &ready.disks, slot, &mut hold).await;
-                Ran { told: ran.told.with_unseen(unseen), ..ran }
+                RunSummary { result: ran.result.with_unseen(unseen), ..ran }
             }
             Ok(Granted::Asks(ask)) => return Turn::Asks(ask, Box::new(ready)),
-            Err(told) => Ran::never(told),
+            Err(result) => RunSummary::never(result),
         };
-        if let Ground::Agent { needs: Needs::Network } | Ground::Session { needs: Needs::Network, .. } =
-            self.order.ground
+        if let Target::Agent { needs: Needs::Network } | Target::Session { needs: Needs::Network, .. } =
+            self.spec.target
             && self.net == NetMode::None
         {
-            ran.told = ran.told.without_network();
+            ran.result = ran.result.without_network();
         }
         let meta = self.meta(&ran, mounts);
         // Code has no artifacts directory, so collecting its files cannot exceed a limit.
-        if let Ground::Code(_) = self.order.ground {
-            let told = ran.told.clone();
-            return Turn::over(ran, Some(Remains { ready, told, meta }));
+        if let Target::Code(_) = self.spec.target {
+            let result = ran.result.clone();
+            return Turn::over(ran, Some(Remains { ready, result, meta }));
         }
-        let ran = match block_in_place(|| self.collect(ready.files, ran.told.clone(), meta)) {
-            Ok(told) => Ran { told, ..ran },
+        let ran = match block_in_place(|| self.collect(ready.files, ran.result.clone(), meta)) {
+            Ok(result) => RunSummary { result, ..ran },
             Err(_) => ran.uncollected(),
         };
-        if let OpenGround::Agent(tree) = ready.ground {
+        if let OpenTarget::Agent(tree) = ready.target {
             self.heal(tree).await;
         }
         ready.disks.iter().for_each(Disk::measure_later);
@@ -361,7 +364,7 @@ impl Exec {
 
     /// Moves a `SKILL.md` that a script misplaced back to the root of its skill.
     async fn heal(&self, tree: Tree) {
-        let (user, agent) = (&self.order.user_id, &self.order.agent_id);
+        let (user, agent) = (&self.spec.user_id, &self.spec.agent_id);
         let healed = match self.service.inner.agent_locks.read(user, agent).await {
             Ok(_reading) => blocking::in_place(|| Ok(tree.heal_skills()?)).await,
             Err(error) => Err(error),
@@ -375,31 +378,31 @@ impl Exec {
     async fn prepare(&self, inputs: Vec<Input>) -> Prepared {
         let workspaces = self.service.inner.workspaces.clone();
         let (user, agent) = (self.intent.user_id.as_str().to_owned(), self.intent.agent_id.as_str().to_owned());
-        let (project, owner) = (self.order.project_id.clone(), self.owner);
+        let (project, owner) = (self.spec.project_id.clone(), self.owner);
         let exec_id = self.intent.exec_id.as_str().to_owned();
-        let is_much = !inputs.is_empty() || matches!(&self.order.ground, Ground::Code(code) if code.has_files());
+        let is_much = !inputs.is_empty() || matches!(&self.spec.target, Target::Code(code) if code.has_files());
         let prepare = move || -> Result<Ready, Error> {
             let exec_id: ringwall_workspace::ExecId = exec_id.parse()?;
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
             let disk = self.service.disk(&self.intent.user_id, &self.intent.agent_id, &workspace);
-            let own = self.order.session().map(|session| self.service.session_disk(&disk, session));
+            let own = self.spec.session().map(|session| self.service.session_disk(&disk, session));
             let disks = std::iter::once(disk).chain(own).map(|disk| disk.for_box()).collect::<Result<Vec<_>, _>>()?;
             let sizes = inputs.iter().map(|input| Usage::of_file(input.content.len() as u64));
             let mut more = sizes.fold(Usage::default(), Usage::plus);
-            if let Ground::Code(code) = &self.order.ground {
+            if let Target::Code(code) = &self.spec.target {
                 more = more.plus(code.size());
             }
-            let rooms = disks.iter().map(|disk| disk.reserve(more)).collect::<Result<Vec<Room>, _>>()?;
+            let rooms = disks.iter().map(|disk| disk.reserve(more)).collect::<Result<Vec<DiskReservation>, _>>()?;
             let mut before = None;
-            let ground = match &self.order.ground {
-                Ground::Project { .. } => OpenGround::Project,
-                Ground::Agent { .. } => OpenGround::Agent(workspace.tree()?),
-                Ground::Session { session, .. } => OpenGround::Session(workspace.session(session)?),
-                Ground::Code(code) => {
+            let target = match &self.spec.target {
+                Target::Project { .. } => OpenTarget::Project,
+                Target::Agent { .. } => OpenTarget::Agent(workspace.tree()?),
+                Target::Session { session, .. } => OpenTarget::Session(workspace.session(session)?),
+                Target::Code(code) => {
                     let session = workspace.session(code.session())?;
                     // An AIO service receives the files with the request and keeps them on its
                     // side.
-                    if self.order.backend == Backend::AioService {
+                    if self.spec.backend == Backend::AioService {
                         session.create_directories()?;
                     } else {
                         if code.has_files() {
@@ -409,29 +412,29 @@ impl Exec {
                         let found = among_names(|most| session.names_with_directories(most))?;
                         before = Some(found.map_or(Before::TooMany, Before::These));
                     }
-                    OpenGround::Session(session)
+                    OpenTarget::Session(session)
                 }
             };
             let project = workspace.project(&project)?;
             project.write_inputs(&exec_id, &inputs)?;
             rooms.into_iter().for_each(|room| room.settle(more));
-            let files = match &self.order.ground {
+            let files = match &self.spec.target {
                 // Files that code creates stay in its session, so only output files are needed.
-                Ground::Code(_) => project.begin_output(&exec_id)?,
-                Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => project.begin(&exec_id)?,
+                Target::Code(_) => project.begin_output(&exec_id)?,
+                Target::Project { .. } | Target::Agent { .. } | Target::Session { .. } => project.begin(&exec_id)?,
             };
-            let verdict = match (&self.order.ground, &ground) {
-                (Ground::Code(_), OpenGround::Session(session)) => {
-                    self.order.decide(&Places::code(session.work().path()), self.owner).ok()
+            let verdict = match (&self.spec.target, &target) {
+                (Target::Code(_), OpenTarget::Session(session)) => {
+                    self.spec.decide(&TargetPaths::code(session.work().path()), self.owner).ok()
                 }
                 _ => None,
             };
-            Ok(Ready { project, ground, files, disks, before, verdict })
+            Ok(Ready { project, target, files, disks, before, verdict })
         };
         let prepared = if is_much { block_in_place(prepare) } else { briefly(prepare) };
-        let ready = prepared.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+        let ready = prepared.map_err(|error| ExecResult::failed(error.code(), error.to_string()))?;
         let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| ready.files.output(stream).clone());
-        self.live.set_output(stdout, stderr);
+        self.running.set_output(stdout, stderr);
         Ok(ready)
     }
 }
@@ -449,14 +452,14 @@ pub(crate) fn among_names<T>(
 
 /// Result of [`Exec::run`].
 enum Turn {
-    Over(Box<(Ran, Option<Remains>)>),
+    Over(Box<(RunSummary, Option<Remains>)>),
     /// Something that the exec needs is no longer allowed, so a person is asked. The files are kept
     /// for the next attempt.
     Asks(Ask, Box<Ready>),
 }
 
 impl Turn {
-    fn over(ran: Ran, remains: Option<Remains>) -> Self {
+    fn over(ran: RunSummary, remains: Option<Remains>) -> Self {
         Turn::Over(Box::new((ran, remains)))
     }
 }

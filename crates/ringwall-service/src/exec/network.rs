@@ -9,19 +9,19 @@ use ringwall_policy::{Net, NetList, NetMode};
 use ringwall_record::ExecId;
 
 use crate::auth::principal::Principal;
-use crate::egress::{Asking, ExecGate, Late, LateNetwork, NetRule, NetworkView, RecordLate, SessionWay, WayOut};
+use crate::egress::{Asking, Egress, ExecGate, Late, LateNetwork, NetRule, NetworkView, RecordLate, SessionWay};
 use crate::error::{Error, causes};
 use crate::exec::lifecycle::Exec;
 use crate::service::Service;
 use crate::time::now;
 
 impl Exec {
-    pub(crate) fn way_out(&self, net: &Net, listener: Option<OwnedFd>) -> Option<WayOut> {
+    pub(crate) fn proxy_socket(&self, net: &Net, listener: Option<OwnedFd>) -> Option<Egress> {
         let listener = listener?;
         let lifted = self.service.settings_now().egress.allowed_hosts.clone();
         let gate = Arc::new(self.gate(net, lifted.clone(), None)?);
         let proxy = Proxy::new(gate.clone(), Resolver::system(), lifted);
-        Some(WayOut { gate, proxy, listener })
+        Some(Egress { gate, proxy, listener })
     }
 
     /// Makes the gate of this exec decide on the session box's connections. `None` if the box has
@@ -37,14 +37,14 @@ impl Exec {
         if *net == Net::None {
             return None;
         }
-        let session = self.order.session().map(ToString::to_string).or(self.order.conversation_id.clone());
+        let session = self.spec.session().map(ToString::to_string).or(self.spec.conversation_id.clone());
         let asking = Asking {
             exec_id: self.intent.exec_id.clone(),
-            user_id: self.order.user_id.clone(),
-            agent_id: self.order.agent_id.clone(),
+            user_id: self.spec.user_id.clone(),
+            agent_id: self.spec.agent_id.clone(),
             session_id: session.unwrap_or_default(),
-            command: self.order.words.last().cloned().unwrap_or_default(),
-            author: self.order.author.clone(),
+            command: self.spec.words.last().cloned().unwrap_or_default(),
+            author: self.spec.author.clone(),
             policy_version: self.intent.policy_snapshot["version"].as_str().unwrap_or_default().to_owned(),
         };
         let rule = NetRule::new(net.clone(), lifted);
@@ -53,7 +53,7 @@ impl Exec {
 
     /// Records the connections and returns the first refused host.
     pub(crate) async fn keep_network(&self, gate: &ExecGate) -> Option<String> {
-        let owner = (self.order.user_id.clone(), self.order.agent_id.clone());
+        let owner = (self.spec.user_id.clone(), self.spec.agent_id.clone());
         let recorded = self.service.inner.store.record_network(&self.intent.exec_id, owner, gate.close(), now());
         if let Err(error) = recorded.await {
             tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a network");

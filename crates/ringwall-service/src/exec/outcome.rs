@@ -25,13 +25,13 @@ const COMMAND_NOT_FOUND: i32 = 127;
 const COMMAND_NOT_EXECUTABLE: i32 = 126;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ExecResult {
     pub(crate) status: FinalStatus,
     pub(crate) exit_code: Option<i32>,
     pub(crate) reason: Option<Reason>,
 }
 
-impl Told {
+impl ExecResult {
     pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
         Self { status: FinalStatus::Failed, exit_code: None, reason: Some(reason(code, message)) }
     }
@@ -104,7 +104,7 @@ impl Told {
                 exit_code: Some(COMMAND_NOT_EXECUTABLE),
                 ..Self::failed("COMMAND_NOT_EXECUTABLE", error.to_string())
             },
-            Of::WayOutWithheld { .. } => {
+            Of::EgressWithheld { .. } => {
                 Self::failed(BACKEND_UNAVAILABLE, format!("{error}; {}", error.hint().unwrap_or_default()))
             }
             Of::EnvironmentNotForDocker { .. } => Self::failed(INVALID_ARGUMENT, error.to_string()),
@@ -126,7 +126,7 @@ impl Told {
                 Self::failed(INVALID_ARGUMENT, format!("cwd: {} cannot be entered: {wrong}", failure.subject))
             }
             Of::SessionBusy | Of::BoxPaused | Of::OtherLanguage { .. } => Self::failed(SESSION_BUSY, with_hint(error)),
-            Of::PoolFull | Of::TooManyVisits { .. } => Self::failed(POOL_FULL, with_hint(error)),
+            Of::PoolFull | Of::TooManyProcesses { .. } => Self::failed(POOL_FULL, with_hint(error)),
             Of::PoolStopped => Self::cancelled(Cancellation::ServerStops),
             // Reported by the session box; contains no host path.
             Of::BoxDied { .. } => Self::failed(BOX_DIED, with_hint(error)),
@@ -230,8 +230,8 @@ mod tests {
         Outcome { ending, out_of_memory, duration, usage, protections: vec![], steps: vec![] }
     }
 
-    fn code(told: &Told) -> &str {
-        told.reason.as_ref().map_or("", |reason| reason.code.as_str())
+    fn code(result: &ExecResult) -> &str {
+        result.reason.as_ref().map_or("", |reason| reason.code.as_str())
     }
 
     #[test]
@@ -250,39 +250,41 @@ mod tests {
             (Ending::OverCounters, false, FinalStatus::Failed, Some(137), SHARED_COUNTER),
             (Ending::TimedOut, true, FinalStatus::Timeout, None, "TIMEOUT"),
         ] {
-            let told = Told::of_outcome(&outcome(ending, out_of_memory), 1000, 64);
-            assert_eq!((told.status, told.exit_code, code(&told)), (status, exit_code, reason), "{ending:?}");
+            let result = ExecResult::of_outcome(&outcome(ending, out_of_memory), 1000, 64);
+            assert_eq!((result.status, result.exit_code, code(&result)), (status, exit_code, reason), "{ending:?}");
         }
     }
 
     #[test]
     fn too_many_artifacts_fail_what_has_no_reason_of_its_own() {
-        let told = |ending| Told::of_outcome(&outcome(ending, false), 1000, 64).with_extent(Extent::BytesExceeded, 10);
-        let succeeded = told(Ending::Exited(0));
+        let result =
+            |ending| ExecResult::of_outcome(&outcome(ending, false), 1000, 64).with_extent(Extent::BytesExceeded, 10);
+        let succeeded = result(Ending::Exited(0));
         assert_eq!((succeeded.status, succeeded.exit_code), (FinalStatus::Failed, Some(0)));
         assert_eq!(code(&succeeded), "ARTIFACTS_LIMIT");
-        assert_eq!(code(&told(Ending::Exited(2))), "ARTIFACTS_LIMIT");
-        assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
-        let within = Told::of_outcome(&outcome(Ending::Exited(0), false), 1, 1);
+        assert_eq!(code(&result(Ending::Exited(2))), "ARTIFACTS_LIMIT");
+        assert_eq!(code(&result(Ending::TimedOut)), "TIMEOUT");
+        let within = ExecResult::of_outcome(&outcome(Ending::Exited(0), false), 1, 1);
         assert_eq!(within.clone().with_extent(Extent::Within, 10), within);
     }
 
     #[test]
     fn a_full_disk_explains_what_failed() {
-        let told = |ending| {
-            let told = Told::of_outcome(&outcome(ending, false), 1000, 64);
-            told.with_full_disk(Some("Full.".to_owned()))
+        let result = |ending| {
+            let result = ExecResult::of_outcome(&outcome(ending, false), 1000, 64);
+            result.with_full_disk(Some("Full.".to_owned()))
         };
-        let ended = told(Ending::Stopped(9));
+        let ended = result(Ending::Stopped(9));
         assert_eq!((ended.status, ended.exit_code, code(&ended)), (FinalStatus::Failed, Some(137), DISK_QUOTA));
-        assert_eq!(code(&told(Ending::Exited(0))), "");
-        assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
+        assert_eq!(code(&result(Ending::Exited(0))), "");
+        assert_eq!(code(&result(Ending::TimedOut)), "TIMEOUT");
     }
 
     #[test]
     fn unread_host_view_is_told_with_its_hint() {
-        let told = Told::of_error(&ringwall_executor::Error::HostViewTimeout { timeout: Duration::from_secs(30) });
-        let reason = told.reason.unwrap();
+        let result =
+            ExecResult::of_error(&ringwall_executor::Error::HostViewTimeout { timeout: Duration::from_secs(30) });
+        let reason = result.reason.unwrap();
         assert_eq!(reason.code, RUNTIME_ERROR);
         assert!(reason.message.contains("longer than 30 s") && reason.message.contains("network mount"), "{reason:?}");
     }
@@ -296,11 +298,11 @@ mod tests {
             ringwall_executor::Error::OwnData(secret),
             ringwall_executor::Error::JailDied,
         ] {
-            let told = Told::of_error(&error);
-            assert_eq!(code(&told), RUNTIME_ERROR);
-            assert!(told.reason.is_some_and(|reason| !reason.message.contains("/var")));
+            let result = ExecResult::of_error(&error);
+            assert_eq!(code(&result), RUNTIME_ERROR);
+            assert!(result.reason.is_some_and(|reason| !reason.message.contains("/var")));
         }
-        let cwd = Told::of_error(&ringwall_executor::Error::DirectoryMissing("/workspace/work/x".into()));
+        let cwd = ExecResult::of_error(&ringwall_executor::Error::DirectoryMissing("/workspace/work/x".into()));
         assert_eq!(code(&cwd), INVALID_ARGUMENT);
     }
 }

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::{mpsc, watch};
 
-use crate::exec::registry::Live;
+use crate::exec::registry::RunningExec;
 
 const CHUNK: usize = 64 * 1024;
 
@@ -50,17 +50,17 @@ pub(crate) async fn capture(
     stream: Stream,
     file: OutputFile,
     limit: u64,
-    live: &Live,
+    running: &RunningExec,
     over: watch::Receiver<bool>,
 ) -> StoredOutput {
-    let mut keeper = Keeper { stream, file, limit, live, kept: StoredOutput::Complete };
+    let mut keeper = Keeper { stream, file, limit, running, kept: StoredOutput::Complete };
     let read = match from {
         Some(Output::Pipe(pipe)) => read_all(pipe, &mut keeper, over).await,
         Some(Output::Stream(stream)) => read_stream(stream, &mut keeper, screen).await,
         None => Ok(()),
     };
     if let Err(error) = read {
-        tracing::error!(exec_id = %live.exec_id, %stream, %error, "could not read what a command prints");
+        tracing::error!(exec_id = %running.exec_id, %stream, %error, "could not read what a command prints");
         keeper.cut();
     }
     keeper.kept
@@ -130,7 +130,7 @@ struct Keeper<'a> {
     stream: Stream,
     file: OutputFile,
     limit: u64,
-    live: &'a Live,
+    running: &'a RunningExec,
     kept: StoredOutput,
 }
 
@@ -143,17 +143,17 @@ impl Keeper<'_> {
             StoredOutput::Truncated => return,
         };
         if let Err(error) = self.file.append(fitting) {
-            tracing::error!(exec_id = %self.live.exec_id, stream = %self.stream, %error, "could not keep what a command prints");
+            tracing::error!(exec_id = %self.running.exec_id, stream = %self.stream, %error, "could not keep what a command prints");
             self.cut();
         } else if fitting.len() < bytes.len() {
             self.cut();
         }
-        self.live.ring();
+        self.running.ring();
     }
 
     fn cut(&mut self) {
         self.kept = StoredOutput::Truncated;
-        self.live.set_truncated(self.stream);
+        self.running.set_truncated(self.stream);
     }
 }
 
@@ -173,15 +173,15 @@ mod tests {
         (directory, files.output(Stream::Stdout).clone())
     }
 
-    fn live() -> Live {
+    fn running() -> RunningExec {
         let exec_id = ExecId::random().unwrap().as_str().parse().unwrap();
-        Live::new(
+        RunningExec::new(
             exec_id,
             "u".parse().unwrap(),
             "a".parse().unwrap(),
             None,
             None,
-            crate::exec::registry::Company::Awaited,
+            crate::exec::registry::Lifetime::UntilDone,
         )
     }
 
@@ -192,7 +192,7 @@ mod tests {
         rustix::io::write(&writer, b"last words").unwrap();
         // The write end stays open.
         let (_tell, over) = watch::channel(true);
-        let kept = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 100, &live(), over).await;
+        let kept = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 100, &running(), over).await;
         assert_eq!((kept, file.read(0, 100).unwrap().as_slice()), (StoredOutput::Complete, b"last words".as_slice()));
     }
 
@@ -211,8 +211,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let live = live();
-        let capture = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 1 << 30, &live, over);
+        let running = running();
+        let capture = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 1 << 30, &running, over);
         let (kept, ()) = tokio::join!(capture, go_on);
         assert_eq!((kept, file.length()), (StoredOutput::Complete, before));
     }

@@ -6,7 +6,7 @@ use ringwall_record::{Cursor, ExecId, ExecListFilter, ExecSummary, Limit, Page, 
 
 use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::exec::registry::{Cancellation, Live};
+use crate::exec::registry::{Cancellation, RunningExec};
 use crate::exec::view::ExecView;
 use crate::service::Service;
 
@@ -26,8 +26,8 @@ impl Service {
 
     /// Waits until the exec has ended.
     pub async fn finished(&self, by: &Principal, exec_id: &ExecId) -> Result<ExecView, Error> {
-        if let Some(live) = self.find_live(by, exec_id)
-            && let Some(view) = live.over().await
+        if let Some(running) = self.find_running(by, exec_id)
+            && let Some(view) = running.over().await
         {
             return Ok(view.as_ref().clone());
         }
@@ -50,11 +50,11 @@ impl Service {
     /// Cancels a running or waiting exec and waits for its end. Fails with [`Error::AlreadyEnded`]
     /// if it ended by itself first.
     pub async fn cancel(&self, by: &Principal, exec_id: &ExecId) -> Result<ExecView, Error> {
-        let Some(live) = self.find_live(by, exec_id) else {
+        let Some(running) = self.find_running(by, exec_id) else {
             let exec = self.recorded(by, exec_id).await?;
             return Err(Error::AlreadyEnded(exec.summary.exec_id));
         };
-        live.cancel(Cancellation::ByCaller);
+        running.cancel(Cancellation::ByCaller);
         let view = self.finished(by, exec_id).await?;
         match view.summary.status {
             Status::Cancelled => Ok(view),
@@ -63,9 +63,10 @@ impl Service {
         }
     }
 
-    pub(crate) fn find_live(&self, by: &Principal, exec_id: &ExecId) -> Option<Arc<Live>> {
-        let live = self.inner.registry.find(exec_id).filter(|live| by.sees(&live.user_id, &live.agent_id))?;
+    pub(crate) fn find_running(&self, by: &Principal, exec_id: &ExecId) -> Option<Arc<RunningExec>> {
+        let running =
+            self.inner.registry.find(exec_id).filter(|running| by.sees(&running.user_id, &running.agent_id))?;
         // Its outcome is recorded, and it is about to leave the registry.
-        (!live.is_over()).then_some(live)
+        (!running.is_over()).then_some(running)
     }
 }

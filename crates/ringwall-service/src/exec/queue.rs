@@ -229,7 +229,7 @@ pub(crate) struct Slot {
 
 /// A position in the queue.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct QueueTicket {
     turns: Arc<Turns>,
     user: UserId,
     ticket: Ticket,
@@ -246,7 +246,7 @@ pub(crate) struct Parked {
 #[derive(Debug)]
 pub(crate) enum Admission {
     Now(Slot),
-    Later(Place),
+    Later(QueueTicket),
 }
 
 impl Turns {
@@ -270,7 +270,7 @@ impl Turns {
                 let (sender, call) = oneshot::channel();
                 held.calls.insert(ticket, sender);
                 held.users.insert(ticket, user.clone());
-                Some(Admission::Later(Place { turns: self.clone(), user: user.clone(), ticket, call }))
+                Some(Admission::Later(QueueTicket { turns: self.clone(), user: user.clone(), ticket, call }))
             }
         }
     }
@@ -355,7 +355,7 @@ impl Drop for Slot {
     }
 }
 
-impl Place {
+impl QueueTicket {
     /// Waits for a slot. The queue keeps the sender as long as this exec waits, so `None` is not
     /// expected.
     pub(crate) async fn turn(&mut self) -> Option<Slot> {
@@ -363,7 +363,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueTicket {
     /// A slot that was sent but not received is dropped with the channel, which releases it.
     fn drop(&mut self) {
         let mut held = self.turns.lock();

@@ -13,14 +13,14 @@ use ringwall_record::{AgentId, ExecId, SessionKey, Status, UserId};
 use ringwall_workspace::{OutputFile, Stream};
 use tokio::sync::watch;
 
-use crate::boxes::ProcessReins;
-use crate::boxes::SessionBox;
+use crate::boxes::PooledBox;
+use crate::boxes::ProcessHandle;
 use crate::error::Error;
 use crate::exec::view::ExecView;
 
 /// The state of an exec.
 #[derive(Debug, Clone)]
-pub(crate) enum Stage {
+pub(crate) enum ExecState {
     Intending,
     At(Status),
     /// Ended. `None` if its task ended without a recorded outcome.
@@ -37,7 +37,7 @@ pub(crate) enum Cancellation {
 }
 
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct RunningExec {
     pub(crate) exec_id: ExecId,
     pub(crate) user_id: UserId,
     pub(crate) agent_id: AgentId,
@@ -45,33 +45,33 @@ pub(crate) struct Live {
     key: Option<(String, String)>,
     /// The session whose files the exec works on.
     pub(crate) session: Option<String>,
-    stage: watch::Sender<Stage>,
+    state: watch::Sender<ExecState>,
     cancellation: watch::Sender<Option<Cancellation>>,
     output: OnceLock<[OutputFile; 2]>,
     truncated: [AtomicBool; 2],
     /// The handle of a session process.
-    process: OnceLock<ProcessReins>,
-    company: Company,
+    process: OnceLock<ProcessHandle>,
+    lifetime: Lifetime,
     /// The session box that the exec runs in.
-    home: OnceLock<Weak<SessionBox>>,
+    home: OnceLock<Weak<PooledBox>>,
 }
 
 /// The lifetime of an exec. An awaited exec ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Company {
-    Awaited,
+pub(crate) enum Lifetime {
+    UntilDone,
     /// A session process or a terminal. Runs until it exits or is stopped.
-    Alone,
+    UntilStopped,
 }
 
-impl Live {
+impl RunningExec {
     pub(crate) fn new(
         exec_id: ExecId,
         user_id: UserId,
         agent_id: AgentId,
         key: Option<(String, String)>,
         session: Option<String>,
-        company: Company,
+        lifetime: Lifetime,
     ) -> Self {
         Self {
             exec_id,
@@ -79,46 +79,46 @@ impl Live {
             agent_id,
             key,
             session,
-            stage: watch::Sender::new(Stage::Intending),
+            state: watch::Sender::new(ExecState::Intending),
             cancellation: watch::Sender::new(None),
             output: OnceLock::new(),
             truncated: Default::default(),
             process: OnceLock::new(),
-            company,
+            lifetime,
             home: OnceLock::new(),
         }
     }
 
     /// Notifies of each state change and each output.
-    pub(crate) fn watch(&self) -> watch::Receiver<Stage> {
-        self.stage.subscribe()
+    pub(crate) fn watch(&self) -> watch::Receiver<ExecState> {
+        self.state.subscribe()
     }
 
-    pub(crate) fn set_stage(&self, stage: Stage) {
-        self.stage.send_replace(stage);
+    pub(crate) fn set_state(&self, state: ExecState) {
+        self.state.send_replace(state);
     }
 
     pub(crate) fn ring(&self) {
-        self.stage.send_modify(|_| {});
+        self.state.send_modify(|_| {});
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        matches!(*self.stage.borrow(), Stage::Over(_))
+        matches!(*self.state.borrow(), ExecState::Over(_))
     }
 
     pub(crate) async fn over(&self) -> Option<Arc<ExecView>> {
-        let mut stage = self.watch();
-        match stage.wait_for(|stage| matches!(stage, Stage::Over(_))).await.as_deref() {
-            Ok(Stage::Over(view)) => view.clone(),
-            Ok(Stage::Intending | Stage::At(_)) | Err(_) => None,
+        let mut state = self.watch();
+        match state.wait_for(|state| matches!(state, ExecState::Over(_))).await.as_deref() {
+            Ok(ExecState::Over(view)) => view.clone(),
+            Ok(ExecState::Intending | ExecState::At(_)) | Err(_) => None,
         }
     }
 
     /// Returns when the intent is recorded or was refused.
     pub(crate) async fn intended(&self) {
-        let mut stage = self.watch();
+        let mut state = self.watch();
         // Cannot fail: `self` owns the sender.
-        let _ = stage.wait_for(|stage| !matches!(stage, Stage::Intending)).await;
+        let _ = state.wait_for(|state| !matches!(state, ExecState::Intending)).await;
     }
 
     /// Only the first cancellation has an effect; later ones do not change its reason.
@@ -152,31 +152,31 @@ impl Live {
         self.output.get().map(|files| &files[index(stream)])
     }
 
-    pub(crate) fn set_process(&self, reins: ProcessReins) {
-        let _ = self.process.set(reins);
+    pub(crate) fn set_process(&self, handle: ProcessHandle) {
+        let _ = self.process.set(handle);
     }
 
-    pub(crate) fn process(&self) -> Option<&ProcessReins> {
+    pub(crate) fn process(&self) -> Option<&ProcessHandle> {
         self.process.get()
     }
 
-    pub(crate) fn set_home(&self, home: &Arc<SessionBox>) {
+    pub(crate) fn set_home(&self, home: &Arc<PooledBox>) {
         let _ = self.home.set(Arc::downgrade(home));
     }
 
     /// The session box that the exec runs in, while the box exists.
-    pub(crate) fn home(&self) -> Option<Arc<SessionBox>> {
+    pub(crate) fn home(&self) -> Option<Arc<PooledBox>> {
         self.home.get()?.upgrade()
     }
 
-    pub(crate) fn company(&self) -> Company {
-        self.company
+    pub(crate) fn lifetime(&self) -> Lifetime {
+        self.lifetime
     }
 
     /// True if the exec does not end by itself: it runs until stopped, or its session box is
     /// paused.
     pub(crate) fn lasts(&self) -> bool {
-        self.company == Company::Alone || self.home().is_some_and(|home| home.resident.is_paused())
+        self.lifetime == Lifetime::UntilStopped || self.home().is_some_and(|home| home.session_box.is_paused())
     }
 
     pub(crate) fn is_in(&self, session: &SessionKey) -> bool {
@@ -210,7 +210,7 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct Held {
-    live: HashMap<ExecId, Arc<Live>>,
+    running: HashMap<ExecId, Arc<RunningExec>>,
     is_closed: bool,
 }
 
@@ -219,29 +219,31 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct Registration {
     registry: Arc<Registry>,
-    live: Arc<Live>,
+    running: Arc<RunningExec>,
 }
 
 impl Registry {
-    pub(crate) fn register(self: &Arc<Self>, live: Arc<Live>) -> Result<Registration, Error> {
+    pub(crate) fn register(self: &Arc<Self>, running: Arc<RunningExec>) -> Result<Registration, Error> {
         let mut held = self.lock();
         if held.is_closed {
             return Err(Error::Stopping);
         }
-        held.live.insert(live.exec_id.clone(), live.clone());
-        Ok(Registration { registry: self.clone(), live })
+        held.running.insert(running.exec_id.clone(), running.clone());
+        Ok(Registration { registry: self.clone(), running })
     }
 
-    pub(crate) fn find(&self, exec_id: &ExecId) -> Option<Arc<Live>> {
-        self.lock().live.get(exec_id).cloned()
+    pub(crate) fn find(&self, exec_id: &ExecId) -> Option<Arc<RunningExec>> {
+        self.lock().running.get(exec_id).cloned()
     }
 
     /// An exec with this caller and idempotency key whose intent is not recorded yet.
-    pub(crate) fn find_intending(&self, caller: &str, key: &str) -> Option<Arc<Live>> {
+    pub(crate) fn find_intending(&self, caller: &str, key: &str) -> Option<Arc<RunningExec>> {
         let held = self.lock();
-        let is_of_key = |live: &Live| live.key.as_ref().is_some_and(|(by, own)| by == caller && own == key);
-        let is_it = |live: &&Arc<Live>| is_of_key(live) && matches!(*live.stage.borrow(), Stage::Intending);
-        held.live.values().find(is_it).cloned()
+        let is_of_key =
+            |running: &RunningExec| running.key.as_ref().is_some_and(|(by, own)| by == caller && own == key);
+        let is_it =
+            |running: &&Arc<RunningExec>| is_of_key(running) && matches!(*running.state.borrow(), ExecState::Intending);
+        held.running.values().find(is_it).cloned()
     }
 
     /// Refuses new execs from now on.
@@ -253,13 +255,13 @@ impl Registry {
         if self.lock().is_closed { Err(Error::Stopping) } else { Ok(()) }
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Live>> {
-        self.lock().live.values().cloned().collect()
+    pub(crate) fn all(&self) -> Vec<Arc<RunningExec>> {
+        self.lock().running.values().cloned().collect()
     }
 
     pub(crate) async fn wait_until_empty(&self) {
         let mut gone = self.gone.subscribe();
-        while !self.lock().live.is_empty() {
+        while !self.lock().running.is_empty() {
             if gone.changed().await.is_err() {
                 return;
             }
@@ -273,11 +275,11 @@ impl Registry {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.registry.lock().live.remove(&self.live.exec_id);
-        self.live.stage.send_if_modified(|stage| match stage {
-            Stage::Over(_) => false,
-            Stage::Intending | Stage::At(_) => {
-                *stage = Stage::Over(None);
+        self.registry.lock().running.remove(&self.running.exec_id);
+        self.running.state.send_if_modified(|state| match state {
+            ExecState::Over(_) => false,
+            ExecState::Intending | ExecState::At(_) => {
+                *state = ExecState::Over(None);
                 true
             }
         });

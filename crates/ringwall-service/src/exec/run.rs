@@ -12,17 +12,17 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::boxes::Hold;
-use crate::boxes::SessionBox;
+use crate::boxes::PooledBox;
 use crate::disk::{Disk, watch_all};
 use crate::error::causes;
 use crate::exec::backend::StartedBox;
-use crate::exec::lifecycle::{Exec, Ran};
+use crate::exec::lifecycle::{Exec, RunSummary};
 use crate::exec::line;
-use crate::exec::order::Ground;
-use crate::exec::outcome::Told;
+use crate::exec::outcome::ExecResult;
 use crate::exec::output::{capture, feed};
 use crate::exec::queue::Slot;
-use crate::exec::registry::{Cancellation, Company};
+use crate::exec::registry::{Cancellation, Lifetime};
+use crate::exec::spec::Target;
 
 impl Exec {
     pub(crate) async fn run_box(
@@ -32,33 +32,33 @@ impl Exec {
         disks: &[Disk],
         slot: &mut Option<Slot>,
         hold: &mut Hold,
-    ) -> Ran {
+    ) -> RunSummary {
         let began = Instant::now();
         let net = grant.effective().net.clone();
         // A cancellation does not interrupt the start: a box that comes up is stopped and waited
         // for, and a start that fails ends soon. The cancellation is checked after the start.
         let starting = self.start_box(grant);
-        let mut started = match (starting.await, self.live.cancellation()) {
+        let mut started = match (starting.await, self.running.cancellation()) {
             (Ok(started), _) => started,
-            (Err(_), Some(by)) => return Ran::never(Told::cancelled(by)),
-            (Err(error), None) => return Ran::never(self.explain(&error)),
+            (Err(_), Some(by)) => return RunSummary::never(ExecResult::cancelled(by)),
+            (Err(error), None) => return RunSummary::never(self.explain(&error)),
         };
         self.service.inner.counters.set_up(began.elapsed());
         if let Some(home) = started.home() {
-            self.live.set_home(home);
+            self.running.set_home(home);
             // Releases the session: an exec that takes it exclusively pauses the session's boxes,
             // so it need not wait for this exec.
             *hold = Hold::Nothing;
             // Processes and terminals run until they are stopped. Their box counts against the
             // pool, so they free the slot for other execs.
-            if self.live.company() == Company::Alone {
+            if self.running.lifetime() == Lifetime::UntilStopped {
                 *slot = None;
             }
         }
-        let memory_mb = started.home().map_or(self.limits.memory_mb, |home| home.resident.memory_mb());
+        let memory_mb = started.home().map_or(self.limits.memory_mb, |home| home.session_box.memory_mb());
         let protections = Some(json!(started.running.protections()));
         let Streams { stdin, stdout, stderr } = started.running.take_streams();
-        let way_out = self.way_out(&net, started.running.proxy_socket.take());
+        let proxy_socket = self.proxy_socket(&net, started.running.proxy_socket.take());
         let (shared, screen) = match &mut started.session {
             Some(session) => (session.gate.clone(), session.screen.take()),
             None => (None, None),
@@ -70,7 +70,7 @@ impl Exec {
             ended
         };
         let capture = |from, screen, stream: Stream, limit, over| {
-            capture(from, screen, stream, files.output(stream).clone(), limit, &self.live, over)
+            capture(from, screen, stream, files.output(stream).clone(), limit, &self.running, over)
         };
         let carry = {
             let mut over = over.clone();
@@ -78,15 +78,15 @@ impl Exec {
                 let is_over = async {
                     let _ = over.wait_for(|is_over| *is_over).await;
                 };
-                Some(way_out?.serve(is_over).await)
+                Some(proxy_socket?.serve(is_over).await)
             }
         };
         // Long code is sent through stdin. All other commands get an empty stdin, so that a read
         // ends at once.
-        let input = match &self.order.ground {
-            Ground::Code(code) => code.input(),
-            Ground::Agent { .. } | Ground::Session { .. } => line::input(&self.order.words),
-            Ground::Project { .. } => &[],
+        let input = match &self.spec.target {
+            Target::Code(code) => code.input(),
+            Target::Agent { .. } | Target::Session { .. } => line::input(&self.spec.words),
+            Target::Project { .. } => &[],
         };
         // `biased` polls the box first: after it has ended, all other branches finish in the same
         // poll.
@@ -102,16 +102,16 @@ impl Exec {
             Some(gate) => self.keep_network(gate).await,
             None => None,
         };
-        let told = match (self.live.cancellation(), &outcome) {
-            (Some(by), _) => Told::cancelled(by),
-            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, memory_mb)
+        let result = match (self.running.cancellation(), &outcome) {
+            (Some(by), _) => ExecResult::cancelled(by),
+            (None, Ok(outcome)) => ExecResult::of_outcome(outcome, self.limits.timeout_ms, memory_mb)
                 .with_full_disk(full)
                 .with_refused_host(refused),
             (None, Err(error)) => self.explain(error),
         };
         let outcome = outcome.ok();
-        Ran {
-            told,
+        RunSummary {
+            result,
             duration: Some(outcome.as_ref().map_or_else(|| began.elapsed(), |outcome| outcome.duration)),
             protections,
             cpu: outcome.as_ref().and_then(|outcome| outcome.usage.cpu),
@@ -139,7 +139,7 @@ impl Exec {
     async fn wait_for(
         &self,
         started: StartedBox,
-        home: Option<&SessionBox>,
+        home: Option<&PooledBox>,
         disks: &[Disk],
     ) -> (Result<Outcome, ringwall_executor::Error>, Option<String>) {
         let control = started.running.control();
@@ -148,7 +148,7 @@ impl Exec {
         let by = tokio::select! {
             biased;
             outcome = &mut over => return (outcome, None),
-            by = self.live.cancelled() => by,
+            by = self.running.cancelled() => by,
             full = watch_all(disks) => {
                 match home {
                     Some(home) => home.end_as_full(full.clone()),
@@ -181,11 +181,11 @@ impl Exec {
         }
     }
 
-    fn explain(&self, error: &ringwall_executor::Error) -> Told {
-        let told = Told::of_error(error);
-        if told.exit_code.is_none() {
+    fn explain(&self, error: &ringwall_executor::Error) -> ExecResult {
+        let result = ExecResult::of_error(error);
+        if result.exit_code.is_none() {
             tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(error), "a box could not be made");
         }
-        told
+        result
     }
 }

@@ -17,10 +17,10 @@ use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::exec::excerpt::shorten_refused;
 use crate::exec::lifecycle::{Entrance, Exec};
-use crate::exec::order::{Ground, Order, Places, control};
 use crate::exec::queue::Admission;
-use crate::exec::registry::Live;
+use crate::exec::registry::RunningExec;
 use crate::exec::request::ExecRequest;
+use crate::exec::spec::{ExecSpec, Target, TargetPaths, control};
 use crate::service::Service;
 use crate::time::now;
 
@@ -80,88 +80,89 @@ impl Service {
             Some(id) => Some(self.find_skill(id).await?),
             None => None,
         };
-        let order = Order::read(by, request, skill.as_ref(), &self.settings_now(), self.inner.gvisor_home())?;
-        self.admit(order).await
+        let spec = ExecSpec::read(by, request, skill.as_ref(), &self.settings_now(), self.inner.gvisor_home())?;
+        self.admit(spec).await
     }
 
-    pub(crate) async fn admit(&self, order: Order) -> Result<Submitted, Error> {
-        self.admit_and_follow(order, Answered::WhenIntended).await.map(|(submitted, _)| submitted)
+    pub(crate) async fn admit(&self, spec: ExecSpec) -> Result<Submitted, Error> {
+        self.admit_and_follow(spec, Answered::WhenIntended).await.map(|(submitted, _)| submitted)
     }
 
     /// Like [`Service::admit`], and returns the running exec for a caller that waits for its end.
     /// `None` if the request started no exec.
     pub(crate) async fn admit_and_follow(
         &self,
-        mut order: Order,
+        mut spec: ExecSpec,
         answered: Answered,
-    ) -> Result<(Submitted, Option<Arc<Live>>), Error> {
+    ) -> Result<(Submitted, Option<Arc<RunningExec>>), Error> {
         let unfollowed = |submitted| (submitted, None);
-        if let Some(idempotency) = &mut order.idempotency {
+        if let Some(idempotency) = &mut spec.idempotency {
             idempotency.body_digest = self.inner.digest_key.seal(idempotency.body_digest);
         }
         self.inner.registry.check_open()?;
-        let owner = self.owner_of(&order.user_id, &order.agent_id).await?;
+        let owner = self.owner_of(&spec.user_id, &spec.agent_id).await?;
         let exec_id: ExecId = ringwall_workspace::ExecId::random()?.as_str().parse()?;
         // Directories are opened only after the intent is recorded. So this decision uses their
         // future paths; `Exec::grant` decides again with the opened directories.
-        let workspace = self.inner.workspaces_path.join(order.user_id.as_str()).join(order.agent_id.as_str());
-        let verdict = match &order.ground {
-            Ground::Project { access, .. } => {
-                let project = workspace.join("projects").join(order.project_id.as_str());
+        let workspace = self.inner.workspaces_path.join(spec.user_id.as_str()).join(spec.agent_id.as_str());
+        let verdict = match &spec.target {
+            Target::Project { access, .. } => {
+                let project = workspace.join("projects").join(spec.project_id.as_str());
                 let [inputs, work, artifacts] = ["inputs", "work", "artifacts"].map(|name| project.join(name));
-                let places = Places::Project { inputs: &inputs, work: &work, artifacts: &artifacts, access: *access };
-                order.decide(&places, owner)?
+                let places =
+                    TargetPaths::Project { inputs: &inputs, work: &work, artifacts: &artifacts, access: *access };
+                spec.decide(&places, owner)?
             }
-            Ground::Agent { .. } => {
+            Target::Agent { .. } => {
                 let [files, skills] = ["files", "skills"].map(|name| workspace.join(name));
-                order.decide(&Places::Agent { files: &files, skills: &skills }, owner)?
+                spec.decide(&TargetPaths::Agent { files: &files, skills: &skills }, owner)?
             }
-            Ground::Session { session, named, approved, .. } => {
+            Target::Session { session, named, approved, .. } => {
                 let work = workspace.join("sessions").join(session.as_str()).join("work");
-                let control = self.reach(&order.user_id, named, approved).await?;
-                order.decide(&Places::Session { work: &work, control, hidden: &self.hidden_now() }, owner)?
+                let control = self.reach(&spec.user_id, named, approved).await?;
+                spec.decide(&TargetPaths::Session { work: &work, control, hidden: &self.hidden_now() }, owner)?
             }
-            Ground::Code(code) => order.decide(&Places::code(&self.session_work(&code.place)), owner)?,
+            Target::Code(code) => spec.decide(&TargetPaths::code(&self.session_work(&code.place)), owner)?,
         };
         let (effective, snapshot, ask) = match verdict {
             Verdict::Allow(grant) => {
-                let snapshot = order.snapshot(grant.effective(), control(&grant));
+                let snapshot = spec.snapshot(grant.effective(), control(&grant));
                 (grant.effective().clone(), snapshot, None)
             }
-            Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await.map(unfollowed),
+            Verdict::Deny(denial) => return self.deny(&spec, exec_id, denial).await.map(unfollowed),
             // `decide` returns `Ask` only after the layers have merged, so this merge succeeds.
-            Verdict::Ask(ask) => match ringwall_policy::merge(&order.layers) {
+            Verdict::Ask(ask) => match ringwall_policy::merge(&spec.layers) {
                 Ok(effective) => {
-                    let snapshot = order.snapshot(&effective, None);
+                    let snapshot = spec.snapshot(&effective, None);
                     (effective, snapshot, Some(ask))
                 }
-                Err(denial) => return self.deny(&order, exec_id, denial).await.map(unfollowed),
+                Err(denial) => return self.deny(&spec, exec_id, denial).await.map(unfollowed),
             },
         };
         // Deny instead of running without a network: the command may depend on it.
-        if effective.net != Net::None && !order.can_reach_hosts() {
-            let denial = Denial::no_network(order.backend.key());
-            return self.deny(&order, exec_id, denial).await.map(unfollowed);
+        if effective.net != Net::None && !spec.can_reach_hosts() {
+            let denial = Denial::no_network(spec.backend.key());
+            return self.deny(&spec, exec_id, denial).await.map(unfollowed);
         }
-        self.check_company(&order)?;
-        if let Err(full) = self.check_room_on_record(&order.user_id, &order.agent_id, &order.words).await {
-            return self.repeated(&order).await?.map(unfollowed).ok_or(full);
+        self.check_company(&spec)?;
+        if let Err(full) = self.check_room_on_record(&spec.user_id, &spec.agent_id, &spec.words).await {
+            return self.repeated(&spec).await?.map(unfollowed).ok_or(full);
         }
-        let key = order.idempotency.as_ref().map(|known| (order.author.by.clone(), known.key.clone()));
-        let session = order.session().map(ToString::to_string);
-        let (user_id, agent_id) = (order.user_id.clone(), order.agent_id.clone());
-        let live = Arc::new(Live::new(exec_id.clone(), user_id, agent_id, key, session, order.company()));
+        let key = spec.idempotency.as_ref().map(|known| (spec.author.by.clone(), known.key.clone()));
+        let session = spec.session().map(ToString::to_string);
+        let (user_id, agent_id) = (spec.user_id.clone(), spec.agent_id.clone());
+        let running = Arc::new(RunningExec::new(exec_id.clone(), user_id, agent_id, key, session, spec.lifetime()));
         // Registered before it enters the queue: if this exec fills the queue, a repeated request
         // with the same idempotency key must find it here.
-        let registration = self.inner.registry.register(live.clone())?;
+        let registration = self.inner.registry.register(running.clone())?;
         let entrance = match ask {
             // Waiting for approval takes no queue position.
             Some(ask) => Entrance::Asking(ask),
-            None => match self.inner.turns.enter(&order.user_id) {
+            None => match self.inner.turns.enter(&spec.user_id) {
                 Some(admission) => Entrance::Admitted(admission),
                 None => {
                     drop(registration);
-                    return self.repeated(&order).await?.map(unfollowed).ok_or(Error::QueueFull);
+                    return self.repeated(&spec).await?.map(unfollowed).ok_or(Error::QueueFull);
                 }
             },
         };
@@ -170,26 +171,26 @@ impl Service {
             Entrance::Admitted(Admission::Later(_)) => Start::Queued,
             Entrance::Asking(_) => Start::AwaitingApproval,
         };
-        let intent = order.intent(exec_id, snapshot, start);
+        let intent = spec.intent(exec_id, snapshot, start);
         // Sends the intent to the record writer. There is no await between this and the spawn
         // below, so a recorded intent always has its task.
         let intending = self.inner.store.intend(&intent);
-        let (answer, told) = oneshot::channel();
-        let followed = live.clone();
+        let (answer, result) = oneshot::channel();
+        let followed = running.clone();
         let exec = Exec {
             service: self.clone(),
-            order,
+            spec,
             owner,
             intent,
-            live,
+            running,
             registration,
             limits: effective.limits,
             net: effective.net.mode(),
             questions: 0,
             answered,
         };
-        tokio::spawn(exec.live_to_the_end(entrance, answer, intending));
-        match told.await {
+        tokio::spawn(exec.run_to_completion(entrance, answer, intending));
+        match result.await {
             Ok(submitted) => submitted.map(|submitted| {
                 // For a repeated request, the earlier exec is the answer, not this one.
                 let followed = Some(followed).filter(|_| !submitted.known);
@@ -200,9 +201,9 @@ impl Service {
     }
 
     /// Records a denied request with an excerpt of its command. The intent is its outcome too.
-    async fn deny(&self, order: &Order, exec_id: ExecId, denial: Denial) -> Result<Submitted, Error> {
+    async fn deny(&self, spec: &ExecSpec, exec_id: ExecId, denial: Denial) -> Result<Submitted, Error> {
         let reason = Reason { code: "POLICY_DENIED".to_owned(), message: denial.message.clone() };
-        let mut intent = order.intent(exec_id.clone(), denied_policy(order, &denial), Start::Denied(reason));
+        let mut intent = spec.intent(exec_id.clone(), denied_policy(spec, &denial), Start::Denied(reason));
         shorten_refused(&mut intent);
         let (user, backend) = (intent.user_id.clone(), intent.backend.clone());
         let exec_id = match self.inner.store.intend(&intent).await? {
@@ -211,7 +212,7 @@ impl Service {
                 exec_id
             }
             IntentResult::Known { exec_id, body_digest } => {
-                let known = self.known(order, exec_id, body_digest).await?;
+                let known = self.known(spec, exec_id, body_digest).await?;
                 match known.status {
                     Status::PolicyDenied => known.exec_id,
                     // The earlier request with this key was allowed. Return that exec even if the
@@ -224,28 +225,28 @@ impl Service {
     }
 
     /// The earlier exec with the same idempotency key, if any. Records nothing.
-    async fn repeated(&self, order: &Order) -> Result<Option<Submitted>, Error> {
-        let Some(idempotency) = &order.idempotency else { return Ok(None) };
+    async fn repeated(&self, spec: &ExecSpec) -> Result<Option<Submitted>, Error> {
+        let Some(idempotency) = &spec.idempotency else { return Ok(None) };
         // Several requests with this key may be in flight. One of them may get recorded while the
         // others are refused, so wait for all before reading the record.
-        while let Some(live) = self.inner.registry.find_intending(&order.author.by, &idempotency.key) {
-            live.intended().await;
+        while let Some(running) = self.inner.registry.find_intending(&spec.author.by, &idempotency.key) {
+            running.intended().await;
         }
-        match self.inner.store.find_by_key(&order.author.by, &idempotency.key).await? {
-            Some((exec_id, digest)) => self.known(order, exec_id, digest).await.map(Some),
+        match self.inner.store.find_by_key(&spec.author.by, &idempotency.key).await? {
+            Some((exec_id, digest)) => self.known(spec, exec_id, digest).await.map(Some),
             None => Ok(None),
         }
     }
 
-    pub(crate) async fn known(&self, order: &Order, exec_id: ExecId, digest: Digest) -> Result<Submitted, Error> {
-        order.check_same(digest)?;
+    pub(crate) async fn known(&self, spec: &ExecSpec, exec_id: ExecId, digest: Digest) -> Result<Submitted, Error> {
+        spec.check_same(digest)?;
         let found = self.inner.store.exec(&exec_id, &ringwall_record::Scope::All).await?;
         let status = found.map_or(Status::Running, |exec| exec.summary.status);
         Ok(Submitted { exec_id, status, known: true })
     }
 }
 
-impl Order {
+impl ExecSpec {
     fn intent(&self, exec_id: ExecId, policy_snapshot: Value, start: Start) -> NewExec {
         let artifacts_path = format!("projects/{}/artifacts/{exec_id}", self.project_id);
         let (cmd, args) = self.words.split_first().map(|(cmd, args)| (cmd.clone(), args.to_vec())).unwrap_or_default();
@@ -288,10 +289,10 @@ impl Order {
 
 /// The policy snapshot of a denied request: the merged policy, if the layers merge, and the limit
 /// or rule that denied it.
-fn denied_policy(order: &Order, denial: &Denial) -> Value {
+fn denied_policy(spec: &ExecSpec, denial: &Denial) -> Value {
     let show = |value: Option<u64>| denial.field.zip(value).map(|(field, value)| field.quantity(value));
-    let mut snapshot = ringwall_policy::merge(&order.layers).map_or_else(|_| json!({}), |effective| json!(effective));
-    if let Ground::Code(code) = &order.ground {
+    let mut snapshot = ringwall_policy::merge(&spec.layers).map_or_else(|_| json!({}), |effective| json!(effective));
+    if let Target::Code(code) = &spec.target {
         snapshot["code"] = code.note();
     }
     snapshot["denied"] = json!({

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ringwall_executor::pool::SpareFigures;
+use ringwall_executor::pool::WarmFigures;
 use ringwall_record::{Status, UserId};
 
 use history::History;
@@ -29,7 +29,7 @@ pub struct Metrics {
     /// Time from the grant to the command's first instruction.
     pub set_up: Histogram,
     /// Warm boxes.
-    pub spares: SpareFigures,
+    pub warm_boxes: WarmFigures,
 }
 
 #[derive(Debug, Clone, Default)]

@@ -58,13 +58,13 @@ impl Service {
 
     /// The newest version stays, in whatever order two changes get here.
     fn apply(&self, changed: Settings) -> Arc<Settings> {
-        let usual = self.usual_sort(&changed);
+        let default = self.default_spec(&changed);
         let mut settings = self.inner.settings.write().unwrap_or_else(PoisonError::into_inner);
         if changed.version > settings.version {
             *settings = Arc::new(changed);
             self.inner.turns.set_bounds(settings.as_ref().into());
             self.inner.boxes.set_bounds(settings.pool.bounds());
-            self.inner.boxes.keep(usual.map(BoxSort::Native));
+            self.inner.boxes.keep(default.map(BoxSort::Native));
         }
         let applied = settings.clone();
         drop(settings);
@@ -87,7 +87,7 @@ fn change(current: &Settings, patch: &Value, pinned: &PinnedSettings) -> Result<
             return Err(Error::invalid(format!("{name}: read-only; leave it out, or send what GET /settings answers")));
         }
     }
-    pinned.spare(&mut patch, &in_force)?;
+    pinned.warm_box(&mut patch, &in_force)?;
     let mut document = current.document.clone();
     merge(&mut document, &patch);
     let alone = Settings::read(current.version, document, &PinnedSettings::default())?;

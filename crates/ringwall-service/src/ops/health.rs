@@ -22,14 +22,14 @@ use crate::service::Service;
 /// The user and agent of probe boxes.
 const PROBER: &str = "ringwall-probe";
 /// Time limit of a probe box, which does almost nothing.
-const TRIAL: Duration = Duration::from_secs(30);
+const CASE: Duration = Duration::from_secs(30);
 
 /// Time limit for the AIO service, because other requests wait for this check.
 const SERVICE: Duration = Duration::from_secs(2);
 
 /// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TrialError {
+pub(crate) enum ProbeError {
     #[error(transparent)]
     Box(#[from] ringwall_executor::Error),
     #[error(transparent)]
@@ -44,7 +44,7 @@ pub(crate) enum TrialError {
     Refused(String),
     #[error("the trial ended with {0:?}")]
     Ended(Ending),
-    #[error("the trial did not end within {} seconds", TRIAL.as_secs())]
+    #[error("the trial did not end within {} seconds", CASE.as_secs())]
     Hung,
 }
 
@@ -74,11 +74,11 @@ impl Service {
     }
 
     async fn look(&self, probe: bool) -> Health {
-        let docker = self.inner.makers.docker.probe().await;
+        let docker = self.inner.backends.docker.probe().await;
         let mut backends = Backends {
             native: Availability::of(Ok(())),
-            docker: Availability::of(docker.available(Runtime::Usual).map(drop)),
-            gvisor: Availability::of(match self.inner.makers.executor.gvisor() {
+            docker: Availability::of(docker.available(Runtime::Default).map(drop)),
+            gvisor: Availability::of(match self.inner.backends.executor.gvisor() {
                 Ok(_) => Ok(()),
                 Err(here) => {
                     let there = docker.available(Runtime::Gvisor).map(drop);
@@ -108,7 +108,7 @@ impl Service {
                             }
                         }
                     };
-                    let tried = tokio::time::timeout(TRIAL, trial).await.unwrap_or(Err(TrialError::Hung));
+                    let tried = tokio::time::timeout(CASE, trial).await.unwrap_or(Err(ProbeError::Hung));
                     *availability = Availability::of(tried.map_err(|error| causes(&error)));
                 }
             }
@@ -146,10 +146,10 @@ impl Service {
     }
 
     /// Runs a native box that does nothing.
-    pub(crate) async fn try_native(&self) -> Result<(), TrialError> {
+    pub(crate) async fn try_native(&self) -> Result<(), ProbeError> {
         let running = self
             .inner
-            .makers
+            .backends
             .executor
             .start(grant(Root::Host, ringwall_policy::Workspace::Private)?, Options::default())
             .await?;
@@ -157,7 +157,7 @@ impl Service {
     }
 
     /// The same for backends that need a project; uses one of the server's own.
-    async fn try_in_project(&self, backend: Backend, root: Root) -> Result<(), TrialError> {
+    async fn try_in_project(&self, backend: Backend, root: Root) -> Result<(), ProbeError> {
         let (user, agent): (UserId, AgentId) = (PROBER.parse()?, PROBER.parse()?);
         let owner = self.owner_of(&user, &agent).await?;
         let workspaces = self.inner.workspaces.clone();
@@ -196,7 +196,7 @@ async fn answers(service: &AioService) -> Result<(), String> {
     }
 }
 
-fn grant(root: Root, workspace: ringwall_policy::Workspace) -> Result<ringwall_policy::Grant, TrialError> {
+fn grant(root: Root, workspace: ringwall_policy::Workspace) -> Result<ringwall_policy::Grant, ProbeError> {
     let request = Request {
         argv: vec!["true".into()],
         env: Default::default(),
@@ -210,14 +210,14 @@ fn grant(root: Root, workspace: ringwall_policy::Workspace) -> Result<ringwall_p
         &crate::settings::layers(ringwall_policy::profile::EXECS, Layer::new(LayerName::Settings), Vec::new()),
     ) {
         Verdict::Allow(grant) => Ok(grant),
-        Verdict::Deny(denial) => Err(TrialError::Refused(denial.message)),
-        Verdict::Ask(_) => Err(TrialError::Refused("it asks for approval".to_owned())),
+        Verdict::Deny(denial) => Err(ProbeError::Refused(denial.message)),
+        Verdict::Ask(_) => Err(ProbeError::Refused("it asks for approval".to_owned())),
     }
 }
 
-fn ended(ending: Ending) -> Result<(), TrialError> {
+fn ended(ending: Ending) -> Result<(), ProbeError> {
     match ending {
         Ending::Exited(0) => Ok(()),
-        other => Err(TrialError::Ended(other)),
+        other => Err(ProbeError::Ended(other)),
     }
 }

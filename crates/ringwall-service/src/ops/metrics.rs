@@ -12,6 +12,6 @@ impl Service {
     pub fn metrics(&self) -> Metrics {
         let (running, waiting) = self.inner.turns.counts();
         let (ended, set_up) = self.inner.counters.totals();
-        Metrics { ended, running, waiting, set_up, spares: self.pool().spares }
+        Metrics { ended, running, waiting, set_up, warm_boxes: self.pool().warm_boxes }
     }
 }

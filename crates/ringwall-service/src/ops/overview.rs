@@ -36,7 +36,7 @@ impl Inner {
         for (user, (running, waiting)) in self.turns.counts_by_user() {
             of.insert(user, Going { running, waiting, asking: 0 });
         }
-        for (user, asking) in self.desk.counts_by_user() {
+        for (user, asking) in self.open_approvals.counts_by_user() {
             of.entry(user).or_default().asking = asking;
         }
         Now { of, boxes: self.boxes.figures().total }

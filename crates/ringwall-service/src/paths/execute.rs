@@ -18,7 +18,7 @@ use crate::boxes::{HOME, WORKSPACE};
 use crate::error::Error;
 use crate::exec::artifacts::SHOWN;
 use crate::exec::backend::Backend;
-use crate::exec::order::{Ground, Needs, Order, PROJECT};
+use crate::exec::spec::{ExecSpec, Needs, PROJECT, Target};
 use crate::service::Service;
 use crate::settings::layers;
 
@@ -56,8 +56,8 @@ impl Service {
         command: SessionCommand,
     ) -> Result<SessionExecuted, Error> {
         let settings = self.settings_now();
-        let order = blocking::in_place(|| read(by, command, settings.operator.clone())).await?;
-        let submitted = self.admit(order).await?;
+        let spec = blocking::in_place(|| read(by, command, settings.operator.clone())).await?;
+        let submitted = self.admit(spec).await?;
         let (stdout, stderr) = Default::default();
         let (exec_id, status) = (submitted.exec_id, submitted.status);
         Ok(SessionExecuted { exec_id, status, stdout, stderr, exit_code: None, error_reason: None })
@@ -67,7 +67,7 @@ impl Service {
     pub async fn run_session_command(&self, by: &Principal, command: SessionCommand) -> Result<SessionExecuted, Error> {
         let begun = self.begin_session_command(by, command).await?;
         let view = self.finished(by, &begun.exec_id).await?;
-        let mut told = SessionExecuted {
+        let mut result = SessionExecuted {
             status: view.summary.status,
             exit_code: view.summary.exit_code,
             error_reason: view.error_reason,
@@ -75,14 +75,14 @@ impl Service {
         };
         // A command that never ran has no output.
         if view.summary.started_at.is_some() && view.protections.is_some() {
-            told.stdout = self.output(by, &told.exec_id, Stream::Stdout, 0, SHOWN).await?.into_text();
-            told.stderr = self.output(by, &told.exec_id, Stream::Stderr, 0, SHOWN).await?.into_text();
+            result.stdout = self.output(by, &result.exec_id, Stream::Stdout, 0, SHOWN).await?.into_text();
+            result.stderr = self.output(by, &result.exec_id, Stream::Stderr, 0, SHOWN).await?.into_text();
         }
-        Ok(told)
+        Ok(result)
     }
 }
 
-fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Order, Error> {
+fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<ExecSpec, Error> {
     let (user_id, agent_id) = by.workspace(command.user_id.as_deref(), command.agent_id.as_deref())?;
     let session: SessionId = command.session_id.parse()?;
     let cwd = normalise(command.cwd.as_deref().unwrap_or(WORKSPACE), WORKSPACE, Some(HOME));
@@ -106,7 +106,7 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         narrowing.push(layer);
     }
     let argv = Ok(crate::exec::line::argv(&command.command));
-    Ok(Order {
+    Ok(ExecSpec {
         author: by.author(),
         idempotency: None,
         user_id,
@@ -122,7 +122,7 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         cwd: PathBuf::from(HostPath::as_str(&cwd)),
         env: Default::default(),
         layers: layers(profile::FILES, operator, narrowing),
-        ground: Ground::Session {
+        target: Target::Session {
             session,
             named,
             approved: Vec::new(),

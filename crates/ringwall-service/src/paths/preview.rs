@@ -16,7 +16,7 @@ use crate::auth::principal::Principal;
 use crate::blocking;
 use crate::boxes::HOME;
 use crate::error::Error;
-use crate::exec::order::PROJECT;
+use crate::exec::spec::PROJECT;
 use crate::service::Service;
 
 /// Commands that are looked at.

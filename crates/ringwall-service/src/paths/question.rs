@@ -13,18 +13,18 @@ use super::reach::{missing_from, requested};
 use crate::approvals::{Coverage, Question, StillStands};
 use crate::error::codes::RUNTIME_ERROR;
 use crate::exec::lifecycle::Exec;
-use crate::exec::order::Ground;
-use crate::exec::outcome::Told;
+use crate::exec::outcome::ExecResult;
+use crate::exec::spec::Target;
 
 impl Exec {
     pub(crate) fn work_of(&self, session: &SessionId) -> PathBuf {
-        let workspace = self.service.inner.workspaces_path.join(self.order.user_id.as_str());
-        workspace.join(self.order.agent_id.as_str()).join("sessions").join(session.as_str()).join("work")
+        let workspace = self.service.inner.workspaces_path.join(self.spec.user_id.as_str());
+        workspace.join(self.spec.agent_id.as_str()).join("sessions").join(session.as_str()).join("work")
     }
 
-    pub(crate) fn path_question(&self, ask: &Ask, coverage: &Coverage) -> Result<Question, Told> {
-        let Ground::Session { session, .. } = &self.order.ground else {
-            return Err(Told::failed(RUNTIME_ERROR, "only a session's command asks for paths"));
+    pub(crate) fn path_question(&self, ask: &Ask, coverage: &Coverage) -> Result<Question, ExecResult> {
+        let Target::Session { session, .. } = &self.spec.target else {
+            return Err(ExecResult::failed(RUNTIME_ERROR, "only a session's command asks for paths"));
         };
         let mut requested_paths: Vec<HostPath> = Vec::new();
         let mut blocked_paths: Vec<HostPath> = Vec::new();
@@ -39,14 +39,14 @@ impl Exec {
             format!("{path} is not there, and allowing it makes nothing: for it to be made, {parent} has to be allowed")
         });
         let action = Action { files: coverage.digests(), ..Action::of(self) };
-        let digest = action.digest(&self.order.layers, &ask.blocked).unwrap_or(Digest::ZERO);
+        let digest = action.digest(&self.spec.layers, &ask.blocked).unwrap_or(Digest::ZERO);
         Ok(Question {
             kind: ApprovalKind::Path,
             exec_id: self.intent.exec_id.clone(),
-            user_id: self.order.user_id.clone(),
-            agent_id: self.order.agent_id.clone(),
+            user_id: self.spec.user_id.clone(),
+            agent_id: self.spec.agent_id.clone(),
             session_id: session.to_string(),
-            command: self.order.words.last().cloned().unwrap_or_default(),
+            command: self.spec.words.last().cloned().unwrap_or_default(),
             code: None,
             requested_paths: requested_paths.iter().map(HostPath::to_string).collect(),
             blocked_paths: blocked_paths.iter().map(HostPath::to_string).collect(),
@@ -54,7 +54,7 @@ impl Exec {
             patterns: patterns.collect(),
             files: coverage.recorded(),
             digest,
-            asked_by: self.order.author.clone(),
+            asked_by: self.spec.author.clone(),
             still_stands: self.still_stands(action, digest, coverage.clone()),
         })
     }
@@ -62,10 +62,10 @@ impl Exec {
     /// Whether exactly the same would be asked with the settings, the list and the files as they are then. Files are compared
     /// by their stamps; their content is read again before the start.
     fn still_stands(&self, action: Action, digest: Digest, coverage: Coverage) -> StillStands {
-        let Ground::Session { named, approved, .. } = &self.order.ground else {
+        let Target::Session { named, approved, .. } = &self.spec.target else {
             return Arc::new(|| Box::pin(std::future::ready(false)));
         };
-        let (service, user, layers) = (self.service.clone(), self.order.user_id.clone(), self.order.layers.clone());
+        let (service, user, layers) = (self.service.clone(), self.spec.user_id.clone(), self.spec.layers.clone());
         let parts = Arc::new((named.clone(), approved.clone(), action, layers, coverage));
         Arc::new(move || {
             let (service, user, parts) = (service.clone(), user.clone(), parts.clone());
@@ -93,7 +93,7 @@ struct Action {
 
 impl Action {
     fn of(exec: &Exec) -> Self {
-        let (words, cwd) = (exec.order.words.clone(), exec.order.cwd.clone());
+        let (words, cwd) = (exec.spec.words.clone(), exec.spec.cwd.clone());
         Self { words, cwd, env_keys: exec.intent.env_keys.clone(), files: Vec::new() }
     }
 

@@ -8,14 +8,14 @@
 
 use std::path::{Path, PathBuf};
 
-use ringwall_executor::{PlaceKind, RealPlace, find_place, resolve};
+use ringwall_executor::{PathKind, RealPath, find_place, resolve};
 use ringwall_policy::{AllowedPath, HostPath, NamedPath, PathAccess, PathControl, PathStyle, Rights, is_in_every_box};
 use ringwall_record::{PathScope, UserId};
 
 use crate::blocking;
 use crate::error::Error;
 use crate::exec::host_paths::host_path;
-use crate::exec::order::Approved;
+use crate::exec::spec::Approved;
 use crate::service::Service;
 
 use super::list::Listed;
@@ -62,7 +62,7 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
     let mut places = Vec::new();
     for path in entries.iter().chain(&once).filter(|path| path.style() == PathStyle::Linux) {
         let at = Path::new(path.as_str());
-        let Some(found) = find_place(at).filter(|found| found.kind != PlaceKind::Other && !is_own(&found.path)) else {
+        let Some(found) = find_place(at).filter(|found| found.kind != PathKind::Other && !is_own(&found.path)) else {
             continue;
         };
         if found.path != at && !host_path(&found.path).is_some_and(|real| is_allowed(&real)) {
@@ -76,7 +76,7 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
     for named in named.iter().filter(|named| named.path != named.real && !is_in_every_box(&named.path)) {
         let Some((at, found, real)) = way(named, is_allowed) else { continue };
         // A path shown under its own name contains the links already.
-        if found.path != at && found.kind != PlaceKind::Other && !is_own(&found.path) {
+        if found.path != at && found.kind != PathKind::Other && !is_own(&found.path) {
             places.push(AllowedPath { at, real: found.path, rights: rights(&real) });
         }
     }
@@ -85,7 +85,7 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
 
 /// The first name on the command's way through links below which everything is allowed, and what is
 /// there.
-fn way(named: &NamedPath, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(PathBuf, RealPlace, HostPath)> {
+fn way(named: &NamedPath, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(PathBuf, RealPath, HostPath)> {
     let names = Path::new(named.path.as_str()).ancestors();
     let real = names.map(|name| (name, host_path(&resolve(name)).filter(|real| is_allowed(real))));
     let allowed = real.take_while(|(_, real)| real.is_some());
@@ -115,7 +115,7 @@ pub(crate) fn missing_from(path: &HostPath) -> Option<HostPath> {
 pub(crate) fn requested(path: &HostPath) -> HostPath {
     let place = Path::new(path.as_str());
     let is_file =
-        path.style() == PathStyle::Linux && find_place(place).is_some_and(|found| found.kind != PlaceKind::Directory);
+        path.style() == PathStyle::Linux && find_place(place).is_some_and(|found| found.kind != PathKind::Directory);
     let parent = place.parent().filter(|parent| is_file && *parent != Path::new("/"));
     parent.and_then(host_path).unwrap_or_else(|| path.clone())
 }

@@ -18,7 +18,7 @@ use ringwall_record::{AgentId, Digest, Exec, ExecId, Store, UserId};
 use ringwall_workspace::{Baselines, Owner, Workspaces};
 use tokio::task::JoinHandle;
 
-use crate::approvals::Desk;
+use crate::approvals::OpenApprovals;
 use crate::auth::Auth;
 use crate::auth::digest_key::DigestKey;
 use crate::auth::logins::Logins;
@@ -26,7 +26,7 @@ use crate::auth::principal::Principal;
 use crate::auth::tickets::Tickets;
 use crate::boxes::SessionGates;
 use crate::boxes::browser::Browsers;
-use crate::boxes::{BoxPool, Makers};
+use crate::boxes::{BoxBackends, BoxPool};
 use crate::disk::Quotas;
 use crate::error::Error;
 use crate::exec::assess::Assessors;
@@ -69,14 +69,14 @@ pub(crate) struct Inner {
     /// Session boxes and warm boxes. Dropped before the executor, which waits until every box has
     /// ended.
     pub(crate) boxes: Arc<BoxPool>,
-    pub(crate) makers: Arc<Makers>,
+    pub(crate) backends: Arc<BoxBackends>,
     /// The external AIO service and its workspace, if configured.
     pub(crate) aio: Option<AssignedService>,
     pub(crate) skills: Arc<Skills>,
     pub(crate) settings: RwLock<Arc<Settings>>,
     pub(crate) turns: Arc<Turns>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) open_approvals: Arc<OpenApprovals>,
     pub(crate) tickets: Tickets,
     pub(crate) counters: Counters,
     pub(crate) agent_locks: Locks,
@@ -111,7 +111,7 @@ impl fmt::Debug for Service {
 impl Service {
     /// The owner of a workspace's files on the host.
     pub(crate) async fn owner_of(&self, user: &UserId, agent: &AgentId) -> Result<Owner, Error> {
-        match self.inner.makers.executor.host().privilege {
+        match self.inner.backends.executor.host().privilege {
             Privilege::Rootless => return Ok(Owner::server()),
             Privilege::Root => {}
         }
@@ -144,9 +144,9 @@ impl Service {
         // The ending is recorded while artifacts are still being stored. Wait for them, so that an
         // ended exec is returned with its artifacts.
         if exec.summary.status.is_ended()
-            && let Some(live) = self.find_live(by, exec_id)
+            && let Some(running) = self.find_running(by, exec_id)
         {
-            live.over().await;
+            running.over().await;
         }
         Ok(exec)
     }

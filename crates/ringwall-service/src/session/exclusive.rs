@@ -7,50 +7,50 @@ use crate::approvals::Coverage;
 use crate::boxes::{Hold, Shared};
 use crate::error::codes::{RUNTIME_ERROR, SESSION_BUSY};
 use crate::exec::lifecycle::Exec;
-use crate::exec::order::Ground;
-use crate::exec::outcome::Told;
+use crate::exec::outcome::ExecResult;
 use crate::exec::queue::{Admission, Slot};
-use crate::session_ref::Place;
+use crate::exec::spec::Target;
+use crate::session_ref::SessionRef;
 
 impl Exec {
     /// `None` for an exec without a session.
     pub(crate) fn session_name(&self) -> Option<SessionKey> {
         Some(SessionKey {
-            user_id: self.order.user_id.clone(),
-            agent_id: self.order.agent_id.clone(),
-            session_id: self.order.session()?.to_string(),
+            user_id: self.spec.user_id.clone(),
+            agent_id: self.spec.agent_id.clone(),
+            session_id: self.spec.session()?.to_string(),
         })
     }
 
     /// Acquires the session exclusively if the command was approved together with pinned files of
     /// the session; otherwise shares it. Stops waiting when the exec is cancelled.
-    pub(crate) async fn hold_session(&self, slot: &mut Option<Slot>) -> Result<Hold, Told> {
-        let (Some(session), Some(name)) = (self.order.session(), self.session_name()) else { return Ok(Hold::Nothing) };
-        let is_alone = match &self.order.ground {
-            Ground::Session { approved, covering, .. } => {
+    pub(crate) async fn hold_session(&self, slot: &mut Option<Slot>) -> Result<Hold, ExecResult> {
+        let (Some(session), Some(name)) = (self.spec.session(), self.session_name()) else { return Ok(Hold::Nothing) };
+        let is_alone = match &self.spec.target {
+            Target::Session { approved, covering, .. } => {
                 !approved.is_empty() && covering.asked.as_ref().is_some_and(Coverage::is_pinned)
             }
-            Ground::Project { .. } | Ground::Agent { .. } | Ground::Code(_) => false,
+            Target::Project { .. } | Target::Agent { .. } | Target::Code(_) => false,
         };
         let hold = async {
             if is_alone {
-                let place = Place { name, id: session.clone() };
+                let place = SessionRef { name, id: session.clone() };
                 let exclusive = self.service.inner.session_gates.take_alone(&self.service.inner.boxes, &place).await;
-                exclusive.map(Hold::Alone).map_err(|message| Told::denied(SESSION_BUSY, message))
+                exclusive.map(Hold::Alone).map_err(|message| ExecResult::denied(SESSION_BUSY, message))
             } else {
                 self.share_session(&name, slot).await.map(Hold::Shared)
             }
         };
         tokio::select! {
             biased;
-            by = self.live.cancelled() => Err(Told::cancelled(by)),
+            by = self.running.cancelled() => Err(ExecResult::cancelled(by)),
             hold = hold => hold,
         }
     }
 
     /// Waits while an approved command has exclusive use of the session. The exec gives its slot
     /// back during the wait and queues for a new one afterwards.
-    async fn share_session(&self, name: &SessionKey, slot: &mut Option<Slot>) -> Result<Shared, Told> {
+    async fn share_session(&self, name: &SessionKey, slot: &mut Option<Slot>) -> Result<Shared, ExecResult> {
         let gates = &self.service.inner.session_gates;
         loop {
             if let Ok(shared) = gates.try_share(name) {
@@ -62,7 +62,7 @@ impl Exec {
                      again when it has ended",
                     name.session_id
                 );
-                Told::denied(SESSION_BUSY, message)
+                ExecResult::denied(SESSION_BUSY, message)
             })?;
             drop(gates.share(name).await);
             *slot = match parked.enter() {
@@ -71,7 +71,7 @@ impl Exec {
                 None => None,
             };
             if slot.is_none() {
-                return Err(Told::failed(RUNTIME_ERROR, "the queue was closed"));
+                return Err(ExecResult::failed(RUNTIME_ERROR, "the queue was closed"));
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::blocking;
 use crate::blocking::detached;
 use crate::error::{Error, causes};
 use crate::service::Service;
-use crate::session_ref::{Place, SessionAddress, no_session};
+use crate::session_ref::{SessionAddress, SessionRef, no_session};
 
 impl Service {
     /// Every regular file below a directory of the session, sorted, with paths relative to the
@@ -91,7 +91,7 @@ impl Service {
         path: AgentPath,
         content: impl AsRef<[u8]> + Send + 'static,
     ) -> Result<(), Error> {
-        let place = Place::read(by, address)?;
+        let place = SessionRef::read(by, address)?;
         let shared = self.inner.session_gates.try_share(&place.name)?;
         // Records the end of an earlier session with this id before a new one exists.
         self.session_rules(&place).await?;
@@ -130,8 +130,12 @@ impl Service {
         Ok(())
     }
 
-    pub(super) async fn session_files(&self, by: &Principal, address: &SessionAddress) -> Result<(Place, Tree), Error> {
-        let place = Place::read(by, address)?;
+    pub(super) async fn session_files(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+    ) -> Result<(SessionRef, Tree), Error> {
+        let place = SessionRef::read(by, address)?;
         let workspace = self.session_workspace(&place.name).await?;
         let session = blocking::in_place(|| Ok(workspace.find_session(&place.id)?)).await?;
         let session = session.ok_or_else(|| no_session(&place.id))?;

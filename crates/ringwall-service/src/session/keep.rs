@@ -22,7 +22,7 @@ use crate::error::{Error, causes};
 use crate::exec::registry::Cancellation;
 use crate::random::random_digits;
 use crate::service::Service;
-use crate::session_ref::{Place, SessionAddress, no_session};
+use crate::session_ref::{SessionAddress, SessionRef, no_session};
 use crate::settings::Rules;
 use crate::time::{milliseconds, now};
 
@@ -79,7 +79,7 @@ impl Service {
         if address.session_id.is_empty() {
             address.session_id = format!("s_{}", random_digits::<16>()?);
         }
-        let place = Place::read(by, &address)?;
+        let place = SessionRef::read(by, &address)?;
         if !change.is_empty() {
             change.check_role(by)?;
         }
@@ -102,7 +102,7 @@ impl Service {
     }
 
     pub async fn session(&self, by: &Principal, address: &SessionAddress) -> Result<SessionView, Error> {
-        self.show_session(by, &Place::read(by, address)?).await
+        self.show_session(by, &SessionRef::read(by, address)?).await
     }
 
     /// Sorted by last use, most recent first.
@@ -137,9 +137,9 @@ impl Service {
         }
         let names: Vec<SessionKey> = places.iter().map(|(name, _)| name.clone()).collect();
         let mut said = self.inner.store.rules_of_sessions(&names).await?;
-        let usual = self.settings_now().sessions;
+        let default = self.settings_now().sessions;
         let sessions = places.into_iter().map(|(name, times)| {
-            let rules = Rules::over(said.remove(&name).unwrap_or_default(), usual);
+            let rules = Rules::over(said.remove(&name).unwrap_or_default(), default);
             self.describe(by, name, times, rules)
         });
         Ok(SessionList { sessions: sessions.collect(), next })
@@ -152,7 +152,7 @@ impl Service {
         change: SessionChange,
     ) -> Result<SessionView, Error> {
         change.check_role(by)?;
-        let place = Place::read(by, address)?;
+        let place = SessionRef::read(by, address)?;
         self.session_times(&place).await?.ok_or_else(|| no_session(&place.id))?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         if !change.is_empty() {
@@ -163,17 +163,18 @@ impl Service {
 
     /// Cancels the execs of a session, ends its boxes and its browser, and removes its files.
     pub async fn delete_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
-        let place = Place::read(by, address)?;
+        let place = SessionRef::read(by, address)?;
         self.session_times(&place).await?.ok_or_else(|| no_session(&place.id))?;
-        let in_it: Vec<_> = self.inner.registry.all().into_iter().filter(|live| live.is_in(&place.name)).collect();
-        in_it.iter().for_each(|live| live.cancel(Cancellation::ByCaller));
+        let in_it: Vec<_> =
+            self.inner.registry.all().into_iter().filter(|running| running.is_in(&place.name)).collect();
+        in_it.iter().for_each(|running| running.cancel(Cancellation::ByCaller));
         // Ending a paused box resumes it briefly. Its processes must not run while an approved
         // command has exclusive use of the session, so this waits until that command has ended.
         drop(self.inner.session_gates.share(&place.name).await);
         // Ends the boxes in any state, also paused ones. They are ended again below, because one of
         // the execs may have been creating a box.
         tokio::join!(self.inner.browsers.dismiss(&self.inner.store, &place.name), self.end_boxes(&place));
-        futures::future::join_all(in_it.iter().map(|live| live.over())).await;
+        futures::future::join_all(in_it.iter().map(|running| running.over())).await;
         self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
@@ -195,7 +196,7 @@ impl Service {
     pub(crate) async fn end_idle_sessions(&self, used_before: SystemTime) -> Result<(), Error> {
         for SessionWithRules { name, has_ended } in self.inner.store.sessions_with_rules().await? {
             let Ok(id) = name.session_id.parse::<SessionId>() else { continue };
-            let place = Place { name, id };
+            let place = SessionRef { name, id };
             let times = self.session_times(&place).await;
             let is_over = match times {
                 Ok(Some(times)) => times.last_used < used_before,
@@ -216,8 +217,10 @@ impl Service {
     /// remove a session whose exec started long ago.
     pub(crate) async fn touch_sessions_in_use(&self) {
         let lives = self.inner.registry.all();
-        let named: BTreeSet<_> =
-            lives.iter().filter_map(|live| Some((&live.user_id, &live.agent_id, live.session.as_ref()?))).collect();
+        let named: BTreeSet<_> = lives
+            .iter()
+            .filter_map(|running| Some((&running.user_id, &running.agent_id, running.session.as_ref()?)))
+            .collect();
         for (user_id, agent_id, session_id) in named {
             let (user_id, agent_id, session_id) = (user_id.clone(), agent_id.clone(), session_id.clone());
             let Ok(id) = session_id.parse::<SessionId>() else { continue };
@@ -231,7 +234,7 @@ impl Service {
         }
     }
 
-    async fn show_session(&self, by: &Principal, place: &Place) -> Result<SessionView, Error> {
+    async fn show_session(&self, by: &Principal, place: &SessionRef) -> Result<SessionView, Error> {
         let times = self.session_times(place).await?.ok_or_else(|| no_session(&place.id))?;
         let workspace = self.session_workspace(&place.name).await?;
         let (id, most) = (place.id.clone(), self.settings_now().workspace.quota_files.get());

@@ -6,13 +6,13 @@
 //! lists, changes and deletes sessions, and `files` reads and writes session files from outside of
 //! its boxes.
 
+pub(crate) mod boxes;
 pub(crate) mod code;
 pub(crate) mod context;
 mod exclusive;
 mod files;
 mod keep;
-mod place;
-pub(crate) mod residents;
+mod paths;
 mod rules;
 
 pub use keep::{SessionFilter, SessionList, SessionView};

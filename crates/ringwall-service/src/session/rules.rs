@@ -10,7 +10,7 @@ use crate::approvals::ApprovalView;
 use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::service::Service;
-use crate::session_ref::{Place, no_session};
+use crate::session_ref::{SessionRef, no_session};
 use crate::settings::{Rules, SessionsPart, Webhook, is_address, read_mode, tightens};
 use crate::time::now;
 
@@ -132,12 +132,12 @@ impl SessionChange {
 }
 
 impl Service {
-    pub(crate) async fn session_rules(&self, place: &Place) -> Result<Rules, Error> {
+    pub(crate) async fn session_rules(&self, place: &SessionRef) -> Result<Rules, Error> {
         let said = self.said_of(place).await?;
         Ok(Rules::over(said, self.settings_now().sessions))
     }
 
-    pub(super) async fn said_of(&self, place: &Place) -> Result<SessionRules, Error> {
+    pub(super) async fn said_of(&self, place: &SessionRef) -> Result<SessionRules, Error> {
         let Some(said) = self.inner.store.session_rules(&place.name).await? else { return Ok(SessionRules::default()) };
         if said.has_ended || self.session_times(place).await?.is_some() {
             return Ok(said);
@@ -173,7 +173,7 @@ impl Service {
     pub(super) async fn rule_session(
         &self,
         by: &Principal,
-        place: &Place,
+        place: &SessionRef,
         change: &SessionChange,
     ) -> Result<(), Error> {
         self.session_times(place).await?.ok_or_else(|| no_session(&place.id))?;
@@ -195,7 +195,7 @@ impl Service {
             agent_id: asked.agent.clone(),
             session_id: asked.session_id.clone(),
         };
-        let place = Place { id: asked.session_id.parse().ok()?, name };
+        let place = SessionRef { id: asked.session_id.parse().ok()?, name };
         let rules = self.session_rules(&place).await.ok()?;
         Some(Webhook { url: rules.callback_url?, secret: self.settings_now().approvals.webhook_secret.clone()? })
     }

@@ -371,12 +371,12 @@ impl DockerPart {
 }
 
 impl Sandbox {
-    /// The root of all workspaces; `usual` if none is set.
-    pub(crate) fn root(&self, usual: &str) -> Result<WorkspaceRoot, ringwall_executor::Error> {
+    /// The root of all workspaces; `default` if none is set.
+    pub(crate) fn root(&self, default: &str) -> Result<WorkspaceRoot, ringwall_executor::Error> {
         let roots = Roots {
             windows: self.workspace_root_win.as_deref(),
             wsl: self.workspace_root_wsl.as_deref(),
-            usual: Some(usual),
+            default: Some(default),
         };
         paths::workspace_root(self.mode().parse::<RuntimeMode>()?, here(), roots, paths::by_rule)
     }

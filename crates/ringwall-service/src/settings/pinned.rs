@@ -226,7 +226,7 @@ impl PinnedSettings {
 
     /// Removes from a change the keys that it cannot change. It may repeat their values in force, so that a client can
     /// send back what `GET /settings` answered; any other value is refused.
-    pub(crate) fn spare(&self, patch: &mut Value, in_force: &Value) -> Result<(), Error> {
+    pub(crate) fn warm_box(&self, patch: &mut Value, in_force: &Value) -> Result<(), Error> {
         for (key, source) in self.sources() {
             let pointer = pointer(&key);
             let Some(asked) = patch.pointer(&pointer) else { continue };
@@ -306,10 +306,10 @@ mod tests {
         pinned.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();
         let in_force = json!({"sandbox": {"max_queued_execs": 7}});
         let mut same = json!({"sandbox": {"max_queued_execs": 7, "max_concurrent_execs": 2}});
-        pinned.spare(&mut same, &in_force).unwrap();
+        pinned.warm_box(&mut same, &in_force).unwrap();
         assert_eq!(same, json!({"sandbox": {"max_concurrent_execs": 2}}));
         for other in [json!(8), json!(null)] {
-            let refused = pinned.spare(&mut json!({"sandbox": {"max_queued_execs": other}}), &in_force);
+            let refused = pinned.warm_box(&mut json!({"sandbox": {"max_queued_execs": other}}), &in_force);
             assert_eq!(refused.unwrap_err().code(), "CONFLICT");
         }
     }
@@ -329,7 +329,7 @@ mod tests {
                 let inner = Value::from(value);
                 key.rsplit('.').fold(inner, |inner, name| Value::Object(Map::from_iter([(name.to_owned(), inner)])))
             };
-            let refused = PinnedSettings::default().spare(&mut change("/tmp/x"), &json!({})).unwrap_err();
+            let refused = PinnedSettings::default().warm_box(&mut change("/tmp/x"), &json!({})).unwrap_err();
             assert_eq!(refused.code(), "CONFLICT", "{key}");
             assert!(refused.hint().unwrap().contains(&setting_variable(key)), "{key}: {:?}", refused.hint());
         }

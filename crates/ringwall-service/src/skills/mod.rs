@@ -21,7 +21,7 @@ mod skill;
 mod folder;
 mod shipped;
 
-mod shelf;
+mod cache;
 
 mod call;
 mod command;
@@ -30,9 +30,9 @@ mod inputs;
 #[cfg(test)]
 mod laws;
 
+pub use cache::{Catalogue, Found, Skills};
 pub use call::{Call, RESERVED};
 pub use command::{Command, INPUTS_VARIABLE};
 pub use error::{Error, InvalidArgument, InvalidInput};
 pub use manifest::InvalidManifest;
-pub use shelf::{Catalogue, Found, Skills};
 pub use skill::{Interface, Permissions, Runtime, RuntimeKind, Skill};

@@ -11,7 +11,7 @@ use ringwall_record::ApprovalStatus;
 use ringwall_service::{BrowserBegun, BrowserRequest, CodeRequest, Error, Limit, SessionAddress};
 use serde_json::{Value, json};
 
-use crate::lab::{LONG, Lab, in_lab, seen};
+use crate::fixture::{Fixture, LONG, in_fixture, seen};
 
 /// Serves one page with a password field.
 fn serve() -> String {
@@ -33,20 +33,20 @@ fn address() -> SessionAddress {
     SessionAddress { session_id: "s".to_owned(), ..SessionAddress::default() }
 }
 
-async fn begin(lab: &Lab, window: BrowserKind, action: &str, params: Value) -> Result<BrowserBegun, Error> {
+async fn begin(fixture: &Fixture, window: BrowserKind, action: &str, params: Value) -> Result<BrowserBegun, Error> {
     let request = BrowserRequest { session: address(), action: action.to_owned(), params, window: Some(window) };
-    lab.service.begin_browser(&lab.owner, request).await
+    fixture.service.begin_browser(&fixture.owner, request).await
 }
 
 /// While one action waits for approval, 32 more may wait for the browser. A cancelled or dropped
 /// one frees its place.
 pub fn waiting_for_a_browser_is_bounded() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let host = serve();
-        lab.set(json!({ "browser": { "allowed_hosts": [host] } })).await;
-        let ask = async |action: &str, params: Value| begin(lab, BrowserKind::External, action, params).await;
+        fixture.set(json!({ "browser": { "allowed_hosts": [host] } })).await;
+        let ask = async |action: &str, params: Value| begin(fixture, BrowserKind::External, action, params).await;
         let finish = async |begun: &BrowserBegun| {
-            let finishing = lab.service.finish_browser(begun);
+            let finishing = fixture.service.finish_browser(begun);
             tokio::time::timeout(LONG, finishing).await.unwrap()
         };
         let opened = ask("navigate", json!({ "url": format!("http://{host}/") })).await.unwrap();
@@ -55,7 +55,8 @@ pub fn waiting_for_a_browser_is_bounded() {
         let typing = ask("fill", json!({ "selector": "#p", "value": "x" })).await.unwrap();
         let question = seen("a question", async || {
             let pending = Some(ApprovalStatus::Pending);
-            let found = lab.service.approvals(&lab.owner, pending, None, Limit::nearest(10), None).await.unwrap();
+            let found =
+                fixture.service.approvals(&fixture.owner, pending, None, Limit::nearest(10), None).await.unwrap();
             found.items.into_iter().next()
         })
         .await;
@@ -77,30 +78,30 @@ pub fn waiting_for_a_browser_is_bounded() {
         typing.take_back();
         assert!(!finish(&typing).await.unwrap().success);
         assert!(finish(&next).await.unwrap().success, "the line moves on");
-        let settled = lab.service.approval(&lab.owner, question.id.as_str()).await.unwrap();
+        let settled = fixture.service.approval(&fixture.owner, question.id.as_str()).await.unwrap();
         assert_ne!(settled.status, ApprovalStatus::Approved);
     });
 }
 
 /// Cancelling a browser that is starting leaves no process and no file in the session's box.
 pub fn a_browser_that_is_not_wanted_leaves_nothing() {
-    in_lab(async |lab| {
-        lab.set(json!({ "sessions": { "confirmation": "auto-approve" } })).await;
+    in_fixture(async |fixture| {
+        fixture.set(json!({ "sessions": { "confirmation": "auto-approve" } })).await;
         let in_box = async |line: &str| {
             let request = CodeRequest::in_session_box(address(), line.to_owned(), Some(30), None);
-            let begun = lab.service.begin_code(&lab.owner, request).await.unwrap();
-            lab.service.finish_code(&lab.owner, begun, ringwall_risk::Locale::English).await.unwrap().stdout
+            let begun = fixture.service.begin_code(&fixture.owner, request).await.unwrap();
+            fixture.service.finish_code(&fixture.owner, begun, ringwall_risk::Locale::English).await.unwrap().stdout
         };
         let folders = async || in_box("ls -d /tmp/browser-* 2>/dev/null; true").await;
         assert_eq!(folders().await, "");
-        let begun = begin(lab, BrowserKind::Sandbox, "navigate", json!({ "url": "about:blank" })).await.unwrap();
+        let begun = begin(fixture, BrowserKind::Sandbox, "navigate", json!({ "url": "about:blank" })).await.unwrap();
         let _ = seen("a folder", async || Some(folders().await).filter(|found| !found.is_empty())).await;
         begun.take_back();
-        let answer = lab.service.finish_browser(&begun).await.unwrap();
+        let answer = fixture.service.finish_browser(&begun).await.unwrap();
         // If the start completed before it was cancelled, the browser is open and must be closed.
         if answer.success {
-            let closing = begin(lab, BrowserKind::Sandbox, "close", json!({})).await.unwrap();
-            assert!(lab.service.finish_browser(&closing).await.unwrap().success);
+            let closing = begin(fixture, BrowserKind::Sandbox, "close", json!({})).await.unwrap();
+            assert!(fixture.service.finish_browser(&closing).await.unwrap().success);
         }
         assert_eq!(folders().await, "", "{:?}", answer.error);
         let processes = async || in_box("cat /proc/[0-9]*/cmdline | grep -ac '[c]hromium'; true").await;

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use ringwall_service::{Auth, Service, Status, Stream};
 
-use crate::lab::{HELD, block_on, config, seen, shell};
+use crate::fixture::{HELD, block_on, config, seen, shell};
 
 /// The environment variable with the child's data directory.
 pub const DATA: &str = "SERVICE_TEST_CHILD";

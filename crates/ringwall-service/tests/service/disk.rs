@@ -11,7 +11,7 @@ use ringwall_service::{
 };
 use serde_json::json;
 
-use crate::lab::{Lab, in_lab, reason, shell, shell_of};
+use crate::fixture::{Fixture, in_fixture, reason, shell, shell_of};
 
 const MIB: usize = 1024 * 1024;
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -35,75 +35,75 @@ fn assert_not_started(view: &ExecView) {
     assert_eq!(view.summary.duration_ms, None);
 }
 
-async fn limit(lab: &Lab, quota_mb: u32, quota_files: u32) {
-    lab.set(json!({"workspace": {"quota_mb": quota_mb, "quota_files": quota_files}})).await;
+async fn limit(fixture: &Fixture, quota_mb: u32, quota_files: u32) {
+    fixture.set(json!({"workspace": {"quota_mb": quota_mb, "quota_files": quota_files}})).await;
 }
 
 pub fn a_filler_is_stopped_and_told_so() {
-    in_lab(async |lab| {
-        limit(lab, 8, 1000).await;
-        let view = lab.run_shell(&format!("echo begun; {FILLER}")).await;
+    in_fixture(async |fixture| {
+        limit(fixture, 8, 1000).await;
+        let view = fixture.run_shell(&format!("echo begun; {FILLER}")).await;
         assert_stopped(&view, "workspace.quota_mb");
-        assert_eq!(lab.text(&view, Stream::Stdout).await, "begun\n");
+        assert_eq!(fixture.text(&view, Stream::Stdout).await, "begun\n");
         // Other users are not affected.
-        assert_eq!(lab.run(shell_of("other", "echo hi > hi")).await.summary.status, Status::Succeeded);
+        assert_eq!(fixture.run(shell_of("other", "echo hi > hi")).await.summary.status, Status::Succeeded);
         // A full workspace takes no inputs and no further data, but an exec may delete files.
         let inputs = vec![("data".to_owned(), vec![b'x'; 10])];
-        assert_not_started(&lab.run(ExecRequest { inputs, ..shell("true") }).await);
-        assert_stopped(&lab.run_shell(&FILLER.replace("filler", "more")).await, "workspace.quota_mb");
-        std::fs::remove_file(lab.project("default", "work").join("more")).unwrap();
-        assert_eq!(lab.run_shell("rm filler && echo ran > ran").await.summary.status, Status::Succeeded);
-        assert_eq!(lab.run_shell("cat ran").await.summary.status, Status::Succeeded);
+        assert_not_started(&fixture.run(ExecRequest { inputs, ..shell("true") }).await);
+        assert_stopped(&fixture.run_shell(&FILLER.replace("filler", "more")).await, "workspace.quota_mb");
+        std::fs::remove_file(fixture.project("default", "work").join("more")).unwrap();
+        assert_eq!(fixture.run_shell("rm filler && echo ran > ran").await.summary.status, Status::Succeeded);
+        assert_eq!(fixture.run_shell("cat ran").await.summary.status, Status::Succeeded);
         let inputs = vec![("data".to_owned(), vec![b'x'; 10])];
-        assert_eq!(lab.run(ExecRequest { inputs, ..shell("true") }).await.summary.status, Status::Succeeded);
+        assert_eq!(fixture.run(ExecRequest { inputs, ..shell("true") }).await.summary.status, Status::Succeeded);
     });
 }
 
 pub fn a_filler_of_names_is_stopped_too() {
-    in_lab(async |lab| {
-        limit(lab, 1000, 300).await;
-        let view = lab.run_shell("i=0; while :; do : > f$i; mkdir d$i; i=$((i+1)); done").await;
+    in_fixture(async |fixture| {
+        limit(fixture, 1000, 300).await;
+        let view = fixture.run_shell("i=0; while :; do : > f$i; mkdir d$i; i=$((i+1)); done").await;
         assert_stopped(&view, "workspace.quota_files");
-        assert_eq!(lab.run_shell("rm -r *").await.summary.status, Status::Succeeded);
-        assert_eq!(std::fs::read_dir(lab.project("default", "work")).unwrap().count(), 0);
+        assert_eq!(fixture.run_shell("rm -r *").await.summary.status, Status::Succeeded);
+        assert_eq!(std::fs::read_dir(fixture.project("default", "work")).unwrap().count(), 0);
     });
 }
 
 pub fn what_is_on_its_way_counts() {
-    in_lab(async |lab| {
-        limit(lab, 8, 1000).await;
-        let view = lab.run_shell(&format!("cd /workspace/artifacts; {FILLER}")).await;
+    in_fixture(async |fixture| {
+        limit(fixture, 8, 1000).await;
+        let view = fixture.run_shell(&format!("cd /workspace/artifacts; {FILLER}")).await;
         assert_stopped(&view, "workspace.quota_mb");
         // The staged artifacts were never part of the workspace and were deleted with the box.
-        assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
+        assert_eq!(fixture.run_shell("true").await.summary.status, Status::Succeeded);
     });
 }
 
 pub fn inputs_need_room() {
-    in_lab(async |lab| {
-        limit(lab, 8, 1000).await;
+    in_fixture(async |fixture| {
+        limit(fixture, 8, 1000).await;
         let inputs = |size| vec![("data".to_owned(), vec![b'x'; size]), ("more".to_owned(), vec![b'x'; 10])];
-        let view = lab.run(ExecRequest { inputs: inputs(9 * MIB), ..shell("true") }).await;
+        let view = fixture.run(ExecRequest { inputs: inputs(9 * MIB), ..shell("true") }).await;
         assert_not_started(&view);
-        assert_eq!(std::fs::read_dir(lab.project("default", "inputs")).unwrap().count(), 0);
-        let view = lab.run(ExecRequest { inputs: inputs(5 * MIB), ..shell("true") }).await;
+        assert_eq!(std::fs::read_dir(fixture.project("default", "inputs")).unwrap().count(), 0);
+        let view = fixture.run(ExecRequest { inputs: inputs(5 * MIB), ..shell("true") }).await;
         assert_eq!(view.summary.status, Status::Succeeded);
         // New inputs need space before the old ones are deleted.
-        assert_not_started(&lab.run(ExecRequest { inputs: inputs(5 * MIB), ..shell("true") }).await);
+        assert_not_started(&fixture.run(ExecRequest { inputs: inputs(5 * MIB), ..shell("true") }).await);
     });
 }
 
 /// Execs that are too short to be measured while they run are measured afterwards.
 pub fn a_workspace_is_measured_after_its_execs() {
-    in_lab(async |lab| {
-        limit(lab, 8, 1000).await;
-        assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
+    in_fixture(async |fixture| {
+        limit(fixture, 8, 1000).await;
+        assert_eq!(fixture.run_shell("true").await.summary.status, Status::Succeeded);
         // The service is not told about this file.
-        std::fs::write(lab.project("default", "work").join("large"), vec![1; 20 * MIB]).unwrap();
+        std::fs::write(fixture.project("default", "work").join("large"), vec![1; 20 * MIB]).unwrap();
         let refused = async {
             loop {
                 let inputs = vec![("data".to_owned(), vec![b'x'; 10])];
-                let view = lab.run(ExecRequest { inputs, ..shell("true") }).await;
+                let view = fixture.run(ExecRequest { inputs, ..shell("true") }).await;
                 if view.summary.status != Status::Succeeded {
                     return view;
                 }
@@ -122,9 +122,9 @@ fn path(text: &str) -> AgentPath {
 }
 
 pub fn the_files_of_an_agent_need_room() {
-    in_lab(async |lab| {
-        limit(lab, 4, 1000).await;
-        let (service, owner, here) = (&lab.service, &lab.owner, &address());
+    in_fixture(async |fixture| {
+        limit(fixture, 4, 1000).await;
+        let (service, owner, here) = (&fixture.service, &fixture.owner, &address());
         let (text, large) = ("x".repeat(3 * MIB), "x".repeat(2 * MIB));
         let write = async |name: &str, text: &str| service.write_file(owner, here, &path(name), text).await;
         write("files/a", &text).await.unwrap();
@@ -159,7 +159,7 @@ pub fn the_files_of_an_agent_need_room() {
         service.delete_path(owner, here, &path("files/a")).await.unwrap();
         write("files/b", &large).await.unwrap();
         // An edit that shrinks a file is accepted although the workspace is over its quota.
-        lab.set(json!({"workspace": {"quota_mb": 1}})).await;
+        fixture.set(json!({"workspace": {"quota_mb": 1}})).await;
         let shrink = Edit { old: "x".repeat(2 * MIB), new: "y".to_owned(), expected: 1 };
         assert_eq!(write("files/d", "d").await.unwrap_err().code(), "DISK_QUOTA");
         service.edit_file(owner, here, &path("files/b"), &shrink).await.unwrap();
@@ -169,11 +169,11 @@ pub fn the_files_of_an_agent_need_room() {
 
 /// An edit needs the disk space of the resulting file, not only of the added text.
 pub fn edits_need_room_for_what_they_write() {
-    in_lab(async |lab| {
-        limit(lab, 16, 1000).await;
-        let (service, owner, here) = (&lab.service, &lab.owner, &address());
+    in_fixture(async |fixture| {
+        limit(fixture, 16, 1000).await;
+        let (service, owner, here) = (&fixture.service, &fixture.owner, &address());
         service.write_file(owner, here, &path("files/first"), "").await.unwrap();
-        let files = lab.directory.path().join("workspaces/default/a/files");
+        let files = fixture.directory.path().join("workspaces/default/a/files");
         // A sparse file: 20 MiB long, without disk blocks. A box can create one.
         let sparse = std::fs::File::create(files.join("sparse")).unwrap();
         sparse.write_all_at(b"x\n", 0).unwrap();
@@ -195,7 +195,7 @@ pub fn edits_need_room_for_what_they_write() {
 
         // A file larger than half of the quota is edited in place, and the running exec is not
         // killed for it.
-        let held = service.submit(owner, of_agent(shell(crate::lab::HELD))).await.unwrap().exec_id;
+        let held = service.submit(owner, of_agent(shell(crate::fixture::HELD))).await.unwrap().exec_id;
         std::fs::write(files.join("large"), "line\n".repeat(2 * MIB)).unwrap();
         let second_line = Some(Lines::range(Some(2), Some(2)).unwrap());
         for number in 0..20 {
@@ -204,12 +204,12 @@ pub fn edits_need_room_for_what_they_write() {
             let swap = Edit { old: format!("\n{number}\n"), new: "\nsecond\n".to_owned(), expected: 1 };
             service.edit_file(owner, here, &path, &swap).await.unwrap();
         }
-        let work = lab.directory.path().join("workspaces/default/a/projects/p/work");
+        let work = fixture.directory.path().join("workspaces/default/a/projects/p/work");
         std::fs::write(work.join("go"), "").unwrap();
         assert_eq!(service.finished(owner, &held).await.unwrap().summary.status, Status::Succeeded);
 
         // In a full workspace, edits that do not grow the file's disk use are accepted.
-        lab.set(json!({"workspace": {"quota_mb": 4, "quota_files": 1}})).await;
+        fixture.set(json!({"workspace": {"quota_mb": 4, "quota_files": 1}})).await;
         assert_eq!(service.write_file(owner, here, &path("files/new"), "").await.unwrap_err().code(), "DISK_QUOTA");
         service.replace_lines(owner, here, &path("files/large"), second_line, "").await.unwrap();
         let shrink = Edit { old: "line\n".repeat(1000), new: String::new(), expected: 2097 };
@@ -236,8 +236,8 @@ fn age(path: &Path, hours: u32) {
     file.set_modified(then).unwrap();
 }
 
-fn session(lab: &Lab, id: &str, hours: u32) -> PathBuf {
-    let directory = lab.directory.path().join("workspaces/default/default/sessions").join(id);
+fn session(fixture: &Fixture, id: &str, hours: u32) -> PathBuf {
+    let directory = fixture.directory.path().join("workspaces/default/default/sessions").join(id);
     std::fs::create_dir_all(directory.join("work")).unwrap();
     std::fs::write(directory.join("work/file"), vec![1; 10_000]).unwrap();
     std::fs::write(directory.join(".used"), "").unwrap();
@@ -247,25 +247,25 @@ fn session(lab: &Lab, id: &str, hours: u32) -> PathBuf {
 }
 
 pub fn idle_sessions_and_strays_are_given_back() {
-    in_lab(async |lab| {
-        lab.run_shell("true").await;
-        let (old, fresh) = (session(lab, "old", 25), session(lab, "fresh", 23));
+    in_fixture(async |fixture| {
+        fixture.run_shell("true").await;
+        let (old, fresh) = (session(fixture, "old", 25), session(fixture, "fresh", 23));
         // The directory is old, but the session was used 1 hour ago.
-        let used = session(lab, "used", 25);
+        let used = session(fixture, "used", 25);
         age(&used.join(".used"), 1);
-        let staging = lab.directory.path().join("workspaces/default/default/.staging");
+        let staging = fixture.directory.path().join("workspaces/default/default/.staging");
         let exec_id = "e_0123456789abcdef0123456789abcdef";
         for stray in [exec_id, "removed-0123", "arriving-0123", "somebody's"] {
             std::fs::write(staging.join(stray), "x").unwrap();
         }
-        let held = lab.service.submit(&lab.owner, shell(crate::lab::HELD)).await.unwrap().exec_id;
+        let held = fixture.service.submit(&fixture.owner, shell(crate::fixture::HELD)).await.unwrap().exec_id;
         // An exec creates its directories when it starts.
-        lab.printed(&held, "held\n").await;
-        let looked = lab.service.collect_garbage(&lab.owner, GcMode::DryRun).await.unwrap();
+        fixture.printed(&held, "held\n").await;
+        let looked = fixture.service.collect_garbage(&fixture.owner, GcMode::DryRun).await.unwrap();
         assert_eq!((looked.dry_run, looked.sessions, looked.strays, looked.failed), (true, 1, 0, 0), "{looked:?}");
         assert!(looked.files == 4 && looked.bytes >= 10_000, "{looked:?}");
         assert!(old.exists());
-        let removed = lab.service.collect_garbage(&lab.owner, GcMode::Remove).await.unwrap();
+        let removed = fixture.service.collect_garbage(&fixture.owner, GcMode::Remove).await.unwrap();
         assert_eq!(removed, Freed { dry_run: false, ..looked });
         assert!(!old.exists() && fresh.exists() && used.exists());
 
@@ -273,13 +273,13 @@ pub fn idle_sessions_and_strays_are_given_back() {
         // running exec and unknown names stay.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() + HOUR * 48;
         let later = ringwall_service::Timestamp::from_milliseconds(i64::try_from(now.as_millis()).unwrap());
-        lab.service.prune(later).await.unwrap();
+        fixture.service.prune(later).await.unwrap();
         assert!(!fresh.exists() && !used.exists());
         let mut left: Vec<_> = std::fs::read_dir(&staging).unwrap().map(|name| name.unwrap().file_name()).collect();
         left.retain(|name| name != "spare");
         left.sort();
         assert_eq!(left, [held.as_str(), "somebody's"]);
-        lab.release("default");
-        assert_eq!(lab.service.finished(&lab.owner, &held).await.unwrap().summary.status, Status::Succeeded);
+        fixture.release("default");
+        assert_eq!(fixture.service.finished(&fixture.owner, &held).await.unwrap().summary.status, Status::Succeeded);
     });
 }

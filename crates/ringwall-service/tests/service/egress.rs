@@ -15,7 +15,7 @@ use ringwall_service::{
 };
 use serde_json::json;
 
-use crate::lab::{Lab, in_lab, limited, reason, seen, shell};
+use crate::fixture::{Fixture, in_fixture, limited, reason, seen, shell};
 
 /// An HTTP server on the host that counts connections and answers each with its number.
 struct Other {
@@ -54,57 +54,59 @@ impl Other {
         format!("curl -sS --max-time 20 --noproxy '' {more} http://127.0.0.1:{}/", self.port)
     }
 
-    async fn allow(&self, lab: &Lab, unknown: &str) {
+    async fn allow(&self, fixture: &Fixture, unknown: &str) {
         let host = format!("127.0.0.1:{}", self.port);
         let allow = if unknown == "ask" { json!([]) } else { json!([host]) };
-        lab.set(json!({
-            "net": {"mode": "allowlist", "allow": allow, "unknown": unknown}, "egress": {"allowed_hosts": [host]},
-        }))
-        .await;
+        fixture
+            .set(json!({
+                "net": {"mode": "allowlist", "allow": allow, "unknown": unknown}, "egress": {"allowed_hosts": [host]},
+            }))
+            .await;
     }
 }
 
-async fn network(lab: &Lab, view: &ExecView) -> NetworkView {
-    lab.service.exec_network(&lab.owner, &view.summary.exec_id).await.unwrap()
+async fn network(fixture: &Fixture, view: &ExecView) -> NetworkView {
+    fixture.service.exec_network(&fixture.owner, &view.summary.exec_id).await.unwrap()
 }
 
-async fn said(lab: &Lab, view: &ExecView) -> String {
-    lab.text(view, Stream::Stdout).await + &lab.text(view, Stream::Stderr).await
+async fn said(fixture: &Fixture, view: &ExecView) -> String {
+    fixture.text(view, Stream::Stdout).await + &fixture.text(view, Stream::Stderr).await
 }
 
 pub fn what_is_allowed_gets_through_and_is_on_record() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let other = Other::serve();
         // Without the setting there is no proxy.
-        let closed = lab.run_shell(&format!("env | grep -i proxy; {}", other.curl("-x http://127.0.0.1:3128"))).await;
-        assert_eq!((closed.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(lab, &closed).await);
-        other.allow(lab, "deny").await;
+        let closed =
+            fixture.run_shell(&format!("env | grep -i proxy; {}", other.curl("-x http://127.0.0.1:3128"))).await;
+        assert_eq!((closed.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(fixture, &closed).await);
+        other.allow(fixture, "deny").await;
         for (more, count) in [("", 1), ("--proxytunnel", 2)] {
-            let view = lab.run_shell(&other.curl(more)).await;
-            assert_eq!(said(lab, &view).await, format!("visit {count}"));
-            let NetworkView { connections, left_out } = network(lab, &view).await;
+            let view = fixture.run_shell(&other.curl(more)).await;
+            assert_eq!(said(fixture, &view).await, format!("visit {count}"));
+            let NetworkView { connections, left_out } = network(fixture, &view).await;
             let [connection] = connections.as_slice() else { panic!("{connections:?}") };
             assert_eq!((connection.host.as_str(), connection.port, left_out), ("127.0.0.1", other.port, 0));
             assert_eq!((connection.outcome.as_str(), connection.address.as_deref()), ("allowed", Some("127.0.0.1")));
             assert!(connection.bytes_sent > 0 && connection.bytes_received > 0, "{connection:?}");
         }
-        let net = lab.service.exec(&lab.owner, &lab.run_shell("true").await.summary.exec_id).await.unwrap();
+        let net = fixture.service.exec(&fixture.owner, &fixture.run_shell("true").await.summary.exec_id).await.unwrap();
         let net = &net.policy_snapshot["net"];
         assert_eq!((&net["mode"], &net["layer"]), (&json!("allowlist"), &json!("settings")), "{net}");
         // The proxy variables are set in upper and lower case.
-        let view = lab.run_shell("echo $HTTP_PROXY $https_proxy $no_proxy").await;
+        let view = fixture.run_shell("echo $HTTP_PROXY $https_proxy $no_proxy").await;
         let address = "http://127.0.0.1:3128";
-        assert_eq!(said(lab, &view).await.trim(), format!("{address} {address} localhost,127.0.0.1,::1"));
+        assert_eq!(said(fixture, &view).await.trim(), format!("{address} {address} localhost,127.0.0.1,::1"));
     });
 }
 
 pub fn direct_connection_without_proxy_fails() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let other = Other::serve();
-        other.allow(lab, "deny").await;
+        other.allow(fixture, "deny").await;
         let direct = format!("env -u http_proxy -u HTTP_PROXY curl -sS --max-time 20 http://127.0.0.1:{}/", other.port);
-        let view = lab.run_shell(&direct).await;
-        assert_eq!((view.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(lab, &view).await);
+        let view = fixture.run_shell(&direct).await;
+        assert_eq!((view.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(fixture, &view).await);
         // Another port, another name of the same host, an IPv4-mapped IPv6 address, and a name that
         // begins with another host's name.
         for (host, code) in [
@@ -115,22 +117,22 @@ pub fn direct_connection_without_proxy_fails() {
         ] {
             let host = host.replace("{port}", &other.port.to_string());
             let ask = format!("curl -sS -g --max-time 20 --noproxy '' -o /dev/null -w '%{{http_code}}' http://{host}/");
-            let view = lab.run_shell(&ask).await;
-            assert_eq!(said(lab, &view).await, code, "{host}");
-            assert_eq!(network(lab, &view).await.connections[0].outcome, "refused", "{host}");
+            let view = fixture.run_shell(&ask).await;
+            assert_eq!(said(fixture, &view).await, code, "{host}");
+            assert_eq!(network(fixture, &view).await.connections[0].outcome, "refused", "{host}");
         }
-        let view = lab.run_shell("curl -fsS --max-time 20 http://evil.example/").await;
+        let view = fixture.run_shell("curl -fsS --max-time 20 http://evil.example/").await;
         assert_eq!((reason(&view), view.summary.status), ("NET_REFUSED", Status::Failed));
         assert_eq!(other.accepted(), 0);
         // Control: the same server is reachable where it is allowed.
-        assert_eq!(said(lab, &lab.run_shell(&other.curl("")).await).await, "visit 1");
+        assert_eq!(said(fixture, &fixture.run_shell(&other.curl("")).await).await, "visit 1");
         // A request may disable the network but not add hosts.
-        let none = lab.run(limited(&other.curl(""), json!({"net": {"mode": "none"}}))).await;
-        assert_eq!((none.summary.exit_code, other.accepted()), (Some(7), 1), "{}", said(lab, &none).await);
-        let more = lab.refused(limited("true", json!({"net": {"mode": "allowlist", "allow": ["pypi.org"]}}))).await;
+        let none = fixture.run(limited(&other.curl(""), json!({"net": {"mode": "none"}}))).await;
+        assert_eq!((none.summary.exit_code, other.accepted()), (Some(7), 1), "{}", said(fixture, &none).await);
+        let more = fixture.refused(limited("true", json!({"net": {"mode": "allowlist", "allow": ["pypi.org"]}}))).await;
         assert!(more.to_string().contains("net.allow: pypi.org:80"), "{more}");
         let elsewhere = ringwall_service::ExecRequest { backend: Some("gvisor".to_owned()), ..shell("true") };
-        let refused = lab.refused(elsewhere).await.to_string();
+        let refused = fixture.refused(elsewhere).await.to_string();
         assert!(refused.contains("native or docker backend"), "{refused}");
     });
 }
@@ -138,19 +140,19 @@ pub fn direct_connection_without_proxy_fails() {
 /// The proxy's listening socket ends with its box, also if the next box of the user reuses the
 /// network namespace.
 pub fn a_way_out_is_not_passed_on() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let other = Other::serve();
         let sockets = async || {
             let mut seen = Vec::new();
             for _ in 0..5 {
-                let view = lab.run_shell("tail -n +2 /proc/net/tcp | wc -l").await;
-                seen.push(said(lab, &view).await.trim().to_owned());
+                let view = fixture.run_shell("tail -n +2 /proc/net/tcp | wc -l").await;
+                seen.push(said(fixture, &view).await.trim().to_owned());
             }
             seen
         };
-        other.allow(lab, "deny").await;
+        other.allow(fixture, "deny").await;
         assert_eq!(sockets().await, ["1"; 5], "the one at which the proxy answers");
-        lab.set(json!({"net": {"mode": "none"}})).await;
+        fixture.set(json!({"net": {"mode": "none"}})).await;
         assert_eq!(sockets().await, ["0"; 5], "a socket is left");
     });
 }
@@ -198,16 +200,16 @@ print(json.dumps(told))
 /// Two concurrent boxes of one user cannot connect to each other, directly or through the proxy,
 /// although the list allows both ports.
 pub fn boxes_with_a_way_out_do_not_find_each_other() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let ports = [20_001, 20_002];
         let both = ports.map(|port| format!("127.0.0.1:{port}"));
-        lab.set(json!({ "net": { "mode": "allowlist", "allow": both } })).await;
+        fixture.set(json!({ "net": { "mode": "allowlist", "allow": both } })).await;
         let meet = |own: u16, other: u16| {
-            lab.run(shell(&format!("exec timeout 100 python3 - {own} {other} <<'END'\n{MEET}\nEND")))
+            fixture.run(shell(&format!("exec timeout 100 python3 - {own} {other} <<'END'\n{MEET}\nEND")))
         };
         let (one, two) = tokio::join!(meet(ports[0], ports[1]), meet(ports[1], ports[0]));
         for view in [one, two] {
-            let said = said(lab, &view).await;
+            let said = said(fixture, &view).await;
             let told: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
             assert_eq!(told["own"], json!(["connected", true]), "the control: somebody listens there: {told}");
             assert_eq!((&told["other"], &told["came"]), (&json!(["ConnectionRefusedError", "403"]), &json!(false)));
@@ -217,25 +219,26 @@ pub fn boxes_with_a_way_out_do_not_find_each_other() {
 
 /// A connection waits for approval; concurrent connections to the same host ask one question.
 pub fn a_person_is_asked_about_other_hosts() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let other = Other::serve();
-        other.allow(lab, "ask").await;
+        other.allow(fixture, "ask").await;
         let entry = format!("127.0.0.1:{}", other.port);
         for (verdict, code, count) in
             [(Verdict::Deny, "403 403", 0), (Verdict::Once, "200 200", 2), (Verdict::Remember, "200 200", 4)]
         {
             let ask = other.curl("-o /dev/null -w '%{http_code} '");
-            let asking = lab.service.submit(&lab.owner, shell(&format!("{ask} & {ask}; wait"))).await.unwrap();
+            let asking = fixture.service.submit(&fixture.owner, shell(&format!("{ask} & {ask}; wait"))).await.unwrap();
             let approval = seen("a question", async || {
                 let pending = Some(ApprovalStatus::Pending);
-                let found = lab.service.approvals(&lab.owner, pending, None, Limit::nearest(10), None).await.unwrap();
+                let found =
+                    fixture.service.approvals(&fixture.owner, pending, None, Limit::nearest(10), None).await.unwrap();
                 found.items.into_iter().next()
             })
             .await;
             assert_eq!((approval.kind.as_str(), &approval.requested_paths), ("network", &vec![entry.clone()]));
-            let preview = lab
+            let preview = fixture
                 .service
-                .preview_approval(&lab.owner, approval.id.as_str(), ringwall_risk::Locale::English)
+                .preview_approval(&fixture.owner, approval.id.as_str(), ringwall_risk::Locale::English)
                 .await
                 .unwrap();
             assert_eq!(
@@ -243,36 +246,37 @@ pub fn a_person_is_asked_about_other_hosts() {
                 (&*entry, "user:default")
             );
             let answer = Answer { verdict, reason: None, modified_code: None };
-            lab.service.answer_approval(&lab.owner, approval.id.as_str(), answer).await.unwrap();
-            let view = lab.service.finished(&lab.owner, &asking.exec_id).await.unwrap();
-            assert_eq!((said(lab, &view).await.trim(), other.accepted()), (code, count));
+            fixture.service.answer_approval(&fixture.owner, approval.id.as_str(), answer).await.unwrap();
+            let view = fixture.service.finished(&fixture.owner, &asking.exec_id).await.unwrap();
+            assert_eq!((said(fixture, &view).await.trim(), other.accepted()), (code, count));
         }
         // Remembered: no question is asked. The entry applies to this user only.
-        let view = lab.run_shell(&other.curl("")).await;
-        assert_eq!(said(lab, &view).await, "visit 5");
-        let hosts = lab.service.allowed_hosts(&lab.owner).await.unwrap();
+        let view = fixture.run_shell(&other.curl("")).await;
+        assert_eq!(said(fixture, &view).await, "visit 5");
+        let hosts = fixture.service.allowed_hosts(&fixture.owner).await.unwrap();
         assert_eq!((hosts.len(), hosts[0].entry.as_str(), hosts[0].user.as_str()), (1, &*entry, "default"));
         // Hosts that are refused in any case ask no question.
-        let view = lab.run_shell("curl -s --max-time 20 -o /dev/null -w '%{http_code}' http://10.0.0.1/").await;
-        assert_eq!(said(lab, &view).await, "403");
-        lab.service.forget_host(&lab.owner, hosts[0].id).await.unwrap();
-        assert_eq!(lab.service.allowed_hosts(&lab.owner).await.unwrap(), []);
-        assert!(lab.service.forget_host(&lab.owner, hosts[0].id).await.is_err());
+        let view = fixture.run_shell("curl -s --max-time 20 -o /dev/null -w '%{http_code}' http://10.0.0.1/").await;
+        assert_eq!(said(fixture, &view).await, "403");
+        fixture.service.forget_host(&fixture.owner, hosts[0].id).await.unwrap();
+        assert_eq!(fixture.service.allowed_hosts(&fixture.owner).await.unwrap(), []);
+        assert!(fixture.service.forget_host(&fixture.owner, hosts[0].id).await.is_err());
         // A client that disconnects cancels the question.
-        let patience = format!("{} & until [ -e go ]; do sleep 0.01; done; kill $!; wait $!", other.curl(""));
-        let asking = lab.service.submit(&lab.owner, shell(&patience)).await.unwrap();
+        let timeout = format!("{} & until [ -e go ]; do sleep 0.01; done; kill $!; wait $!", other.curl(""));
+        let asking = fixture.service.submit(&fixture.owner, shell(&timeout)).await.unwrap();
         seen("a question", async || {
             let pending = Some(ApprovalStatus::Pending);
-            let found = lab.service.approvals(&lab.owner, pending, None, Limit::nearest(10), None).await.unwrap();
+            let found =
+                fixture.service.approvals(&fixture.owner, pending, None, Limit::nearest(10), None).await.unwrap();
             found.items.into_iter().next()
         })
         .await;
-        lab.release("default");
-        let view = lab.service.finished(&lab.owner, &asking.exec_id).await.unwrap();
+        fixture.release("default");
+        let view = fixture.service.finished(&fixture.owner, &asking.exec_id).await.unwrap();
         assert_eq!(view.summary.exit_code, Some(128 + 15));
         // The question is cancelled in a task of its own, so wait for it.
         let newest = seen("the end of a question", async || {
-            let found = lab.service.approvals(&lab.owner, None, None, Limit::nearest(1), None).await.unwrap();
+            let found = fixture.service.approvals(&fixture.owner, None, None, Limit::nearest(1), None).await.unwrap();
             Some(found.items[0].status).filter(|status| *status != ApprovalStatus::Pending)
         })
         .await;
@@ -283,18 +287,19 @@ pub fn a_person_is_asked_about_other_hosts() {
 /// The commands of a session share a box, but each command gets its own connections. Connections of
 /// background processes belong to the last command.
 pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let other = Other::serve();
-        other.allow(lab, "deny").await;
-        lab.set(json!({"sessions": {"confirmation": "auto-approve"}})).await;
+        other.allow(fixture, "deny").await;
+        fixture.set(json!({"sessions": {"confirmation": "auto-approve"}})).await;
         let address = || SessionAddress { session_id: "s".to_owned(), ..SessionAddress::default() };
         let try_to = async |line: &str| {
             let request = CodeRequest::in_session_box(address(), line.to_owned(), Some(30), None);
-            let begun = lab.service.begin_code(&lab.owner, request).await.unwrap();
-            lab.service.finish_code(&lab.owner, begun, ringwall_risk::Locale::English).await
+            let begun = fixture.service.begin_code(&fixture.owner, request).await.unwrap();
+            fixture.service.finish_code(&fixture.owner, begun, ringwall_risk::Locale::English).await
         };
         let run = async |line: &str| try_to(line).await.unwrap();
-        let look = async |exec_id: &ExecId| lab.service.exec_network(&lab.owner, exec_id).await.unwrap().connections;
+        let look =
+            async |exec_id: &ExecId| fixture.service.exec_network(&fixture.owner, exec_id).await.unwrap().connections;
         // A connection that ends after its command is recorded later, so wait for it.
         let asked = async |id: &ExecId| {
             seen("a connection", async || Some(look(id).await).filter(|found| !found.is_empty())).await
@@ -313,14 +318,15 @@ pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
         let last =
             run(&format!("setsid sh -c '{waits}; {}' >/dev/null 2>&1 &", other.curl("").replace('\'', "\""))).await;
         assert_eq!((last.success, other.accepted()), (true, 2), "{:?}", last.error);
-        lab.service
-            .write_session_file(&lab.owner, &address(), AgentPath::in_session("go").unwrap(), b"")
+        fixture
+            .service
+            .write_session_file(&fixture.owner, &address(), AgentPath::in_session("go").unwrap(), b"")
             .await
             .unwrap();
         let found = asked(&last.exec_id).await;
         assert_eq!((found.len(), found[0].outcome.as_str(), other.accepted()), (1, "allowed", 3));
         // A box keeps its network; a command that needs another network is rejected.
-        lab.set(json!({"net": {"mode": "none"}})).await;
+        fixture.set(json!({"net": {"mode": "none"}})).await;
         let refused = try_to("true").await.unwrap_err().to_string();
         assert!(refused.contains("networks"), "{refused}");
     });

@@ -3,41 +3,41 @@
 use ringwall_service::{Address, Error, ExecFilter, ExecView, Executed, Execution, Limit, ProblemKind, Status, Stream};
 use serde_json::json;
 
-use crate::lab::{Lab, in_lab};
+use crate::fixture::{Fixture, in_fixture};
 
 fn agent() -> Address {
     Address { user: Some("u".to_owned()), agent: "a".to_owned() }
 }
 
-async fn execute(lab: &Lab, line: &str) -> Result<Executed, Error> {
-    lab.service.execute(&lab.owner, &agent(), Execution::Line(line.to_owned())).await
+async fn execute(fixture: &Fixture, line: &str) -> Result<Executed, Error> {
+    fixture.service.execute(&fixture.owner, &agent(), Execution::Line(line.to_owned())).await
 }
 
-async fn run(lab: &Lab, line: &str) -> Executed {
-    execute(lab, line).await.unwrap_or_else(|error| panic!("{line}: {error}"))
+async fn run(fixture: &Fixture, line: &str) -> Executed {
+    execute(fixture, line).await.unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
-async fn argv(lab: &Lab, skill: Option<&str>, words: &[&str]) -> Result<Executed, Error> {
+async fn argv(fixture: &Fixture, skill: Option<&str>, words: &[&str]) -> Result<Executed, Error> {
     let command = words[0].to_owned();
     let arguments = words[1..].iter().map(|&word| word.to_owned()).collect();
     let what = match skill {
         Some(skill) => Execution::Skill { skill: skill.to_owned(), command, arguments },
         None => Execution::Sandbox { command, arguments },
     };
-    lab.service.execute(&lab.owner, &agent(), what).await
+    fixture.service.execute(&fixture.owner, &agent(), what).await
 }
 
 /// Returns the newest exec.
-async fn last(lab: &Lab) -> ExecView {
-    let page = lab.service.execs(&lab.owner, ExecFilter::default(), Limit::nearest(1), None).await.unwrap();
-    lab.service.exec(&lab.owner, &page.items[0].exec_id).await.unwrap()
+async fn last(fixture: &Fixture) -> ExecView {
+    let page = fixture.service.execs(&fixture.owner, ExecFilter::default(), Limit::nearest(1), None).await.unwrap();
+    fixture.service.exec(&fixture.owner, &page.items[0].exec_id).await.unwrap()
 }
 
 pub fn a_line_runs_on_the_agents_files() {
-    in_lab(async |lab| {
-        let ran = run(lab, "echo hello > files/x; echo err >&2; exit 7").await;
+    in_fixture(async |fixture| {
+        let ran = run(fixture, "echo hello > files/x; echo err >&2; exit 7").await;
         assert_eq!(ran, Executed { stdout: String::new(), stderr: "err\n".to_owned(), exit_code: 7 });
-        let path = lab.directory.path().join("workspaces/u/a/files/x");
+        let path = fixture.directory.path().join("workspaces/u/a/files/x");
         assert_eq!(std::fs::read_to_string(path).unwrap(), "hello\n");
         for (line, stdout) in [
             ("ls -A; pwd", "files\nskills\n/workspace\n"),
@@ -46,100 +46,105 @@ pub fn a_line_runs_on_the_agents_files() {
             ("touch y; mkdir z; rm -rf skills; ls -A", "files\nskills\n"),
             ("mkdir skills/s; mv files/x skills/s/x; ls skills/s", "x\n"),
         ] {
-            assert_eq!(run(lab, line).await.stdout, stdout, "{line}");
+            assert_eq!(run(fixture, line).await.stdout, stdout, "{line}");
         }
-        let view = last(lab).await;
+        let view = last(fixture).await;
         assert_eq!((view.summary.status, view.summary.project_id.as_str()), (Status::Succeeded, "workspace"));
         assert_eq!((view.cmd.as_str(), view.args[0].as_str(), view.cwd.as_str()), ("bash", "-c", "/workspace"));
         assert_eq!(view.policy_snapshot["limits"]["timeout_ms"], 300_000);
         assert_eq!(view.policy_snapshot["limits"]["max_stdout_bytes"], 10 << 20);
-        assert_eq!(lab.text(&view, Stream::Stdout).await, "x\n", "it is an exec as all are");
+        assert_eq!(fixture.text(&view, Stream::Stdout).await, "x\n", "it is an exec as all are");
     });
 }
 
 pub fn a_program_runs_in_its_directory() {
-    in_lab(async |lab| {
-        run(lab, "mkdir -p skills/技能; echo 'import os; print(os.getcwd())' > skills/技能/main.py").await;
-        assert_eq!(argv(lab, Some("技能"), &["python3", "main.py"]).await.unwrap().stdout, "/workspace/skills/技能\n");
-        assert_eq!(last(lab).await.summary.skill_id.as_deref(), Some("技能"));
+    in_fixture(async |fixture| {
+        run(fixture, "mkdir -p skills/技能; echo 'import os; print(os.getcwd())' > skills/技能/main.py").await;
         assert_eq!(
-            argv(lab, None, &["bash", "-c", "pwd; echo $1", "_", "a b"]).await.unwrap().stdout,
+            argv(fixture, Some("技能"), &["python3", "main.py"]).await.unwrap().stdout,
+            "/workspace/skills/技能\n"
+        );
+        assert_eq!(last(fixture).await.summary.skill_id.as_deref(), Some("技能"));
+        assert_eq!(
+            argv(fixture, None, &["bash", "-c", "pwd; echo $1", "_", "a b"]).await.unwrap().stdout,
             "/workspace/files\na b\n"
         );
         let environment =
-            argv(lab, None, &["python3", "-c", "import os; print(sorted(os.environ), os.environ['PWD'])"]);
+            argv(fixture, None, &["python3", "-c", "import os; print(sorted(os.environ), os.environ['PWD'])"]);
         assert_eq!(environment.await.unwrap().stdout, "['HOME', 'LANG', 'PATH', 'PWD', 'USER'] /workspace/files\n");
-        let missing = argv(lab, Some("none"), &["ls"]).await.unwrap_err();
+        let missing = argv(fixture, Some("none"), &["ls"]).await.unwrap_err();
         assert_eq!(missing.code(), "NOT_FOUND", "{missing}");
-        lab.set(json!({"commands": {"allowed_argv": ["no-such-program"]}})).await;
-        let ran = argv(lab, None, &["no-such-program"]).await.unwrap();
+        fixture.set(json!({"commands": {"allowed_argv": ["no-such-program"]}})).await;
+        let ran = argv(fixture, None, &["no-such-program"]).await.unwrap();
         assert_eq!(ran.exit_code, 127);
         assert!(ran.stderr.contains("no-such-program: command not found"), "{ran:?}");
     });
 }
 
 pub fn what_is_not_allowed_is_on_record() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         for (line, message) in [
             ("ls; nc x", "Security Error: Command 'nc' is not allowed."),
             ("echo x > skills/a/b/SKILL.md", "Security Error: 'SKILL.md' is a system reserved file."),
         ] {
-            let Err(Error::Denied { denial, exec_id }) = execute(lab, line).await else { panic!("{line}") };
+            let Err(Error::Denied { denial, exec_id }) = execute(fixture, line).await else { panic!("{line}") };
             assert!(denial.message.starts_with(message) && denial.hint.is_none(), "{denial}");
-            let view = lab.service.exec(&lab.owner, &exec_id).await.unwrap();
+            let view = fixture.service.exec(&fixture.owner, &exec_id).await.unwrap();
             assert_eq!((view.summary.status, view.args[1].as_str()), (Status::PolicyDenied, line));
         }
-        let refused = argv(lab, None, &["cat", "/etc/passwd"]).await.unwrap_err();
+        let refused = argv(fixture, None, &["cat", "/etc/passwd"]).await.unwrap_err();
         assert_eq!(refused.to_string(), "Security Error: Forbidden access to system paths in arguments.");
-        let recorded = lab.service.execs(&lab.owner, ExecFilter::default(), Limit::nearest(10), None).await.unwrap();
+        let recorded =
+            fixture.service.execs(&fixture.owner, ExecFilter::default(), Limit::nearest(10), None).await.unwrap();
         assert_eq!(recorded.items.len(), 3);
         for malformed in ["", " \n", "ls )", "echo a\0b"] {
-            assert_eq!(execute(lab, malformed).await.unwrap_err().code(), "INVALID_ARGUMENT", "{malformed:?}");
+            assert_eq!(execute(fixture, malformed).await.unwrap_err().code(), "INVALID_ARGUMENT", "{malformed:?}");
         }
-        assert_eq!(execute(lab, "").await.unwrap_err().to_string(), "Command cannot be empty.");
-        let again = lab.service.execs(&lab.owner, ExecFilter::default(), Limit::nearest(10), None).await.unwrap();
+        assert_eq!(execute(fixture, "").await.unwrap_err().to_string(), "Command cannot be empty.");
+        let again =
+            fixture.service.execs(&fixture.owner, ExecFilter::default(), Limit::nearest(10), None).await.unwrap();
         assert_eq!(again.items.len(), 3, "what is malformed leaves no trace");
-        lab.set(json!({"commands": {"allowed": []}})).await;
-        assert!(matches!(execute(lab, "true").await, Err(Error::Denied { .. })));
+        fixture.set(json!({"commands": {"allowed": []}})).await;
+        assert!(matches!(execute(fixture, "true").await, Err(Error::Denied { .. })));
     });
 }
 
 pub fn time_is_up_in_the_words_of_each_contract() {
-    in_lab(async |lab| {
-        run(lab, "mkdir -p skills/s").await;
-        lab.set(json!({"sandbox": {"limits": {"timeout_ms": 1000}}})).await;
+    in_fixture(async |fixture| {
+        run(fixture, "mkdir -p skills/s").await;
+        fixture.set(json!({"sandbox": {"limits": {"timeout_ms": 1000}}})).await;
         let up = |outcome: Result<Executed, Error>| match outcome {
             Err(Error::Agent(problem)) if problem.kind == ProblemKind::Timeout => problem.message,
             other => panic!("{other:?}"),
         };
-        let line = up(execute(lab, "bash -c 'while :; do :; done'").await);
+        let line = up(execute(fixture, "bash -c 'while :; do :; done'").await);
         assert_eq!(line, "Execution Timeout: Process killed after 1 seconds.");
         for skill in [None, Some("s")] {
-            let program = up(argv(lab, skill, &["python3", "-c", "while True: pass"]).await);
+            let program = up(argv(fixture, skill, &["python3", "-c", "while True: pass"]).await);
             assert_eq!(program, "Execution timed out after 1 seconds.", "{skill:?}");
-            let view = last(lab).await;
+            let view = last(fixture).await;
             assert_eq!((view.summary.status, view.summary.skill_id.as_deref()), (Status::Timeout, skill));
         }
     });
 }
 
 pub fn output_is_cut_between_characters() {
-    in_lab(async |lab| {
-        lab.set(json!({"sandbox": {"limits": {"max_stdout_bytes": 4096}}})).await;
-        let ran = run(lab, "python3 -c \"print('x' + 'é' * 4096)\"").await;
+    in_fixture(async |fixture| {
+        fixture.set(json!({"sandbox": {"limits": {"max_stdout_bytes": 4096}}})).await;
+        let ran = run(fixture, "python3 -c \"print('x' + 'é' * 4096)\"").await;
         assert_eq!((ran.stdout.len(), ran.exit_code), (4095, 0));
         assert!(ran.stdout.chars().skip(1).all(|letter| letter == 'é'));
-        assert!(last(lab).await.stdout_truncated);
+        assert!(last(fixture).await.stdout_truncated);
     });
 }
 
 pub fn skills_are_healed_and_failures_without_a_network_explained() {
-    in_lab(async |lab| {
-        run(lab, "python3 -c \"import os; os.makedirs('skills/s/deep'); open('skills/s/deep/skill.md', 'w').write('name: s')\"").await;
-        assert_eq!(run(lab, "ls skills/s; cat skills/s/SKILL.md").await.stdout, "SKILL.md\ndeep\nname: s");
-        assert_ne!(run(lab, "curl -s http://127.0.0.1:9/").await.exit_code, 0);
-        assert_eq!(last(lab).await.error_reason.unwrap().code, "NO_NETWORK");
-        assert_ne!(run(lab, "cat files/none").await.exit_code, 0);
-        assert_eq!(last(lab).await.error_reason, None);
+    in_fixture(async |fixture| {
+        run(fixture, "python3 -c \"import os; os.makedirs('skills/s/deep'); open('skills/s/deep/skill.md', 'w').write('name: s')\"").await;
+        assert_eq!(run(fixture, "ls skills/s; cat skills/s/SKILL.md").await.stdout, "SKILL.md\ndeep\nname: s");
+        assert_ne!(run(fixture, "curl -s http://127.0.0.1:9/").await.exit_code, 0);
+        assert_eq!(last(fixture).await.error_reason.unwrap().code, "NO_NETWORK");
+        assert_ne!(run(fixture, "cat files/none").await.exit_code, 0);
+        assert_eq!(last(fixture).await.error_reason, None);
     });
 }

@@ -5,16 +5,16 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ringwall_service::{EventCursor, EventKind, ExecId, Status, Stream};
 
-use crate::lab::{HELD, Lab, block_on, in_lab, shell};
+use crate::fixture::{Fixture, HELD, block_on, in_fixture, shell};
 
 /// The output that a client receives which disconnects after the given numbers of events.
-async fn follow(lab: &Lab, id: &ExecId, stays: &[usize]) -> (Vec<u8>, Vec<u8>) {
+async fn follow(fixture: &Fixture, id: &ExecId, stays: &[usize]) -> (Vec<u8>, Vec<u8>) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let mut cursor: Option<EventCursor> = None;
     let mut stays = stays.iter().copied();
     loop {
         let mut left = stays.next().unwrap_or(usize::MAX);
-        let events = lab.service.events(&lab.owner, id, cursor).await.unwrap();
+        let events = fixture.service.events(&fixture.owner, id, cursor).await.unwrap();
         let mut events = std::pin::pin!(events);
         while left > 0
             && let Some(event) = events.next().await
@@ -48,29 +48,29 @@ pub fn any_reconnects_give_the_exact_bytes() {
     let out: String = (1..=3000).map(|i| format!("out {i}\n")).collect();
     let err: String = (1..=3000).filter(|i| i % 7 == 0).map(|i| format!("err {i}\n")).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let lab = runtime.block_on(Lab::open());
+    let fixture = runtime.block_on(Fixture::open());
     let mut runner = TestRunner::new(Config { cases: 12, failure_persistence: None, ..Config::default() });
     let schedules = proptest::collection::vec(0..4_usize, 0..12);
     let result = runner.run(&schedules, |stays| {
         runtime.block_on(async {
-            let submitted = lab.service.submit(&lab.owner, shell(script)).await.unwrap();
+            let submitted = fixture.service.submit(&fixture.owner, shell(script)).await.unwrap();
             // First during the exec, then after its end.
             for _ in 0..2 {
-                let (stdout, stderr) = follow(&lab, &submitted.exec_id, &stays).await;
+                let (stdout, stderr) = follow(&fixture, &submitted.exec_id, &stays).await;
                 prop_assert!(stdout == out.as_bytes() && stderr == err.as_bytes(), "{stays:?}");
-                lab.service.finished(&lab.owner, &submitted.exec_id).await.unwrap();
+                fixture.service.finished(&fixture.owner, &submitted.exec_id).await.unwrap();
             }
             Ok(())
         })
     });
     result.unwrap();
-    block_on(async move { drop(lab) });
+    block_on(async move { drop(fixture) });
 }
 
 pub fn a_follower_sees_output_before_the_end() {
-    in_lab(async |lab| {
-        let submitted = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap();
-        let events = lab.service.events(&lab.owner, &submitted.exec_id, None).await.unwrap();
+    in_fixture(async |fixture| {
+        let submitted = fixture.service.submit(&fixture.owner, shell(HELD)).await.unwrap();
+        let events = fixture.service.events(&fixture.owner, &submitted.exec_id, None).await.unwrap();
         let mut events = std::pin::pin!(events);
         let mut text = String::new();
         while let Some(event) = events.next().await {
@@ -79,7 +79,7 @@ pub fn a_follower_sees_output_before_the_end() {
                 EventKind::Output { bytes, .. } => {
                     text.push_str(&String::from_utf8(bytes).unwrap());
                     // The exec cannot end before this release.
-                    lab.release("default");
+                    fixture.release("default");
                 }
                 EventKind::End(view) => assert_eq!(view.summary.status, Status::Succeeded),
             }

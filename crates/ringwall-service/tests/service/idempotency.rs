@@ -5,33 +5,33 @@ use ringwall_service::{Auth, Error, ExecFilter, ExecRequest, Idempotency, Limit,
 use serde_json::json;
 use sqlx::{Connection, SqliteConnection};
 
-use crate::lab::{HELD, Lab, block_on, config, in_lab, shell};
+use crate::fixture::{Fixture, HELD, block_on, config, in_fixture, shell};
 
 fn keyed(key: &str, digest: u8, script: &str) -> ExecRequest {
     let idempotency = Some(Idempotency { key: key.to_owned(), body_digest: [digest; 32] });
     ExecRequest { idempotency, ..shell(script) }
 }
 
-async fn count(lab: &Lab) -> usize {
-    lab.service.execs(&lab.owner, ExecFilter::default(), Limit::nearest(1000), None).await.unwrap().items.len()
+async fn count(fixture: &Fixture) -> usize {
+    fixture.service.execs(&fixture.owner, ExecFilter::default(), Limit::nearest(1000), None).await.unwrap().items.len()
 }
 
 pub fn one_key_is_one_exec() {
-    in_lab(async |lab| {
-        let first = lab.service.submit(&lab.owner, keyed("k", 1, "echo x >> x")).await.unwrap();
-        lab.service.finished(&lab.owner, &first.exec_id).await.unwrap();
-        let again = lab.service.submit(&lab.owner, keyed("k", 1, "echo x >> x")).await.unwrap();
+    in_fixture(async |fixture| {
+        let first = fixture.service.submit(&fixture.owner, keyed("k", 1, "echo x >> x")).await.unwrap();
+        fixture.service.finished(&fixture.owner, &first.exec_id).await.unwrap();
+        let again = fixture.service.submit(&fixture.owner, keyed("k", 1, "echo x >> x")).await.unwrap();
         assert_eq!((&again.exec_id, again.known, again.status), (&first.exec_id, true, Status::Succeeded));
-        let other = lab.refused(keyed("k", 2, "true")).await;
+        let other = fixture.refused(keyed("k", 2, "true")).await;
         assert_eq!(other.code(), "CONFLICT");
-        assert_eq!(count(lab).await, 1);
-        assert_eq!(lab.service.metrics().running, 0);
+        assert_eq!(count(fixture).await, 1);
+        assert_eq!(fixture.service.metrics().running, 0);
 
         let denied = |digest| ExecRequest { kind: "perl".to_owned(), ..keyed("d", digest, "true") };
-        let Error::Denied { exec_id: one, .. } = lab.refused(denied(1)).await else { panic!("not denied") };
-        let Error::Denied { exec_id: two, .. } = lab.refused(denied(1)).await else { panic!("not denied") };
+        let Error::Denied { exec_id: one, .. } = fixture.refused(denied(1)).await else { panic!("not denied") };
+        let Error::Denied { exec_id: two, .. } = fixture.refused(denied(1)).await else { panic!("not denied") };
         assert_eq!(one, two);
-        assert_eq!(lab.refused(denied(2)).await.code(), "CONFLICT");
+        assert_eq!(fixture.refused(denied(2)).await.code(), "CONFLICT");
     });
 }
 
@@ -39,10 +39,10 @@ pub fn one_key_is_one_exec() {
 pub fn no_digest_can_be_guessed() {
     let recorded = || {
         let mut found = Vec::new();
-        in_lab(async |lab| {
-            let first = lab.service.submit(&lab.owner, keyed("k", 1, "true")).await.unwrap();
-            lab.service.finished(&lab.owner, &first.exec_id).await.unwrap();
-            let path = lab.directory.path().join("db.sqlite");
+        in_fixture(async |fixture| {
+            let first = fixture.service.submit(&fixture.owner, keyed("k", 1, "true")).await.unwrap();
+            fixture.service.finished(&fixture.owner, &first.exec_id).await.unwrap();
+            let path = fixture.directory.path().join("db.sqlite");
             let mut connection = SqliteConnection::connect(path.to_str().unwrap()).await.unwrap();
             let question = sqlx::query_scalar("SELECT body_digest FROM sandbox_execs WHERE idempotency_key = 'k'");
             found = question.fetch_one(&mut connection).await.unwrap();
@@ -56,62 +56,65 @@ pub fn no_digest_can_be_guessed() {
 }
 
 pub fn many_at_once_are_one() {
-    in_lab(async |lab| {
-        let submissions = (0..20).map(|_| lab.service.submit(&lab.owner, keyed("k", 1, "echo x >> x")));
+    in_fixture(async |fixture| {
+        let submissions = (0..20).map(|_| fixture.service.submit(&fixture.owner, keyed("k", 1, "echo x >> x")));
         let submitted: Vec<_> = join_all(submissions).await.into_iter().map(Result::unwrap).collect();
         assert_eq!(submitted.iter().filter(|submitted| !submitted.known).count(), 1);
         assert!(submitted.iter().all(|other| other.exec_id == submitted[0].exec_id));
-        lab.service.finished(&lab.owner, &submitted[0].exec_id).await.unwrap();
-        assert_eq!(std::fs::read_to_string(lab.project("default", "work").join("x")).unwrap(), "x\n");
-        assert_eq!(count(lab).await, 1);
-        assert_eq!(lab.service.metrics().waiting, 0);
+        fixture.service.finished(&fixture.owner, &submitted[0].exec_id).await.unwrap();
+        assert_eq!(std::fs::read_to_string(fixture.project("default", "work").join("x")).unwrap(), "x\n");
+        assert_eq!(count(fixture).await, 1);
+        assert_eq!(fixture.service.metrics().waiting, 0);
     });
 }
 
 /// With a queue of one place, all requests with the key of the queued exec return that exec.
 pub fn known_while_the_queue_is_full() {
-    in_lab(async |lab| {
-        lab.set(json!({"sandbox": {"max_concurrent_execs": 1, "max_queued_execs": 1}})).await;
-        let first = lab.service.submit(&lab.owner, keyed("first", 1, HELD)).await.unwrap();
+    in_fixture(async |fixture| {
+        fixture.set(json!({"sandbox": {"max_concurrent_execs": 1, "max_queued_execs": 1}})).await;
+        let first = fixture.service.submit(&fixture.owner, keyed("first", 1, HELD)).await.unwrap();
         let submissions = (0..20).map(|_| {
-            let (service, owner) = (lab.service.clone(), lab.owner.clone());
+            let (service, owner) = (fixture.service.clone(), fixture.owner.clone());
             tokio::spawn(async move { service.submit(&owner, keyed("second", 1, "true")).await })
         });
         let submitted = join_all(submissions).await.into_iter().map(|joined| joined.unwrap().unwrap());
         let submitted: Vec<_> = submitted.collect();
         assert!(submitted.iter().all(|other| other.exec_id == submitted[0].exec_id));
-        assert_eq!(lab.refused(keyed("third", 1, "true")).await.code(), "QUEUE_FULL");
-        assert_eq!(lab.refused(shell("true")).await.code(), "QUEUE_FULL");
-        let again = lab.service.submit(&lab.owner, keyed("first", 1, HELD)).await.unwrap();
+        assert_eq!(fixture.refused(keyed("third", 1, "true")).await.code(), "QUEUE_FULL");
+        assert_eq!(fixture.refused(shell("true")).await.code(), "QUEUE_FULL");
+        let again = fixture.service.submit(&fixture.owner, keyed("first", 1, HELD)).await.unwrap();
         assert_eq!((&again.exec_id, again.known, again.status), (&first.exec_id, true, Status::Running));
-        assert_eq!(lab.refused(keyed("first", 2, HELD)).await.code(), "CONFLICT");
-        lab.release("default");
+        assert_eq!(fixture.refused(keyed("first", 2, HELD)).await.code(), "CONFLICT");
+        fixture.release("default");
         for exec_id in [&first.exec_id, &submitted[0].exec_id] {
-            assert_eq!(lab.service.finished(&lab.owner, exec_id).await.unwrap().summary.status, Status::Succeeded);
+            assert_eq!(
+                fixture.service.finished(&fixture.owner, exec_id).await.unwrap().summary.status,
+                Status::Succeeded
+            );
         }
-        assert_eq!(count(lab).await, 2);
+        assert_eq!(count(fixture).await, 2);
     });
 }
 
 pub fn known_when_it_would_no_longer_be_allowed() {
-    in_lab(async |lab| {
-        lab.set(json!({"sandbox": {"limits": {"timeout_ms": 90_000}}})).await;
+    in_fixture(async |fixture| {
+        fixture.set(json!({"sandbox": {"limits": {"timeout_ms": 90_000}}})).await;
         let wide = || ExecRequest { overrides: Some(json!({"timeout_ms": 80_000})), ..keyed("k", 1, "true") };
-        let first = lab.service.submit(&lab.owner, wide()).await.unwrap();
-        lab.service.finished(&lab.owner, &first.exec_id).await.unwrap();
-        lab.set(json!({"sandbox": {"limits": {"timeout_ms": null}}})).await;
-        let again = lab.service.submit(&lab.owner, wide()).await.unwrap();
+        let first = fixture.service.submit(&fixture.owner, wide()).await.unwrap();
+        fixture.service.finished(&fixture.owner, &first.exec_id).await.unwrap();
+        fixture.set(json!({"sandbox": {"limits": {"timeout_ms": null}}})).await;
+        let again = fixture.service.submit(&fixture.owner, wide()).await.unwrap();
         assert_eq!((again.exec_id, again.known, again.status), (first.exec_id, true, Status::Succeeded));
-        assert_eq!(count(lab).await, 1);
+        assert_eq!(count(fixture).await, 1);
     });
 }
 
 pub fn known_after_a_restart() {
     block_on(async {
-        let lab = Lab::open().await;
-        let first = lab.service.submit(&lab.owner, keyed("k", 1, "true")).await.unwrap();
-        lab.service.finished(&lab.owner, &first.exec_id).await.unwrap();
-        let Lab { service, owner, directory } = lab;
+        let fixture = Fixture::open().await;
+        let first = fixture.service.submit(&fixture.owner, keyed("k", 1, "true")).await.unwrap();
+        fixture.service.finished(&fixture.owner, &first.exec_id).await.unwrap();
+        let Fixture { service, owner, directory } = fixture;
         service.drain(std::time::Duration::from_secs(5)).await;
         drop(service);
         let service = Service::open(config(directory.path(), Auth::Disabled)).await.unwrap();

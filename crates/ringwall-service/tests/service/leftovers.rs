@@ -6,7 +6,7 @@ use std::path::Path;
 use ringwall_service::{ExecView, Status};
 use serde_json::json;
 
-use crate::lab::{Lab, block_on, in_lab, limited, reason};
+use crate::fixture::{Fixture, block_on, in_fixture, limited, reason};
 
 const SMALL: u64 = 64 << 20;
 
@@ -14,12 +14,12 @@ fn peak(view: &ExecView) -> u64 {
     view.usage.max_rss_bytes.unwrap()
 }
 
-async fn with_memory(lab: &Lab, script: &str, memory_mb: u64) -> ExecView {
-    lab.run(limited(script, json!({"memory_mb": memory_mb}))).await
+async fn with_memory(fixture: &Fixture, script: &str, memory_mb: u64) -> ExecView {
+    fixture.run(limited(script, json!({"memory_mb": memory_mb}))).await
 }
 
-async fn ends_well(lab: &Lab, memory_mb: u64) {
-    let view = with_memory(lab, "true", memory_mb).await;
+async fn ends_well(fixture: &Fixture, memory_mb: u64) {
+    let view = with_memory(fixture, "true", memory_mb).await;
     assert_eq!((view.summary.status, view.error_reason.as_ref()), (Status::Succeeded, None), "{view:?}");
     assert!(peak(&view) < SMALL, "{view:?}");
 }
@@ -29,28 +29,28 @@ fn using(megabytes: u32) -> String {
 }
 
 pub fn the_peak_is_ones_own() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         for _ in 0..3 {
-            let large = with_memory(lab, &using(200), 512).await;
+            let large = with_memory(fixture, &using(200), 512).await;
             assert_eq!(large.summary.status, Status::Succeeded, "{large:?}");
             assert!(peak(&large) >= 200 << 20, "{large:?}");
-            ends_well(lab, 512).await;
+            ends_well(fixture, 512).await;
         }
     });
 }
 
 pub fn a_kill_for_memory_is_ones_own() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         for _ in 0..3 {
-            let greedy = with_memory(lab, &using(300), 64).await;
+            let greedy = with_memory(fixture, &using(300), 64).await;
             assert_eq!(greedy.summary.status, Status::Failed);
             // Without root there is usually no cgroup; then Python gets a memory error.
             if rustix::process::geteuid().is_root() {
                 assert_eq!(reason(&greedy), "OOM", "{greedy:?}");
             }
-            ends_well(lab, 64).await;
+            ends_well(fixture, 64).await;
             // An exec that fails for another reason is not reported as out of memory.
-            let failed = with_memory(lab, "exit 3", 64).await;
+            let failed = with_memory(fixture, "exit 3", 64).await;
             assert_eq!((failed.summary.exit_code, failed.error_reason.as_ref()), (Some(3), None), "{failed:?}");
         }
     });
@@ -69,26 +69,26 @@ except BlockingIOError:
 ";
 
 pub fn processes_are_ones_own() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let limits = || json!({"pids": 32, "timeout_ms": 20_000});
         for _ in 0..3 {
-            let bomb = lab.run(limited(&format!("/usr/bin/python3 -c '{BOMB}'"), limits())).await;
-            assert_eq!(lab.text(&bomb, ringwall_service::Stream::Stdout).await, "full\n", "{bomb:?}");
+            let bomb = fixture.run(limited(&format!("/usr/bin/python3 -c '{BOMB}'"), limits())).await;
+            assert_eq!(fixture.text(&bomb, ringwall_service::Stream::Stdout).await, "full\n", "{bomb:?}");
             let normal = "for i in {1..20}; do sleep 1000 & done; jobs -p | wc -l";
-            let view = lab.run(limited(normal, limits())).await;
+            let view = fixture.run(limited(normal, limits())).await;
             assert_eq!(view.summary.status, Status::Succeeded, "{view:?}");
-            assert_eq!(lab.text(&view, ringwall_service::Stream::Stdout).await.trim(), "20");
+            assert_eq!(fixture.text(&view, ringwall_service::Stream::Stdout).await.trim(), "20");
         }
     });
 }
 
 pub fn limits_are_ones_own() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         for _ in 0..3 {
-            ends_well(lab, 512).await;
-            let greedy = with_memory(lab, &using(300), 64).await;
+            ends_well(fixture, 512).await;
+            let greedy = with_memory(fixture, &using(300), 64).await;
             assert_eq!(greedy.summary.status, Status::Failed, "what has 64 MB got more: {greedy:?}");
-            let fits = with_memory(lab, &using(300), 512).await;
+            let fits = with_memory(fixture, &using(300), 512).await;
             assert_eq!(fits.summary.status, Status::Succeeded, "what has 512 MB got less: {fits:?}");
         }
     });
@@ -116,15 +116,15 @@ pub fn no_group_is_left() {
         found
     };
     block_on(async {
-        let lab = Lab::open().await;
+        let fixture = Fixture::open().await;
         for memory_mb in [64, 128, 64] {
-            ends_well(&lab, memory_mb).await;
+            ends_well(&fixture, memory_mb).await;
         }
-        with_memory(&lab, &using(300), 64).await;
+        with_memory(&fixture, &using(300), 64).await;
         if rustix::process::geteuid().is_root() {
             assert!(!find().is_empty(), "the control: groups are seen");
         }
-        lab.service.drain(std::time::Duration::from_secs(5)).await;
+        fixture.service.drain(std::time::Duration::from_secs(5)).await;
     });
     assert_eq!(find(), Vec::<String>::new());
 }

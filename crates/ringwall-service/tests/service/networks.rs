@@ -1,7 +1,7 @@
 //! Reuse of network namespaces by boxes of one user: no state is visible, and two boxes never share
 //! one at a time.
 
-use crate::lab::{in_lab, shell};
+use crate::fixture::{in_fixture, shell};
 use ringwall_service::{Status, Stream};
 
 /// Prints the counters of the loopback interface, and fails if a port that an earlier box used is
@@ -29,11 +29,11 @@ EOF
 /// A used namespace is not reused: its port could still be in TIME_WAIT, and its counters would
 /// disclose the use.
 pub fn a_used_network_is_not_passed_on() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         for round in 0..3 {
-            let view = lab.run_shell(SERVE_AND_ASK).await;
-            let said = lab.text(&view, Stream::Stdout).await;
-            let failed = lab.text(&view, Stream::Stderr).await;
+            let view = fixture.run_shell(SERVE_AND_ASK).await;
+            let said = fixture.text(&view, Stream::Stdout).await;
+            let failed = fixture.text(&view, Stream::Stderr).await;
             assert_eq!(view.summary.exit_code, Some(0), "round {round}: {failed}");
             let counted = said.trim().strip_prefix("lo:").unwrap_or_else(|| panic!("round {round}: {said}"));
             assert!(counted.split_whitespace().all(|number| number == "0"), "round {round}: {said}");
@@ -43,12 +43,12 @@ pub fn a_used_network_is_not_passed_on() {
 
 /// An unused namespace is reused. Control for the other tests.
 pub fn an_unused_network_is_passed_on() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let mut seen = Vec::new();
         // The kernel may still be destroying a box; until then the next one gets another namespace.
         for _ in 0..20 {
-            let view = lab.run_shell("readlink /proc/self/ns/net").await;
-            seen.push(lab.text(&view, Stream::Stdout).await);
+            let view = fixture.run_shell("readlink /proc/self/ns/net").await;
+            seen.push(fixture.text(&view, Stream::Stdout).await);
         }
         let count = seen.len();
         seen.sort();
@@ -59,7 +59,7 @@ pub fn an_unused_network_is_passed_on() {
 
 /// Two concurrent boxes have different namespaces.
 pub fn two_boxes_never_share_one() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         // Each box waits until the other has written its namespace to the shared work directory.
         let script = |own: &str, other: &str| {
             shell(&format!(
@@ -68,10 +68,10 @@ pub fn two_boxes_never_share_one() {
             ))
         };
         // A first box, so that there is a namespace to reuse.
-        lab.run_shell("true").await;
-        let (one, other) = tokio::join!(lab.run(script("a", "b")), lab.run(script("b", "a")));
+        fixture.run_shell("true").await;
+        let (one, other) = tokio::join!(fixture.run(script("a", "b")), fixture.run(script("b", "a")));
         for view in [one, other] {
-            assert_eq!(lab.text(&view, Stream::Stdout).await.trim(), "1", "the same namespace");
+            assert_eq!(fixture.text(&view, Stream::Stdout).await.trim(), "1", "the same namespace");
         }
     });
 }
@@ -79,7 +79,7 @@ pub fn two_boxes_never_share_one() {
 /// A namespace is not reused while another box holds a socket of it, because that box could
 /// communicate in it.
 pub fn a_network_of_which_a_socket_lives_on_is_not_passed_on() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         let keeper = r#"
 import os, socket
 server = socket.socket(socket.AF_UNIX)
@@ -102,19 +102,19 @@ client.connect("/workspace/work/hand")
 socket.send_fds(client, [b"x"], [given.fileno()])
 while not os.path.exists("/workspace/work/kept"): pass
 "#;
-        let keeping = lab.service.submit(&lab.owner, python(keeper)).await.unwrap();
-        let gave = lab.run(python(giver)).await;
+        let keeping = fixture.service.submit(&fixture.owner, python(keeper)).await.unwrap();
+        let gave = fixture.run(python(giver)).await;
         assert_eq!(gave.summary.status, Status::Succeeded, "{gave:?}");
-        let given = lab.text(&gave, Stream::Stdout).await;
+        let given = fixture.text(&gave, Stream::Stdout).await;
         for _ in 0..10 {
-            let view = lab.run_shell("readlink /proc/self/ns/net").await;
+            let view = fixture.run_shell("readlink /proc/self/ns/net").await;
             assert_ne!(
-                lab.text(&view, Stream::Stdout).await,
+                fixture.text(&view, Stream::Stdout).await,
                 given,
                 "a box was born where somebody else holds a socket"
             );
         }
-        lab.service.cancel(&lab.owner, &keeping.exec_id).await.unwrap();
+        fixture.service.cancel(&fixture.owner, &keeping.exec_id).await.unwrap();
     });
 }
 

@@ -6,7 +6,7 @@ use ringwall_service::{ExecId, Status, Stream};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::lab::{HELD, Lab, in_lab, reason, seen, shell};
+use crate::fixture::{Fixture, HELD, in_fixture, reason, seen, shell};
 
 /// The pids of a process's children.
 fn children(parent: u32) -> Vec<u32> {
@@ -32,26 +32,26 @@ fn signal(number: u32, signal: Signal) {
 }
 
 /// Starts an exec that waits to be released.
-async fn held(lab: &Lab) -> ExecId {
-    let exec_id = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
-    lab.printed(&exec_id, "held\n").await;
+async fn held(fixture: &Fixture) -> ExecId {
+    let exec_id = fixture.service.submit(&fixture.owner, shell(HELD)).await.unwrap().exec_id;
+    fixture.printed(&exec_id, "held\n").await;
     exec_id
 }
 
-async fn is_told_and_the_next_one_runs(lab: &Lab, exec_id: &ExecId) {
-    let view = lab.service.finished(&lab.owner, exec_id).await.unwrap();
+async fn is_told_and_the_next_one_runs(fixture: &Fixture, exec_id: &ExecId) {
+    let view = fixture.service.finished(&fixture.owner, exec_id).await.unwrap();
     assert_eq!((view.summary.status, view.summary.exit_code), (Status::Failed, Some(137)));
     assert_eq!(reason(&view), "RUNTIME_ERROR");
     // The command ran, so this is a failed exec and not a failed request.
     assert!(view.failure().is_none());
-    assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
+    assert_eq!(fixture.run_shell("true").await.summary.status, Status::Succeeded);
 }
 
 pub fn a_killed_spawner_is_told() {
-    in_lab(async |lab| {
-        let exec_id = held(lab).await;
+    in_fixture(async |fixture| {
+        let exec_id = held(fixture).await;
         signal(spawner(), Signal::KILL);
-        is_told_and_the_next_one_runs(lab, &exec_id).await;
+        is_told_and_the_next_one_runs(fixture, &exec_id).await;
     });
 }
 
@@ -60,11 +60,11 @@ const CROWD: &str = "for i in {1..24}; do /usr/bin/python3 -c 'x = b\"x\" * (20 
                      import time; time.sleep(1000)' & done; wait";
 
 pub fn a_killed_init_is_told_when_all_are_gone() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         // Warm boxes would be children of the spawner too.
-        lab.set(json!({ "pool": { "min_instances": 0 } })).await;
-        let exec_id = lab.service.submit(&lab.owner, shell(CROWD)).await.unwrap().exec_id;
-        lab.printed(&exec_id, &"1\n".repeat(24)).await;
+        fixture.set(json!({ "pool": { "min_instances": 0 } })).await;
+        let exec_id = fixture.service.submit(&fixture.owner, shell(CROWD)).await.unwrap().exec_id;
+        fixture.printed(&exec_id, &"1\n".repeat(24)).await;
         let init = seen("the one box that is left", async || match children(spawner())[..] {
             [init] => Some(init),
             _ => None,
@@ -74,36 +74,36 @@ pub fn a_killed_init_is_told_when_all_are_gone() {
         let crowd = children(shell);
         assert_eq!(crowd.len(), 24);
         signal(init, Signal::KILL);
-        lab.service.finished(&lab.owner, &exec_id).await.unwrap();
+        fixture.service.finished(&fixture.owner, &exec_id).await.unwrap();
         let left: Vec<&u32> = crowd.iter().filter(|one| Path::new(&format!("/proc/{one}")).exists()).collect();
         assert!(left.is_empty(), "{left:?}");
-        is_told_and_the_next_one_runs(lab, &exec_id).await;
+        is_told_and_the_next_one_runs(fixture, &exec_id).await;
     });
 }
 
 /// Takes 10 s, the timeout for starting a box.
 pub fn a_spawner_that_stands_still_is_replaced() {
-    in_lab(async |lab| {
+    in_fixture(async |fixture| {
         // A warm box would not need the spawner.
-        lab.set(json!({ "pool": { "min_instances": 0 } })).await;
-        let running = held(lab).await;
+        fixture.set(json!({ "pool": { "min_instances": 0 } })).await;
+        let running = held(fixture).await;
         let stopped = spawner();
         signal(stopped, Signal::STOP);
-        let cancelled = lab.service.submit(&lab.owner, shell("touch cancelled")).await.unwrap().exec_id;
+        let cancelled = fixture.service.submit(&fixture.owner, shell("touch cancelled")).await.unwrap().exec_id;
         let (given_up, cancelled) =
-            tokio::join!(lab.run_shell("touch ran"), lab.service.cancel(&lab.owner, &cancelled));
+            tokio::join!(fixture.run_shell("touch ran"), fixture.service.cancel(&fixture.owner, &cancelled));
         assert_eq!(reason(&given_up), "RUNTIME_ERROR");
         let failure = given_up.failure().unwrap();
         assert!(failure.to_string().contains("10 s"), "{failure}");
         assert_eq!(cancelled.unwrap().summary.status, Status::Cancelled);
         // The next box has a new spawner, and the running box is not affected.
-        assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
-        lab.release("default");
-        assert_eq!(lab.service.finished(&lab.owner, &running).await.unwrap().summary.status, Status::Succeeded);
+        assert_eq!(fixture.run_shell("true").await.summary.status, Status::Succeeded);
+        fixture.release("default");
+        assert_eq!(fixture.service.finished(&fixture.owner, &running).await.unwrap().summary.status, Status::Succeeded);
         // After SIGCONT the old spawner has nothing to do and exits with its last box.
         signal(stopped, Signal::CONT);
-        let view = lab.run_shell("ls").await;
-        assert_eq!(lab.text(&view, Stream::Stdout).await, "go\n");
+        let view = fixture.run_shell("ls").await;
+        assert_eq!(fixture.text(&view, Stream::Stdout).await, "go\n");
         let is_gone = async || (!Path::new(&format!("/proc/{stopped}")).exists()).then_some(());
         seen("the end of the spawner that stood still", is_gone).await;
         assert_ne!(spawner(), stopped);

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use ringwall_service::{Auth, Service, Status};
 
-use crate::lab::{HELD, Lab, block_on, config, in_lab, shell};
+use crate::fixture::{Fixture, HELD, block_on, config, in_fixture, shell};
 
 pub fn one_server_for_one_directory() {
-    in_lab(async |lab| {
-        let second = Service::open(config(lab.directory.path(), Auth::Disabled)).await;
+    in_fixture(async |fixture| {
+        let second = Service::open(config(fixture.directory.path(), Auth::Disabled)).await;
         assert!(matches!(second, Err(ringwall_service::Error::DataInUse)), "{second:?}");
     });
 }
 
 pub fn drain_ends_what_runs() {
     block_on(async {
-        let Lab { service, owner, directory } = Lab::open().await;
+        let Fixture { service, owner, directory } = Fixture::open().await;
         service.change_settings(&owner, serde_json::json!({"sandbox": {"max_concurrent_execs": 1}})).await.unwrap();
         let running = service.submit(&owner, shell(HELD)).await.unwrap().exec_id;
         let waiting = service.submit(&owner, shell("true")).await.unwrap().exec_id;
@@ -36,14 +36,14 @@ pub fn drain_ends_what_runs() {
 }
 
 pub fn drain_waits_for_what_ends() {
-    in_lab(async |lab| {
-        let running = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
-        let drain = lab.service.drain(Duration::from_secs(60));
+    in_fixture(async |fixture| {
+        let running = fixture.service.submit(&fixture.owner, shell(HELD)).await.unwrap().exec_id;
+        let drain = fixture.service.drain(Duration::from_secs(60));
         let mut drain = std::pin::pin!(drain);
         assert!(futures::poll!(&mut drain).is_pending());
-        assert_eq!(lab.refused(shell("true")).await.code(), "STOPPING");
-        lab.release("default");
-        let (view, ()) = tokio::join!(lab.service.finished(&lab.owner, &running), drain);
+        assert_eq!(fixture.refused(shell("true")).await.code(), "STOPPING");
+        fixture.release("default");
+        let (view, ()) = tokio::join!(fixture.service.finished(&fixture.owner, &running), drain);
         assert_eq!(view.unwrap().summary.status, Status::Succeeded);
     });
 }

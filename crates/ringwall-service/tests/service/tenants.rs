@@ -8,7 +8,7 @@ use ringwall_service::{
     create_token_offline,
 };
 
-use crate::lab::{block_on, config, shell};
+use crate::fixture::{block_on, config, shell};
 
 async fn principal(service: &Service, by: &Principal, holder: Holder) -> Principal {
     let (_, text) = service.create_token(by, NewToken { holder, label: None, expires_at: None }).await.unwrap();

@@ -2,12 +2,12 @@
 //! workspace.
 //!
 //! Most boxes leave no artifacts, and on file systems such as ext4 creating an inode is slow where
-//! others were just deleted. At most one directory is kept, under the name `spare` in `.staging`; a
+//! others were just deleted. At most one directory is kept, under the name `warm_box` in `.staging`; a
 //! rename decides which exec gets it.
 //!
 //! A recycled directory must equal a new one, and no box may hold a descriptor of it. So it is not
 //! kept if another box ran at the same time or if processes of its box may still run. No box can
-//! reach `spare`, but it is checked again before use, because it survives a restart.
+//! reach `warm_box`, but it is checked again before use, because it survives a restart.
 
 use std::os::fd::OwnedFd;
 

@@ -38,14 +38,14 @@ pub(super) enum WalkStep {
 }
 
 /// Visits every entry beneath a directory, in no particular order.
-pub(super) fn walk(top: impl AsFd, visit: impl FnMut(&WalkEntry<'_>) -> WalkStep) -> Result<()> {
+pub(super) fn walk(top: impl AsFd, process: impl FnMut(&WalkEntry<'_>) -> WalkStep) -> Result<()> {
     let directory = open(top.as_fd(), c".")?;
-    let mut walk = Walk { visit, buffer: vec![MaybeUninit::uninit(); BUFFER], path: String::new(), depth: 0 };
+    let mut walk = Walk { process, buffer: vec![MaybeUninit::uninit(); BUFFER], path: String::new(), depth: 0 };
     walk.enter(&directory).map(drop)
 }
 
 struct Walk<V> {
-    visit: V,
+    process: V,
     buffer: Vec<MaybeUninit<u8>>,
     path: String,
     depth: usize,
@@ -102,7 +102,7 @@ impl<V: FnMut(&WalkEntry<'_>) -> WalkStep> Walk<V> {
             }
             self.path.push_str(text);
             let entry = WalkEntry { directory: directory.as_fd(), name, path: &self.path, kind, inode: entry.ino() };
-            let step = (self.visit)(&entry);
+            let step = (self.process)(&entry);
             self.path.truncate(length);
             if step == WalkStep::Stop {
                 return Ok(WalkStep::Stop);

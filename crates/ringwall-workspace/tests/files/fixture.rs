@@ -87,7 +87,7 @@ impl Fixture {
         assert_eq!(names(&self.directory.path().join("data")), ["workspaces"]);
     }
 
-    /// Entries of `.staging` except `spare`.
+    /// Entries of `.staging` except `warm_box`.
     pub fn staged(&self) -> Vec<String> {
         let mut staged = names(&self.host_path(".staging"));
         staged.retain(|name| name != RECYCLED);

@@ -13,7 +13,7 @@ pub(crate) struct Facts {
     /// The path of this binary, for the AppArmor profile in a fix.
     pub(crate) program: PathBuf,
     pub(crate) kernel: Kernel,
-    pub(crate) trial_box: TrialBox,
+    pub(crate) probe_box: ProbeBox,
     pub(crate) namespaces: Namespaces,
     pub(crate) landlock: Landlock,
     pub(crate) cgroups: Cgroups,
@@ -42,25 +42,25 @@ impl Kernel {
         Kernel { release: release.to_owned(), version }
     }
 
-    /// `true` for an unknown version; the trial box shows whether the kernel is new enough.
+    /// `true` for an unknown version; the probe box shows whether the kernel is new enough.
     pub(crate) fn is_at_least(&self, major: u32, minor: u32) -> bool {
         self.version.is_none_or(|version| version >= (major, minor))
     }
 }
 
-/// The result of the trial box.
+/// The result of the probe box.
 #[derive(Debug, Clone)]
-pub(crate) enum TrialBox {
+pub(crate) enum ProbeBox {
     /// `command` is `None` if the box started but no program of the host could be executed in it.
     Made {
         protections: Vec<Protection>,
         command: Option<String>,
     },
-    Failed(TrialBoxFailure),
+    Failed(ProbeBoxFailure),
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct TrialBoxFailure {
+pub(crate) struct ProbeBoxFailure {
     /// The step of the box's set-up that failed; `None` if something else failed.
     pub(crate) step: Option<Step>,
     /// The kernel's error number, or 0.
@@ -185,7 +185,7 @@ impl Facts {
             privilege: Privilege::Root,
             program: "/usr/local/bin/ringwall".into(),
             kernel: Kernel::parse("6.18.5"),
-            trial_box: TrialBox::Made {
+            probe_box: ProbeBox::Made {
                 protections: ringwall_executor::ProtectionName::ALL.into_iter().map(Protection::enforced).collect(),
                 command: Some("/usr/bin/true".into()),
             },
@@ -208,10 +208,10 @@ impl Facts {
         Facts { privilege: Privilege::Rootless, ..Facts::sample() }
     }
 
-    /// The same machine with a trial box that failed.
+    /// The same machine with a probe box that failed.
     pub(crate) fn failed(self, step: Step, errno: i32) -> Self {
         let text = format!("could not {}", step.phrase());
-        Facts { trial_box: TrialBox::Failed(TrialBoxFailure { step: Some(step), errno, text, hint: None }), ..self }
+        Facts { probe_box: ProbeBox::Failed(ProbeBoxFailure { step: Some(step), errno, text, hint: None }), ..self }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rows about the machine: kernel, settings and optional programs.
 //!
-//! They explain a failure and show which optional features work. Only the trial box decides if boxes can
+//! They explain a failure and show which optional features work. Only the probe box decides if boxes can
 //! be made.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use ringwall_executor::Privilege;
 use super::cgroups;
 use super::check::{Check, State};
 use super::docker::TIMEOUT;
-use super::facts::{Aio, Daemon, Docker, Facts, Overlay, TrialBox};
+use super::facts::{Aio, Daemon, Docker, Facts, Overlay, ProbeBox};
 use super::remedy::{self, MIN_KERNEL};
 
 /// The first kernel that mounts overlayfs in user namespaces.
@@ -37,9 +37,9 @@ fn kernel(facts: &Facts) -> Check {
     if facts.kernel.is_at_least(major, minor) {
         return Check::new("kernel", State::Ok, format!("Linux {release} ({major}.{minor} or newer is needed)"));
     }
-    let (state, costs) = match facts.trial_box {
-        TrialBox::Made { .. } => (State::Partial, "boxes start, but they are not tested on kernels this old"),
-        TrialBox::Failed(_) => (State::Missing, "the kernel lacks system calls that boxes need"),
+    let (state, costs) = match facts.probe_box {
+        ProbeBox::Made { .. } => (State::Partial, "boxes start, but they are not tested on kernels this old"),
+        ProbeBox::Failed(_) => (State::Missing, "the kernel lacks system calls that boxes need"),
     };
     Check::new("kernel", state, format!("Linux {release} is too old"))
         .costs(costs)
@@ -61,26 +61,26 @@ fn user_namespaces(facts: &Facts) -> Check {
         None
     };
     let as_user = Facts { privilege: Privilege::Rootless, ..facts.clone() };
-    match (facts.privilege, &facts.trial_box, restricted) {
-        (Privilege::Rootless, TrialBox::Made { .. }, None) => {
-            Check::new(name, State::Ok, "allowed; the trial box has one")
+    match (facts.privilege, &facts.probe_box, restricted) {
+        (Privilege::Rootless, ProbeBox::Made { .. }, None) => {
+            Check::new(name, State::Ok, "allowed; the probe box has one")
         }
-        (Privilege::Rootless, TrialBox::Made { .. }, Some(why)) => {
-            Check::new(name, State::Ok, format!("{why}, but not for this program: the trial box has one"))
+        (Privilege::Rootless, ProbeBox::Made { .. }, Some(why)) => {
+            Check::new(name, State::Ok, format!("{why}, but not for this program: the probe box has one"))
         }
         (Privilege::Root, _, None) => {
             Check::new(name, State::Ok, "no setting forbids them; root does not need the permission")
         }
-        (Privilege::Root, trial_box, Some(why)) => {
+        (Privilege::Root, probe_box, Some(why)) => {
             // Of these settings, only the limits on the number of namespaces also apply to root.
-            let state = match trial_box {
-                TrialBox::Failed(_) if !settings.closed.is_empty() => State::Missing,
+            let state = match probe_box {
+                ProbeBox::Failed(_) if !settings.closed.is_empty() => State::Missing,
                 _ => State::Optional,
             };
             let check = Check::new(name, state, why).costs("ordinary users cannot make boxes here");
             with_fix(check, remedy::namespaces(&as_user))
         }
-        (Privilege::Rootless, TrialBox::Failed(failure), restricted) => {
+        (Privilege::Rootless, ProbeBox::Failed(failure), restricted) => {
             let is_cause = restricted.is_some() || remedy::refuses_namespaces(failure);
             if !is_cause {
                 return Check::new(name, State::Ok, "no setting forbids them");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_restriction_is_missing_only_if_the_trial_box_failed() {
+    fn namespace_restriction_is_missing_only_if_the_probe_box_failed() {
         let apparmor = || Namespaces { apparmor_restricts: Some(true), ..Namespaces::default() };
         let clone = || Namespaces { unprivileged_clone: Some(false), ..Namespaces::default() };
         let closed = || Namespaces { closed: vec!["user.max_user_namespaces"], ..Namespaces::default() };
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn old_kernel_is_partial_if_the_trial_box_started() {
+    fn old_kernel_is_partial_if_the_probe_box_started() {
         let old = Facts { kernel: Kernel::parse("5.10.0-28-amd64"), ..Facts::sample() };
         assert_eq!(find(&old, "kernel").state, State::Partial);
         assert_eq!(find(&old, "overlayfs").state, State::Missing);

@@ -1,8 +1,8 @@
-//! `ringwall doctor`: starts a trial box and reports which protections work on this machine.
+//! `ringwall doctor`: starts a probe box and reports which protections work on this machine.
 //!
-//! `probe`, `docker` and `aio` collect facts and `trial_box.rs` starts the box. The rest is pure:
+//! `probe`, `docker` and `aio` collect facts and `probe_box.rs` starts the box. The rest is pure:
 //! `protections` and `machine` turn the facts into rows, `remedy` finds the fix of a failure, `report`
-//! and `table` format the result. Apart from the trial box, the doctor only reads.
+//! and `table` format the result. Apart from the probe box, the doctor only reads.
 
 mod aio;
 mod cgroups;
@@ -11,11 +11,11 @@ mod docker;
 mod facts;
 mod machine;
 mod probe;
+mod probe_box;
 mod protections;
 mod remedy;
 mod report;
 mod table;
-mod trial_box;
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) struct DoctorArguments {
     json: bool,
 }
 
-/// Exits with 0 if the trial box has every required protection, otherwise with 1.
+/// Exits with 0 if the probe box has every required protection, otherwise with 1.
 pub(crate) fn run(arguments: &DoctorArguments, data: &Path) -> Result<ExitCode, Message> {
     let report = Report::new(&examine(data)?);
     let text = if arguments.json {
@@ -58,8 +58,8 @@ fn examine(data: &Path) -> Result<Facts, Message> {
     runtime.block_on(async {
         let docker = docker::check(&docker::sockets_of_this_process()).await;
         let aio = aio::check(data).await;
-        let trial_box = trial_box::start(host, data).await;
-        Ok(Facts { docker, aio, trial_box, ..seen })
+        let probe_box = probe_box::start(host, data).await;
+        Ok(Facts { docker, aio, probe_box, ..seen })
     })
 }
 

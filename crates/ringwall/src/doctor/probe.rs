@@ -9,8 +9,8 @@ use rustix::fs::{Access, FileType};
 use rustix::io::Errno;
 
 use super::facts::{
-    Aio, CgroupParents, Cgroups, Daemon, Docker, Facts, Hierarchy, Kernel, Landlock, Namespaces, Overlay, TrialBox,
-    TrialBoxFailure,
+    Aio, CgroupParents, Cgroups, Daemon, Docker, Facts, Hierarchy, Kernel, Landlock, Namespaces, Overlay, ProbeBox,
+    ProbeBoxFailure,
 };
 
 const NAMESPACE_LIMITS: [&str; 6] = [
@@ -23,14 +23,14 @@ const NAMESPACE_LIMITS: [&str; 6] = [
 ];
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Reads all facts from files. The caller replaces `docker`, `aio` and the field `trial_box`.
+/// Reads all facts from files. The caller replaces `docker`, `aio` and the field `probe_box`.
 pub(crate) fn probe(host: &Host) -> Facts {
     let kernel = Kernel::parse(&rustix::system::uname().release().to_string_lossy());
-    let not_started = TrialBoxFailure { step: None, errno: 0, text: "not tried".to_owned(), hint: None };
+    let not_started = ProbeBoxFailure { step: None, errno: 0, text: "not tried".to_owned(), hint: None };
     Facts {
         privilege: host.privilege,
         program: std::env::current_exe().unwrap_or_else(|_| "ringwall".into()),
-        trial_box: TrialBox::Failed(not_started),
+        probe_box: ProbeBox::Failed(not_started),
         namespaces: namespaces(),
         landlock: landlock(),
         cgroups: Cgroups {

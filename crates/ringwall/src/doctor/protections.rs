@@ -1,4 +1,4 @@
-//! The rows about the trial box and its protections: purpose, consequence of a gap, and fix.
+//! The rows about the probe box and its protections: purpose, consequence of a gap, and fix.
 //!
 //! A protection has a fix only if the user can change something; a kernel may also just lack it.
 
@@ -6,14 +6,14 @@ use ringwall_executor::{Protection, ProtectionName, ProtectionState};
 
 use super::cgroups;
 use super::check::{Check, State};
-use super::facts::{Facts, Landlock, TrialBox};
+use super::facts::{Facts, Landlock, ProbeBox};
 use super::remedy;
 
-/// The trial box, then its protections. If it failed, the only protection reported is Landlock, which
+/// The probe box, then its protections. If it failed, the only protection reported is Landlock, which
 /// the kernel reports without a box.
 pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
-    let (protections, command) = match &facts.trial_box {
-        TrialBox::Failed(failure) => {
+    let (protections, command) = match &facts.probe_box {
+        ProbeBox::Failed(failure) => {
             let step = failure.step.map(|step| format!("stopped at {}: ", json_name(&step)));
             let detail = format!("{}{}", step.unwrap_or_default(), failure.text);
             let row = Check::new("trial_box", State::Missing, detail)
@@ -21,7 +21,7 @@ pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
                 .fix(remedy::fix_of(facts, failure));
             return vec![row, landlock_without_box(facts)];
         }
-        TrialBox::Made { protections, command } => (protections, command),
+        ProbeBox::Made { protections, command } => (protections, command),
     };
     let first = match command {
         Some(command) => Check::new("trial_box", State::Ok, format!("started, and {command} ran in it")),
@@ -201,7 +201,7 @@ fn json_name(step: &ringwall_executor::Step) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::facts::TrialBoxFailure;
+    use crate::doctor::facts::ProbeBoxFailure;
 
     fn find<'a>(rows: &'a [Check], name: &str) -> &'a Check {
         rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row {name}"))
@@ -209,7 +209,7 @@ mod tests {
 
     fn with(protection: Protection, landlock: Landlock) -> Facts {
         let mut facts = Facts { landlock, ..Facts::rootless() };
-        if let TrialBox::Made { protections, .. } = &mut facts.trial_box {
+        if let ProbeBox::Made { protections, .. } = &mut facts.probe_box {
             protections.retain(|other| other.name != protection.name);
             protections.push(protection);
         }
@@ -265,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn failed_trial_box_names_step_and_has_no_protection_rows() {
-        let failure = TrialBoxFailure {
+    fn failed_probe_box_names_step_and_has_no_protection_rows() {
+        let failure = ProbeBoxFailure {
             step: Some(ringwall_executor::Step::BuildRoot),
             errno: 1,
             text: "could not build the root file system at /proc: Operation not permitted".into(),
             hint: Some("give the container a whole /proc".into()),
         };
-        let rows = rows(&Facts { trial_box: TrialBox::Failed(failure), ..Facts::sample() });
+        let rows = rows(&Facts { probe_box: ProbeBox::Failed(failure), ..Facts::sample() });
         assert_eq!(rows.iter().map(|row| row.name).collect::<Vec<_>>(), ["trial_box", "landlock"]);
         assert_eq!(rows[0].state, State::Missing);
         assert!(rows[0].detail.starts_with("stopped at build_root: could not build the root file system at /proc"));
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn host_without_programs_gets_images_as_fix() {
         let mut facts = Facts::sample();
-        if let TrialBox::Made { command, .. } = &mut facts.trial_box {
+        if let ProbeBox::Made { command, .. } = &mut facts.probe_box {
             *command = None;
         }
         let rows = rows(&facts);

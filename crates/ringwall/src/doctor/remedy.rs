@@ -1,4 +1,4 @@
-//! Derives the fix from a failed trial box.
+//! Derives the fix from a failed probe box.
 //!
 //! The kernel reports EPERM for many different causes, so the cause is found by the settings in
 //! [`Facts`]. Specific causes are tested before general ones.
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ringwall_executor::{Privilege, Step};
 
-use super::facts::{Facts, TrialBoxFailure};
+use super::facts::{Facts, ProbeBoxFailure};
 
 const EPERM: i32 = 1;
 const EAGAIN: i32 = 11;
@@ -18,7 +18,7 @@ const ENOSYS: i32 = 38;
 /// The oldest kernel that has every system call that a box needs.
 pub(crate) const MIN_KERNEL: (u32, u32) = (5, 12);
 
-pub(crate) fn fix_of(facts: &Facts, failure: &TrialBoxFailure) -> String {
+pub(crate) fn fix_of(facts: &Facts, failure: &ProbeBoxFailure) -> String {
     let (major, minor) = MIN_KERNEL;
     if !facts.kernel.is_at_least(major, minor) {
         return format!("use Linux {major}.{minor} or newer; this is {}", facts.kernel.release);
@@ -53,7 +53,7 @@ pub(crate) fn fix_of(facts: &Facts, failure: &TrialBoxFailure) -> String {
 }
 
 /// `true` if the kernel refused to create the namespaces, or gave no privileges in them.
-pub(crate) fn refuses_namespaces(failure: &TrialBoxFailure) -> bool {
+pub(crate) fn refuses_namespaces(failure: &ProbeBoxFailure) -> bool {
     let is_refused = matches!(failure.errno, EPERM | EACCES) && failure.step.is_some_and(needs_namespaces);
     is_refused || (failure.step == Some(Step::MakeNamespaces) && matches!(failure.errno, ENOSPC | ENOSYS))
 }
@@ -107,13 +107,13 @@ fn apparmor(program: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::facts::{Kernel, Namespaces, TrialBox};
+    use crate::doctor::facts::{Kernel, Namespaces, ProbeBox};
 
     fn advice(facts: Facts, step: Step, errno: i32) -> String {
         let facts = facts.failed(step, errno);
-        match &facts.trial_box {
-            TrialBox::Failed(failure) => fix_of(&facts, failure),
-            TrialBox::Made { .. } => String::new(),
+        match &facts.probe_box {
+            ProbeBox::Failed(failure) => fix_of(&facts, failure),
+            ProbeBox::Made { .. } => String::new(),
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn masked_proc_is_distinguished_from_a_filter() {
         let filtered = Namespaces { filtered: true, ..Namespaces::default() };
-        let failure = TrialBoxFailure {
+        let failure = ProbeBoxFailure {
             step: Some(Step::BuildRoot),
             errno: EPERM,
             text: "could not build the root file system at /proc".into(),

@@ -4,7 +4,7 @@ use ringwall_executor::{Privilege, ProtectionState};
 use serde::Serialize;
 
 use super::check::Check;
-use super::facts::{Facts, TrialBox};
+use super::facts::{Facts, ProbeBox};
 use super::{machine, protections};
 
 #[derive(Debug, Serialize)]
@@ -24,7 +24,7 @@ impl Report {
         let mut checks = protections::rows(facts);
         checks.extend(machine::rows(facts));
         Report {
-            can_make_boxes: matches!(facts.trial_box, TrialBox::Made { .. }),
+            can_make_boxes: matches!(facts.probe_box, ProbeBox::Made { .. }),
             mode: match facts.privilege {
                 Privilege::Root => "root",
                 Privilege::Rootless => "rootless",
@@ -41,9 +41,9 @@ fn conclusion(facts: &Facts) -> String {
         Privilege::Root => "as root",
         Privilege::Rootless => "without root",
     };
-    match &facts.trial_box {
-        TrialBox::Failed(failure) => format!("No box can be made here, {manner}: {}.", failure.text),
-        TrialBox::Made { protections, .. } => {
+    match &facts.probe_box {
+        ProbeBox::Failed(failure) => format!("No box can be made here, {manner}: {}.", failure.text),
+        ProbeBox::Made { protections, .. } => {
             let weak = protections.iter().filter(|protection| protection.state != ProtectionState::Enforced).count();
             match weak {
                 0 => format!("Boxes can be made here, {manner}."),
@@ -91,7 +91,7 @@ mod tests {
     fn conclusion_names_privileges_and_weak_protections() {
         assert_eq!(conclusion(&Facts::sample()), "Boxes can be made here, as root.");
         let mut weak = Facts::rootless();
-        if let TrialBox::Made { protections, .. } = &mut weak.trial_box {
+        if let ProbeBox::Made { protections, .. } = &mut weak.probe_box {
             protections[0] = Protection::partial(ProtectionName::Landlock, "old");
         }
         assert_eq!(conclusion(&weak), "Boxes can be made here, without root; one protection is not fully enforced.");

@@ -161,7 +161,7 @@ mod tests {
     fn table_is_aligned() {
         let plain = "ringwall doctor: root, Linux 6.18.5\n\
                      \n\
-                     + trial box  made\n\
+                     + probe box  made\n\
                      ~ landlock   old\n    \
                      costs: gaps\n    \
                      fix:   a new kernel\n\
@@ -171,7 +171,7 @@ mod tests {
                      Boxes can be made here, as root.\n";
         assert_eq!(draw(&report(four()), &PLAIN), plain);
         let pretty = draw(&report(four()), &Style { unicode: true, ..PLAIN });
-        for line in ["✓ trial box  made", "~ landlock   old", "✗ cgroups    none", "– docker     optional: not found"]
+        for line in ["✓ probe box  made", "~ landlock   old", "✗ cgroups    none", "– docker     optional: not found"]
         {
             assert!(pretty.lines().any(|drawn| drawn == line), "{pretty}");
         }
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn only_the_mark_is_coloured() {
         let text = draw(&report(four()), &Style { colours: true, ..PLAIN });
-        assert!(text.contains("\x1b[32m+\x1b[0m trial box  made\n"), "{text:?}");
+        assert!(text.contains("\x1b[32m+\x1b[0m probe box  made\n"), "{text:?}");
         assert!(text.contains("\x1b[31mx\x1b[0m cgroups    none\n"), "{text:?}");
     }
 }

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use ringwall_jail::plan::{Assignment, Command, InterpreterInput};
 use ringwall_policy::{Grant, Workspace};
 
-use super::spare::SpareKind;
+use super::warm_box::WarmKind;
 use crate::box_layout;
 use crate::box_layout::SEARCH;
 use crate::c_string::literal;
@@ -25,7 +25,7 @@ const RUNNER: &str = include_str!("runner.py");
 const READ_AT_START: [&str; 8] = ["PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TZDIR", "LOCPATH", "GCONV_PATH"];
 const BEGINNINGS_READ_AT_START: [&str; 5] = ["PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_"];
 
-impl SpareKind {
+impl WarmKind {
     /// The kind that fits a grant best.
     pub fn of(grant: &Grant) -> Self {
         let is_python = |program: &OsStr| {
@@ -38,7 +38,7 @@ impl SpareKind {
         // An agent's commands have another search path.
         let is_at_home = !matches!(grant.workspace(), Workspace::Agent(_));
         let is_neutral = !grant.env().keys().any(|key| is_read_at_start(key.as_bytes()));
-        if is_code && is_at_home && is_neutral { SpareKind::Python } else { SpareKind::Plain }
+        if is_code && is_at_home && is_neutral { WarmKind::Python } else { WarmKind::Plain }
     }
 }
 
@@ -76,13 +76,13 @@ fn make_command() -> Command {
 /// What it receives: directory, code and environment, each followed by a NUL byte, which none of
 /// them contains.
 pub(super) fn assignment(command: &Command) -> Result<Assignment, Error> {
-    let [_, _, code] = command.argv.as_slice() else { return Err(Error::SpareUnfit("it waits for code")) };
+    let [_, _, code] = command.argv.as_slice() else { return Err(Error::WarmBoxUnfit("it waits for code")) };
     let read = |environment: &[CString]| -> Vec<CString> {
         let key = |entry: &CString| entry.as_bytes().split(|byte| *byte == b'=').next().is_some_and(is_read_at_start);
         environment.iter().filter(|entry| key(entry)).cloned().collect()
     };
     if read(&command.environment) != read(&self::command().environment) {
-        return Err(Error::SpareUnfit("it was started with another environment"));
+        return Err(Error::WarmBoxUnfit("it was started with another environment"));
     }
     let mut input = Vec::new();
     for part in [&command.directory, code].into_iter().chain(&command.environment) {
@@ -124,6 +124,6 @@ mod tests {
         assert!(!format!("{input:?}").contains("KEY"));
 
         wanted.environment[0] = literal("HOME=/tmp");
-        assert!(matches!(assignment(&wanted), Err(Error::SpareUnfit(_))));
+        assert!(matches!(assignment(&wanted), Err(Error::WarmBoxUnfit(_))));
     }
 }

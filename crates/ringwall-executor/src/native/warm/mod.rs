@@ -11,9 +11,9 @@ mod interpreter;
 mod serve;
 mod shape;
 mod sort;
-mod spare;
+mod warm_box;
 
 pub use crate::error::Unserved;
 pub use shape::Shape;
-pub use sort::SpareSort;
-pub use spare::{Spare, SpareKind};
+pub use sort::WarmSpec;
+pub use warm_box::{WarmBox, WarmKind};

@@ -9,7 +9,7 @@ use ringwall_policy::Grant;
 use rustix::io::Errno;
 
 use super::interpreter;
-use super::spare::{Spare, SpareKind};
+use super::warm_box::{WarmBox, WarmKind};
 use crate::box_layout;
 use crate::error::{Error, Unserved, talk};
 use crate::executor::Executor;
@@ -25,23 +25,23 @@ use crate::uids::Lease;
 impl Executor {
     /// Starts the granted command in a warm box. Returns when every protection is in force and the
     /// command starts.
-    pub async fn start_spare(&self, spare: Spare, grant: Grant) -> Result<RunningBox, Box<Unserved>> {
-        match self.serve(spare, &grant).await {
+    pub async fn start_warm_box(&self, warm_box: WarmBox, grant: Grant) -> Result<RunningBox, Box<Unserved>> {
+        match self.serve(warm_box, &grant).await {
             Ok(running) => Ok(running),
             Err(error) => Err(Box::new(Unserved { grant, error })),
         }
     }
 
-    async fn serve(&self, spare: Spare, grant: &Grant) -> Result<RunningBox, Error> {
-        if self.shape_for(grant).as_ref() != Some(spare.shape()) {
-            return Err(Error::SpareUnfit("its shape is another"));
+    async fn serve(&self, warm_box: WarmBox, grant: &Grant) -> Result<RunningBox, Error> {
+        if self.shape_for(grant).as_ref() != Some(warm_box.shape()) {
+            return Err(Error::WarmBoxUnfit("its shape is another"));
         }
-        let kind = spare.kind();
-        let whose = owner(grant).ok_or(Error::SpareUnfit("it shows a workspace alone"))?;
+        let kind = warm_box.kind();
+        let whose = owner(grant).ok_or(Error::WarmBoxUnfit("it shows a workspace alone"))?;
         let sources = Sources::open(grant, &self.images, self.data.as_deref()).await?;
         let completion = self.complete(kind, grant, &sources, whose)?;
-        let Spare { mut native, streams, .. } = spare;
-        let host = native.lease.as_ref().map(Lease::owner).ok_or(Error::SpareUnfit("it is nobody"))?;
+        let WarmBox { mut native, streams, .. } = warm_box;
+        let host = native.lease.as_ref().map(Lease::owner).ok_or(Error::WarmBoxUnfit("it is nobody"))?;
         let mut mapping = |owner| self.mappings.get(owner, host, || self.spawner.mapping(owner, host));
         let trees = ringwall_jail::sources::open(&completion.operations, &mut mapping).map_err(Error::Setup)?;
         match ringwall_jail::send_completion(native.socket(), completion, &trees) {
@@ -70,7 +70,7 @@ impl Executor {
         Ok(native.into_running(streams, None, Stay::OneCommand, time_limit(grant)))
     }
 
-    fn complete(&self, kind: SpareKind, grant: &Grant, sources: &Sources, whose: Owner) -> Result<Completion, Error> {
+    fn complete(&self, kind: WarmKind, grant: &Grant, sources: &Sources, whose: Owner) -> Result<Completion, Error> {
         // The identity of a cold box of the workspace's owner.
         let identity = Identity {
             privilege: Privilege::Root,
@@ -83,8 +83,8 @@ impl Executor {
         show_as_its_own(&mut operations, whose);
         let command = lower::command(grant, lower::home(sources), sources.python, false)?;
         let assignment = match kind {
-            SpareKind::Plain => Assignment::Execute(command),
-            SpareKind::Python => interpreter::assignment(&command)?,
+            WarmKind::Plain => Assignment::Execute(command),
+            WarmKind::Python => interpreter::assignment(&command)?,
         };
         let required = grant.effective().require.iter().map(|requirement| protection_of(*requirement));
         Ok(Completion { operations, access: lower::access(sources), required: required.collect(), assignment })

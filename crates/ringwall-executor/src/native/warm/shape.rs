@@ -12,7 +12,7 @@ use crate::c_string::literal;
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::plan::limits::Stay;
-use crate::plan::lower::{Birthplace, MIB};
+use crate::plan::lower::{BaseRoot, MIB};
 use crate::plan::{frame, limits};
 use crate::protection::protection_of;
 use crate::{box_layout, counters, host};
@@ -35,26 +35,26 @@ impl Executor {
         };
         let fits = shows_a_workspace_alone && *grant.root() == Root::Host && grant.read_only().is_empty();
         let fits = fits && grant.effective().net == Net::None;
-        if !fits || !self.makes_spares() || !self.spawner.is_current() {
+        if !fits || !self.makes_warm_boxes() || !self.spawner.is_current() {
             return None;
         }
-        self.shape(grant, self.spawner.birthplace().ok()?).ok()
+        self.shape(grant, self.spawner.base_root().ok()?).ok()
     }
 
     /// True if this process can map files of one user to another, which needs root and a spawner.
-    pub(crate) fn makes_spares(&self) -> bool {
+    pub(crate) fn makes_warm_boxes(&self) -> bool {
         self.host.privilege == Privilege::Root && self.own_child.is_none()
     }
 
-    pub(super) fn shape(&self, grant: &Grant, birthplace: Birthplace) -> Result<Shape, Error> {
+    pub(super) fn shape(&self, grant: &Grant, base_root: BaseRoot) -> Result<Shape, Error> {
         let allowed = &grant.effective().limits;
         let (cgroups, mut protections) =
             limits::cgroups(allowed, &self.host, "", limits::OUR_PROCESSES, Stay::OneCommand);
         let open_files = limits::descriptors(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host);
         protections.extend(counters::protections(self.host.privilege, self.host.counter_caps, open_files));
-        let (root, kernel_mounts) = match birthplace {
-            Birthplace::Skeleton => (RootKind::Base, Vec::new()),
-            Birthplace::Host => (RootKind::Own, host::kernel_mounts()?),
+        let (root, kernel_mounts) = match base_root {
+            BaseRoot::BaseRootfs => (RootKind::Base, Vec::new()),
+            BaseRoot::Host => (RootKind::Own, host::kernel_mounts()?),
         };
         Ok(Shape(Arc::new(Plan {
             identity: identity(Owner { uid: 0, gid: 0 }),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::shape::Shape;
-use super::spare::SpareKind;
+use super::warm_box::WarmKind;
 use crate::executor::Executor;
 use crate::pool::{Pace, Sort};
 use ringwall_policy::Grant;
@@ -15,26 +15,26 @@ const LONG_PAUSE: Duration = Duration::from_millis(30);
 
 /// Equal specs give interchangeable warm boxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpareSort {
-    pub kind: SpareKind,
+pub struct WarmSpec {
+    pub kind: WarmKind,
     pub shape: Shape,
 }
 
 impl Executor {
     /// The spec of the warm box that fits this grant best, if there is one.
-    pub fn sort_for(&self, grant: &Grant) -> Option<SpareSort> {
-        Some(SpareSort { shape: self.shape_for(grant)?, kind: SpareKind::of(grant) })
+    pub fn sort_for(&self, grant: &Grant) -> Option<WarmSpec> {
+        Some(WarmSpec { shape: self.shape_for(grant)?, kind: WarmKind::of(grant) })
     }
 }
 
-impl Sort for SpareSort {
+impl Sort for WarmSpec {
     fn pause(&self, waiting: usize) -> Duration {
         match self.kind {
             // Without a ready interpreter the next exec would wait longer for one than running
             // execs lose by its start.
-            SpareKind::Python if waiting == 0 => Duration::ZERO,
-            SpareKind::Python => PAUSE,
-            SpareKind::Plain => LONG_PAUSE,
+            WarmKind::Python if waiting == 0 => Duration::ZERO,
+            WarmKind::Python => PAUSE,
+            WarmKind::Plain => LONG_PAUSE,
         }
     }
 

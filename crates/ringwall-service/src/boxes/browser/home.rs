@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall_executor::pool::Hold;
-use ringwall_executor::session_box::{Enabled, Resident, StartedProcess, VisitOptions, VisitStreams};
+use ringwall_executor::session_box::{Enabled, ProcessOptions, ProcessStreams, SessionBox, StartedProcess};
 use ringwall_executor::{Ending, Outcome};
 use ringwall_policy::{Grant, Layers, Request, Verdict, decide};
 use tokio::io::AsyncReadExt;
 
 use super::fault::Fault;
 use super::gate::{BrowserGate, UnderWay};
-use crate::boxes::{Boxes, SessionBox};
+use crate::boxes::{Boxes, PooledBox};
 use crate::egress::{Asking, OnDuty};
 
 const DONE_WITHIN: Duration = Duration::from_secs(60);
@@ -29,36 +29,36 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Home {
-    pub(crate) rooms: Rooms,
+    pub(crate) host: BrowserHost,
     pub(crate) request: Request,
     pub(crate) layers: Layers,
     pub(crate) gate: Arc<BrowserGate>,
-    pub(crate) way_out: ringwall_browser::Egress,
+    pub(crate) proxy_socket: ringwall_browser::Egress,
 }
 
 #[derive(Debug)]
-pub(crate) enum Rooms {
-    Own(Box<Resident>),
-    Session { home: Arc<SessionBox>, _hold: Hold<Boxes> },
+pub(crate) enum BrowserHost {
+    Own(Box<SessionBox>),
+    Session { home: Arc<PooledBox>, _hold: Hold<Boxes> },
 }
 
 impl Home {
-    fn resident(&self) -> &Resident {
-        match &self.rooms {
-            Rooms::Own(resident) => resident,
-            Rooms::Session { home, .. } => &home.resident,
+    fn session_box(&self) -> &SessionBox {
+        match &self.host {
+            BrowserHost::Own(session_box) => session_box,
+            BrowserHost::Session { home, .. } => &home.session_box,
         }
     }
 
     /// True while the box is paused. Its processes cannot react or exit then.
     pub(crate) fn is_paused(&self) -> bool {
-        self.resident().is_paused()
+        self.session_box().is_paused()
     }
 
     /// Attributes the browser's connections to this action from now on.
     pub(crate) fn begin(&self, asking: Asking) -> UnderWay {
         let under_way = self.gate.begin(asking);
-        if let Rooms::Session { home, .. } = &self.rooms
+        if let BrowserHost::Session { home, .. } = &self.host
             && let Some(way) = &home.way
         {
             way.put_on_duty(self.gate.clone());
@@ -67,9 +67,9 @@ impl Home {
     }
 
     /// Starts a command in the box.
-    pub(crate) async fn start(&self, argv: &[String], options: VisitOptions) -> Result<StartedProcess, Fault> {
+    pub(crate) async fn start(&self, argv: &[String], options: ProcessOptions) -> Result<StartedProcess, Fault> {
         let grant = grant(&self.request, argv, &self.layers)?;
-        Ok(self.resident().visit(grant, options).await?)
+        Ok(self.session_box().process(grant, options).await?)
     }
 
     /// Runs a command and returns its stdout. Fails if it prints more than `most` bytes, does not
@@ -77,9 +77,9 @@ impl Home {
     pub(crate) async fn run(&self, words: &[&str], input: Option<Take<&File>>, most: u64) -> Result<Vec<u8>, Fault> {
         let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let stdin = if input.is_some() { Enabled::Yes } else { Enabled::No };
-        let options = VisitOptions { stdin, ..VisitOptions::default() };
+        let options = ProcessOptions { stdin, ..ProcessOptions::default() };
         // The other streams are dropped: a full pipe that is not read would block the command.
-        let StartedProcess { streams: VisitStreams { stdin, stdout, .. }, running, .. } =
+        let StartedProcess { streams: ProcessStreams { stdin, stdout, .. }, running, .. } =
             self.start(&argv, options).await?;
         let failed = |why: &str| Fault::failed(format!("{} in the browser's box {why}", words.join(" ")));
         let feed = async {
@@ -123,12 +123,12 @@ impl Home {
     /// have ended before. An error means that some files are left; they are removed with the
     /// session box.
     pub(crate) async fn end(self, folder: &str) -> Result<(), Fault> {
-        match &self.rooms {
-            Rooms::Own(resident) => {
-                resident.end().await;
+        match &self.host {
+            BrowserHost::Own(session_box) => {
+                session_box.end().await;
                 Ok(())
             }
-            Rooms::Session { home, .. } => {
+            BrowserHost::Session { home, .. } => {
                 if let Some(way) = &home.way {
                     let gate: Arc<dyn OnDuty> = self.gate.clone();
                     way.leave_duty(&gate);
@@ -136,10 +136,10 @@ impl Home {
                 let mut wiped = Ok(());
                 for _ in 0..ATTEMPTS_TO_WIPE {
                     wiped = match self.run(&["rm", "-rf", "--", folder], None, 0).await {
-                        Err(fault) if home.resident.is_alive() => Err(fault),
+                        Err(fault) if home.session_box.is_alive() => Err(fault),
                         Ok(_) | Err(_) => return Ok(()),
                     };
-                    if home.resident.is_paused() {
+                    if home.session_box.is_paused() {
                         break;
                     }
                     tokio::time::sleep(BETWEEN_ATTEMPTS).await;

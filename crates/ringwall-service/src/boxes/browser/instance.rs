@@ -4,7 +4,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use ringwall_browser::{Browser, FieldNames, Files};
-use ringwall_executor::session_box::{Channel, SessionProcess, StartedProcess, VisitInput, VisitOptions, VisitStreams};
+use ringwall_executor::session_box::{
+    Channel, ProcessInput, ProcessOptions, ProcessStreams, SessionProcess, StartedProcess,
+};
 use ringwall_executor::{BoxControl as _, RunningBox};
 use ringwall_policy::BrowserKind;
 use ringwall_risk::{PASSWORD_FIELDS, PAYMENT_FIELDS};
@@ -83,9 +85,9 @@ impl Instance {
         let executable = ringwall_browser::find_executable().ok_or_else(|| Fault::failed(MISSING))?;
         let (profile, downloads) = (folder.profile(), folder.downloads());
         home.run(&["mkdir", "-m", "700", "--", &folder.0, &profile, &downloads, &folder.uploads()], None, 0).await?;
-        let words = ringwall_browser::arguments(executable, &profile, home.way_out.clone());
-        let options = VisitOptions { channel: Channel::Open, ..VisitOptions::default() };
-        let StartedProcess { process, running, streams: VisitStreams { channel: Some((to, from)), .. } } =
+        let words = ringwall_browser::arguments(executable, &profile, home.proxy_socket.clone());
+        let options = ProcessOptions { channel: Channel::Open, ..ProcessOptions::default() };
+        let StartedProcess { process, running, streams: ProcessStreams { channel: Some((to, from)), .. } } =
             home.start(&words, options).await?
         else {
             return Err(Fault::failed("the browser has no way to be controlled"));
@@ -130,7 +132,7 @@ impl Instance {
 }
 
 /// Copies the server's messages into the box.
-async fn feed(mut from: DuplexStream, mut to: VisitInput) {
+async fn feed(mut from: DuplexStream, mut to: ProcessInput) {
     let mut portion = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut portion).await {
         if to.write(&portion[..count]).await.is_err() {

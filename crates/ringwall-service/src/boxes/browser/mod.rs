@@ -5,12 +5,12 @@ mod fault;
 mod gate;
 mod home;
 mod instance;
-mod seats;
+mod slots;
 mod stop;
 
 pub(crate) use fault::Fault;
 pub(crate) use gate::{BrowserGate, Reach, Refused};
-pub(crate) use home::{Home, Rooms, grant};
+pub(crate) use home::{BrowserHost, Home, grant};
 pub(crate) use instance::{Instance, MISSING};
-pub(crate) use seats::{Browsers, Seat, Turn};
+pub(crate) use slots::{BrowserSlot, Browsers, Turn};
 pub(crate) use stop::Stop;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::fault::Fault;
-use super::seats::Seat;
+use super::slots::BrowserSlot;
 use crate::error::Error;
 
 const DISMISSED: &str = "the browser was ended meanwhile: its session was removed, or the server stops";
@@ -16,13 +16,13 @@ const TAKEN_BACK: &str = "it was taken back";
 
 #[derive(Debug)]
 pub(crate) struct Stop {
-    seat: Arc<Seat>,
+    slot: Arc<BrowserSlot>,
     unwanted: watch::Receiver<bool>,
 }
 
 impl Stop {
-    pub(crate) fn new(seat: Arc<Seat>, unwanted: watch::Receiver<bool>) -> Self {
-        Self { seat, unwanted }
+    pub(crate) fn new(slot: Arc<BrowserSlot>, unwanted: watch::Receiver<bool>) -> Self {
+        Self { slot, unwanted }
     }
 
     /// Runs `work`, and drops it if the action is cancelled. A client that only disconnected has
@@ -30,7 +30,7 @@ impl Stop {
     pub(crate) async fn unless<T>(&mut self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         tokio::select! {
             biased;
-            () = self.seat.dismissed() => Err(Fault::failed(DISMISSED)),
+            () = self.slot.dismissed() => Err(Fault::failed(DISMISSED)),
             Ok(_) = self.unwanted.wait_for(|unwanted| *unwanted) => Err(Fault::failed(TAKEN_BACK)),
             done = work => done,
         }
@@ -40,7 +40,7 @@ impl Stop {
     pub(crate) async fn unless_gone<T>(&mut self, turn: impl Future<Output = T>) -> Result<T, Error> {
         let why = tokio::select! {
             biased;
-            () = self.seat.dismissed() => DISMISSED,
+            () = self.slot.dismissed() => DISMISSED,
             _ = self.unwanted.wait_for(|unwanted| *unwanted) => TAKEN_BACK,
             turn = turn => return Ok(turn),
         };

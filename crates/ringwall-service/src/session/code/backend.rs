@@ -14,9 +14,9 @@ use ringwall_risk::Level;
 use crate::error::Error;
 use crate::exec::backend::Backend;
 use crate::exec::code::ALL_IN_ONE;
-use crate::exec::order::image_for;
+use crate::exec::spec::image_for;
 use crate::service::Service;
-use crate::session_ref::Place;
+use crate::session_ref::SessionRef;
 
 const SEEN_FOR: Duration = Duration::from_secs(5);
 
@@ -33,7 +33,7 @@ pub(crate) struct Choice {
 impl Service {
     pub(super) async fn choose_box(
         &self,
-        place: &Place,
+        place: &SessionRef,
         asked: Option<&str>,
         mode: SecurityMode,
         level: Level,
@@ -101,8 +101,8 @@ impl Service {
     async fn require_box(&self, isolation: Isolation) -> Result<(), Error> {
         let is_there = match isolation {
             Isolation::Native => Ok(()),
-            Isolation::Docker => self.docker_now().await.available(Runtime::Usual).map(drop),
-            Isolation::Gvisor => match self.inner.makers.executor.gvisor() {
+            Isolation::Docker => self.docker_now().await.available(Runtime::Default).map(drop),
+            Isolation::Gvisor => match self.inner.backends.executor.gvisor() {
                 Ok(_) => Ok(()),
                 Err(here) => {
                     let there = self.docker_now().await.available(Runtime::Gvisor).map(drop);
@@ -122,7 +122,7 @@ impl Service {
         {
             return state.clone();
         }
-        let state = Arc::new(self.inner.makers.docker.probe().await);
+        let state = Arc::new(self.inner.backends.docker.probe().await);
         *seen = Some((Instant::now(), state.clone()));
         state
     }

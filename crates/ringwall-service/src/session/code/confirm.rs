@@ -16,10 +16,10 @@ use serde_json::json;
 use crate::approvals::{Question, StillStands, Waiting};
 use crate::boxes::WORKSPACE;
 use crate::error::causes;
-use crate::exec::code::CodeOrder;
+use crate::exec::code::CodeSpec;
 use crate::exec::lifecycle::Exec;
-use crate::exec::order::{Ground, Places};
-use crate::exec::outcome::Told;
+use crate::exec::outcome::ExecResult;
+use crate::exec::spec::{Target, TargetPaths};
 use crate::session::code::backend::Choice;
 
 pub(super) const AUTO_REJECTED: &str = "AUTO_REJECTED";
@@ -27,7 +27,7 @@ pub(super) const AUTO_REJECTED: &str = "AUTO_REJECTED";
 impl Exec {
     /// Records the question and asks as the session's `confirmation` says. Returns a handle that
     /// waits for the answer, or the result of the exec if it was rejected or the question failed.
-    pub(crate) async fn put_code_question(&self, code: &CodeOrder, ask: &Ask) -> Result<Waiting, Told> {
+    pub(crate) async fn put_code_question(&self, code: &CodeSpec, ask: &Ask) -> Result<Waiting, ExecResult> {
         let question = self.code_question(code, ask);
         let settled = match code.rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => None,
@@ -40,35 +40,35 @@ impl Exec {
         };
         let waiting = asked.map_err(|error| {
             tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
-            Told::failed(error.code(), error.to_string())
+            ExecResult::failed(error.code(), error.to_string())
         })?;
         if settled == Some(SettledStatus::Denied) {
-            return Err(Told::denied(AUTO_REJECTED, "its session rejects code that deserves a person's word"));
+            return Err(ExecResult::denied(AUTO_REJECTED, "its session rejects code that deserves a person's word"));
         }
         tracing::info!(exec_id = %self.intent.exec_id, approval = %waiting.id(), "code waits for its confirmation");
         Ok(waiting)
     }
 
-    fn code_question(&self, code: &CodeOrder, ask: &Ask) -> Question {
+    fn code_question(&self, code: &CodeSpec, ask: &Ask) -> Question {
         let assessment = &code.judged.assessment;
         let level = ask.risk.as_ref().map_or(assessment.level, |risk| risk.level);
         let findings = ask.risk.as_ref().map_or(&assessment.findings, |risk| &risk.findings);
         let patterns = findings.iter().map(|finding| {
             format!("{} (line {}): {}", finding.rule.id, finding.line, finding.message(Locale::English))
         });
-        let terms = ringwall_policy::merge(&self.order.layers).ok().map(|effective| effective.terms());
+        let terms = ringwall_policy::merge(&self.spec.layers).ok().map(|effective| effective.terms());
         let action = json!({
-            "words": self.order.words, "cwd": self.order.cwd, "env_keys": self.intent.env_keys,
+            "words": self.spec.words, "cwd": self.spec.cwd, "env_keys": self.intent.env_keys,
             "code": code.note(), "backend": self.intent.backend, "policy": terms,
         });
         let language = code.request.language;
         Question {
             kind: ApprovalKind::Risk,
             exec_id: self.intent.exec_id.clone(),
-            user_id: self.order.user_id.clone(),
-            agent_id: self.order.agent_id.clone(),
+            user_id: self.spec.user_id.clone(),
+            agent_id: self.spec.agent_id.clone(),
             session_id: code.place.id.to_string(),
-            command: format!("Run {} code{}: {}", language.key(), code.company(), assessment.reason(Locale::English)),
+            command: format!("Run {} code{}: {}", language.key(), code.lifetime(), assessment.reason(Locale::English)),
             code: Some(code.request.code.clone()),
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
@@ -76,14 +76,14 @@ impl Exec {
             patterns: patterns.collect(),
             files: uncovered_files(),
             digest: Digest::of(action.to_string().as_bytes()),
-            asked_by: self.order.author.clone(),
+            asked_by: self.spec.author.clone(),
             still_stands: self.rules_stand(code, terms),
         }
     }
 
     /// Returns a check that the session's rules and the policy terms of the code are those at the
     /// time of the question.
-    fn rules_stand(&self, code: &CodeOrder, terms: Option<String>) -> StillStands {
+    fn rules_stand(&self, code: &CodeSpec, terms: Option<String>) -> StillStands {
         let (request, rules, is_waited_for) = (code.request.clone(), code.rules.clone(), code.stdin.ends());
         let parts = Arc::new((self.service.clone(), code.place.clone(), rules, request, terms));
         Arc::new(move || {
@@ -101,34 +101,34 @@ impl Exec {
 
     /// Decides the code again with the current rules, settings and backends. Returns the question
     /// that is still open, if any.
-    pub(crate) async fn judge_code(&mut self) -> Result<Option<Ask>, Told> {
-        let failed = |error: crate::error::Error| Told::failed(error.code(), error.to_string());
+    pub(crate) async fn judge_code(&mut self) -> Result<Option<Ask>, ExecResult> {
+        let failed = |error: crate::error::Error| ExecResult::failed(error.code(), error.to_string());
         let (service, owner) = (self.service.clone(), self.owner);
-        let Ground::Code(code) = &mut self.order.ground else { return Ok(None) };
+        let Target::Code(code) = &mut self.spec.target else { return Ok(None) };
         let rules = service.session_rules(&code.place).await.map_err(failed)?;
         let (asked, level) = (code.request.backend.clone(), code.judged.assessment.level);
         let choice = service.choose_box(&code.place, asked.as_deref(), rules.mode, level).await.map_err(failed)?;
         code.judged.mode = rules.mode;
         code.rules = rules;
         let layers = code.request.layers(service.settings_now().operator.clone(), code.stdin.ends());
-        let layers = layers.map_err(|error| Told::denied("POLICY_DENIED", error.to_string()))?;
+        let layers = layers.map_err(|error| ExecResult::denied("POLICY_DENIED", error.to_string()))?;
         let work = service.session_work(&code.place);
         let Choice { backend, image, home, denial } = choice;
-        let is_as_before = (backend, &image, home) == (self.order.backend, &self.order.image, code.home);
+        let is_as_before = (backend, &image, home) == (self.spec.backend, &self.spec.image, code.home);
         if !is_as_before || denial.is_some() {
             // The record names the backend and image, so the exec cannot switch to others.
             let message = "what its session demands changed before it could begin; send it again";
-            return Err(Told::denied("POLICY_CHANGED", message));
+            return Err(ExecResult::denied("POLICY_CHANGED", message));
         }
-        self.order.layers = layers;
-        let verdict = self.order.decide(&Places::code(&work), owner).map_err(failed)?;
-        self.heed(verdict)
+        self.spec.layers = layers;
+        let verdict = self.spec.decide(&TargetPaths::code(&work), owner).map_err(failed)?;
+        self.apply_verdict(verdict)
     }
 }
 
-impl CodeOrder {
+impl CodeSpec {
     /// Describes the files that the request adds to the code.
-    fn company(&self) -> String {
+    fn lifetime(&self) -> String {
         match self.request.files.as_slice() {
             [] => String::new(),
             [(only, _)] => format!(" with the file {only:?}"),

@@ -4,14 +4,14 @@
 //! Once its order exists, the code is an exec like any other. `read` turns a request into that
 //! order; `backend` chooses the backend and its isolation; `confirm` asks for the approval;
 //! `replace` handles code that a person has edited; `run` waits for the outcome; `words` phrases
-//! errors; `usual` derives the kind of warm box that the pool keeps ready.
+//! errors; `default` derives the kind of warm box that the pool keeps ready.
 
 mod backend;
 mod confirm;
+mod default_spec;
 mod read;
 mod replace;
 mod run;
-mod usual;
 mod words;
 
 pub use run::{CodeBegun, CodeRan};

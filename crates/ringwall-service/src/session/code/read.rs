@@ -11,11 +11,11 @@ use ringwall_workspace::ProjectId;
 use crate::boxes::{Language, WORKSPACE};
 use crate::error::Error;
 use crate::exec::backend::Backend;
-use crate::exec::code::{CodeOrder, CodeRequest, Input};
-use crate::exec::order::{Ground, Needs, Order, PROJECT};
-use crate::exec::trail::Trail;
+use crate::exec::code::{CodeRequest, CodeSpec, Input};
+use crate::exec::run_notes::RunNotes;
+use crate::exec::spec::{ExecSpec, Needs, PROJECT, Target};
 use crate::service::Service;
-use crate::session_ref::Place;
+use crate::session_ref::SessionRef;
 
 /// A bash function exported through the environment. It runs `python3` if the image or root has no
 /// `python`.
@@ -29,21 +29,21 @@ impl Service {
     pub(super) async fn read_code(
         &self,
         author: Author,
-        place: Place,
+        place: SessionRef,
         request: CodeRequest,
-        trail: Arc<Trail>,
+        run_notes: Arc<RunNotes>,
         stdin: Input,
-    ) -> Result<Order, Error> {
+    ) -> Result<ExecSpec, Error> {
         request.check(&stdin)?;
         request.files()?;
         let user = &place.name.user_id;
         let assessment = Arc::new(self.assess_for(user, request.language.into(), request.code.clone()).await?);
-        trail.assessed(assessment.clone());
+        run_notes.assessed(assessment.clone());
         let rules = self.session_rules(&place).await?;
         let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
         let layers = request.layers(self.settings_now().operator.clone(), stdin.ends())?;
         let words = request.words();
-        let mut order = Order {
+        let mut spec = ExecSpec {
             author,
             idempotency: None,
             user_id: place.name.user_id.clone(),
@@ -59,23 +59,23 @@ impl Service {
             cwd: PathBuf::from(WORKSPACE),
             env: Default::default(),
             layers,
-            ground: Ground::Agent { needs: Needs::Nothing },
+            target: Target::Agent { needs: Needs::Nothing },
         };
-        let has_link = order.backend == Backend::Native && order.image.is_none();
+        let has_link = spec.backend == Backend::Native && spec.image.is_none();
         if request.language == Language::Shell && request.code.contains("python") && !has_link {
-            order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
+            spec.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
         }
         let judged = Code { assessment, mode: rules.mode, consent: Consent::NotAsked };
-        order.ground = Ground::Code(Box::new(CodeOrder {
+        spec.target = Target::Code(Box::new(CodeSpec {
             place,
             request,
             judged,
             rules,
             replaces: None,
-            trail,
+            run_notes,
             home: choice.home,
             stdin,
         }));
-        Ok(order)
+        Ok(spec)
     }
 }

@@ -14,8 +14,8 @@ use crate::error::codes::RUNTIME_ERROR;
 use crate::exec::code::CodeRequest;
 use crate::exec::code::Input;
 use crate::exec::lifecycle::Exec;
-use crate::exec::order::{Ground, Order};
-use crate::exec::outcome::Told;
+use crate::exec::outcome::ExecResult;
+use crate::exec::spec::{ExecSpec, Target};
 use crate::exec::submit::Submitted;
 use crate::service::Service;
 
@@ -25,10 +25,10 @@ const GOES_ON_AS: &str = "a person changed its code, which goes on as ";
 
 impl Exec {
     /// Admits the edited code as a new exec and returns the result of this one.
-    pub(crate) async fn replace_code(&self, modified: String, approval: &ApprovalId, by: &str) -> Told {
-        let failed = |error: Error| Told::failed(error.code(), error.to_string());
-        let Ground::Code(code) = &self.order.ground else {
-            return Told::failed(RUNTIME_ERROR, "only code can be changed by a person");
+    pub(crate) async fn replace_code(&self, modified: String, approval: &ApprovalId, by: &str) -> ExecResult {
+        let failed = |error: Error| ExecResult::failed(error.code(), error.to_string());
+        let Target::Code(code) = &self.spec.target else {
+            return ExecResult::failed(RUNTIME_ERROR, "only code can be changed by a person");
         };
         let request = CodeRequest { code: modified, ..code.request.clone() };
         // The new exec of a process keeps an open input. A terminal whose command needs an approval
@@ -37,22 +37,22 @@ impl Exec {
             Input::Open => Input::Open,
             Input::Ends | Input::Terminal(_) => Input::Ends,
         };
-        let author = self.order.author.clone();
-        let read = self.service.read_code(author, code.place.clone(), request, code.trail.clone(), input).await;
-        let mut order = match read {
-            Ok(order) => order,
+        let author = self.spec.author.clone();
+        let read = self.service.read_code(author, code.place.clone(), request, code.run_notes.clone(), input).await;
+        let mut spec = match read {
+            Ok(spec) => spec,
             Err(error) => return failed(error),
         };
-        if let Ground::Code(next) = &mut order.ground {
+        if let Target::Code(next) = &mut spec.target {
             next.replaces = Some(json!({ "exec_id": self.intent.exec_id, "approval": approval, "changed_by": by }));
         }
-        let next = match self.service.admit_next(order).await {
+        let next = match self.service.admit_next(spec).await {
             Ok(submitted) => submitted.exec_id,
             // The new exec is recorded, although it was denied.
             Err(Error::Denied { exec_id, .. }) => exec_id,
             Err(error) => return failed(error),
         };
-        code.trail.go_on_as(next.clone());
+        code.run_notes.go_on_as(next.clone());
         replaced(&next)
     }
 }
@@ -60,14 +60,17 @@ impl Exec {
 impl Service {
     /// Boxed, because admitting an exec from within another one's future would make the future's
     /// type recursive.
-    fn admit_next(&self, order: Order) -> BoxFuture<'static, Result<Submitted, Error>> {
+    fn admit_next(&self, spec: ExecSpec) -> BoxFuture<'static, Result<Submitted, Error>> {
         let service = self.clone();
-        Box::pin(async move { service.admit(order).await })
+        Box::pin(async move { service.admit(spec).await })
     }
 }
 
-fn replaced(next: &ExecId) -> Told {
-    Told { status: ringwall_record::FinalStatus::Cancelled, ..Told::failed(REPLACED, format!("{GOES_ON_AS}{next}")) }
+fn replaced(next: &ExecId) -> ExecResult {
+    ExecResult {
+        status: ringwall_record::FinalStatus::Cancelled,
+        ..ExecResult::failed(REPLACED, format!("{GOES_ON_AS}{next}"))
+    }
 }
 
 /// The exec that replaced the one which ended with `reason`, if it was replaced.

@@ -13,14 +13,14 @@ use crate::error::Error;
 use crate::exec::artifacts::{OutputPart, SHOWN};
 use crate::exec::code::CodeRequest;
 use crate::exec::code::Input;
-use crate::exec::order::Order;
-use crate::exec::registry::Live;
+use crate::exec::registry::RunningExec;
+use crate::exec::run_notes::{Created, RunNotes};
+use crate::exec::spec::ExecSpec;
 use crate::exec::submit::{Answered, Submitted};
-use crate::exec::trail::{Created, Trail};
 use crate::exec::view::ExecView;
 use crate::service::Service;
 use crate::session::code::words::error_of;
-use crate::session_ref::{Place, SessionAddress};
+use crate::session_ref::{SessionAddress, SessionRef};
 
 /// Reported if the exec has no exit code.
 const NO_EXIT_CODE: i32 = -1;
@@ -31,21 +31,21 @@ const NO_EXIT_CODE: i32 = -1;
 pub struct CodeBegun {
     pub exec_id: ExecId,
     pub status: Status,
-    trail: Arc<Trail>,
+    run_notes: Arc<RunNotes>,
     /// Keeps the exec's output files open until the caller has read them.
-    live: Option<Arc<Live>>,
+    running: Option<Arc<RunningExec>>,
 }
 
 impl CodeBegun {
     /// The current exec, which differs from `exec_id` if a person has edited the code.
     pub fn latest(&self) -> ExecId {
-        self.trail.latest().unwrap_or_else(|| self.exec_id.clone())
+        self.run_notes.latest().unwrap_or_else(|| self.exec_id.clone())
     }
 
     /// Without the handle of the running exec, for a client that may ask for the outcome much
     /// later: no output stays open for it.
     pub fn set_aside(self) -> Self {
-        Self { live: None, ..self }
+        Self { running: None, ..self }
     }
 }
 
@@ -82,14 +82,14 @@ impl Service {
         request: CodeRequest,
         input: Input,
     ) -> Result<CodeBegun, Error> {
-        let (order, trail) = self.read_asked(by, request, input).await?;
-        self.begin_order(order, trail, Answered::WhenIntended).await
+        let (spec, run_notes) = self.read_asked(by, request, input).await?;
+        self.begin_spec(spec, run_notes, Answered::WhenIntended).await
     }
 
     /// Runs an exec and returns its outcome. The exec continues if the caller stops waiting.
     pub async fn run_code(&self, by: &Principal, request: CodeRequest, locale: Locale) -> Result<CodeRan, Error> {
-        let (order, trail) = self.read_asked(by, request, Input::Ends).await?;
-        let begun = self.begin_order(order, trail, Answered::WhenOver).await?;
+        let (spec, run_notes) = self.read_asked(by, request, Input::Ends).await?;
+        let begun = self.begin_spec(spec, run_notes, Answered::WhenOver).await?;
         self.finish_code(by, begun, locale).await
     }
 
@@ -99,28 +99,28 @@ impl Service {
         by: &Principal,
         request: CodeRequest,
         input: Input,
-    ) -> Result<(Order, Arc<Trail>), Error> {
+    ) -> Result<(ExecSpec, Arc<RunNotes>), Error> {
         let address = SessionAddress {
             session_id: request.session_id.clone(),
             user_id: request.user_id.clone(),
             agent_id: request.agent_id.clone(),
         };
-        let place = Place::read(by, &address)?;
-        let trail = Arc::<Trail>::default();
-        let order = self.read_code(by.author(), place, request, trail.clone(), input).await?;
-        Ok((order, trail))
+        let place = SessionRef::read(by, &address)?;
+        let run_notes = Arc::<RunNotes>::default();
+        let spec = self.read_code(by.author(), place, request, run_notes.clone(), input).await?;
+        Ok((spec, run_notes))
     }
 
-    pub(crate) async fn begin_order(
+    pub(crate) async fn begin_spec(
         &self,
-        order: Order,
-        trail: Arc<Trail>,
+        spec: ExecSpec,
+        run_notes: Arc<RunNotes>,
         answered: Answered,
     ) -> Result<CodeBegun, Error> {
-        match self.admit_and_follow(order, answered).await {
-            Ok((Submitted { exec_id, status, .. }, live)) => Ok(CodeBegun { exec_id, status, trail, live }),
+        match self.admit_and_follow(spec, answered).await {
+            Ok((Submitted { exec_id, status, .. }, running)) => Ok(CodeBegun { exec_id, status, run_notes, running }),
             Err(Error::Denied { denial, exec_id }) if denial.code == DenialCode::CodeDestructive => {
-                Ok(CodeBegun { exec_id, status: Status::PolicyDenied, trail, live: None })
+                Ok(CodeBegun { exec_id, status: Status::PolicyDenied, run_notes, running: None })
             }
             Err(error) => Err(error),
         }
@@ -129,20 +129,20 @@ impl Service {
     /// Waits for the outcome, following the exec to its replacement if a person has edited the
     /// code. The exec continues if the caller stops waiting.
     pub async fn finish_code(&self, by: &Principal, begun: CodeBegun, locale: Locale) -> Result<CodeRan, Error> {
-        let CodeBegun { mut exec_id, trail, live: mut known, .. } = begun;
-        let (live, view) = loop {
-            let live = known.take().or_else(|| self.find_live(by, &exec_id));
-            let over = match &live {
-                Some(live) => live.over().await,
+        let CodeBegun { mut exec_id, run_notes, running: mut known, .. } = begun;
+        let (running, view) = loop {
+            let running = known.take().or_else(|| self.find_running(by, &exec_id));
+            let over = match &running {
+                Some(running) => running.over().await,
                 None => None,
             };
             let view = match over {
                 Some(view) => view,
                 None => Arc::new(self.exec(by, &exec_id).await?),
             };
-            match trail.latest() {
+            match run_notes.latest() {
                 Some(next) if next != exec_id => exec_id = next,
-                Some(_) | None => break (live, view),
+                Some(_) | None => break (running, view),
             }
         };
         if let Some(failure) = view.failure() {
@@ -151,16 +151,16 @@ impl Service {
         if view.error_reason.as_ref().is_some_and(|reason| reason.code == "SERVER_STOPPED") {
             return Err(Error::Stopping);
         }
-        let assessment = trail
+        let assessment = run_notes
             .assessment()
             .ok_or_else(|| Error::Runtime { message: format!("the exec {exec_id} was never assessed") })?;
         let (mut stdout, mut stderr) = Default::default();
         // A command that never started has no output.
         if view.summary.started_at.is_some() && view.protections.is_some() {
-            [stdout, stderr] = self.printed_by(&view, live.as_deref(), SHOWN).await?.map(OutputPart::into_text);
+            [stdout, stderr] = self.printed_by(&view, running.as_deref(), SHOWN).await?.map(OutputPart::into_text);
         }
         let in_context = view.policy_snapshot["code"]["context_id"].is_string();
-        let answer = trail.answer().unwrap_or_default();
+        let answer = run_notes.answer().unwrap_or_default();
         let raised = answer.raised.filter(|_| view.summary.status == Status::Failed);
         Ok(CodeRan {
             results: in_context.then_some(answer.results),
@@ -171,7 +171,7 @@ impl Service {
             error: outright(&view, &assessment, locale).or(raised).or_else(|| error_of(&view, locale)),
             sandbox_type: view.summary.backend.clone(),
             execution_time_ms: view.summary.duration_ms.unwrap_or(0),
-            files_created: match trail.files_created() {
+            files_created: match run_notes.files_created() {
                 Created::These(files) => Some(files),
                 Created::Unknown => None,
             },

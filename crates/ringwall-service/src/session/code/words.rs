@@ -11,7 +11,7 @@ use crate::exec::view::ExecView;
 /// `None` if the code succeeded.
 pub(super) fn error_of(view: &ExecView, locale: Locale) -> Option<String> {
     match (&view.error_reason, view.summary.exit_code) {
-        (Some(reason), _) => Some(told(reason, locale)),
+        (Some(reason), _) => Some(result(reason, locale)),
         (None, Some(0)) => None,
         (None, Some(code)) => Some(match locale {
             Locale::English => format!("It exited with code {code}."),
@@ -32,7 +32,7 @@ pub(super) fn refused(sentence: &str, locale: Locale) -> String {
     }
 }
 
-fn told(reason: &Reason, locale: Locale) -> String {
+fn result(reason: &Reason, locale: Locale) -> String {
     let Reason { code, message } = reason;
     // A person's own explanation is not translated.
     let said = message.split_once(": ").map(|(_, said)| said);
@@ -62,15 +62,15 @@ mod tests {
 
     #[test]
     fn a_refusal_is_one_in_both_languages() {
-        let told = |code: &str, message: &str, locale| {
-            told(&Reason { code: code.to_owned(), message: message.to_owned() }, locale)
+        let result = |code: &str, message: &str, locale| {
+            result(&Reason { code: code.to_owned(), message: message.to_owned() }, locale)
         };
         for code in [DENIED_BY_PERSON, AUTO_REJECTED, APPROVAL_EXPIRED, "POLICY_DENIED"] {
-            assert!(told(code, "x", Locale::English).starts_with("Execution refused: "), "{code}");
-            assert!(told(code, "x", Locale::Chinese).starts_with("执行被拒绝: "), "{code}");
+            assert!(result(code, "x", Locale::English).starts_with("Execution refused: "), "{code}");
+            assert!(result(code, "x", Locale::Chinese).starts_with("执行被拒绝: "), "{code}");
         }
-        let said = told(DENIED_BY_PERSON, "a person has denied it: not today", Locale::Chinese);
+        let said = result(DENIED_BY_PERSON, "a person has denied it: not today", Locale::Chinese);
         assert_eq!(said, "执行被拒绝: 用户拒绝了确认：not today");
-        assert_eq!(told("TIMEOUT", "it ran too long", Locale::English), "it ran too long");
+        assert_eq!(result("TIMEOUT", "it ran too long", Locale::English), "it ran too long");
     }
 }

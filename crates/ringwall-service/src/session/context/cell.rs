@@ -15,18 +15,18 @@ use ringwall_executor::{BoxControl, BoxExit, Ending, Output, RunningBox, Started
 use ringwall_policy::Grant;
 use rustix::process::Signal;
 
-use crate::boxes::{Conversed, Entered, Interpreter, MAX_CONTEXTS, SessionBox, words};
+use crate::boxes::{Conversed, Entered, Interpreter, MAX_CONTEXTS, PooledBox, words};
 use crate::exec::backend::{InSession, StartedBox, Stay};
-use crate::exec::code::CodeOrder;
+use crate::exec::code::CodeSpec;
 use crate::exec::lifecycle::Exec;
-use crate::session::residents::home_grant;
+use crate::session::boxes::home_grant;
 
 /// Bytes of each stream that are buffered until the exec reads them.
 const HELD: usize = 64 << 10;
 
 /// A context that is busy with a cell. Must be ended or dropped to release it.
 struct ContextUse {
-    home: Arc<SessionBox>,
+    home: Arc<PooledBox>,
     context: String,
     restarts: u64,
     is_over: bool,
@@ -84,20 +84,20 @@ impl Exec {
     pub(crate) async fn start_cell(
         &self,
         grant: Grant,
-        code: &CodeOrder,
+        code: &CodeSpec,
         context: &str,
     ) -> Result<StartedBox, ringwall_executor::Error> {
         let own = || {
             let argv = words(code.language()).ok_or(ringwall_executor::Error::NotForThisBox { what: "programs" })?;
-            home_grant(&grant, &self.order.layers, &argv)
+            home_grant(&grant, &self.spec.layers, &argv)
         };
         let lease = self.enter_session_box(&grant, code).await?;
         let limit = Duration::from_millis(self.limits.timeout_ms);
-        let gate = self.come_on_duty(lease.resident().way.as_ref(), &grant.effective().net);
-        let home = lease.resident().clone();
+        let gate = self.come_on_duty(lease.session_box().way.as_ref(), &grant.effective().net);
+        let home = lease.session_box().clone();
         match begin(&home, context, own, code, limit).await {
             Ok(running) => {
-                let session = InSession { home, gate, screen: None, _stay: Stay::Alone(lease) };
+                let session = InSession { home, gate, screen: None, _stay: Stay::UntilStopped(lease) };
                 Ok(StartedBox { running, session: Some(session) })
             }
             Err(error) => {
@@ -110,16 +110,16 @@ impl Exec {
 }
 
 async fn begin(
-    home: &Arc<SessionBox>,
+    home: &Arc<PooledBox>,
     context: &str,
     grant: impl FnOnce() -> Result<Grant, ringwall_executor::Error>,
-    code: &CodeOrder,
+    code: &CodeSpec,
     limit: Duration,
 ) -> Result<RunningBox, ringwall_executor::Error> {
     let (interpreter, restarts) = match home.enter(context, code.language()) {
         Entered::Ready { interpreter, restarts } => (*interpreter, restarts),
         Entered::New { restarts } => {
-            let started = async { Interpreter::start(&home.resident, grant()?).await };
+            let started = async { Interpreter::start(&home.session_box, grant()?).await };
             match started.await {
                 Ok(interpreter) => (interpreter, restarts),
                 Err(error) => {
@@ -130,7 +130,7 @@ async fn begin(
         }
         Entered::Busy => return Err(ringwall_executor::Error::SessionBusy),
         Entered::Other(language) => return Err(ringwall_executor::Error::OtherLanguage { language: language.key() }),
-        Entered::TooMany => return Err(ringwall_executor::Error::TooManyVisits { most: MAX_CONTEXTS }),
+        Entered::TooMany => return Err(ringwall_executor::Error::TooManyProcesses { most: MAX_CONTEXTS }),
     };
     let process = interpreter.process().clone();
     if !home.begun(context, restarts, &process) {
@@ -140,7 +140,7 @@ async fn begin(
     }
     let [(stdout, out), (stderr, err)] = [(); 2].map(|()| tokio::io::duplex(HELD));
     let stay = ContextUse { home: home.clone(), context: context.to_owned(), restarts, is_over: false };
-    let (text, trail, box_time) = (code.text().to_owned(), code.trail.clone(), process.clone());
+    let (text, run_notes, box_time) = (code.text().to_owned(), code.run_notes.clone(), process.clone());
     let talk = async move {
         let began = box_time.box_time();
         let exit = |ending| BoxExit {
@@ -158,7 +158,7 @@ async fn begin(
                     (false, None) => Ending::Exited(0),
                     (false, Some(_)) => Ending::Exited(1),
                 };
-                trail.answered(answer);
+                run_notes.answered(answer);
                 Ok(exit(ending))
             }
             Conversed::Gone { outcome, is_late } => {
@@ -172,7 +172,7 @@ async fn begin(
     Ok(RunningBox::new(StartedParts {
         streams: Streams { stdin: None, stdout: output(stdout), stderr: output(stderr) },
         proxy_socket: None,
-        protections: home.resident.protections().to_vec(),
+        protections: home.session_box.protections().to_vec(),
         control: Arc::new(CodeControl(process)),
         exit: talk.boxed(),
         started_at: Instant::now(),

@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use serde::Serialize;
 
 use crate::auth::principal::Principal;
-use crate::boxes::{BoxKey, Context, Doing, SessionBox};
+use crate::boxes::{BoxKey, Context, Doing, PooledBox};
 use crate::error::Error;
 use crate::service::Service;
-use crate::session_ref::{Place, SessionAddress};
+use crate::session_ref::{SessionAddress, SessionRef};
 
 /// The context that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Service {
     /// The contexts of a session; empty if it has no box.
     pub async fn contexts(&self, by: &Principal, session: &SessionAddress) -> Result<Vec<ContextView>, Error> {
         let place = self.known_session(by, session).await?;
-        let view = |(key, home): (BoxKey, Arc<SessionBox>)| {
+        let view = |(key, home): (BoxKey, Arc<PooledBox>)| {
             home.read(|contexts| {
                 contexts.iter().map(|(id, context)| ContextView::new(id, context, key.isolation())).collect::<Vec<_>>()
             })
@@ -80,40 +80,40 @@ impl Service {
 
     /// Ends the interpreter and the code that runs in it. The next exec gets a new interpreter.
     pub async fn restart_context(&self, by: &Principal, address: &ContextAddress) -> Result<(), Error> {
-        let _shared = self.inner.session_gates.try_share(&Place::read(by, &address.session)?.name)?;
+        let _shared = self.inner.session_gates.try_share(&SessionRef::read(by, &address.session)?.name)?;
         let home = self.home_of(by, address).await?;
         if home.restart(&address.context_id) { Ok(()) } else { Err(no_context(address)) }
     }
 
     pub async fn delete_context(&self, by: &Principal, address: &ContextAddress) -> Result<(), Error> {
-        let _shared = self.inner.session_gates.try_share(&Place::read(by, &address.session)?.name)?;
+        let _shared = self.inner.session_gates.try_share(&SessionRef::read(by, &address.session)?.name)?;
         let home = self.home_of(by, address).await?;
         if home.delete(&address.context_id) { Ok(()) } else { Err(no_context(address)) }
     }
 
     /// Ends the boxes of a session and waits until they are gone.
-    pub(crate) async fn end_boxes(&self, place: &Place) {
+    pub(crate) async fn end_boxes(&self, place: &SessionRef) {
         for (key, home) in self.homes(place) {
             self.inner.boxes.dismiss(&key);
-            home.resident.end().await;
+            home.session_box.end().await;
         }
     }
 
     /// The existing boxes of a session, at most one per isolation.
-    pub(crate) fn homes(&self, place: &Place) -> Vec<(BoxKey, Arc<SessionBox>)> {
+    pub(crate) fn homes(&self, place: &SessionRef) -> Vec<(BoxKey, Arc<PooledBox>)> {
         let keys = Isolation::ALL.map(|isolation| BoxKey::new(place, isolation));
         keys.into_iter().filter_map(|key| Some((key.clone(), self.inner.boxes.find(&key)?))).collect()
     }
 
-    async fn home_of(&self, by: &Principal, address: &ContextAddress) -> Result<Arc<SessionBox>, Error> {
+    async fn home_of(&self, by: &Principal, address: &ContextAddress) -> Result<Arc<PooledBox>, Error> {
         let place = self.known_session(by, &address.session).await?;
         let homes = self.homes(&place).into_iter().map(|(_, home)| home);
         let found = homes.into_iter().find(|home| home.read(|contexts| contexts.contains_key(&address.context_id)));
         found.ok_or_else(|| no_context(address))
     }
 
-    async fn known_session(&self, by: &Principal, session: &SessionAddress) -> Result<Place, Error> {
-        let place = Place::read(by, session)?;
+    async fn known_session(&self, by: &Principal, session: &SessionAddress) -> Result<SessionRef, Error> {
+        let place = SessionRef::read(by, session)?;
         match self.session_times(&place).await? {
             Some(_) => Ok(place),
             None => Err(Error::NotFound { what: format!("session {}", place.id) }),

@@ -112,7 +112,7 @@ pub(crate) async fn delete(
 #[utoipa::path(get, path = "/api/pool", tag = "contexts",
     responses((status = 200, description = "Numbers of session boxes and warm boxes", body = PoolAnswer)))]
 pub(crate) async fn pool(State(state): State<AppState>) -> Json<PoolAnswer> {
-    let PoolFigures { total, busy, idle, warming, max, hits, misses, spares: _ } = state.service.pool();
+    let PoolFigures { total, busy, idle, warming, max, hits, misses, warm_boxes: _ } = state.service.pool();
     Json(PoolAnswer { total, busy, idle, warming, max, hits, misses })
 }
 

@@ -85,15 +85,15 @@ fn exposition(metrics: &Metrics) -> String {
     let gauges = [
         ("ringwall_execs_running", "Running execs.", u64::from(metrics.running)),
         ("ringwall_execs_waiting", "Execs waiting in the queue.", metrics.waiting as u64),
-        ("ringwall_spares_idle", "Warm boxes waiting for a command.", metrics.spares.idle.into()),
-        ("ringwall_spares_being_made", "Warm boxes being created.", metrics.spares.warming.into()),
+        ("ringwall_spares_idle", "Warm boxes waiting for a command.", metrics.warm_boxes.idle.into()),
+        ("ringwall_spares_being_made", "Warm boxes being created.", metrics.warm_boxes.warming.into()),
     ];
     for (name, help, value) in gauges {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
     }
     let name = "ringwall_spares_asked_total";
     let _ = write!(text, "# HELP {name} Requests for a warm box, by whether one was ready.\n# TYPE {name} counter\n");
-    for (found, count) in [("hit", metrics.spares.hits), ("miss", metrics.spares.misses)] {
+    for (found, count) in [("hit", metrics.warm_boxes.hits), ("miss", metrics.warm_boxes.misses)] {
         let _ = writeln!(text, "{name}{{found=\"{found}\"}} {count}");
     }
     let name = "ringwall_box_set_up_seconds";

@@ -1,0 +1,194 @@
+//! Tests of the rules against a model with its own records.
+//!
+//! For small bounds every reachable state is visited; for larger ones events are random. After
+//! every event the model must agree with the rules, and from every state all requests must be
+//! served when no more arrive.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use model::*;
+
+#[path = "slots_model.rs"]
+mod model;
+
+/// Visits every reachable state and lets each come to rest; returns their number.
+fn visit_all(first: Model, keys: u8, kinds: u8, most: usize) -> usize {
+    let mut seen = HashSet::from([first.shape()]);
+    let mut waiting = vec![first];
+    while let Some(model) = waiting.pop() {
+        model.clone().come_to_rest();
+        for event in model.events(keys, kinds, most) {
+            let mut next = model.clone();
+            next.happen(event);
+            if seen.insert(next.shape()) {
+                waiting.push(next);
+            }
+        }
+    }
+    seen.len()
+}
+
+#[test]
+fn sessions_in_every_order_of_events() {
+    for (max, keys, most) in [(1, 2, 3), (2, 2, 2)] {
+        let states = visit_all(Model::new(max, 0), keys, 0, most);
+        println!("{max} places, {keys} sessions, {most} at once: {states} states");
+        assert!(states > 500, "{states}");
+    }
+}
+
+#[test]
+fn sessions_and_spares_in_every_order_of_events() {
+    let states = visit_all(Model::new(2, 1), 1, 1, 1);
+    println!("{states} states");
+    assert!(states > 500, "{states}");
+}
+
+#[test]
+fn who_is_slow_keeps_nobody_waiting() {
+    let mut model = Model::new(3, 1);
+    let makes = |model: &Model, kind: Kind| {
+        model.boxes.values().filter(|of| **of == (Role::WarmBox(kind), Life::Begun)).count()
+    };
+    model.happen(Event::TakeWarmBox(1));
+    model.happen(Event::TakeWarmBox(1));
+    assert_eq!(makes(&model, 1), 1, "one after the other");
+    model.happen(Event::TakeWarmBox(0));
+    assert_eq!(makes(&model, 0), 1, "beside it");
+    let quick = *model.boxes.keys().last().expect("a spare");
+    model.happen(Event::Made(quick));
+    for key in 0..2 {
+        model.happen(Event::Acquire(key, OnBusy::Wait));
+    }
+    assert_eq!(model.boxes[&quick].1, Life::Ends, "a session does not wait for what takes long");
+    model.happen(Event::Ended(quick));
+    model.happen(Event::Acquire(2, OnBusy::Fail));
+    assert_eq!(model.refused, 0, "and is not refused when that alone is in its way");
+}
+
+#[test]
+fn quick_warm_box_is_evicted_before_slow_one() {
+    let mut model = Model::new(2, 1);
+    for kind in [1, 0] {
+        model.happen(Event::TakeWarmBox(kind));
+        let made = *model.boxes.keys().last().expect("a spare");
+        model.happen(Event::Made(made));
+        model.now += Duration::from_secs(1);
+    }
+    let quick = *model.boxes.keys().last().expect("a spare");
+    model.happen(Event::Acquire(0, OnBusy::Wait));
+    assert_eq!(model.boxes[&quick], (Role::WarmBox(0), Life::Ends), "although the other has waited longer");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn many_at_random(max in 1..5_u32, min in 0..4_u32, choices in proptest::collection::vec(any::<prop::sample::Index>(), 0..150)) {
+        let mut model = Model::new(max, min);
+        for choice in choices {
+            let events = model.events(5, 2, 8);
+            // A stop ends a run, so only one in ten is applied.
+            let event = events[choice.index(events.len())];
+            if event != Event::Stop || choice.index(10) == 0 {
+                model.happen(event);
+            }
+        }
+        model.come_to_rest();
+    }
+}
+
+#[test]
+fn the_longest_idle_session_makes_room_and_spares_before_it() {
+    let mut model = Model::new(3, 1);
+    model.happen(Event::TakeWarmBox(0));
+    model.happen(Event::Made(MemberId(1)));
+    let use_once = |model: &mut Model, key: Key| {
+        model.happen(Event::Acquire(key, OnBusy::Fail));
+        let made = model.wishes.values().find_map(|(_, demand)| match demand {
+            Request::Makes(id) => Some(*id),
+            _ => None,
+        });
+        let made = made.expect("a box to make");
+        model.happen(Event::Made(made));
+        let ticket = *model.wishes.keys().next().expect("a wish");
+        model.happen(Event::Release(ticket));
+        model.now += Duration::from_secs(1);
+        made
+    };
+    let first = use_once(&mut model, 0);
+    use_once(&mut model, 1);
+    model.happen(Event::Acquire(2, OnBusy::Fail));
+    assert_eq!(model.boxes.get(&MemberId(1)), Some(&(Role::WarmBox(0), Life::Ends)));
+    model.happen(Event::Ended(MemberId(1)));
+    let third = *model.wishes.keys().next().expect("a wish");
+    model.happen(Event::Cancel(third));
+    let abandoned = *model.boxes.keys().last().expect("a box");
+    model.happen(Event::Made(abandoned));
+    model.happen(Event::Ended(abandoned));
+    assert_eq!(model.rule.figures().warming, 1, "there is room for a spare again");
+    model.happen(Event::Failed(*model.boxes.keys().last().expect("a spare")));
+    use_once(&mut model, 2);
+    model.happen(Event::Acquire(3, OnBusy::Fail));
+    assert_eq!(model.boxes[&first].1, Life::Ends, "the session that was idle for longest");
+}
+
+#[test]
+fn a_box_is_replaced_after_its_last_use() {
+    let mut model = Model::new(1, 0);
+    model.happen(Event::Acquire(0, OnBusy::Wait));
+    model.happen(Event::Made(MemberId(1)));
+    model.happen(Event::Release(Ticket(1)));
+    model.happen(Event::Acquire(0, OnBusy::Fail));
+    model.happen(Event::Take(Ticket(2)));
+    model.happen(Event::Acquire(0, OnBusy::Wait));
+    model.happen(Event::Release(Ticket(2)));
+    assert_eq!(model.boxes[&MemberId(1)].1, Life::Ends);
+    model.happen(Event::Ended(MemberId(1)));
+    assert_eq!(model.wishes[&Ticket(3)].1, Request::Makes(MemberId(2)));
+    let figures = model.rule.figures();
+    assert_eq!((figures.hits, figures.misses), (1, 2));
+}
+
+#[test]
+fn kept_kind_is_made_at_start_and_refilled() {
+    let mut model = Model::new(4, 2);
+    let make_all = |model: &mut Model| {
+        for _ in 0..20 {
+            let begun = model.boxes.iter().find(|(_, (_, life))| *life != Life::Up).map(|(id, (_, life))| (*id, *life));
+            match begun {
+                Some((id, Life::Ends)) => model.happen(Event::Ended(id)),
+                Some((id, _)) => model.happen(Event::Made(id)),
+                None => break,
+            }
+        }
+        model.rule.figures().warm_boxes.idle
+    };
+    model.happen(Event::Keep(Some(0)));
+    assert_eq!(make_all(&mut model), 2);
+    (0..9).for_each(|_| model.happen(Event::Wait));
+    assert_eq!(make_all(&mut model), 2, "it is not forgotten");
+    (0..2).for_each(|_| model.happen(Event::TakeWarmBox(0)));
+    (0..3).for_each(|_| model.happen(Event::TakeWarmBox(0)));
+    let figures = model.rule.figures();
+    assert_eq!((figures.hits, figures.misses), (2, 3), "the first two were warm");
+    // One after another, with pauses.
+    for _ in 0..4 {
+        model.now += IDLE / 2;
+        let steps = model.rule.settle(model.now);
+        model.follow(steps);
+        make_all(&mut model);
+    }
+    assert_eq!(
+        model.rule.figures().warm_boxes.idle,
+        4,
+        "more while that was too few, and no more than there are places"
+    );
+    (0..4).for_each(|_| model.happen(Event::Wait));
+    assert_eq!(make_all(&mut model), 2, "and as many as at first when it is quiet");
+    model.happen(Event::Keep(None));
+    (0..4).for_each(|_| model.happen(Event::Wait));
+    assert_eq!(make_all(&mut model), 0);
+}

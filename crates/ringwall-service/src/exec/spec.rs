@@ -1,0 +1,302 @@
+//! Reads a request into an [`ExecSpec`] and decides on it. Nothing is written, opened or started here.
+//!
+//! A malformed request is an error and leaves no record. A well-formed command that is not allowed
+//! is kept as a [`Denial`], because denials are recorded.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringwall_policy::{
+    AgentMounts, Denial, DockerImage, EffectivePolicy, ExecKind, Grant, HostPath, Isolation, Layer, LayerName, Layers,
+    PathAccess, PathControl, ProjectAccess, ProjectMounts, Request, Rights, Root, Secret, SessionMounts, Verdict,
+    Workspace, check_cwd, check_kind, decide, decide_code, profile,
+};
+use ringwall_record::{AgentId, Author, UserId};
+use ringwall_workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::approvals::Covering;
+use crate::auth::principal::Principal;
+use crate::error::Error;
+use crate::exec::backend::{Backend, GvisorHome};
+use crate::exec::code::CodeSpec;
+use crate::exec::host_paths::note;
+use crate::exec::registry::Lifetime;
+use crate::exec::request::{ExecRequest, Idempotency};
+use crate::settings::{Settings, layers};
+use crate::skills::{RuntimeKind, Skill};
+
+#[derive(Debug)]
+pub(crate) struct ExecSpec {
+    pub(crate) author: Author,
+    pub(crate) idempotency: Option<Idempotency>,
+    pub(crate) user_id: UserId,
+    pub(crate) agent_id: AgentId,
+    pub(crate) project_id: ProjectId,
+    pub(crate) task_id: Option<String>,
+    pub(crate) conversation_id: Option<String>,
+    pub(crate) skill_id: Option<String>,
+    pub(crate) backend: Backend,
+    pub(crate) image: Option<DockerImage>,
+    /// The command as requested, for the record.
+    pub(crate) words: Vec<String>,
+    pub(crate) argv: Result<Vec<OsString>, Denial>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) env: BTreeMap<String, Secret>,
+    pub(crate) layers: Layers,
+    pub(crate) target: Target,
+}
+
+/// The directories that an exec works on.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// The directories of its project.
+    Project { inputs: Vec<Input>, access: ProjectAccess },
+    /// The agent's own files and skills, mounted directly. The project stores only the output.
+    Agent { needs: Needs },
+    /// The files of a session and the host paths that its user may use. The project stores only the
+    /// output.
+    Session { session: SessionId, named: Vec<HostPath>, approved: Vec<Approved>, covering: Box<Covering>, needs: Needs },
+    /// Code: the files of a session and no host paths. The project stores only the output.
+    Code(Box<CodeSpec>),
+}
+
+/// A host path that a person allowed for this exec only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Approved {
+    pub(crate) path: HostPath,
+    pub(crate) rights: Rights,
+}
+
+/// The project that stores the output of execs on an agent's or a session's files.
+pub(crate) const PROJECT: &str = "workspace";
+
+/// The resource without which a command fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    Network,
+}
+
+impl Needs {
+    pub(crate) fn of(wants_network: bool) -> Self {
+        if wants_network { Needs::Network } else { Needs::Nothing }
+    }
+}
+
+/// The host paths of the directories in a [`Target`].
+#[derive(Debug)]
+pub(crate) enum TargetPaths<'a> {
+    Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: ProjectAccess },
+    Agent { files: &'a Path, skills: &'a Path },
+    Session { work: &'a Path, control: PathControl, hidden: &'a [PathBuf] },
+}
+
+impl<'a> TargetPaths<'a> {
+    /// Code gets the session's files and no host paths.
+    pub(crate) fn code(work: &'a Path) -> Self {
+        TargetPaths::Session { work, control: PathControl::On(PathAccess::default()), hidden: &[] }
+    }
+}
+
+impl ExecSpec {
+    pub(crate) fn read(
+        by: &Principal,
+        request: ExecRequest,
+        skill: Option<&Arc<Skill>>,
+        settings: &Settings,
+        gvisor: GvisorHome,
+    ) -> Result<Self, Error> {
+        let (user_id, agent_id) = by.workspace(request.user_id.as_deref(), request.agent_id.as_deref())?;
+        let project_id = project(request.project_id.as_deref(), request.conversation_id.as_deref())?;
+        let inputs = request.inputs.into_iter().map(|(path, content)| {
+            let path = path.parse::<RelativePath>()?;
+            Ok(Input { path, content })
+        });
+        let inputs = inputs.collect::<Result<Vec<_>, Error>>()?;
+        let cwd = check_cwd(request.cwd.as_deref())?;
+        let mut narrowing = Vec::new();
+        narrowing.extend(skill.map(|skill| skill.layer()));
+        if let Some(overrides) = request.overrides.filter(|overrides| !overrides.is_null()) {
+            let layer =
+                Layer::deserialize(overrides).map_err(|error| Error::invalid(format!("policy_overrides: {error}")))?;
+            narrowing.push(layer.with_name(LayerName::Request));
+        }
+        let (backend, image) = choose_backend(request.backend.as_deref(), skill, settings, gvisor)?;
+        let argv = request.kind.parse::<ExecKind>().and_then(|kind| check_kind(kind, &request.command, &request.args));
+        let mut words = vec![request.command];
+        words.extend(request.args);
+        Ok(Self {
+            author: by.author(),
+            idempotency: request.idempotency,
+            user_id,
+            agent_id,
+            project_id,
+            task_id: request.task_id,
+            conversation_id: request.conversation_id,
+            skill_id: request.skill_id,
+            backend,
+            image,
+            words,
+            argv,
+            cwd,
+            env: request.env,
+            layers: layers(profile::EXECS, settings.operator.clone(), narrowing),
+            target: Target::Project {
+                inputs,
+                access: skill.map_or(ProjectAccess::WIDEST, |skill| skill.project_access()),
+            },
+        })
+    }
+
+    pub(crate) fn has_inputs(&self) -> bool {
+        match &self.target {
+            Target::Project { inputs, .. } => !inputs.is_empty(),
+            Target::Code(code) => code.has_files(),
+            Target::Agent { .. } | Target::Session { .. } => false,
+        }
+    }
+
+    /// False if the box cannot have a network: on gVisor and on an AIO service.
+    pub(crate) fn can_reach_hosts(&self) -> bool {
+        match (self.backend, &self.target) {
+            (Backend::Native | Backend::Docker, _) => true,
+            (Backend::Aio, Target::Code(code)) => code.home != Isolation::Gvisor,
+            (Backend::Gvisor | Backend::Aio | Backend::AioService, _) => false,
+        }
+    }
+
+    /// The session whose files the exec works on.
+    pub(crate) fn session(&self) -> Option<&SessionId> {
+        match &self.target {
+            Target::Session { session, .. } => Some(session),
+            Target::Code(code) => Some(code.session()),
+            Target::Project { .. } | Target::Agent { .. } => None,
+        }
+    }
+
+    pub(crate) fn lifetime(&self) -> Lifetime {
+        match &self.target {
+            Target::Code(code) if !code.stdin.ends() => Lifetime::UntilStopped,
+            Target::Code(_) | Target::Project { .. } | Target::Agent { .. } | Target::Session { .. } => {
+                Lifetime::UntilDone
+            }
+        }
+    }
+
+    pub(crate) fn take_inputs(&mut self) -> Vec<Input> {
+        match &mut self.target {
+            Target::Project { inputs, .. } => std::mem::take(inputs),
+            Target::Agent { .. } | Target::Session { .. } | Target::Code(_) => Vec::new(),
+        }
+    }
+
+    /// Decides on this order with its directories at these paths.
+    pub(crate) fn decide(&self, places: &TargetPaths<'_>, owner: Owner) -> Result<Verdict, Error> {
+        let argv = match &self.argv {
+            Ok(argv) => argv.clone(),
+            Err(denial) => return Ok(Verdict::Deny(denial.clone())),
+        };
+        let owner = ringwall_policy::Owner::new(owner.uid, owner.gid)?;
+        let workspace = match places {
+            TargetPaths::Project { inputs, work, artifacts, access } => {
+                let [inputs, work, artifacts] = [inputs, work, artifacts].map(|path| path.to_path_buf());
+                Workspace::Project(Box::new(ProjectMounts { inputs, work, artifacts, access: *access, owner }))
+            }
+            TargetPaths::Agent { files, skills } => {
+                let [files, skills] = [files, skills].map(|path| path.to_path_buf());
+                Workspace::Agent(Box::new(AgentMounts { files, skills, owner }))
+            }
+            TargetPaths::Session { work, control, hidden } => {
+                let (work, hidden) = (work.to_path_buf(), hidden.to_vec());
+                Workspace::Session(Box::new(SessionMounts { work, owner, control: control.clone(), hidden }))
+            }
+        };
+        let request = Request {
+            argv,
+            env: self.env.clone(),
+            cwd: Some(self.cwd.clone()),
+            root: self.image.clone().map_or(Root::Host, Root::Docker),
+            workspace,
+            read_only: Vec::new(),
+        };
+        Ok(match &self.target {
+            Target::Code(code) => decide_code(&request, &self.layers, &code.judged),
+            Target::Project { .. } | Target::Agent { .. } | Target::Session { .. } => decide(&request, &self.layers),
+        })
+    }
+}
+
+impl ExecSpec {
+    /// The policy snapshot for the record: the limits with the layer that set each, the host paths
+    /// in the box, and the assessment of code. Pass no `control` before a person has answered; the
+    /// host paths are not known then.
+    pub(crate) fn snapshot(&self, effective: &EffectivePolicy, control: Option<&PathControl>) -> Value {
+        let mut snapshot = json!(effective);
+        match (&self.target, control) {
+            (Target::Session { .. }, Some(control)) => note(control, &mut snapshot),
+            // A person is asked only if path control is on.
+            (Target::Session { .. }, None) => snapshot["path_control"] = json!("on"),
+            (Target::Code(code), _) => snapshot["code"] = code.note(),
+            (Target::Project { .. } | Target::Agent { .. }, _) => {}
+        }
+        snapshot
+    }
+}
+
+/// The host paths of a grant. `None` unless it is for a session.
+pub(crate) fn control(grant: &Grant) -> Option<&PathControl> {
+    match grant.workspace() {
+        Workspace::Session(mounts) => Some(&mounts.control),
+        Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_) => None,
+    }
+}
+
+fn project(project: Option<&str>, conversation: Option<&str>) -> Result<ProjectId, Error> {
+    let name = project
+        .or(conversation)
+        .ok_or_else(|| Error::invalid("project_id is missing, and there is no conversation_id to stand in for it"))?;
+    Ok(name.parse()?)
+}
+
+/// Chooses the backend and the image. A skill that requires Docker cannot run natively.
+fn choose_backend(
+    asked: Option<&str>,
+    skill: Option<&Arc<Skill>>,
+    settings: &Settings,
+    gvisor: GvisorHome,
+) -> Result<(Backend, Option<DockerImage>), Error> {
+    let asked = asked.map(str::parse::<Backend>).transpose()?;
+    let needs_docker = skill.is_some_and(|skill| skill.runtime.kind == RuntimeKind::Docker);
+    let backend = match (asked, needs_docker) {
+        (Some(Backend::Native), true) => {
+            return Err(Error::invalid("backend: this skill needs docker, so it cannot run natively"));
+        }
+        (Some(asked), _) => asked,
+        (None, true) => Backend::Docker,
+        (None, false) => Backend::Native,
+    };
+    let image = image_for(backend, skill, settings, gvisor)?;
+    Ok((backend, image))
+}
+
+/// The image if Docker runs the exec, else `None`. gVisor runs an image as a runtime of Docker, and
+/// anything else on the host's system if the server found `runsc`.
+pub(crate) fn image_for(
+    backend: Backend,
+    skill: Option<&Arc<Skill>>,
+    settings: &Settings,
+    gvisor: GvisorHome,
+) -> Result<Option<DockerImage>, Error> {
+    let needs_docker = skill.is_some_and(|skill| skill.runtime.kind == RuntimeKind::Docker);
+    let is_on_docker = match (backend, gvisor) {
+        (Backend::Native | Backend::Aio | Backend::AioService, _) => false,
+        (Backend::Docker, _) | (Backend::Gvisor, GvisorHome::Docker) => true,
+        (Backend::Gvisor, GvisorHome::Host) => needs_docker,
+    };
+    let named = skill.and_then(|skill| skill.runtime.image.as_deref());
+    Ok(is_on_docker.then(|| named.map_or_else(|| Ok(settings.image.clone()), str::parse)).transpose()?)
+}
