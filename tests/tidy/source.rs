@@ -176,7 +176,7 @@ let d = b"unsafe"; let e = '\''; let f = br"unsafe\"; let g = '"'; unsafe { h() 
     }
 
     #[test]
-    fn what_never_ends_does_not_hang() {
+    fn unterminated_literal_or_comment_does_not_hang() {
         for text in ["/* open", "\"open", "r#\"open\"", "'", "'\\", "b\"", "é'é"] {
             assert_eq!(Source::new("a.rs", text).code.lines().count(), 1, "{text}");
         }

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_box_is_over_nobody_can_keep_us_waiting() {
+    fn capture_after_box_end_does_not_wait_for_eof() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&write, b"last words").unwrap();
         // `write` stays open, as if another process held it.

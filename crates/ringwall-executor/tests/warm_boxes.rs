@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         ("users", strangers::no_two_living_spares_are_the_same_user),
         ("walls", walls::the_walls_are_those_of_a_cold_box),
         ("landlock", walls::landlock_holds_in_the_interpreter),
-        ("way out, unserved", walls::a_box_whose_proxy_is_gone_reaches_nobody),
+        ("way out, unserved", walls::box_with_closed_proxy_socket_has_no_network),
         ("killed", ends::a_spare_that_was_killed_is_not_handed_out),
         ("interpreter killed", ends::a_spare_without_its_interpreter_is_not_handed_out),
         ("unfit", ends::unfit_grant_is_returned),

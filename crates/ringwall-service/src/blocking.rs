@@ -66,7 +66,7 @@ mod tests {
 
     /// One more blocking call than threads, and the runtime still makes progress.
     #[test]
-    fn a_loop_whose_threads_are_all_engaged_goes_on() {
+    fn runtime_with_all_threads_blocked_makes_progress() {
         for threads in 1..=3 {
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();

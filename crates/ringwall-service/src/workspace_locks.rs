@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn readers_share_writers_exclude_and_nobody_waits_for_ever() {
+    async fn workspace_lock_shares_reads_excludes_writes_and_times_out() {
         let locks = Locks::default();
         let ((user, agent), (_, other)) = (pair("a"), pair("b"));
         let begun = tokio::time::Instant::now();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lock_that_nobody_wants_is_forgotten() {
+    async fn unused_workspace_lock_is_removed() {
         let locks = Locks::default();
         let (user, agent) = pair("a");
         let held = locks.write(&user, &agent).await.unwrap();

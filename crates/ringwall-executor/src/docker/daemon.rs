@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_client_is_said() {
+    async fn missing_docker_client_is_reported() {
         let state = probe(None).await;
         assert!(state.client.is_none() && state.available(Runtime::Default).is_err());
         let client = Client { program: "/nonexistent/docker".into(), context: None };

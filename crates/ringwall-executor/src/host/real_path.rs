@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_elsewhere_in_every_process_is_nobodys() {
+    fn path_through_proc_self_fd_is_not_resolved() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("a")).unwrap();
         symlink("a", directory.path().join("link")).unwrap();

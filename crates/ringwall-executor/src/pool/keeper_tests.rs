@@ -367,7 +367,7 @@ async fn a_session_gets_the_place_of_a_spare() {
 }
 
 #[tokio::test]
-async fn a_box_that_is_dismissed_is_gone_for_whoever_waits() {
+async fn dismissed_box_is_not_given_to_next_lease() {
     let (pool, census) = pool(bounds(2, 0), 0);
     let lease = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
     pool.dismiss(&0);

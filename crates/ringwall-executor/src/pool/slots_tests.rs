@@ -48,7 +48,7 @@ fn sessions_and_spares_in_every_order_of_events() {
 }
 
 #[test]
-fn who_is_slow_keeps_nobody_waiting() {
+fn slow_warm_kind_does_not_delay_sessions_or_quick_kind() {
     let mut model = Model::new(3, 1);
     let makes = |model: &Model, kind: Kind| {
         model.boxes.values().filter(|of| **of == (Role::WarmBox(kind), Life::Begun)).count()

@@ -109,7 +109,7 @@ print(attempt(3128), attempt(int(sys.argv[1])))
 
 /// A box whose proxy socket was closed has no network access, neither by the proxy port nor
 /// directly.
-pub(crate) fn a_box_whose_proxy_is_gone_reaches_nobody() {
+pub(crate) fn box_with_closed_proxy_socket_has_no_network() {
     let fixture = Fixture::new();
     let host = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = host.local_addr().unwrap().port().to_string();

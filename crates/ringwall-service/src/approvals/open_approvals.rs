@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_too_far_behind_is_told_so() {
+    async fn follower_behind_its_buffer_gets_error() {
         let open_approvals = OpenApprovals::default();
         let one = open(1, "u", "");
         open_approvals.take(one.clone()).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_asks_without_end() {
+    async fn open_approvals_above_user_limits_are_refused() {
         let open_approvals = OpenApprovals::default();
         let many = u32::try_from(MAX_OPEN_PER_USER).unwrap();
         for number in 0..many {

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_begun_with_a_login_learns_of_its_end() {
+    async fn held_login_ends_with_logout_and_deadline() {
         let (logins, token, now) = (Logins::default(), Digest::of(b"token"), Instant::now());
         for text in ["one", "two"] {
             logins.begin(text, token, now);

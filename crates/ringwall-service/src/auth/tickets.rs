@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_has_without_end() {
+    async fn tickets_above_user_limit_are_refused() {
         let tickets = Tickets::default();
         for number in 0..MAX_PER_USER {
             tickets.issue(&principal(), None, &number.to_string()).unwrap();

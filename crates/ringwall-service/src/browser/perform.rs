@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_page_says_can_be_on_record() {
+    fn page_text_is_cut_and_cleaned_for_record() {
         assert_eq!(cut("covered by <div#a\0b>"), "covered by <div#a\u{fffd}b>");
         assert_eq!(cut(&"ü".repeat(MAX_URL_LEN)).len(), MAX_URL_LEN);
         assert_eq!(without_query("https://a.com/b?c=d#e"), "https://a.com/b");

@@ -425,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn malformed_browser_action_is_refused() {
         for (action, params) in [
             ("teleport", json!({})),
             ("navigate", json!({})),

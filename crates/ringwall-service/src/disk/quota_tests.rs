@@ -42,7 +42,7 @@ fn message<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
 }
 
 #[test]
-fn what_is_added_counts_at_once_and_a_refusal_is_never_older_than_the_last_change() {
+fn added_bytes_count_at_once_and_refusal_measures_again() {
     let fixture = Fixture::new();
     let disk = fixture.disk("a");
     let half = Usage { bytes: 60 * MIB, files: 1 };
@@ -138,7 +138,7 @@ fn the_oldest_figures_are_forgotten() {
 }
 
 #[test]
-fn what_is_on_its_way_has_its_room() {
+fn upload_in_progress_keeps_its_reservation() {
     let fixture = Fixture::new();
     let disk = fixture.disk("a");
     let mut first = disk.reserve(Usage { bytes: 40 * MIB, files: 0 }).unwrap();
@@ -162,7 +162,7 @@ fn what_is_on_its_way_has_its_room() {
 
 /// Of many who want a part at the same time, as many get it as there are parts.
 #[test]
-fn nobody_keeps_the_room_that_another_keeps() {
+fn concurrent_reservations_never_exceed_quota() {
     let fixture = Fixture::new();
     let disk = fixture.disk("a");
     let wanted = Usage { bytes: 30 * MIB, files: 0 };

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_came_last_and_is_under_way_answers() {
+    async fn last_running_gate_judges_connection() {
         let duty = Duty::default();
         let [process, exec, browser] =
             ["process", "exec", "browser"].map(|name| Arc::new(One(name, AtomicBool::new(false))));

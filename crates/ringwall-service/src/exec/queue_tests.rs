@@ -210,7 +210,7 @@ fn waiting_per_user_is_bounded_while_there_is_room_for_others() {
 }
 
 #[tokio::test]
-async fn a_slot_goes_to_the_next_also_when_somebody_gave_up() {
+async fn slot_skips_cancelled_ticket() {
     let turns = Turns::new(Bounds { running: 1, running_per_user: 1, waiting: 8, waiting_per_user: u32::MAX });
     let Some(Admission::Now(slot)) = turns.enter(&user(0)) else { panic!("it is free") };
     let Some(Admission::Later(given_up)) = turns.enter(&user(1)) else { panic!("it is taken") };

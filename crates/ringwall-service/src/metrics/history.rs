@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_and_goes_on_is_in_its_minute() {
+    fn ended_and_running_execs_count_in_their_minute() {
         let mut history = History::default();
         for status in [Status::Succeeded, Status::Cancelled, Status::Failed, Status::Timeout, Status::PolicyDenied] {
             history.ended(at(100, 1), &user("ann"), status);

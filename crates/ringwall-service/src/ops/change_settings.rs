@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_changes_nothing_when_it_is_handed_back() {
+    fn shown_settings_sent_back_change_nothing() {
         let mut pinned = PinnedSettings::default();
         pinned.set("sandbox.limits.memory_mb", "64", Source::Environment).unwrap();
         let stored = json!({"sandbox": {"limits": {"timeout_ms": 5000, "memory_mb": 128}}});
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_is_not_changed() {
+    fn pinned_setting_cannot_be_changed() {
         let mut pinned = PinnedSettings::default();
         pinned.set("sandbox.limits.memory_mb", "64", Source::Environment).unwrap();
         let settings = Settings::read(1, json!({}), &pinned).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aio_service_is_said_whole_when_the_server_starts() {
+    fn aio_service_needs_all_settings_at_startup() {
         let mut pinned = PinnedSettings::default();
         let said =
             [("aio.url", "http://127.0.0.1:8080"), ("aio.key", "hunter2"), ("aio.user", "u"), ("aio.agent", "a")];

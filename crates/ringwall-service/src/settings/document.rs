@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn malformed_settings_document_is_refused() {
         for wrong in [
             json!({"sandbx": {}}),
             json!({"sandbox": {"limits": {"timeout": 1}}}),

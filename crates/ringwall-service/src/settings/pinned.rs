@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_checked_when_it_is_said() {
+    fn pinned_value_is_checked_when_set() {
         let mut pinned = PinnedSettings::default();
         pinned.set("sandbox.limits.cpu_cores", "0.5", Source::Environment).unwrap();
         pinned.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();

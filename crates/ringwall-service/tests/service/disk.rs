@@ -39,7 +39,7 @@ async fn limit(fixture: &Fixture, quota_mb: u32, quota_files: u32) {
     fixture.set(json!({"workspace": {"quota_mb": quota_mb, "quota_files": quota_files}})).await;
 }
 
-pub fn a_filler_is_stopped_and_told_so() {
+pub fn exec_over_disk_quota_is_stopped_with_reason() {
     in_fixture(async |fixture| {
         limit(fixture, 8, 1000).await;
         let view = fixture.run_shell(&format!("echo begun; {FILLER}")).await;

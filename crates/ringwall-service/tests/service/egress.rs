@@ -286,7 +286,7 @@ pub fn a_person_is_asked_about_other_hosts() {
 
 /// The commands of a session share a box, but each command gets its own connections. Connections of
 /// background processes belong to the last command.
-pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
+pub fn session_box_connections_belong_to_running_command() {
     in_fixture(async |fixture| {
         let other = Other::serve();
         other.allow(fixture, "deny").await;

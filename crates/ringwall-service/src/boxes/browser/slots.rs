@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_acts_in_a_session_without_files_yet_keeps_the_seat() {
+    fn browser_slot_in_use_without_session_files_is_kept() {
         let browsers = Browsers::default();
         let acting = browsers.slot(&session("new")).unwrap();
         drop(browsers.slot(&session("left")).unwrap());
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_wait_for_one_browser() {
+    fn action_on_full_browser_queue_is_refused() {
         let slot = BrowserSlot::new(session("s"));
         let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| slot.line_up().unwrap()).collect();
         assert!(matches!(slot.line_up(), Err(Error::TooManyActions)));

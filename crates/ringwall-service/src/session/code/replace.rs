@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_replaced_says_by_what() {
+    fn replaced_exec_names_its_successor() {
         let next: ExecId = "e_0123456789abcdef0123456789abcdef".parse().expect("an id");
         let reason = replaced(&next).reason.expect("a reason");
         assert_eq!(goes_on_as(&reason), Some(next));
