@@ -1,8 +1,8 @@
-//! Holds the rules of the house that no compiler holds: which crate may use which, what a pure crate may not mention,
-//! where `unsafe` lives, how a file opens and how long it may grow.
+//! Rules about the source tree that no compiler checks: which crate may use which, what a pure crate may not mention, in
+//! which file `unsafe` is allowed, how a file opens and how long it may be.
 //!
-//! It reads the source tree and `cargo metadata`, and never builds or runs anything. Every rule is a function of what was
-//! read, so that each has tests of its own showing that it can fail; a rule that cannot fail holds nothing.
+//! The input is the source tree and `cargo metadata`; nothing is built or run. Each rule is a function of its input and has
+//! a unit test in which it fails.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -23,52 +23,52 @@ mod versions;
 type Outcome = Result<(), Box<dyn Error>>;
 
 #[test]
-fn every_file_opens_with_its_purpose() -> Outcome {
+fn files_open_with_their_purpose() -> Outcome {
     each_source(rules::opens_with_its_purpose)
 }
 
 #[test]
-fn every_file_stays_short() -> Outcome {
+fn files_keep_their_length_limit() -> Outcome {
     each_source(rules::stays_short)
 }
 
 #[test]
-fn every_module_has_a_telling_name() -> Outcome {
-    each_source(rules::has_a_telling_name)
+fn modules_have_meaningful_names() -> Outcome {
+    each_source(rules::has_a_meaningful_name)
 }
 
 #[test]
-fn no_test_is_ignored() -> Outcome {
+fn tests_are_not_ignored() -> Outcome {
     each_source(rules::skips_no_test)
 }
 
 #[test]
 fn unsafe_is_in_one_file() -> Outcome {
-    assert_none(&rules::keeps_unsafe_at_home(&read_sources()?));
+    assert_none(&rules::keeps_unsafe_in_one_file(&read_sources()?));
     Ok(())
 }
 
 #[test]
-fn the_decision_is_pure() -> Outcome {
+fn pure_crates_do_no_io() -> Outcome {
     each_source(rules::is_pure)
 }
 
 #[test]
-fn the_doors_know_the_jail_in_one_place() -> Outcome {
+fn binary_names_the_jail_in_one_file() -> Outcome {
     each_source(rules::knows_the_jail_in_one_place)
 }
 
 #[test]
-fn the_rooms_use_only_whom_they_may() -> Outcome {
+fn crates_use_only_allowed_crates() -> Outcome {
     let used = crates::members_used(&read_metadata()?);
     assert_none(&crates::check_edges(crates::EDGES, &used));
     Ok(())
 }
 
 #[test]
-fn the_rooms_are_without_what_they_promise_to_be_without() -> Outcome {
+fn crates_link_no_forbidden_crate() -> Outcome {
     let reached = crates::crates_reached(&read_metadata()?);
-    // Something that is surely linked: a walk that finds nothing would make every promise look kept.
+    // An empty result would pass every check, so a crate that is certainly linked must be in it.
     assert!(reached.get("ringwall-jail").is_some_and(|crates| crates.contains("rustix")), "{reached:?}");
     assert_none(&crates::check_absent(crates::ABSENT, &reached));
     Ok(())
@@ -107,7 +107,7 @@ fn root() -> PathBuf {
     tests.parent().unwrap_or(tests).to_owned()
 }
 
-/// Everything written by hand, as far as a rule speaks of it: sources, scripts, and the two documents with a limit.
+/// The files that the rules apply to: sources, scripts, and the two documents with a length limit.
 fn read_sources() -> Result<Vec<Source>, Box<dyn Error>> {
     let root = root();
     let mut sources = Vec::new();
@@ -133,14 +133,14 @@ fn read_sources() -> Result<Vec<Source>, Box<dyn Error>> {
     }
     sources.sort_by(|left, right| left.path.cmp(&right.path));
     assert!(
-        sources.iter().any(|source| source.path == rules::HOME_OF_DISPATCH),
+        sources.iter().any(|source| source.path == rules::DISPATCH_FILE),
         "the tree at {} was not read",
         root.display()
     );
     Ok(sources)
 }
 
-/// Only this machine's platform, so that nothing has to be fetched that the build did not fetch already.
+/// Resolves for this platform only, so that cargo fetches no crate that the build did not need.
 fn read_metadata() -> Result<Metadata, cargo_metadata::Error> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     MetadataCommand::new()

@@ -98,7 +98,7 @@ impl Deletable {
     }
 }
 
-/// What is known about the object to delete.
+/// How certain it is that the object to delete exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Acknowledged,

@@ -13,7 +13,7 @@ fn verb(fixture: &Fixture, words: &[&str]) -> Command {
     command
 }
 
-/// The exit code and what was printed.
+/// The exit code, stdout and stderr.
 fn run(fixture: &Fixture, words: &[&str]) -> (Option<i32>, String, String) {
     let output = verb(fixture, words).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -65,8 +65,7 @@ fn run(context: &Context) -> Verdict {
     let mut answers = Vec::new();
     for named in ["/proc/self/fd/7", "/proc/self/fd/8/../../../../..", "/dev/fd/7", "/proc/self/cwd", "/proc/1/root"] {
         let outcome = plain.clone().option("--workspace", named).run_payload(&payload)?;
-        // The caller may name the host's root as workspace; a box may not climb out of what was
-        // named.
+        // Refusing such a workspace is fine; otherwise the box must see only the named directory.
         let refused = outcome.code() == Some(2);
         let answer = outcome.text();
         let only_named = !answer.contains("unreachable") && answer.contains("\"cwd\": \"/workspace\"");

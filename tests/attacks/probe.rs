@@ -30,16 +30,16 @@ pub(crate) struct Probe {
     pub(crate) run: fn(&Context) -> Verdict,
 }
 
-/// A short note of what was observed, or why the probe failed.
+/// The observation in a few words, or the reason of the failure.
 pub(crate) type Verdict = Result<String, Fault>;
 
 pub(crate) enum Fault {
     /// The attack got through.
     Broken(String),
-    /// The control failed or the payload never ran, so nothing was shown.
+    /// The control failed or the payload did not run, so the attack proves nothing.
     Inconclusive(String),
     Skipped(Skip),
-    /// The question does not arise in this column, and why.
+    /// The probe does not apply to this column (the reason).
     Senseless(String),
 }
 

@@ -1,8 +1,7 @@
 //! The console in a real browser: a server of its own, and `web/tests` against it with Debian's Chromium.
 //!
-//! What a page does is checked there, in the page's own language; here it is only started, and its words are passed on when it
-//! fails. Nothing is skipped: without Node, the page's packages, Chromium or a binary with the console in it, this fails and
-//! says what to run.
+//! The checks of the pages are in `web/tests`; this test starts them and prints their output if they fail. It skips nothing:
+//! without Node, the npm packages, Chromium or a binary that contains the console it fails and names the command to run.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,13 +13,13 @@ use tests::support::server::Server;
 fn the_console_does_what_it_shows() {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web");
     assert!(web.join("node_modules/playwright-core").exists(), "the console's packages are missing: run `make build`");
-    // Without it no session can have a callback.
+    // Sessions can have a callback only if the secret is set.
     let secret = [("RINGWALL_APPROVALS_WEBHOOK_SECRET", "only a trial's, and long enough")];
     let server = Server::start_under(TempDir::with_prefix("rw-console-").unwrap(), &[], &secret);
     let page = server.ask_with("GET", "/", &[], None);
     let page = String::from_utf8_lossy(&page.bytes).into_owned();
     assert!(page.contains("/assets/"), "the binary was built without the console: run `make build`\n{page}");
-    // What the page names is there, is what it says it is, and may be kept.
+    // Each asset that the page names exists, has a content type, and may be cached.
     let names: Vec<&str> = page.split('"').filter(|word| word.starts_with("/assets/")).collect();
     assert!(names.len() >= 3, "{page}");
     for name in names {

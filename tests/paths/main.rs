@@ -1,8 +1,7 @@
-//! Allowed paths and what is run on them: the routes under `/api/sandbox`, from the contract's text and through real
-//! sockets, as root and rootless.
+//! Path control: the routes under `/api/sandbox` and commands that use the allowed paths, over HTTP, as root and rootless.
 //!
-//! One file per theme. Every trial has a server of its own and a directory of the host that lies outside of what each box
-//! has anyway. A mode that cannot run here is said, never left out in silence.
+//! Each test has its own server and its own host directory that no box sees by default. A mode that this machine cannot
+//! run is printed as skipped.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 #![expect(clippy::print_stdout, reason = "what is not tried has to be said")]

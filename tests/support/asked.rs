@@ -1,6 +1,6 @@
 //! An exec of a server, driven like a command: a small client that passes the exec's output on, feeds it input, and
 //! ends as it did. So the same probe runs through `ringwall run` and through a server without knowing which.
-//! What a server has no word for (a terminal, a directory of the caller's choice) is said, never left out in silence.
+//! Options that a server's exec does not have (a terminal, a directory of the caller's choice) are [`NotServed`] errors.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -26,8 +26,9 @@ pub fn binary() -> Result<PathBuf, String> {
     })
 }
 
-/// Copies the binary to where every user can run it: a build directory may lie in a home that is closed to others. Another
-/// program does, because nobody can run what is open for writing, if only in a process that another thread of ours just starts.
+/// Copies the binary to a directory that every user can reach. `install` copies it in another process: a descriptor open
+/// for writing here would be inherited by a child that another thread forks, and `execve` of the copy would fail with
+/// ETXTBSY.
 pub fn place(home: &Scratch) -> Result<PathBuf, String> {
     let place = home.join("ringwall");
     let copied = Command::new("install").arg("--mode=755").args([&binary()?, &place]).status();

@@ -1,5 +1,5 @@
-//! Listeners on the host that count who comes. They accept nothing by themselves: after an attack the test asks each
-//! whether anybody is waiting, which misses no one, as the kernel queues a connection before anybody accepts it.
+//! Listeners on the host that count connections and datagrams. Nothing accepts in the background: the kernel queues
+//! connections, and after the attack the test checks whether one is queued.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};

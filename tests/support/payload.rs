@@ -76,9 +76,9 @@ for number in range(3, 10):
 os.execvp(sys.argv[2], sys.argv[2:])
 ";
 
-/// Runs its arguments under a filter that answers TRACE to every call whose sixth argument is `MAGIC`: the oracle that
-/// `judged` asks where the filter under test lets nobody add another one. Root keeps `no_new_privs` unset, as a product
-/// started by root has it.
+/// Runs its arguments under a filter that returns TRACE for every call whose sixth argument is `MAGIC`. `judged` uses this
+/// oracle because the filter under test does not allow a second filter from inside. As root `no_new_privs` stays unset, as
+/// when root starts the product.
 pub const WITH_ORACLE: &str = r"
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)

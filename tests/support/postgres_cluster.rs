@@ -1,8 +1,8 @@
-//! A PostgreSQL cluster of a test's own: in a temporary directory, on a Unix socket, as a user who is not root.
+//! A PostgreSQL cluster for one test: in a temporary directory, on a Unix socket, not as root.
 //!
-//! The server is a child that dies with the thread that started it, and is stopped when the cluster is dropped.
-//! Everything is as durable as in earnest; only making the cluster itself is not. The record's suite includes this very
-//! file, because a crate of the house depends on no tests.
+//! The server is a child with a parent-death signal and is stopped when the cluster is dropped. Only `initdb` skips
+//! fsync; the server runs with full durability. The suite of `ringwall-record` includes this file by path, because that
+//! crate must not depend on the crate `tests`.
 
 #![expect(clippy::unwrap_used, reason = "a failed assumption is a failed test")]
 
@@ -12,7 +12,7 @@ use std::sync::Mutex;
 
 use tempfile::TempDir;
 
-/// `nobody`: PostgreSQL refuses to be root, and wants a user that has a name.
+/// The user `nobody`: PostgreSQL refuses to run as root or as a uid without a name.
 const UNPRIVILEGED: u32 = 65534;
 const OWNER: &str = "ringwall";
 

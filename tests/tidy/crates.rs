@@ -1,6 +1,5 @@
-//! The rules about crates: which of ours uses which, and what must not end up in a room.
-//!
-//! The tables are the contract and the rules compare it with what `cargo metadata` says; neither reads the tree.
+//! Rules about crates: which of ours may use which, and which foreign crates must not be linked. The tables are compared
+//! with `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +7,7 @@ use cargo_metadata::{DependencyKind, Metadata, PackageId};
 
 use crate::source::{Finding, finding};
 
-/// Who may use whom among our own crates. A new room is one line here, and one in ARCHITECTURE.md.
+/// The dependencies among our own crates. A new crate is one entry here and one row in ARCHITECTURE.md.
 pub(crate) const EDGES: &[(&str, Edges)] = &[
     (
         "ringwall",
@@ -54,7 +53,7 @@ pub(crate) const EDGES: &[(&str, Edges)] = &[
     ("ringwall-fuzz", Edges::Exactly(&["ringwall-executor", "ringwall-jail", "ringwall-policy", "ringwall-workspace"])),
 ];
 
-/// What a room may not bring in, not even through a crate of a crate (development dependencies aside).
+/// Crates that a crate must not link, directly or indirectly. Development dependencies do not count.
 pub(crate) const ABSENT: &[(&str, &[&str])] = &[
     ("ringwall-jail", &["tokio"]),
     ("ringwall-policy", &["tokio", "rustix", "libc"]),
@@ -62,20 +61,20 @@ pub(crate) const ABSENT: &[(&str, &[&str])] = &[
 ];
 
 pub(crate) enum Edges {
-    /// A room uses these and no others; one that falls away leaves the table too.
+    /// The crate uses all of these and no others.
     Exactly(&'static [&'static str]),
-    /// A program around the house, which may use fewer.
+    /// The crate may use some of these.
     AtMost(&'static [&'static str]),
 }
 
 /// `actual` maps each member of the workspace to those members it depends on, in any way.
-pub(crate) fn check_edges(rooms: &[(&str, Edges)], actual: &BTreeMap<String, BTreeSet<String>>) -> Vec<Finding> {
-    let remedy = "Move the code to the room that may; if the house itself changes, change ROOMS in tests/tidy.rs.";
+pub(crate) fn check_edges(table: &[(&str, Edges)], actual: &BTreeMap<String, BTreeSet<String>>) -> Vec<Finding> {
+    let remedy = "Move the code to a crate that may use it, or change EDGES in tests/tidy/crates.rs.";
     let report = |rule: String| finding("Cargo.toml", 1, rule, remedy);
     let mut findings = Vec::new();
     for (name, uses) in actual {
-        let Some((_, edges)) = rooms.iter().find(|(room, _)| room == name) else {
-            findings.push(report(format!("crate `{name}` has no place in the house")));
+        let Some((_, edges)) = table.iter().find(|(listed, _)| listed == name) else {
+            findings.push(report(format!("crate `{name}` is not in the table")));
             continue;
         };
         let (allowed, is_exact) = match edges {
@@ -87,26 +86,26 @@ pub(crate) fn check_edges(rooms: &[(&str, Edges)], actual: &BTreeMap<String, BTr
         let unused = allowed.iter().filter(|one| is_exact && !uses.contains(**one));
         findings.extend(unused.map(|one| report(format!("crate `{name}` no longer uses `{one}`"))));
     }
-    let gone = rooms.iter().filter(|(room, _)| !actual.contains_key(*room));
-    findings.extend(gone.map(|(room, _)| report(format!("the table names `{room}`, and no such crate is there"))));
+    let gone = table.iter().filter(|(listed, _)| !actual.contains_key(*listed));
+    findings.extend(gone.map(|(listed, _)| report(format!("the table names `{listed}`, which is not a crate"))));
     findings
 }
 
-/// `reached` maps a room to the name of every crate that ends up in it.
+/// `reached` maps each member of the workspace to the names of all crates that it links.
 pub(crate) fn check_absent(absent: &[(&str, &[&str])], reached: &BTreeMap<String, BTreeSet<String>>) -> Vec<Finding> {
-    let remedy = "`cargo tree -e normal -i` on that crate shows who brings it. The room's promise is to be without it.";
+    let remedy = "`cargo tree -e normal -i CRATE` shows which dependency links it. Remove that dependency.";
     let mut findings = Vec::new();
-    for (room, unwanted) in absent {
-        let found = unwanted.iter().filter(|one| reached.get(*room).is_none_or(|all| all.contains(**one)));
+    for (member, unwanted) in absent {
+        let found = unwanted.iter().filter(|one| reached.get(*member).is_none_or(|all| all.contains(**one)));
         findings.extend(found.map(|one| {
-            let manifest = format!("crates/{room}/Cargo.toml");
-            finding(&manifest, 1, format!("`{room}` brings in `{one}`"), remedy)
+            let manifest = format!("crates/{member}/Cargo.toml");
+            finding(&manifest, 1, format!("`{member}` links `{one}`"), remedy)
         }));
     }
     findings
 }
 
-/// What each member of the workspace depends on directly, in any way, among the members.
+/// The members of the workspace that each member depends on directly, in any kind of dependency.
 pub(crate) fn members_used(metadata: &Metadata) -> BTreeMap<String, BTreeSet<String>> {
     let members = metadata.workspace_packages();
     let names: BTreeSet<&str> = members.iter().map(|member| member.name.as_str()).collect();
@@ -117,7 +116,7 @@ pub(crate) fn members_used(metadata: &Metadata) -> BTreeMap<String, BTreeSet<Str
     used.collect()
 }
 
-/// Every crate that a member links, however far down.
+/// All crates that each member links, directly or indirectly.
 pub(crate) fn crates_reached(metadata: &Metadata) -> BTreeMap<String, BTreeSet<String>> {
     let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
     let nodes: BTreeMap<&PackageId, _> = nodes.map(|node| (&node.id, node)).collect();
@@ -157,19 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_the_table_are_accepted() {
+    fn listed_dependencies_are_accepted() {
         let boxes = graph(&[("door", &["hands"]), ("hands", &[]), ("bench", &[])]);
         assert!(check_edges(SAMPLE, &boxes).is_empty());
     }
 
     #[test]
-    fn an_edge_too_many_or_too_few_is_found() {
+    fn unlisted_or_unused_dependency_is_found() {
         let broken: &[(Uses, &str)] = &[
             (&[("door", &["hands"]), ("hands", &["door"]), ("bench", &[])], "`hands` uses `door`"),
             (&[("door", &["hands"]), ("hands", &[]), ("bench", &["door"])], "`bench` uses `door`"),
             (&[("door", &[]), ("hands", &[]), ("bench", &[])], "`door` no longer uses `hands`"),
             (&[("door", &["hands"]), ("hands", &[])], "names `bench`"),
-            (&[("door", &["hands"]), ("hands", &[]), ("bench", &[]), ("shed", &[])], "`shed` has no place"),
+            (&[("door", &["hands"]), ("hands", &[]), ("bench", &[]), ("shed", &[])], "`shed` is not in the table"),
         ];
         for (edges, expected) in broken {
             let findings = check_edges(SAMPLE, &graph(edges));
@@ -179,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn an_unwanted_crate_is_found() {
+    fn forbidden_linked_crate_is_found() {
         let absent: &[(&str, &[&str])] = &[("jail", &["tokio"])];
         assert!(check_absent(absent, &graph(&[("jail", &["rustix"])])).is_empty());
         let findings = check_absent(absent, &graph(&[("jail", &["rustix", "tokio"])]));
-        assert!(text(&findings).contains("`jail` brings in `tokio`"), "{}", text(&findings));
-        assert_eq!(check_absent(absent, &graph(&[])).len(), 1, "a room that was not looked at");
+        assert!(text(&findings).contains("`jail` links `tokio`"), "{}", text(&findings));
+        assert_eq!(check_absent(absent, &graph(&[])).len(), 1, "a crate that is not in the graph");
     }
 }

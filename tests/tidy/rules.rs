@@ -1,26 +1,26 @@
-//! The rules about text: how a file opens, how long it is, what it is called, and which words it may not hold.
-//!
-//! Each is a function from a file to findings and reads nothing itself.
+//! Rules about the text of one file: its first line, length, name, and words it must not contain. Each is a function from
+//! a file to findings.
 
 use std::collections::BTreeSet;
 
 use crate::source::{Finding, Source, finding, lines_matching, words};
 
-/// Crates whose functions depend on their arguments only, and the names that would break this.
+/// Crates whose functions depend on their arguments only, and the names that they must not mention.
 const PURE_CRATES: &[&str] = &["crates/ringwall-policy/src/", "crates/ringwall-risk/src/"];
 const IMPURE_MODULES: &[&str] = &["env", "fs", "net", "process", "thread"];
 const IMPURE_WORDS: &[&str] = &["SystemTime", "Instant", "async"];
 
-const HOME_OF_UNSAFE: &str = "crates/ringwall-jail/src/sys.rs";
-pub(crate) const HOME_OF_DISPATCH: &str = "crates/ringwall/src/main.rs";
-const NAMELESS: &[&str] = &["utils", "util", "helpers", "helper", "misc", "common", "core", "types", "manager"];
-/// Lines of one file. 100 to 600 are normal; a state machine that would be scattered by a split may have more.
+const UNSAFE_FILE: &str = "crates/ringwall-jail/src/sys.rs";
+pub(crate) const DISPATCH_FILE: &str = "crates/ringwall/src/main.rs";
+const MEANINGLESS_NAMES: &[&str] =
+    &["utils", "util", "helpers", "helper", "misc", "common", "core", "types", "manager"];
+/// Lines of one file. 100 to 600 are normal; one state machine may have more.
 const MAX_LINES: usize = 900;
 pub(crate) const MAX_DOCUMENT: &[(&str, usize)] = &[("README.md", 200), ("ARCHITECTURE.md", 250)];
 
 pub(crate) fn opens_with_its_purpose(source: &Source) -> Vec<Finding> {
     let rule = "the file does not open with `//!`";
-    let remedy = "Say in its first lines what this room does and what it never does.";
+    let remedy = "Start the file with one sentence that says what the module does.";
     let is_broken = source.is_rust() && !source.text.starts_with("//!");
     is_broken.then(|| finding(&source.path, 1, rule, remedy)).into_iter().collect()
 }
@@ -35,15 +35,15 @@ pub(crate) fn stays_short(source: &Source) -> Vec<Finding> {
     is_broken.then(|| finding(&source.path, longest + 1, rule, remedy)).into_iter().collect()
 }
 
-pub(crate) fn keeps_unsafe_at_home(sources: &[Source]) -> Vec<Finding> {
+pub(crate) fn keeps_unsafe_in_one_file(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut is_used = false;
     for source in sources.iter().filter(|source| source.is_rust()) {
         for line in source.lines_with("unsafe") {
-            if source.path == HOME_OF_UNSAFE {
+            if source.path == UNSAFE_FILE {
                 is_used = true;
             } else {
-                let rule = format!("`unsafe` outside {HOME_OF_UNSAFE}");
+                let rule = format!("`unsafe` outside {UNSAFE_FILE}");
                 let remedy = "Use rustix if it has the call; otherwise put a safe function around it into that file.";
                 findings.push(finding(&source.path, line, rule, remedy));
             }
@@ -52,7 +52,7 @@ pub(crate) fn keeps_unsafe_at_home(sources: &[Source]) -> Vec<Finding> {
     if !is_used {
         let remedy =
             "If the last one is gone, forbid `unsafe_code` in Cargo.toml; if the file moved, change this rule.";
-        findings.push(finding(HOME_OF_UNSAFE, 1, "the one file for `unsafe` has none", remedy));
+        findings.push(finding(UNSAFE_FILE, 1, "the one file for `unsafe` has none", remedy));
     }
     findings
 }
@@ -67,13 +67,13 @@ pub(crate) fn skips_no_test(source: &Source) -> Vec<Finding> {
     lines_matching(&source.code, is_skip).map(|line| finding(&source.path, line, "a test is ignored", remedy)).collect()
 }
 
-pub(crate) fn has_a_telling_name(source: &Source) -> Vec<Finding> {
-    let remedy = "Name it after the one thing it holds; if it holds several, split it.";
+pub(crate) fn has_a_meaningful_name(source: &Source) -> Vec<Finding> {
+    let remedy = "Name the module after what it contains.";
     let in_path = source.path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
-    let in_path = in_path.filter(|part| NAMELESS.contains(part)).map(|part| (1, part));
+    let in_path = in_path.filter(|part| MEANINGLESS_NAMES.contains(part)).map(|part| (1, part));
     let in_code = source.code.lines().enumerate().filter_map(|(index, line)| {
         let name = words(line).skip_while(|word| *word != "mod").nth(1)?;
-        NAMELESS.contains(&name).then_some((index + 1, name))
+        MEANINGLESS_NAMES.contains(&name).then_some((index + 1, name))
     });
     in_path
         .chain(in_code)
@@ -101,7 +101,7 @@ pub(crate) fn is_pure(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// What follows `std::`: one name, or every name in a group, nested ones too (better one too many than one missed).
+/// The names after `std::`: one name, or all names of a group, nested groups included.
 fn first_names(path: &str) -> BTreeSet<&str> {
     if !path.starts_with('{') {
         return words(path).take(1).collect();
@@ -118,12 +118,12 @@ fn first_names(path: &str) -> BTreeSet<&str> {
     words(&path[..end.unwrap_or(path.len())]).collect()
 }
 
-/// The doors reach boxes through `executor`; they know the jail only as the program to become when re-executed.
+/// The binary uses boxes through `executor`. It names the jail only where a re-executed process takes its role.
 pub(crate) fn knows_the_jail_in_one_place(source: &Source) -> Vec<Finding> {
-    if !source.path.starts_with("crates/ringwall/") || source.path == HOME_OF_DISPATCH {
+    if !source.path.starts_with("crates/ringwall/") || source.path == DISPATCH_FILE {
         return Vec::new();
     }
-    let rule = format!("`ringwall_jail` is mentioned outside {HOME_OF_DISPATCH}");
+    let rule = format!("`ringwall_jail` is mentioned outside {DISPATCH_FILE}");
     let remedy = "Go through `executor`; only the dispatch of a re-executed binary needs the jail itself.";
     source.lines_with("ringwall_jail").map(|line| finding(&source.path, line, rule.clone(), remedy)).collect()
 }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_its_purpose_is_found() {
+    fn missing_module_head_is_found() {
         let missing = Source::new("a.rs", "use std::fmt;\n//! too late\n");
         assert_eq!(lines(&opens_with_its_purpose(&missing)), [1]);
         assert!(opens_with_its_purpose(&Source::new("a.rs", "//! Does one thing.\n")).is_empty());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_found() {
+    fn long_file_is_found() {
         for (path, longest) in [("a.rs", 900), ("README.md", 200), ("ARCHITECTURE.md", 250)] {
             assert!(stays_short(&Source::new(path, &"x\n".repeat(longest))).is_empty(), "{path}");
             let long = Source::new(path, &"x\n".repeat(longest + 1));
@@ -154,18 +154,18 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_away_from_home_is_found() {
-        let home = || Source::new(HOME_OF_UNSAFE, "unsafe { call() }");
+    fn unsafe_outside_its_file_is_found() {
+        let home = || Source::new(UNSAFE_FILE, "unsafe { call() }");
         let stray = Source::new("crates/ringwall-jail/src/run.rs", "// unsafe\nunsafe { call() }");
-        let findings = keeps_unsafe_at_home(&[home(), stray]);
+        let findings = keeps_unsafe_in_one_file(&[home(), stray]);
         assert_eq!(lines(&findings), [2]);
         assert_eq!(findings[0].file, "crates/ringwall-jail/src/run.rs");
-        assert!(keeps_unsafe_at_home(&[home()]).is_empty());
-        assert_eq!(lines(&keeps_unsafe_at_home(&[Source::new(HOME_OF_UNSAFE, "")])), [1]);
+        assert!(keeps_unsafe_in_one_file(&[home()]).is_empty());
+        assert_eq!(lines(&keeps_unsafe_in_one_file(&[Source::new(UNSAFE_FILE, "")])), [1]);
     }
 
     #[test]
-    fn an_ignored_test_is_found() {
+    fn ignored_test_is_found() {
         let attribute = "#[test]\n#[ignore = \"slow\"]\nfn a() {}";
         let conditional = "#[cfg_attr(miri, ignore)]\nfn a() {}";
         let mimic = "trial\n    .with_ignored_flag(true)";
@@ -176,18 +176,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_says_nothing_is_found() {
+    fn meaningless_module_name_is_found() {
         for path in ["crates/ringwall-policy/src/utils.rs", "crates/common/src/lib.rs", "tests/misc/mod.rs"] {
-            assert_eq!(lines(&has_a_telling_name(&Source::new(path, ""))), [1], "{path}");
+            assert_eq!(lines(&has_a_meaningful_name(&Source::new(path, ""))), [1], "{path}");
         }
         let inline = Source::new("a.rs", "//! A.\npub(crate) mod helpers {}");
-        assert_eq!(lines(&has_a_telling_name(&inline)), [2]);
+        assert_eq!(lines(&has_a_meaningful_name(&inline)), [2]);
         let fine = "use core::fmt;\nmod commonplace;\nmod tests {}";
-        assert!(has_a_telling_name(&Source::new("a.rs", fine)).is_empty());
+        assert!(has_a_meaningful_name(&Source::new("a.rs", fine)).is_empty());
     }
 
     #[test]
-    fn an_impure_decision_is_found() {
+    fn impure_name_in_pure_crate_is_found() {
         let path = "crates/ringwall-policy/src/decide.rs";
         let impure = [
             ("//! Pure.\nuse std::fs;", 2),
@@ -211,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn a_door_that_knows_the_jail_is_found() {
+    fn jail_named_in_second_file_is_found() {
         let text = "use ringwall_executor::Box;\nuse ringwall_jail::Plan;";
         let door = Source::new("crates/ringwall/src/run.rs", text);
         assert_eq!(lines(&knows_the_jail_in_one_place(&door)), [2]);
-        for path in [HOME_OF_DISPATCH, "crates/ringwall-executor/src/run.rs"] {
+        for path in [DISPATCH_FILE, "crates/ringwall-executor/src/run.rs"] {
             assert!(knows_the_jail_in_one_place(&Source::new(path, text)).is_empty(), "{path}");
         }
     }

@@ -1,8 +1,7 @@
-//! What the rules look at: a file of the tree, with its code apart from its comments and literals, and what they give
-//! back: a finding.
+//! The input of a rule, a file whose comments and literals can be blanked, and its output, a finding.
 //!
-//! The lexer knows just enough of Rust to blank what is not code. It never rejects: text that it misreads stays visible,
-//! and a rule then says too much rather than too little.
+//! The lexer knows only comments and literals of Rust. Text that it misreads stays visible, so a rule reports too much
+//! rather than too little.
 
 use std::fmt;
 
@@ -137,7 +136,7 @@ fn prefixed_literal(text: &str) -> usize {
     }
 }
 
-/// The length of the character literal that `text` starts with, or 0: a lifetime has no second quote in that place.
+/// The length of the character literal that `text` starts with, or 0. A lifetime has no closing quote.
 fn character_literal(text: &str) -> usize {
     let Some(inside) = text.strip_prefix('\'') else {
         return 0;
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_is_left() {
+    fn comments_and_literals_are_blanked() {
         let text = r##"let a = "unsafe \" unsafe"; // unsafe
 /* unsafe /* unsafe */ unsafe */ let b = 'u'; let c: &'static str = r#"unsafe " unsafe"#;
 let d = b"unsafe"; let e = '\''; let f = br"unsafe\"; let g = '"'; unsafe { h() }
@@ -170,7 +169,7 @@ let d = b"unsafe"; let e = '\''; let f = br"unsafe\"; let g = '"'; unsafe { h() 
     }
 
     #[test]
-    fn a_string_over_lines_keeps_their_count() {
+    fn multiline_string_keeps_line_numbers() {
         let source = Source::new("a.rs", "let a = \"one\n two\n\";\nunsafe {}\n");
         assert_eq!(source.lines_with("unsafe").collect::<Vec<_>>(), [4]);
     }
@@ -183,7 +182,7 @@ let d = b"unsafe"; let e = '\''; let f = br"unsafe\"; let g = '"'; unsafe { h() 
     }
 
     #[test]
-    fn a_lint_of_a_similar_name_is_another_word() {
+    fn longer_identifier_does_not_match_word() {
         let source = Source::new("a.rs", "#![expect(unsafe_code, undocumented_unsafe_blocks)]");
         assert_eq!(source.lines_with("unsafe").count(), 0);
     }

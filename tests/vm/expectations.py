@@ -47,7 +47,7 @@ def expect_limits_seen(record, beneath):
     wanted |= {"pids.max": "21", "cpu.max": "50000 100000"}
     same({file: box.get(file) for file in wanted}, wanted)
     inside = sorted(numbers[-1] for numbers in box["processes"])
-    # PID 1 and the command. What number that has depends on whether a helper was there before it.
+    # PID 1 and the command. The command's PID depends on whether init forked a helper before it.
     same((inside[0], len(inside)), (1, 2))
 
 

@@ -1,6 +1,6 @@
-# The unprivileged user, with and without a part of the tree of their own.
+# Boxes of the unprivileged user, with and without a delegated cgroup.
 
-# Nothing was handed over: the box still works, and says what it lacks.
+# No delegation: the box works, and its report names the missing limits.
 login=$groups/user.slice/user-1000.slice/session-2.scope
 mkdir -p "$login"
 record bare_agent in_group "$login" as_agent ringwall run --json --memory-mb 64 --cpus 0.5 --pids 20 -- sh -c 'echo works'
@@ -10,8 +10,8 @@ for requirement in memory pids cpu; do
 done
 record bare_require_landlock in_group "$login" as_agent ringwall run --require landlock -- sh -c 'echo ran'
 
-# Handed over as a service manager does: these files and the directory, and nothing above. Controllers reach it, and
-# nobody has yet passed them on below it.
+# Delegates a cgroup as systemd does: the directory and these files get the user's ownership, the parent does not. The
+# controllers are enabled in it, but not yet for its children.
 delegate() {
     mkdir -p "$1"
     chown 1000:1000 "$1" "$1/cgroup.procs" "$1/cgroup.threads" "$1/cgroup.subtree_control"
@@ -40,8 +40,8 @@ observe bomb_own_seen look_at_groups
 release
 observe own_state state_of "$own/terminal.scope"
 
-# Handed over with the process right in it: the kernel gives no limited child to a group with processes. Whatever
-# Ringwall makes of that, the box works, the report is true, and the group is not turned into another kind.
+# The process is in the delegated cgroup itself. The kernel enables no controllers for the children of a cgroup that has
+# processes. The box must work, its report must be true, and the cgroup must not become a threaded one.
 alone=$user/alone.service
 delegate "$alone"
 record alone_agent in_group "$alone" as_agent ringwall run --json --memory-mb 64 -- sh -c 'echo works'

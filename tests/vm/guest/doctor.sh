@@ -1,4 +1,4 @@
-# What Ringwall says of this machine, to root and to a user whom nobody gave a part of the cgroup tree.
+# `ringwall doctor` and a plain box, as root and as a user without a delegated cgroup.
 observe kernel uname -r
 record doctor_root ringwall doctor --json
 record doctor_agent as_agent ringwall doctor --json

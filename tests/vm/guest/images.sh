@@ -1,5 +1,5 @@
-# An imported image under this kernel's overlay: for root its files are shown through an id-mapped mount, for the user
-# they are their own. What a box writes or removes is gone with it.
+# An imported image on this kernel's overlayfs: root uses an id-mapped mount, an ordinary user owns the files. Changes
+# of one box are not visible in the next.
 script='id -u; cat /etc/marker; rm /etc/marker; echo new >/etc/new; cat /etc/new; ls /etc/marker 2>/dev/null; true'
 second='cat /etc/marker; ls /etc/new 2>/dev/null; true'
 
@@ -11,8 +11,8 @@ record image_agent as_agent ringwall run --json --image busybox -- sh -c "$scrip
 record image_agent_again as_agent ringwall run --json --image busybox -- sh -c "$second"
 record image_own in_group "$own/terminal.scope" as_agent ringwall run --json --memory-mb 64 --image busybox -- sh -c "$second"
 
-# A workspace: root's on the disk, where its owner can be mapped, and on a memory file system, where this may be
-# refused by an older kernel, but only in words.
+# Root's workspace on ext4, which has id-mapped mounts, and on tmpfs, which has them from Linux 6.3. On an older kernel
+# the tmpfs workspace must be refused with a message.
 mkdir -p /home/files /tmp/files
 record workspace_root ringwall run --json --workspace /home/files -- sh -c 'echo kept >note && cat note'
 observe workspace_root_seen stat -c '%u %g' /home/files/note

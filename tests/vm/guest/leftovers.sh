@@ -1,7 +1,7 @@
-# Nothing stays: not after many boxes, not after a killed `ringwall run`, and what a kill of everything at once
-# leaves goes with the next box.
+# No processes, mounts or cgroups stay after 50 boxes or a killed `ringwall run`. If all our processes are killed at
+# once, the next box removes the cgroups that are left.
 
-# By the name that a process gave itself: pidof would also go by the program, which all of them share.
+# Finds processes by their comm. pidof also matches the program's path, which all our processes share.
 pids_of() {
     for name in "$@"; do
         grep -lx "$name" /proc/[0-9]*/comm 2>/dev/null | cut -d / -f 3
@@ -42,7 +42,7 @@ hold swept ringwall run --workspace /home/swept -- sh -c "$meet"
 kill -9 $(pids_of ringwall ringwall-jail)
 wait "$held"
 observe swept_left box_groups
-# An empty group can be removed once the kernel has let go of its last process.
+# Waits until the cgroups are empty: the kernel removes a killed process from its cgroup with a delay.
 emptied() {
     for _ in $(seq 100); do
         box_groups | while read -r group; do cat "$group/cgroup.events"; done | grep -q 'populated 1' || break

@@ -1,13 +1,13 @@
-# Root's limits, started from the root of the tree, where a machine without a service manager leaves everybody.
+# Limits of root's boxes, started from the root of the cgroup tree, as on a machine without a service manager.
 hog='dd if=/dev/zero of=/dev/null bs=200M count=1'
 
-# The control: outside a box, and in a larger one, the same command has what it needs.
+# Controls: the same command succeeds outside a box and in a box with enough memory.
 record hog_outside $hog
 record hog_fits ringwall run --json --memory-mb 400 -- $hog
 record hog_root ringwall run --json --memory-mb 64 -- $hog
-# Without --json, for the exit code and the sentence.
+# Without --json, for the exit code and the message.
 record hog_sentence ringwall run --memory-mb 64 -- $hog
-# Half of the box is the hog; the other half must not live on without it.
+# The OOM killer must end the whole box, not only the process that used the memory.
 record hog_child ringwall run --json --memory-mb 64 -- sh -c "$hog; echo survived"
 record peak_root ringwall run --json --memory-mb 200 -- dd if=/dev/zero of=/dev/null bs=50M count=1
 
@@ -16,7 +16,7 @@ hold limits_root ringwall run --json --workspace /home/limits_root --memory-mb 6
 observe limits_root_seen look_at_groups
 release
 
-# A shell that cannot fork gives up; what it started stays, and is counted from outside.
+# The inner shell exits when fork fails. The processes it started stay and are counted from outside.
 bomb='sh -c "while :; do sleep 1000 & done" 2>/dev/null'
 record bomb_outside sh -c 'for i in $(seq 40); do sleep 1000 & done; kill $(jobs -p)'
 make_meeting /home/bomb_root root
@@ -24,7 +24,7 @@ hold bomb_root ringwall run --json --workspace /home/bomb_root --pids 20 -- sh -
 observe bomb_root_seen look_at_groups
 release
 
-# A box that never rests is throttled: the kernel counts the periods in which it was.
+# A busy box is throttled: `nr_throttled` in cpu.stat counts the periods.
 throttle() {
     ringwall run --cpus 0.1 --timeout 60 -- sh -c 'while :; do :; done' >/dev/null 2>&1 &
     throttled=$!
@@ -41,7 +41,8 @@ throttle() {
 }
 observe throttle_root throttle
 
-# Born in its group, not moved there: the kernel's own trace of migrations names no box. The control is a move by hand.
+# Box processes start in their cgroup (CLONE_INTO_CGROUP): the tracepoint cgroup_attach_task reports no box. The
+# control moves a process by hand.
 trace=/sys/kernel/tracing
 migrations() {
     echo 1 >$trace/events/cgroup/cgroup_attach_task/enable

@@ -1,6 +1,6 @@
-# Pools that the whole machine shares, at full scale: what one box takes must leave some for another user. The control
-# takes the same without a box, as an ordinary user, and leaves nothing. The pool of compiled programs is made small
-# first; otherwise filling it would take this emulation minutes.
+# Kernel-wide pools: a box that takes all it can must leave some for another user. The control takes the same as an
+# ordinary user without a box and leaves nothing. bpf_jit_limit is lowered first, because filling the default would take
+# minutes under emulation.
 echo 1500000 >/proc/sys/net/core/bpf_jit_limit
 for kind in terminals contexts files filters; do
     make_meeting "/home/pool_${kind}_outside" 1000

@@ -1,11 +1,11 @@
-# What every scene uses: running a command and sending its record, acting as the unprivileged user, entering a cgroup,
-# and holding a box still while it is looked at from outside. Read by main; starts nothing itself.
+# Functions that the scenes share: run a command and send its record, run as the unprivileged user, enter a cgroup,
+# hold a box while it is inspected from outside. Sourced by `main`.
 groups=/sys/fs/cgroup
 
 encode() { if [ -s "$1" ]; then base64 -w 0 "$1"; else printf -- -; fi; }
 
-# write_line TEXT: to the serial port, by a process of its own. A write of the shell's is cut short, and the line lost,
-# when a child that nobody waits for ends in the middle of it.
+# write_line TEXT: writes to the serial port in a child process. If a background child ends during a
+# write of the shell itself, the rest of the line is lost.
 write_line() {
     printf '%s\n' "$1" >/run/line
     cat /run/line >/dev/ttyS1
@@ -23,7 +23,7 @@ record() {
     send "$record_name" "$record_code" /run/output /run/error
 }
 
-# observe NAME COMMAND…: like record, for shell functions of these scenes that look and cannot hang.
+# observe NAME COMMAND…: like record but without a time limit, so that COMMAND may be a shell function.
 observe() {
     observe_name=$1
     shift
@@ -45,10 +45,10 @@ echo $$ >"$directory/cgroup.procs" && exec "$@"
 SCRIPT
 chmod 755 /usr/bin/as_agent /usr/bin/in_group
 
-# The directories of boxes, wherever they are in the tree.
+# Lists the cgroup directories of all boxes.
 box_groups() { find "$groups" -name 'ringwall-*' -type d; }
 
-# Everything there is to see of the boxes that are held now: their limits, and each process with its number inside.
+# Prints each box's cgroup, its limits, and the NSpid line of each process.
 look_at_groups() {
     box_groups | while read -r group; do
         echo "group ${group#"$groups"}"
@@ -61,8 +61,8 @@ look_at_groups() {
     done
 }
 
-# A workspace with two pipes through which a box says that it is there, and is told to go on.
-# make_meeting DIRECTORY OWNER
+# make_meeting DIRECTORY OWNER: makes a workspace with two FIFOs. The box writes to `ready` when it runs, then waits for
+# a line on `go`.
 make_meeting() {
     rm -rf "$1"
     mkdir -p "$1"
@@ -70,11 +70,11 @@ make_meeting() {
     chown -R "$2:$2" "$1"
 }
 
-# The part of a held box's script that meets us; every step of it is a builtin, so a box without a free process can.
+# The box's side of the meeting. Builtins only, so that it works at the process limit.
 meet='echo here >/workspace/ready; read -r word </workspace/go'
 
-# hold NAME COMMAND…: starts the command, whose box has /home/NAME for its workspace and meets there, and waits for it.
-# Then `release` lets it go on and sends its record.
+# hold NAME COMMAND…: starts a command whose box has the workspace /home/NAME and runs $meet, and returns when the box
+# is ready. `release` lets the box continue and sends the command's record.
 hold() {
     held_name=$1
     shift
