@@ -1,16 +1,14 @@
-# The commands of the house. Every target installs what it needs first (scripts/setup), never asks, and does nothing
-# the second time that it did the first.
+# Every target first installs what it needs (scripts/setup), asks no questions, and does not repeat work that is done.
 
 CARGO ?= cargo
 NPM ?= npm
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 
-# Where rustup puts cargo, for a shell that has not read its profile since.
+# rustup's directory, for a shell that was started before rustup was installed.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# The demonstration, the benchmarks, `make soak` and `make vm` take the binary that is shipped from here. `make test` takes
-# the one of the development profile instead (below). Set by the recipe and not by the caller's environment, so that what
-# was just built is what is tested; `make test RINGWALL_BIN=…` still overrides.
+# The binary under test: the release build, for `make test` the debug build (below). The environment does not override it,
+# so that the binary just built is the one tested; `make test RINGWALL_BIN=…` does.
 export RINGWALL_BIN := $(TARGET_DIR)/release/ringwall
 
 .DEFAULT_GOAL := help
@@ -30,11 +28,11 @@ run: ## build, show a command that works in a box and one that is stopped, then 
 test: ## every test, with the short forms of races, leaks and crashes
 	@scripts/setup test
 	@$(MAKE) --no-print-directory web/dist/index.html
-	@# One build of the dependencies serves the tests and the binary, so both are asked for at once.
+	@# One command, so that the tests and the binary share one build of the dependencies.
 	$(CARGO) build --workspace --bins --tests
 	@scripts/suites
 
-# With debug assertions and overflow checks, which the shipped one has not; a panic ends both. `make soak` tries the other.
+# The debug build has assertions and overflow checks. `make soak` tests the release build.
 test: export RINGWALL_BIN := $(TARGET_DIR)/debug/ringwall
 
 soak: ## every test on the release binary, with the long forms of races, leaks and crashes; takes long
@@ -74,7 +72,7 @@ setup: ## install what all the other targets need (each also installs its own pa
 build: web/dist/index.html ## the release binary, target/release/ringwall, with the console in it
 	$(CARGO) build --release --package ringwall
 
-# The console, which the binary carries. Made when one of its sources is newer; cargo alone never needs Node.
+# The console, which is embedded in the binary. Built if one of its sources is newer; cargo itself needs no Node.
 WEB_SOURCES := $(shell find web/src web/public -type f) web/index.html web/package.json web/tsconfig.json web/vite.config.ts
 
 web/dist/index.html: web/node_modules/.installed $(WEB_SOURCES)
