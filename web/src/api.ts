@@ -67,9 +67,9 @@ export function told(status: number, text: string, path: string): Problem {
     // A proxy answered; only the status is known.
   }
   if (status === 401 && path !== "/api/login") whenLoggedOut();
-  const inner = body?.error ?? body?.detail ?? body?.data ?? `${status}`;
+  const inner = body?.error ?? body?.detail ?? body?.data ?? "";
   if (typeof inner === "string") return new Problem(status, "", inner);
-  return new Problem(status, inner.code ?? "", inner.message ?? `${status}`, inner.hint);
+  return new Problem(status, inner.code ?? "", inner.message ?? "", inner.hint);
 }
 
 export async function ask<T>(method: string, path: string, asked?: Asked): Promise<T> {

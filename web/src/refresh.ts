@@ -18,7 +18,10 @@ export function sentence(error: unknown): string {
   if (!(error instanceof Problem)) return error instanceof Error ? error.message : String(error);
   if (error.code === "UNREACHABLE") return t("error.unreachable");
   const told = error.hint ? `${error.message} – ${error.hint}` : error.message;
-  return translated([`error.${error.code}`, `error.${error.status}`], told);
+  const keys = [`error.${error.code}`, `error.${error.status}`];
+  if (told) return translated(keys, told);
+  const known = keys.find(isWord);
+  return known ? t(known) : t("error.other", { status: error.status });
 }
 
 /** The page's own word for what the server tells, with the server's behind it. English needs none. */

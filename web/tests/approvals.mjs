@@ -79,7 +79,7 @@ export const tests = {
     }
     expect(!(await paths()).includes(place), "it was remembered");
     await done();
-    equal(await reached(browser, last), `路径 ${place}/notes.txt以其所有者的身份（若为普通用户）|审批`, "what its page says of the path");
+    equal(await reached(browser, last), `路径 ${place}/notes.txt以路径所有者的身份访问（所有者须为普通用户）|审批`, "what its page says of the path");
   },
 
   async "allowed and remembered is not asked again, and stored as it was shown"(browser) {
@@ -90,7 +90,7 @@ export const tests = {
     const first = await asks(`cat ${place}/notes.txt`);
     const stores = page.locator("[data-stores]");
     equal(await stores.locator("li").textContent(), place, "what would be stored");
-    equal(await stores.locator("[data-scope]").textContent(), "for everyone, with everything in it:", "for whom");
+    equal(await stores.locator("[data-scope]").textContent(), "for everyone:", "for whom");
     const { execs } = (await api("GET", `/api/approvals/${(await question(first)).id}/preview`)).body;
     expect(execs.would_allow >= 2, `both commands would not ask any more: ${JSON.stringify(execs)}`);
     const counts = `Of the last ${execs.looked_at} commands, ${execs.would_allow} would have run without asking and ${execs.would_still_ask} would still have asked.`;

@@ -162,7 +162,7 @@ export const tests = {
     await page.getByLabel("Project").fill("filtered");
     await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
     await page.getByLabel("Status").selectOption("SUCCEEDED");
-    await page.getByText("Nothing matches these filters").waitFor();
+    await page.getByText("No execs match these filters").waitFor();
     await page.getByLabel("Status").selectOption("FAILED");
     await page.getByRole("link", { name: id.slice(0, 14) }).click();
     await page.getByRole("heading", { level: 1, name: id }).waitFor();
