@@ -1,5 +1,5 @@
 //! Files and skills of an agent over HTTP, compared with a bare static file server, `find`, `unzip`
-//! and a loop over files.
+//! and a shell loop that reads the files.
 //!
 //! All files are created through the API, so owners and modes are the server's. Answers are read
 //! completely and must report success.
@@ -189,7 +189,7 @@ fn list_skills(server: &Server, scratch: &Path, rounds: usize) -> Result<Pair, E
     let request = server.request_without_body("GET", &format!("/v1/skills/{AGENT}/list"));
     let directory = server.workspace(AGENT).join("skills");
     let script = "for file in */SKILL.md; do while read -r line; do :; done < \"$file\"; done";
-    take_turns("list 1,000 skills", "a loop over files", rounds, |turn| match turn {
+    take_turns("list 1,000 skills", "shell loop that reads the files", rounds, |turn| match turn {
         Turn::Server => {
             let began = Instant::now();
             let answer = connection.exchange(&request)?;

@@ -1,17 +1,17 @@
-//! The command line of the measurements: how often, where to, how strict.
+//! The command line of `bench`.
 
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str =
     "usage: bench [--rounds N] [--runs N] [--docker-rounds N] [--execs N] [--reads N] [--records N] [--json FILE] [--strict]
-  --rounds N         turns that each contestant gets for latency (200)
-  --runs N           runs of each contestant for throughput (400)
-  --docker-rounds N  turns for docker, which takes a third of a second each (10); 0 leaves docker out
+  --rounds N         latency runs of each contestant (200)
+  --runs N           throughput runs of each contestant (400)
+  --docker-rounds N  runs of docker, a third of a second each (10); 0 leaves docker out
   --execs N          execs in a row on one server (10000)
-  --reads N          reads of a small file for each contestant (40000)
-  --records N        execs in the record when it is asked questions (1000000)
-  --json FILE        also write everything that was measured
-  --strict           exit with 1 when a bar was missed";
+  --reads N          reads of a 4 KiB file by each contestant (40000)
+  --records N        execs in the record that is queried (1000000)
+  --json FILE        also write all measurements as JSON
+  --strict           exit with 1 if a bar is missed";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads them; the error is a sentence.
+    /// Parses the arguments; the error is a message for the user.
     pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut arguments = Arguments {
             rounds: 200,
@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn everything_has_a_default() {
+    fn missing_options_have_defaults() {
         let default = read(&[]).unwrap();
         assert_eq!((default.rounds, default.runs, default.docker_rounds), (200, 400, 10));
         assert_eq!((default.execs, default.records, default.json, default.strict), (10_000, 1_000_000, None, false));
     }
 
     #[test]
-    fn every_option_is_read() {
+    fn all_options_are_parsed() {
         let numbers = ["--rounds", "3", "--runs", "8", "--docker-rounds", "0", "--execs", "5", "--reads", "7"];
         let words = [&numbers[..], &["--records", "6", "--json", "out.json", "--strict"]].concat();
         let json = Some("out.json".into());

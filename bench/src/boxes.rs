@@ -1,4 +1,4 @@
-//! The box alone: the executor called inside this process, without the start-up of a command line.
+//! The native box: the executor called in this process, as a server calls it, without the start of a program.
 //!
 //! Two executors are made before the clock starts, as a server does: one with cgroups and one
 //! without, which shows the cost of limits. The time includes the decision, the plan, a cold box,

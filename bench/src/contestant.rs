@@ -53,10 +53,10 @@ impl Contestant {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Contestant::Bare => "bare fork+exec",
+            Contestant::Bare => "fork+exec",
             Contestant::Bubblewrap => "bwrap",
-            Contestant::BoxAlone => "the box alone",
-            Contestant::BoxWithoutCgroups => "the box alone, without cgroups",
+            Contestant::BoxAlone => "native box",
+            Contestant::BoxWithoutCgroups => "native box without cgroups",
             Contestant::RingwallRun => "ringwall run",
         }
     }
@@ -157,7 +157,7 @@ pub(crate) fn time(command: &mut Command) -> Result<Duration, Error> {
     }
 }
 
-/// The one that `make` has just built, or the one beside this program.
+/// `RINGWALL_BIN`, or the binary beside this program.
 fn ringwall_binary() -> Result<PathBuf, Error> {
     let path = match std::env::var_os("RINGWALL_BIN") {
         Some(path) => PathBuf::from(path),

@@ -25,7 +25,7 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Latency {
     pub(crate) entries: Vec<Entry>,
-    /// Of the box alone, with and without cgroups, running `true`.
+    /// Steps of the native box running `true`, with and without cgroups.
     pub(crate) steps: Steps,
     pub(crate) steps_without_cgroups: Steps,
 }

@@ -39,7 +39,7 @@ use crate::error::Error;
 use crate::report::{Measured, Report};
 
 const BAD_INPUT: u8 = 2;
-/// Each round takes some tenths of a second.
+/// A round takes some tenths of a second.
 const FILE_ROUNDS: usize = 10;
 /// More runs than there are warm boxes.
 const WARM_RUNS: usize = 5;
@@ -81,14 +81,14 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     let memory = memory::measure(contestants.ringwall()).map_err(|error| error::chain(&error));
     tell(&format!("server: {} rounds, then {} execs in a row", arguments.rounds, arguments.execs));
     let serving = serving::measure(&contestants, arguments.rounds, arguments.runs, arguments.execs)?;
-    tell(&format!("boxes made ahead: {} rounds, then {} runs", arguments.rounds, arguments.runs * WARM_RUNS));
+    tell(&format!("warm boxes: {} rounds, then {} runs", arguments.rounds, arguments.runs * WARM_RUNS));
     let warm_boxes = warm_boxes::measure(&contestants, arguments.rounds, arguments.runs * WARM_RUNS)
         .map_err(|error| error::chain(&error));
-    tell("doors");
+    tell("HTTP and MCP");
     let interfaces = interfaces::measure(contestants.ringwall(), arguments.rounds)?;
-    tell("boxes that are kept");
+    tell("session boxes");
     let kept = kept::measure(contestants.ringwall(), arguments.rounds).map_err(|error| error::chain(&error));
-    tell(&format!("pictures of a page: {} rounds", arguments.rounds));
+    tell(&format!("screenshots: {} rounds", arguments.rounds));
     let pictures = pictures::measure(contestants.ringwall(), arguments.rounds).map_err(|error| error::chain(&error));
     tell(&format!("files: {} reads, {} rounds of lists and zips", arguments.reads, FILE_ROUNDS));
     let files = agent_files::measure(contestants.ringwall(), arguments.reads, FILE_ROUNDS)?;
@@ -119,12 +119,12 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     Ok(report)
 }
 
-#[expect(clippy::print_stdout, reason = "the report is what was asked for")]
+#[expect(clippy::print_stdout, reason = "the report goes to standard output")]
 fn print(text: &str) {
     print!("{text}");
 }
 
-#[expect(clippy::print_stderr, reason = "progress and problems go beside the report")]
+#[expect(clippy::print_stderr, reason = "progress and errors go to standard error")]
 fn tell(text: &str) {
     eprintln!("bench: {text}");
 }

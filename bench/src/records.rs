@@ -1,6 +1,6 @@
-//! A record with very many execs: what a page, a filtered page and one exec cost then.
+//! Queries of a record with very many execs: a page, a filtered page, one exec.
 //!
-//! Filled through the record's own writer, with intents, endings and an audit chain as a server writes them.
+//! Filled through the record's writer, with intents, outcomes and an audit chain, as a server writes them.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::error::Error;
 use crate::samples::Samples;
 
-/// Enough at once that every transaction is full.
+/// Enough writes at a time to fill every transaction.
 const AT_ONCE: usize = 2048;
 const QUESTIONS: usize = 200;
 const PAGE: u64 = 50;
@@ -73,7 +73,7 @@ async fn write(store: &Store, number: usize) -> Result<(), ringwall_record::Erro
         start: Start::Running { started_at: at },
     };
     store.intend(&exec).await?;
-    // One in a thousand failed, and is looked for.
+    // One in a thousand failed; a query asks for these.
     let failed = number.is_multiple_of(1000);
     let ending = ExecOutcome {
         status: if failed { FinalStatus::Failed } else { FinalStatus::Succeeded },
@@ -98,7 +98,7 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
     let mut rare = Samples::default();
     let mut merged = Samples::default();
     let mut one = Samples::default();
-    // Far from the newest: a cursor goes where it says, however much lies before it.
+    // Later pages: a cursor must not read the rows before it.
     let mut cursor = None;
     for question in 0..QUESTIONS {
         let began = Instant::now();
@@ -120,7 +120,7 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
         let began = Instant::now();
         store.list(&filter, page, None).await?;
         rare.push(began.elapsed());
-        // However it ended: the newest of six lists.
+        // Any status: the query merges six lists, one per status.
         let scope = Scope::User(format!("u{}", question % 10).parse()?);
         let filter = ExecListFilter { scope, project_id: filter.project_id, ..all.clone() };
         let began = Instant::now();
@@ -132,12 +132,12 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
         one.push(began.elapsed());
     }
     Ok(vec![
-        ("the newest page", newest),
-        ("a later page", deep),
-        ("a page of one task", task),
-        ("what failed in one project", rare),
-        ("what one user ran in one project", merged),
-        ("one exec by its id", one),
+        ("newest page", newest),
+        ("later page", deep),
+        ("page of one task", task),
+        ("failed execs of one project", rare),
+        ("execs of one user in one project", merged),
+        ("one exec by id", one),
     ])
 }
 

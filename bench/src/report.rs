@@ -1,4 +1,4 @@
-//! Everything that was measured, as tables for people and as one JSON object for programs.
+//! The report: all measurements as tables and as one JSON object.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ use crate::warm_boxes::{self, WarmBoxes};
 /// A measurement, or the reason why there is none.
 type Perhaps<T> = Result<T, String>;
 
-/// Everything, in the order of the report.
+/// All measurements, in the order of the report.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) machine: Machine,
@@ -65,14 +65,14 @@ impl Report {
             ("Latency", self.latency_text()),
             ("docker run --rm", self.docker_text()),
             ("Throughput", self.throughput_text()),
-            ("Memory beside the command", self.memory_text()),
+            ("Memory of a box", self.memory_text()),
             ("An exec over HTTP", self.serving_text()),
-            ("Code in boxes made ahead", self.warm_text()),
-            ("Code in boxes that are kept", self.kept_text()),
-            ("A picture of a page", self.pictures_text()),
+            ("Code in warm boxes", self.warm_text()),
+            ("Session boxes", self.kept_text()),
+            ("Screenshots", self.pictures_text()),
             ("Files and skills of an agent", self.files_text()),
             ("The record", self.records_text()),
-            ("Where the time of the box alone goes (true)", self.steps_text()),
+            ("Steps of a native box (true)", self.steps_text()),
         ];
         sections.iter().map(|(title, text)| format!("\n## {title}\n\n{text}")).collect()
     }
@@ -85,16 +85,16 @@ impl Report {
             busy = busy * 100.0
         );
         if !self.measured.machine.is_quiet() {
-            text.push_str("NOT QUIET: something else was running; the ratios are rough and the milliseconds noise.\n");
+            text.push_str("NOT QUIET: other programs were running; ratios and milliseconds are unreliable.\n");
         }
         if let Some(reason) = &self.measured.no_cgroups {
-            let _ = writeln!(text, "No cgroups here ({reason}): every box below is one without.");
+            let _ = writeln!(text, "No cgroups ({reason}): all boxes below run without them.");
         }
         text
     }
 
     fn bars_text(&self) -> String {
-        let mut table = Table::new(["promise", "measured", "bar", "held"]);
+        let mut table = Table::new(["what", "measured", "bar", "held"]);
         for bar in &self.bars {
             let measured = bar.measured.map_or("-".to_owned(), |measured| format!("{measured:.2}"));
             table.add([bar.name.clone(), measured, bar.bound.to_string(), bar.held().word().to_owned()]);
@@ -106,7 +106,7 @@ impl Report {
         let mut text = String::new();
         for task in Task::ALL {
             let heading = format!("`{}`", task.command().join(" "));
-            let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ bare", "÷ bwrap"]);
+            let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ fork+exec", "÷ bwrap"]);
             for entry in self.measured.latency.entries.iter().filter(|entry| entry.task == task) {
                 let median = entry.samples.median();
                 let to = |other| format!("{:.2}", ratio(median, self.measured.latency.of(other, task)));
@@ -126,7 +126,7 @@ impl Report {
             Ok(docker) => &docker.entries,
             Err(reason) => return format!("Not measured: {reason}.\n"),
         };
-        let mut table = Table::new(["", "median ms", "p95 ms", "÷ ringwall run", "÷ the box alone"]);
+        let mut table = Table::new(["", "median ms", "p95 ms", "÷ ringwall run", "÷ native box"]);
         for entry in entries {
             let [half, most] = figures(&entry.docker);
             let to = |other: &Samples| format!("{:.1}", ratio(entry.docker.median(), other.median()));
@@ -139,7 +139,7 @@ impl Report {
 
     fn throughput_text(&self) -> String {
         let heading = format!("`true`, {CONCURRENCY} at a time");
-        let mut table = Table::new([heading.as_str(), "runs a second", "÷ bwrap"]);
+        let mut table = Table::new([heading.as_str(), "runs per second", "÷ bwrap"]);
         for (contestant, rate) in &self.measured.throughput.entries {
             let to_bubblewrap = rate / self.measured.throughput.of(Contestant::Bubblewrap);
             table.add([contestant.name().to_owned(), format!("{rate:.0}"), format!("{to_bubblewrap:.2}")]);
@@ -152,12 +152,12 @@ impl Report {
             Ok(memory) => memory,
             Err(reason) => return format!("Not measured: {reason}.\n"),
         };
-        let mut table = Table::new(["kB", "peak resident", "peak, each page once", "private"]);
+        let mut table = Table::new(["kB", "peak resident", "peak, shared pages once", "private"]);
         let rows = [
-            ("of ringwall run: jail and init in one", memory.of_a_run),
-            ("of a server: the jail of all its boxes", memory.jail),
-            ("of a server: the init of one box", memory.init),
-            ("of a server: both", memory.together),
+            ("ringwall run: jail and init, one process", memory.of_a_run),
+            ("server: the jail of all boxes", memory.jail),
+            ("server: init of one box", memory.init),
+            ("server: both", memory.together),
         ];
         for (name, footprint) in rows {
             let Footprint { peak_resident, peak, private } = footprint;
@@ -170,16 +170,16 @@ impl Report {
         let serving = &self.measured.serving;
         let mut table = Table::new(["", "median ms", "p95 ms", "÷ bwrap"]);
         let mut rows = vec![
-            ("POST of an exec, `bash -lc true`", &serving.exec),
-            ("POST of code, `echo 1`", &self.measured.interfaces.http),
-            ("the same by the MCP tool run_code", &self.measured.interfaces.mcp),
+            ("exec over HTTP, `bash -lc true`", &serving.exec),
+            ("code by POST /api/run, `echo 1`", &self.measured.interfaces.http),
+            ("code by MCP tool run_code, `echo 1`", &self.measured.interfaces.mcp),
             ("bwrap true", &serving.bwrap),
-            ("bwrap true, run from a shell", &serving.shell_bwrap),
+            ("bwrap true, started by a shell", &serving.shell_bwrap),
             ("bwrap bash -lc true", &serving.bwrap_shell),
         ];
         if let Ok(docker) = &self.measured.docker {
-            rows.push(("POST of an exec on native, beside docker", &docker.native_exec));
-            rows.push(("POST of an exec on docker", &docker.docker_exec));
+            rows.push(("exec over HTTP on native, alternating with docker", &docker.native_exec));
+            rows.push(("exec over HTTP on docker", &docker.docker_exec));
         }
         for (name, samples) in rows {
             let [half, most] = figures(samples);
@@ -187,17 +187,17 @@ impl Report {
             table.add([name.to_owned(), half, most, format!("{to_bubblewrap:.2}")]);
         }
         let heading = format!("{CONCURRENCY} at a time");
-        let mut rates = Table::new([heading.as_str(), "runs a second", "÷ bwrap"]);
+        let mut rates = Table::new([heading.as_str(), "runs per second", "÷ bwrap"]);
         for (name, rate) in [
-            ("POST of an exec", serving.rate),
-            ("bwrap true, run from shells", serving.shell_bwrap_rate),
+            ("exec over HTTP, `bash -lc true`", serving.rate),
+            ("bwrap true, started by shells", serving.shell_bwrap_rate),
             ("bwrap true", serving.bwrap_rate),
             ("bwrap bash -lc true", serving.bwrap_shell_rate),
         ] {
             rates.add([name.to_owned(), format!("{rate:.0}"), format!("{:.2}", rate / serving.bwrap_rate)]);
         }
         let Endurance { execs, first, last, before, after } = &serving.endurance;
-        let mut growth = Table::new([format!("{execs} execs").as_str(), "before", "at the end"]);
+        let mut growth = Table::new([format!("{execs} execs").as_str(), "earlier", "at the end"]);
         let [first, last] = [first, last].map(|samples| format!("{:.2}", milliseconds(samples.median())));
         growth.add(["median ms, first tenth and last".to_owned(), first, last]);
         let [memory, descriptors] = [
@@ -219,23 +219,23 @@ impl Report {
             Err(reason) => return format!("Not measured: {reason}.\n"),
         };
         let heading = format!("`{}`", warm_boxes::CODE);
-        let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ bare"]);
-        for (name, samples) in [("POST, the stock full", run), ("bare /usr/bin/python3 -c", bare)] {
+        let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ python3 -c"]);
+        for (name, samples) in [("POST, warm boxes ready", run), ("/usr/bin/python3 -c", bare)] {
             let [half, most] = figures(samples);
             table.add([name.to_owned(), half, most, format!("{:.2}", ratio(samples.median(), bare.median()))]);
         }
         let heading = format!("{runs} runs, {} at a time", warm_boxes::CONCURRENCY);
-        let mut rates = Table::new([heading.as_str(), "runs a second", "÷ bare"]);
-        for (name, rate) in [("POST", rate), ("bare /usr/bin/python3 -c", bare_rate)] {
+        let mut rates = Table::new([heading.as_str(), "runs per second", "÷ python3 -c"]);
+        for (name, rate) in [("POST", rate), ("/usr/bin/python3 -c", bare_rate)] {
             rates.add([name.to_owned(), format!("{rate:.0}"), format!("{:.2}", rate / bare_rate)]);
         }
-        let mut memory = Table::new(["private kB of one that waits", "init", "interpreter"]);
+        let mut memory = Table::new(["private kB of a warm box", "init", "interpreter"]);
         memory.add(["Python".to_owned(), init.to_string(), interpreter.to_string()]);
         format!("{}\n{}\n{}", table.to_text(), rates.to_text(), memory.to_text())
     }
 
     fn kept_text(&self) -> String {
-        let mut table = Table::new(["in a box that stays", "median ms", "p95 ms", "÷ the other"]);
+        let mut table = Table::new(["in a session box", "median ms", "p95 ms", "÷ the next row"]);
         let mut add = |names: [&str; 2], ours: &Samples, theirs: &Samples| {
             for (name, samples) in names.into_iter().zip([ours, theirs]) {
                 let [half, most] = figures(samples);
@@ -249,7 +249,7 @@ impl Report {
                     Ok(jupyter) => add(["`1+1` in a context, POST", "`1+1` in a Jupyter kernel"], context, jupyter),
                     Err(reason) => drop(writeln!(rest, "No Jupyter kernel: {reason}.")),
                 }
-                let mut memory = Table::new(["private kB of an idle session", "init and agent", "interpreter"]);
+                let mut memory = Table::new(["private kB of an idle session box", "init and agent", "interpreter"]);
                 memory.add(["Python".to_owned(), home.to_string(), interpreter.to_string()]);
                 rest.push_str(&memory.to_text());
             }
@@ -272,8 +272,8 @@ impl Report {
             Ok(pictures) => pictures,
             Err(reason) => return format!("Not measured: {reason}.\n"),
         };
-        let heading = format!("a PNG of {} kB in base64", characters / 1000);
-        let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ the protocol"]);
+        let heading = format!("PNG of {} kB in base64", characters / 1000);
+        let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ the next row"]);
         for (name, samples) in [("screenshot in a session, POST", session), ("Page.captureScreenshot", protocol)] {
             let [half, most] = figures(samples);
             let to_protocol = ratio(samples.median(), protocol.median());
@@ -284,12 +284,12 @@ impl Report {
 
     fn files_text(&self) -> String {
         let AgentFiles { reads, static_reads, pairs } = &self.measured.files;
-        let heading = format!("a file of 4 KiB, {CONCURRENCY} at a time");
-        let mut rates = Table::new([heading.as_str(), "reads a second", "÷ bare axum"]);
-        for (name, rate) in [("over the interface", reads), ("bare axum, a static file", static_reads)] {
+        let heading = format!("4 KiB file, {CONCURRENCY} at a time");
+        let mut rates = Table::new([heading.as_str(), "reads per second", "÷ axum"]);
+        for (name, rate) in [("over HTTP", reads), ("axum file server", static_reads)] {
             rates.add([name.to_owned(), format!("{rate:.0}"), format!("{:.2}", rate / static_reads)]);
         }
-        let mut table = Table::new(["", "median ms", "p95 ms", "÷ the tool"]);
+        let mut table = Table::new(["", "median ms", "p95 ms", "÷ the next row"]);
         for pair in pairs {
             for (name, samples) in [(pair.name, &pair.server_samples), (pair.tool, &pair.tool_samples)] {
                 let [half, most] = figures(samples);
@@ -302,13 +302,13 @@ impl Report {
 
     fn records_text(&self) -> String {
         let Records { execs, filled_per_second, questions } = &self.measured.records;
-        let mut table = Table::new([format!("among {execs} execs").as_str(), "median ms", "p95 ms"]);
+        let mut table = Table::new([format!("query of {execs} records").as_str(), "median ms", "p95 ms"]);
         for (name, samples) in questions {
             let [half, most] = figures(samples);
             table.add([(*name).to_owned(), half, most]);
         }
         format!(
-            "{}\nWritten at {filled_per_second:.0} execs a second, each with intent, outcome and two links of the chain.\n",
+            "{}\nWritten at {filled_per_second:.0} execs per second, each with intent, outcome and two audit entries.\n",
             table.to_text()
         )
     }
@@ -321,11 +321,7 @@ impl Report {
             let without = without.of(*part).map_or("-".to_owned(), figure);
             table.add([part.name(), figure(samples), without]);
         }
-        table.add([
-            "all (not the sum: medians do not add up)".to_owned(),
-            figure(with.total()),
-            figure(without.total()),
-        ]);
+        table.add(["all (not the sum of the medians above)".to_owned(), figure(with.total()), figure(without.total())]);
         table.to_text()
     }
 

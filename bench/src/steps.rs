@@ -11,7 +11,7 @@ use crate::samples::Samples;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Step(Step),
-    /// From the decision to everything in force.
+    /// From the decision until all protections are in force.
     Start,
     /// From all protections in force to the command reaped and everything else in the box ended.
     Command,
@@ -22,9 +22,9 @@ pub(crate) enum Part {
 impl Part {
     pub(crate) fn name(self) -> String {
         match self {
-            Part::Step(Step::OpenSources) => "executor: open what is mounted".to_owned(),
+            Part::Step(Step::OpenSources) => "executor: open the mounted directories".to_owned(),
             Part::Step(step @ Step::MakeCgroups) => format!("executor: {}", step.phrase()),
-            Part::Step(Step::MakeNamespaces) => "PID 1: begin, start the network's helper".to_owned(),
+            Part::Step(Step::MakeNamespaces) => "PID 1: start, start the network helper".to_owned(),
             Part::Step(Step::ReadPlan) => "PID 1: wait for the plan and read it".to_owned(),
             Part::Step(Step::MapIdentity) => "PID 1: wait until the user id is mapped".to_owned(),
             Part::Step(Step::EnterNetwork) => "PID 1: wait for the network namespace and enter it".to_owned(),
@@ -32,7 +32,7 @@ impl Part {
             Part::Step(Step::LimitResources) => "PID 1: set the resource limits".to_owned(),
             Part::Step(Step::VerifyPrivileges) => "PID 1: verify that no privilege is left".to_owned(),
             Part::Step(step) => format!("PID 1: {}", step.phrase()),
-            Part::Start => "all this, from the decision to everything in force".to_owned(),
+            Part::Start => "start: from the decision until all protections are in force".to_owned(),
             Part::Command => "the command, from fork to reaped".to_owned(),
             Part::TakeDown => "take the box down".to_owned(),
         }

@@ -30,7 +30,7 @@ pub(crate) struct WarmBoxes {
     pub(crate) runs: usize,
     pub(crate) rate: f64,
     pub(crate) bare_rate: f64,
-    /// In kilobytes, of one that waits: its init, and its interpreter.
+    /// Private kB of a warm box: its init, and its interpreter.
     pub(crate) init: u64,
     pub(crate) interpreter: u64,
 }
@@ -60,7 +60,7 @@ pub(crate) fn measure(field: &Field, rounds: usize, runs: usize) -> Result<WarmB
         seconds[1] += at_once(CONCURRENCY, block, plain)?;
     }
     let [rate, bare_rate] = seconds.map(|seconds| (block * BLOCKS) as f64 / seconds);
-    // The first connection has waited for longer than a server lets one wait.
+    // The server has closed the first connection, which was idle for too long.
     await_ready(&server, &mut server.connect()?)?;
     let (init, interpreter) = waiting(&server)?;
     Ok(WarmBoxes { run, bare, runs: block * BLOCKS, rate, bare_rate, init, interpreter })
@@ -84,16 +84,16 @@ fn await_ready(server: &Server, connection: &mut Connection) -> Result<(), Error
             return Ok(());
         }
         if began.elapsed() > WITHIN {
-            return Err(Error::Process { process: server.id(), what: "its spares" });
+            return Err(Error::Process { process: server.id(), what: "its warm boxes" });
         }
         std::thread::sleep(GLANCE);
     }
 }
 
-/// A box that waits is an init with one child, below the server's one child.
+/// A warm box is an init with one child, below the server's one child.
 fn waiting(server: &Server) -> Result<(u64, u64), Error> {
     let inits = children(server.id()).into_iter().flat_map(children);
     let found = inits.filter_map(|init| Some((init, children(init).first().copied()?))).next();
-    let (init, interpreter) = found.ok_or(Error::Process { process: server.id(), what: "its spares" })?;
+    let (init, interpreter) = found.ok_or(Error::Process { process: server.id(), what: "its warm boxes" })?;
     Ok((private_of(init)?, private_of(interpreter)?))
 }
