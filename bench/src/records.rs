@@ -5,8 +5,9 @@
 use std::time::Instant;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use ringwall_ids::ExecId;
 use ringwall_record::{
-    Database, ExecId, ExecListFilter, ExecOutcome, FinalStatus, HeadKey, Limit, NewExec, Scope, Start, Status, Store,
+    Database, ExecListFilter, ExecOutcome, FinalStatus, HeadKey, Limit, NewExec, Scope, Start, Status, Store,
     StoredOutput, Timestamp,
 };
 use serde_json::json;
@@ -121,7 +122,7 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
         store.list(&filter, page, None).await?;
         rare.push(began.elapsed());
         // Any status: the query merges six lists, one per status.
-        let scope = Scope::User(format!("u{}", question % 10).parse()?);
+        let scope = Scope::User(format!("u{}", question % 10).parse().map_err(ringwall_record::Error::from)?);
         let filter = ExecListFilter { scope, project_id: filter.project_id, ..all.clone() };
         let began = Instant::now();
         store.list(&filter, page, None).await?;
@@ -142,5 +143,5 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
 }
 
 fn exec_id(number: usize) -> Result<ExecId, ringwall_record::Error> {
-    format!("e_{number:016x}").parse()
+    Ok(format!("e_{number:016x}").parse()?)
 }

@@ -7,9 +7,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -143,7 +143,7 @@ impl Drop for Server {
             let _ = kill_process(pid, Signal::TERM);
         }
         let _ = self.process.wait();
-        LEFT.lock().unwrap_or_else(PoisonError::into_inner).extend(self.data.take());
+        LEFT.lock().extend(self.data.take());
     }
 }
 
@@ -152,7 +152,7 @@ impl Drop for Server {
 static LEFT: Mutex<Vec<TempDir>> = Mutex::new(Vec::new());
 
 pub(crate) fn remove_what_is_left() {
-    LEFT.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    LEFT.lock().clear();
 }
 
 #[derive(Debug)]

@@ -13,6 +13,7 @@ pub(crate) const EDGES: &[(&str, Edges)] = &[
         "ringwall",
         Edges::Exactly(&[
             "ringwall-executor",
+            "ringwall-ids",
             "ringwall-jail",
             "ringwall-policy",
             "ringwall-record",
@@ -25,6 +26,7 @@ pub(crate) const EDGES: &[(&str, Edges)] = &[
         Edges::Exactly(&[
             "ringwall-browser",
             "ringwall-executor",
+            "ringwall-ids",
             "ringwall-jail",
             "ringwall-policy",
             "ringwall-record",
@@ -32,8 +34,9 @@ pub(crate) const EDGES: &[(&str, Edges)] = &[
             "ringwall-workspace",
         ]),
     ),
-    ("ringwall-record", Edges::Exactly(&[])),
-    ("ringwall-workspace", Edges::Exactly(&[])),
+    ("ringwall-record", Edges::Exactly(&["ringwall-ids"])),
+    ("ringwall-workspace", Edges::Exactly(&["ringwall-ids"])),
+    ("ringwall-ids", Edges::Exactly(&[])),
     ("ringwall-executor", Edges::Exactly(&["ringwall-jail", "ringwall-policy"])),
     ("ringwall-browser", Edges::Exactly(&[])),
     ("ringwall-policy", Edges::Exactly(&["ringwall-risk"])),
@@ -44,6 +47,7 @@ pub(crate) const EDGES: &[(&str, Edges)] = &[
         Edges::AtMost(&[
             "ringwall-browser",
             "ringwall-executor",
+            "ringwall-ids",
             "ringwall-jail",
             "ringwall-policy",
             "ringwall-record",

@@ -2,8 +2,9 @@
 //! again after the last process of that box has ended.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ringwall_jail::plan::Owner;
 
 use crate::pidfd::{Init, is_over};
@@ -62,7 +63,7 @@ impl Leases {
 
     /// Returns a uid of no living box, or `None` if `most` are in use.
     pub(crate) fn take(self: &Arc<Self>, most: u32) -> Option<Lease> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let over = state.left.iter().filter(|(_, init)| is_over(init)).count();
         if (state.begun as usize).saturating_sub(over) >= most.min(self.size) as usize {
             return None;
@@ -94,7 +95,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut state = self.leases.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.leases.state.lock();
         state.left.push_back((self.slot, std::mem::take(&mut self.init)));
     }
 }

@@ -7,12 +7,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ringwall_ids::{AgentId, ApprovalId, ExecId, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::entry::Author;
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::id::{AgentId, ApprovalId, ExecId, UserId};
 use crate::page::Scope;
 use crate::paths::RememberedPath;
 use crate::timestamp::Timestamp;

@@ -3,6 +3,7 @@
 //! An approval is settled exactly once: the UPDATE matches only a pending one, in the transaction
 //! that appends the audit entry. The service checks whether an answer is late and who may give it.
 
+use ringwall_ids::ApprovalId;
 use serde_json::{Value as Json, json};
 
 use crate::approval::{
@@ -14,7 +15,6 @@ use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, check_indexed, check_text};
 use crate::error::Error;
 use crate::exec::{columns, columns::name};
-use crate::id::ApprovalId;
 use crate::networks::allow_host;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
 use crate::paths::{ChangeContext, check_new, remember};

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ringwall_ids::ExecId;
 use serde_json::{Value as Json, json};
 
 use crate::audit::entry::{Draft, Event};
@@ -14,7 +15,6 @@ use crate::db::statement::{Statement, check_indexed, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::exec::{columns, columns::name};
-use crate::id::ExecId;
 use crate::page::Limit;
 use crate::sessions::SessionKey;
 use crate::store::Store;

@@ -5,8 +5,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ringwall_ids::{ExecId, IdError};
+
 use crate::exec::status::Status;
-use crate::id::ExecId;
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;
 
@@ -79,6 +80,8 @@ pub enum Error {
     #[error("this record was opened without the key that signs the audit chain, so nothing can be written")]
     NoKey,
 
+    #[error(transparent)]
+    Id(#[from] IdError),
     #[error("invalid value: expected {what}")]
     NameMalformed { what: &'static str },
     #[error("invalid cursor: expected one from a list of this server")]
@@ -114,7 +117,8 @@ impl Error {
     pub fn is_invalid_input(&self) -> bool {
         matches!(
             self,
-            Error::NameMalformed { .. }
+            Error::Id(_)
+                | Error::NameMalformed { .. }
                 | Error::NulByte { .. }
                 | Error::TextTooLong { .. }
                 | Error::NumberTooLarge { .. }

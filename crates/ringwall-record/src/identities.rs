@@ -4,6 +4,7 @@
 
 use std::ops::RangeInclusive;
 
+use ringwall_ids::{AgentId, UserId};
 use serde_json::json;
 
 use crate::audit::entry::{Draft, Event};
@@ -11,7 +12,6 @@ use crate::audit::rows::IDENTITIES;
 use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::Statement;
 use crate::error::Error;
-use crate::id::{AgentId, UserId};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;

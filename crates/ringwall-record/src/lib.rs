@@ -18,8 +18,6 @@ mod db;
 mod digest;
 mod error;
 mod exec;
-mod id;
-mod lock;
 mod timestamp;
 mod writer;
 
@@ -60,7 +58,6 @@ pub use exec::rows::{
     StoredOutput,
 };
 pub use exec::status::{FinalStatus, Status};
-pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use networks::{ExecNetwork, NetHostEntry};
 pub use page::{Cursor, ExecListFilter, Limit, Page, Scope};
 pub use paths::{Added, NewPath, PathChange, PathEntry, PathScope, RememberedPath, Switch};

@@ -4,6 +4,7 @@
 //! a session box are added. Each time an audit entry contains their number and digest. The service
 //! decides who may allow which host.
 
+use ringwall_ids::{AgentId, ExecId, UserId};
 use serde_json::{Value as Json, json};
 
 use crate::audit::entry::{Draft, Event};
@@ -13,7 +14,6 @@ use crate::db::statement::{Statement, Value, check_number, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::exec::columns::name;
-use crate::id::{AgentId, ExecId, UserId};
 use crate::page::Scope;
 use crate::paths::ChangeContext;
 use crate::store::Store;

@@ -6,10 +6,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ringwall_ids::{AgentId, UserId};
+
 use crate::db::statement::Statement;
 use crate::error::Error;
 use crate::exec::status::Status;
-use crate::id::{AgentId, UserId};
 
 /// Limits a read to the rows of a user or agent. Other rows are treated as missing.
 #[derive(Debug, Clone, PartialEq, Eq)]

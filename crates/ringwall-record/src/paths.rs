@@ -5,6 +5,7 @@
 //! Every change through this module is an audit entry in the same transaction. The subject of a
 //! path's entry is the row's id, because a path can be too long for an index.
 
+use ringwall_ids::{ApprovalId, UserId};
 use serde_json::{Value as Json, json};
 
 use crate::audit::entry::{Author, Draft, Event};
@@ -12,7 +13,6 @@ use crate::audit::rows::SANDBOX_PATHS;
 use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, check_indexed, check_text};
 use crate::error::Error;
-use crate::id::{ApprovalId, UserId};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
@@ -64,7 +64,7 @@ impl PathScope {
 
     fn read(text: &str) -> Result<Self, Error> {
         match text.strip_prefix(OF_USER) {
-            Some(user) => user.parse().map(PathScope::User),
+            Some(user) => Ok(PathScope::User(user.parse()?)),
             None if text == GLOBAL => Ok(PathScope::Global),
             None => Err(Error::NameMalformed { what: "a path's scope: global, or user: and a user id" }),
         }

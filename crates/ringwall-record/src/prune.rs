@@ -5,13 +5,13 @@
 //! rest is consistent, and the next call continues. Removed entries are not verified: call
 //! [`Store::verify`] before.
 
+use ringwall_ids::ExecId;
 use serde_json::json;
 
 use crate::audit::entry::{Draft, Event, Link};
 use crate::audit::rows;
 use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
-use crate::id::ExecId;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;

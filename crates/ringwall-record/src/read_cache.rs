@@ -13,15 +13,15 @@ use std::fs::File;
 use std::hash::Hash;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+use parking_lot::MutexGuard;
 use rustix::fs::{Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::db::database::Database;
 use crate::digest::Digest;
-use crate::lock::Lock;
 use crate::sessions::{SessionKey, SessionRules};
 use crate::tokens::Token;
 
@@ -34,7 +34,7 @@ pub(crate) type Stamp = [u8; 8];
 #[derive(Debug)]
 pub(crate) struct ReadCache {
     stamp_file: Option<File>,
-    values: Lock<CachedValues>,
+    values: Mutex<CachedValues>,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ impl ReadCache {
             Database::Sqlite(path) => open_stamp_file(path),
             Database::Postgres(_) => None,
         };
-        Self { stamp_file, values: Lock::default() }
+        Self { stamp_file, values: Mutex::default() }
     }
 
     /// The current stamp. Read it before the database. `None` if nothing is cached.

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use ringwall_ids::{AgentId, UserId};
 use serde_json::json;
 
 use crate::audit::entry::{Draft, Event};
@@ -16,7 +17,6 @@ use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, Value, check_indexed, check_text};
 use crate::error::Error;
 use crate::exec::columns::name;
-use crate::id::{AgentId, UserId};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;

@@ -5,6 +5,7 @@
 //! constant-time comparison: an attacker cannot choose the hash, so its duration reveals nothing
 //! about stored hashes.
 
+use ringwall_ids::{AgentId, TokenId, UserId};
 use serde_json::json;
 
 use crate::audit::entry::{Draft, Event};
@@ -14,7 +15,6 @@ use crate::db::statement::{Statement, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::exec::columns::name;
-use crate::id::{AgentId, TokenId, UserId};
 use crate::page::{Cursor, Limit, Page};
 use crate::store::Store;
 use crate::timestamp::Timestamp;

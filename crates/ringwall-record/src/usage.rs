@@ -3,11 +3,12 @@
 //! Triggers count them in the transaction that adds or removes the row. Texts of at most
 //! [`Store::MAX_UNCOUNTED_BYTES`] bytes do not count.
 
+use ringwall_ids::{AgentId, UserId};
+
 use crate::db::driver::Row;
 use crate::db::statement::Statement;
 use crate::error::Error;
 use crate::exec::columns::name;
-use crate::id::{AgentId, UserId};
 use crate::store::Store;
 
 impl Store {

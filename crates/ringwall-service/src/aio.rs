@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ringwall_executor::aio_service::{AioService, OnCreated};
+use ringwall_ids::{AgentId, UserId};
 use ringwall_policy::Grant;
-use ringwall_record::{AgentId, UserId};
 
 use crate::exec::backend::{Backend, StartedBox};
 use crate::exec::lifecycle::Exec;

@@ -21,7 +21,6 @@ mod disk;
 mod error;
 mod health;
 mod metrics;
-mod random;
 mod session_ref;
 mod time;
 mod workspace_locks;
@@ -71,10 +70,11 @@ pub use paths::{
 };
 pub use ringwall_executor::WindowSize;
 pub use ringwall_executor::pool::{Figures as PoolFigures, OnBusy};
+pub use ringwall_ids::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use ringwall_record::{
-    AgentId, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry,
-    ExecId, ExecSummary, Finding, Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Switch, Timestamp,
-    Token as TokenInfo, TokenId, UserId, Verification,
+    ApprovalKind, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry, ExecSummary, Finding,
+    Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Switch, Timestamp, Token as TokenInfo,
+    Verification,
 };
 pub use ringwall_workspace::{
     AgentPath, Archive, ArtifactFile, Download, GcMode, LayeredSkill, Lines, Listing, SessionCursor, SkillName,

@@ -9,11 +9,13 @@ use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, RwLock};
 use ringwall_executor::docker::Docker;
 use ringwall_executor::{Executor, Host};
+use ringwall_ids::ExecId;
 use ringwall_record::{Database, Scope, Store};
 use ringwall_workspace::{Baselines, RecordEntry, Workspaces};
 use rustix::fs::FlockOperation;
@@ -123,15 +125,10 @@ impl Service {
             let failed = Error::start;
             let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
             // If the database cannot answer, the files are kept.
-            let recorded = |exec: &ringwall_workspace::ExecId| {
-                let Ok(exec_id) = exec.as_str().parse() else { return RecordEntry::Unknown };
-                match runtime.block_on(record.exec(&exec_id, &Scope::All)) {
-                    Ok(Some(exec)) => {
-                        exec.summary.project_id.parse().map_or(RecordEntry::Unknown, RecordEntry::InProject)
-                    }
-                    Ok(None) => RecordEntry::Missing,
-                    Err(_) => RecordEntry::Unknown,
-                }
+            let recorded = |exec: &ExecId| match runtime.block_on(record.exec(exec, &Scope::All)) {
+                Ok(Some(exec)) => exec.summary.project_id.parse().map_or(RecordEntry::Unknown, RecordEntry::InProject),
+                Ok(None) => RecordEntry::Missing,
+                Err(_) => RecordEntry::Unknown,
             };
             let swept = workspaces.sweep(|_| false, recorded);
             if let Some(error) = swept.first_failure {

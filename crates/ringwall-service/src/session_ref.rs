@@ -3,8 +3,8 @@
 //! A session id is unique within a user and agent. A session that the caller may not use is
 //! reported as not found.
 
+use ringwall_ids::SessionId;
 use ringwall_record::SessionKey;
-use ringwall_workspace::SessionId;
 
 use crate::auth::principal::Principal;
 use crate::error::Error;

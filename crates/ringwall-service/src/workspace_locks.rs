@@ -7,10 +7,11 @@
 //! change files under a box.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_record::{AgentId, UserId};
+use parking_lot::{Mutex, MutexGuard};
+use ringwall_ids::{AgentId, UserId};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::error::Error;
@@ -88,7 +89,7 @@ impl Locks {
     }
 
     fn map(&self) -> MutexGuard<'_, HashMap<Key, Arc<RwLock<()>>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 }
 

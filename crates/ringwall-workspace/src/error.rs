@@ -7,26 +7,19 @@
 use std::io;
 use std::path::PathBuf;
 
+use ringwall_ids::{AgentId, ExecId, IdError, ProjectId, RandomError};
+
 use crate::exec_files::output::Stream;
-use crate::exec_id::ExecId;
-use crate::name::{AgentId, ProjectId};
 use crate::relative_path::{PathProblem, RelativePath};
 use crate::skills::{ArchiveError, SkillName};
 use crate::tree::FilesError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(
-        "{given} is not {kind}: use 1 to 128 of the characters A-Z, a-z, 0-9, '.', '_' and '-', \
-         start with a letter or a digit, and do not use '..'"
-    )]
-    NameMalformed { kind: &'static str, given: String },
+    #[error(transparent)]
+    Id(#[from] IdError),
     #[error("the cursor is invalid; pass the cursor that the previous page of the session list returned")]
     CursorMalformed,
-    #[error("{given} cannot be an agent id, because it is the name of a route")]
-    NameReserved { given: String },
-    #[error("{given} is not an exec id: it is 'e_' and 16 to 64 of the digits 0-9 and a-f")]
-    ExecIdMalformed { given: String },
     #[error("the path {given} {problem}")]
     PathMalformed { given: String, problem: PathProblem },
     /// Has the texts that the contract of the files API fixes.
@@ -34,8 +27,8 @@ pub enum Error {
     Files(#[from] FilesError),
     #[error("could not access the agent's files")]
     UseTree(#[source] io::Error),
-    #[error("could not read random bytes from the kernel")]
-    Randomness(#[source] io::Error),
+    #[error(transparent)]
+    Random(#[from] RandomError),
 
     #[error("could not open the workspaces in {}", path.display())]
     OpenRoot {
@@ -168,17 +161,4 @@ impl From<ArchiveError> for Error {
     fn from(error: ArchiveError) -> Self {
         Error::Files(error.into())
     }
-}
-
-/// Quotes untrusted text for a message: escapes control characters, which could control a terminal,
-/// and truncates after 120 characters.
-pub(crate) fn quote(text: &str) -> String {
-    const SHOWN: usize = 120;
-    let mut quoted = String::from('"');
-    quoted.extend(text.chars().take(SHOWN).flat_map(char::escape_debug));
-    if text.chars().nth(SHOWN).is_some() {
-        quoted.push('…');
-    }
-    quoted.push('"');
-    quoted
 }

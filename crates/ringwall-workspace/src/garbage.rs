@@ -8,12 +8,12 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ringwall_ids::{ExecId, random_digits};
 use rustix::fs::{AtFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::exec_files::remove::REMOVED_PREFIX;
-use crate::exec_id::{ExecId, random_digits};
 use crate::fs::beneath;
 use crate::fs::durable::TEMP_PREFIX;
 use crate::fs::erase::erase;
@@ -147,7 +147,7 @@ impl WorkspaceGc<'_> {
 /// Moves the session to `.staging` by one rename, then deletes it there.
 pub(crate) fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) -> rustix::io::Result<()> {
     let staging = beneath::ensure_directory(directory, STAGING, SEARCHABLE_DIRECTORY)?;
-    let staging_name = format!("{REMOVED_PREFIX}{}", random_digits().map_err(|_| Errno::AGAIN)?);
+    let staging_name = format!("{REMOVED_PREFIX}{}", random_digits::<16>().map_err(|_| Errno::AGAIN)?);
     match rustix::fs::renameat_with(sessions, id, &staging, staging_name.as_str(), RenameFlags::NOREPLACE) {
         Ok(()) => erase(&staging, &staging_name),
         Err(Errno::NOENT) => Ok(()),

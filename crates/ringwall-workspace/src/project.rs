@@ -8,12 +8,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ringwall_ids::ProjectId;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
-use crate::name::ProjectId;
 use crate::workspaces::{Owner, PROJECTS, SEARCHABLE_DIRECTORY, Workspace};
 
 pub(crate) const INPUTS: &str = "inputs";

@@ -7,9 +7,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ringwall_ids::quote;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, quote};
+use crate::error::Error;
 
 /// The kernel's limit of 4096 includes the terminating NUL.
 const MAX_PATH_BYTES: usize = 4095;

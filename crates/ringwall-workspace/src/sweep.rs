@@ -8,17 +8,16 @@
 
 use std::os::fd::OwnedFd;
 
+use ringwall_ids::{ExecId, ProjectId, quote};
 use rustix::fs::{Dir, RenameFlags};
 use rustix::io::Errno;
 
-use crate::error::{Error, quote};
+use crate::error::Error;
 use crate::exec_files::begin::exec_of_output;
 use crate::exec_files::remove::REMOVED_PREFIX;
-use crate::exec_id::ExecId;
 use crate::fs::beneath;
 use crate::fs::durable::TEMP_PREFIX;
 use crate::fs::erase::erase;
-use crate::name::ProjectId;
 use crate::project::ARTIFACTS;
 use crate::skills::resume_install;
 use crate::tree::{Section, WRITE_PREFIX};

@@ -13,13 +13,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ringwall_ids::{AgentId, ProjectId, UserId};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::exec_files::overlap::{ExecPresence, OverlapTracker};
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
-use crate::name::{AgentId, ProjectId, UserId};
 use crate::project::Project;
 use crate::tree::{LineIndexCache, NamesCache, TextMemory};
 

@@ -3,9 +3,9 @@
 //! Tokio panics when it cannot start a worker thread, and dropping the incomplete runtime then hangs.
 //! The check therefore starts as many threads as the server needs, and ends them again.
 
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism, scope};
 
+use parking_lot::{Condvar, Mutex};
 use rustix::process::{Resource, geteuid, getrlimit};
 use tokio::runtime::Runtime;
 
@@ -32,15 +32,15 @@ pub(crate) fn start() -> Result<Runtime, Message> {
 fn check_threads(count: usize) -> Result<(), Message> {
     let (is_over, changed) = (Mutex::new(false), Condvar::new());
     let wait = || {
-        let is_over = is_over.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(changed.wait_while(is_over, |is_over| !*is_over));
+        let mut is_over = is_over.lock();
+        changed.wait_while(&mut is_over, |is_over| !*is_over);
     };
     scope(|scope| {
         let started = (0..count).try_for_each(|number| match Builder::new().spawn_scoped(scope, wait) {
             Ok(_) => Ok(()),
             Err(error) => Err(thread_error(number, count, &error)),
         });
-        *is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *is_over.lock() = true;
         changed.notify_all();
         started
     })

@@ -7,8 +7,9 @@
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ringwall_jail::plan::Cgroups;
 use ringwall_jail::report::ProtectionName;
 use rustix::fs::OFlags;
@@ -79,7 +80,7 @@ impl Drop for ShelvedGroups {
 impl CgroupCache {
     /// A set with the limits of `plan` whose counters could be reset.
     pub(crate) fn take(&self, plan: &Cgroups) -> Option<Groups> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let found = kept.iter().position(|kept| kept.groups.serve(plan) && kept.is_empty() && kept.renew())?;
         Some(kept.swap_remove(found).groups)
     }
@@ -87,7 +88,7 @@ impl CgroupCache {
     /// Processes of the box may still be dying; `take` checks for them.
     pub(crate) fn put(&self, groups: Groups) {
         let Some(new) = Kept::open(groups) else { return };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if kept.len() >= MAX_COUNT
             && let Some(oldest) = kept.iter().position(Kept::is_empty)
         {

@@ -7,10 +7,11 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -119,7 +120,7 @@ impl Watched {
 
     /// Whether the box holds more than it may, as far as one look shows.
     fn is_over(&self, caps: Caps) -> bool {
-        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut look = self.look.lock();
         let held = self.held(Tables::OfProcesses, caps.watches, &mut look);
         held.watches > caps.watches || held.passed > self.max_passed
     }
@@ -127,11 +128,11 @@ impl Watched {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Watched>>> {
-        self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.boxes.lock()
     }
 
     fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+        self.thread.lock()
     }
 
     fn boxes(&self) -> Vec<Arc<Watched>> {

@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
@@ -85,7 +86,7 @@ impl Events {
     /// Starts to follow a container. Call before it is created.
     pub(crate) fn follow(&self, name: &ContainerName) -> Followed {
         let container_state = lock(&self.stories).entry(name.clone()).or_default().subscribe();
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         if reader.as_ref().is_none_or(JoinHandle::is_finished) {
             let (client, label, stories) = (self.client.clone(), self.owner_label.clone(), self.stories.clone());
             *reader = Some(tokio::spawn(async move { read(client, label, stories).await }));
@@ -100,7 +101,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        if let Some(reader) = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(reader) = self.reader.get_mut() {
             reader.abort();
         }
     }
@@ -230,7 +231,7 @@ fn tell(stories: &Stories, event: &Event, now: Instant) {
 }
 
 fn lock(stories: &Stories) -> MutexGuard<'_, BTreeMap<ContainerName, watch::Sender<ContainerState>>> {
-    stories.lock().unwrap_or_else(PoisonError::into_inner)
+    stories.lock()
 }
 
 #[cfg(test)]

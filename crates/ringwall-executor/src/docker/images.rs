@@ -5,10 +5,11 @@
 //! instead. When changes may have been missed (the stream broke, the daemon was away) the counter
 //! is raised too.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinHandle;
 
@@ -31,7 +32,7 @@ impl Images {
 
     /// The number of changes. While it stays the same, every image name has the same meaning.
     pub(crate) fn changes(&self) -> u64 {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         if reader.as_ref().is_none_or(JoinHandle::is_finished) {
             self.changes.fetch_add(1, Ordering::AcqRel);
             *reader = Some(tokio::spawn(read(self.client.clone(), self.changes.clone(), now())));
@@ -42,7 +43,7 @@ impl Images {
 
 impl Drop for Images {
     fn drop(&mut self) {
-        if let Some(reader) = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(reader) = self.reader.get_mut() {
             reader.abort();
         }
     }

@@ -8,10 +8,11 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ringwall_jail::report::Protection;
 use ringwall_policy::{DockerImage, Grant, Net};
 
@@ -227,7 +228,7 @@ impl Shared {
         };
         if matches!(started, Err(Error::BackendUnavailable { .. })) {
             // The daemon may have other abilities when it is back.
-            *self.daemon.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.daemon.lock() = None;
         }
         started
     }
@@ -274,12 +275,12 @@ impl Shared {
     }
 
     pub(super) async fn find_daemon(&self, runtime: Runtime) -> Result<Daemon, Error> {
-        let known = self.daemon.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.daemon.lock().clone();
         let daemon = match known {
             Some(daemon) => daemon,
             None => {
                 let found = daemon::find(&self.client).await.map_err(|why| unavailable(runtime, why))?;
-                self.daemon.lock().unwrap_or_else(PoisonError::into_inner).insert(found).clone()
+                self.daemon.lock().insert(found).clone()
             }
         };
         daemon.check(runtime).map_err(|why| unavailable(runtime, why))?;

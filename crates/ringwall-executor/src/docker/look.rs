@@ -5,10 +5,11 @@
 //! the command keeps its name, and the box reports that it does not exist.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ringwall_policy::{Grant, Root};
 
 use super::client::CallFailure;
@@ -43,14 +44,14 @@ pub(crate) async fn choose(shared: &Arc<Shared>, grant: &Grant, exec_id: &str) -
         Some(Some(path)) => Some(path),
         None => None,
     };
-    let known = || shared.pythons.lock().unwrap_or_else(PoisonError::into_inner).get(&id).copied();
+    let known = || shared.pythons.lock().get(&id).copied();
     if let (None, Some(known)) = (requested, known()) {
         return known;
     }
     let search = requested.or_else(|| lines.find_map(|line| line.strip_prefix("PATH="))).unwrap_or(SEARCH);
     match look(shared, &id, exec_id, search).await {
         Some(found) if requested.is_none() => {
-            shared.pythons.lock().unwrap_or_else(PoisonError::into_inner).insert(id, found);
+            shared.pythons.lock().insert(id, found);
             found
         }
         Some(found) => found,

@@ -3,9 +3,10 @@
 //! A client whose daemon hangs waits forever, so a separate question is needed. All containers
 //! share one check. Interval and timeout add up to 8 s; a failure must be known within 10 s.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -27,7 +28,7 @@ impl Pulse {
 
     /// Starts the check, or joins the running one. It ends when its last user is dropped.
     pub(crate) fn listen(&self) -> Arc<Beat> {
-        let mut current = self.beat.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.beat.lock();
         if let Some(beat) = current.upgrade().filter(|beat| beat.failure.borrow().is_none()) {
             return beat;
         }

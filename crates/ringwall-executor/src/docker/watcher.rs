@@ -9,8 +9,8 @@
 use std::io::{PipeWriter, Write};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::process::Child;
 
 use super::client::{Client, command};
@@ -49,7 +49,7 @@ struct Shell {
 impl Watcher {
     /// Starts the shell if none runs.
     pub(crate) fn watch(&self, client: &Client, owner_label: &str) -> std::io::Result<()> {
-        let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shell = self.shell.lock();
         if let Some(shell) = shell.as_mut()
             && matches!(shell.child.try_wait(), Ok(None))
         {
@@ -65,7 +65,7 @@ impl Watcher {
 
     /// Tells the shell to exit: no container is left.
     pub(crate) fn dismiss(&mut self) {
-        if let Some(shell) = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(shell) = self.shell.get_mut() {
             let _ = shell.alive.write_all(b"\n");
         }
     }
@@ -96,7 +96,7 @@ if [ "$3" = ps ]; then [ -e "$0.removed" ] || echo one-id; else touch "$0.remove
         let watcher = Watcher::default();
         watcher.watch(&client, "ringwall.maker=1-2-3").unwrap();
         watcher.watch(&client, "ringwall.maker=1-2-3").unwrap();
-        let mut shell = watcher.shell.lock().unwrap().take().unwrap();
+        let mut shell = watcher.shell.lock().take().unwrap();
         assert!(matches!(shell.child.try_wait(), Ok(None)), "the shell waits while the pipe is open");
         drop(shell.alive);
         assert!(shell.child.wait().await.unwrap().success());
@@ -111,7 +111,7 @@ if [ "$3" = ps ]; then [ -e "$0.removed" ] || echo one-id; else touch "$0.remove
         let mut watcher = Watcher::default();
         watcher.watch(&pretended(directory.path()), "ringwall.maker=1-2-3").unwrap();
         watcher.dismiss();
-        let mut shell = watcher.shell.lock().unwrap().take().unwrap();
+        let mut shell = watcher.shell.lock().take().unwrap();
         assert!(shell.child.wait().await.unwrap().success());
         assert!(!directory.path().join("docker.log").exists());
     }

@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::process::ChildStderr;
@@ -50,7 +51,7 @@ impl Words {
     /// The kept bytes as one line, after the end of the stream or `timeout`.
     pub(crate) async fn last(&mut self, timeout: Duration) -> String {
         self.settle(timeout).await;
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let tail = self.tail.lock();
         in_short(&String::from_utf8_lossy(&tail.bytes.iter().copied().collect::<Vec<_>>()))
     }
 
@@ -73,7 +74,7 @@ impl Words {
             _ => return None,
         };
         self.settle(timeout).await;
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let tail = self.tail.lock();
         let whole = tail.total == tail.bytes.len() as u64;
         let text: Vec<u8> = tail.bytes.iter().copied().collect();
         let text = std::str::from_utf8(&text).ok()?;
@@ -86,7 +87,7 @@ async fn pump(mut from: ChildStderr, mut to: pipe::Sender, tail: Arc<Mutex<Tail>
     let mut buffer = vec![0; BUFFER];
     let mut is_read = true;
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        tail.lock().unwrap_or_else(PoisonError::into_inner).keep(&buffer[..count]);
+        tail.lock().keep(&buffer[..count]);
         // Without a reader the stream is still read: otherwise the client would end by SIGPIPE, and
         // its report of the container be lost.
         is_read = is_read && to.write_all(&buffer[..count]).await.is_ok();
@@ -137,7 +138,7 @@ mod tests {
         let (mut words, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
         assert_eq!(read(reader).await.len(), 1_000_004);
         assert!(words.last(TIMEOUT).await.ends_with("end"));
-        assert_eq!(words.tail.lock().unwrap().bytes.len(), KEPT);
+        assert_eq!(words.tail.lock().bytes.len(), KEPT);
     }
 
     #[tokio::test]

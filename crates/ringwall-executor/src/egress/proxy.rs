@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use ringwall_policy::NetList;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
@@ -109,7 +110,7 @@ impl Proxy {
             .serve_connection(TokioIo::new(client), answer)
             .with_upgrades()
             .await;
-        let tunnel = arranged.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tunnel = arranged.lock().take();
         if let (Ok(()), Some(tunnel)) = (served, tunnel) {
             tunnel.carry().await;
         }
@@ -154,7 +155,7 @@ impl Proxy {
             Form::Tunnel => {
                 let client = hyper::upgrade::on(&mut request);
                 let tunnel = Tunnel { client, stream, noted };
-                *arranged.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+                *arranged.lock() = Some(tunnel);
                 Response::new(AnyBody::default())
             }
         }

@@ -29,7 +29,7 @@ enum Source {
     Table(Arc<HashMap<String, Vec<IpAddr>>>),
     /// A different answer for each lookup, and no answer after the last.
     #[cfg(test)]
-    Turns(Arc<std::sync::Mutex<std::collections::VecDeque<IpAddr>>>),
+    Turns(Arc<parking_lot::Mutex<std::collections::VecDeque<IpAddr>>>),
 }
 
 impl Resolver {
@@ -46,7 +46,7 @@ impl Resolver {
     /// These addresses for any name, one per lookup, as with DNS rebinding.
     #[cfg(test)]
     pub(super) fn of_turns(turns: impl IntoIterator<Item = IpAddr>) -> Self {
-        Self(Source::Turns(Arc::new(std::sync::Mutex::new(turns.into_iter().collect()))))
+        Self(Source::Turns(Arc::new(parking_lot::Mutex::new(turns.into_iter().collect()))))
     }
 
     pub(super) async fn look_up(&self, host: &NetHost) -> Result<Vec<IpAddr>, String> {
@@ -57,7 +57,7 @@ impl Resolver {
         let found = match &self.0 {
             Source::Table(table) => table.get(&name).cloned().unwrap_or_default(),
             #[cfg(test)]
-            Source::Turns(turns) => turns.lock().unwrap().pop_front().into_iter().collect(),
+            Source::Turns(turns) => turns.lock().pop_front().into_iter().collect(),
             Source::System(threads) => match tokio::time::timeout(TIMEOUT, ask(threads.clone(), name)).await {
                 Ok(found) => found?,
                 Err(_) => return Err(format!("{host} could not be looked up within {} s", TIMEOUT.as_secs())),

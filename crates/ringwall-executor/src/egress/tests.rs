@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use ringwall_policy::{NetHost, NetList};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,7 +31,7 @@ impl Gate for Listed {
     }
 
     fn note(&self, connection: Connection) {
-        self.noted.lock().unwrap().push(connection);
+        self.noted.lock().push(connection);
     }
 }
 
@@ -86,7 +87,7 @@ impl Fixture {
     async fn end(self) -> Vec<Connection> {
         let _ = self.over.send(());
         self.serving.await.unwrap().unwrap();
-        std::mem::take(&mut self.gate.noted.lock().unwrap())
+        std::mem::take(&mut self.gate.noted.lock())
     }
 }
 
@@ -241,10 +242,10 @@ async fn connection_above_limit_waits() {
         open.push((client, other));
     }
     let mut late = fixture.ask("CONNECT good.test:{port} HTTP/1.1\r\n\r\n").await;
-    assert_eq!(fixture.gate.noted.lock().unwrap().len(), 0, "none is over");
+    assert_eq!(fixture.gate.noted.lock().len(), 0, "none is over");
     open.pop();
     // The next connection that the server sees is the one that waited.
     let (_other, _) = fixture.other.accept().await.unwrap();
     assert!(head(&mut late).await.starts_with("HTTP/1.1 200"));
-    assert_eq!(fixture.gate.noted.lock().unwrap().len(), 1);
+    assert_eq!(fixture.gate.noted.lock().len(), 1);
 }

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use ringwall_jail::plan::Operation;
 use ringwall_jail::report::Ending;
 use ringwall_jail::{CgroupEntry, GvisorReport, GvisorRequest, PROCESS_NAME, Request, wire};
@@ -153,8 +154,8 @@ impl Drop for GvisorInit {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Waiting> {
+        self.waiting.lock()
     }
 }
 

@@ -3,8 +3,8 @@
 //! taken. No process of a box is ever in one.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use ringwall_jail::plan::Owner;
 use rustix::io::Result;
 
@@ -32,13 +32,13 @@ impl Mappings {
     }
 
     fn take(&self, whose: (Owner, Owner)) -> Option<OwnedFd> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let found = kept.iter().position(|(known, _)| *known == whose)?;
         Some(kept.remove(found).1)
     }
 
     fn keep(&self, whose: (Owner, Owner), namespace: OwnedFd) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if kept.len() >= MAX_COUNT {
             kept.remove(0);
         }

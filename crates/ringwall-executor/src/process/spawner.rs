@@ -11,9 +11,10 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_jail::plan::{CgroupVersion, Owner};
 use ringwall_jail::{PROCESS_NAME, Removal, Reply, Request, wire};
 use rustix::event::{PollFd, PollFlags};
@@ -139,7 +140,7 @@ impl Spawner {
     }
 
     fn lock(&self) -> MutexGuard<'_, Processes> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.processes.lock()
     }
 
     /// True if the base rootfs still shows the current files of the host.

@@ -1,7 +1,8 @@
 //! The clock of a box, which stops while the box is paused.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 #[derive(Debug)]
 pub(crate) struct Clock(Mutex<Ticking>);
@@ -36,7 +37,7 @@ impl Clock {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ticking> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_jail::agent::frame::{FrameError, OUTPUT_WINDOW, OutputStream, ProcessId, ToAgent};
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -105,7 +106,7 @@ impl Buffer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

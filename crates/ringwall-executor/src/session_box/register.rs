@@ -5,9 +5,10 @@
 //! error. When the box is gone, every unfinished process gets the reason, and no other starts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_jail::agent::frame::{Enabled, FrameError, FromAgent, InputStream, OutputStream, ProcessId, ToAgent};
 use ringwall_jail::report::Ending;
 use tokio::sync::{RwLock, watch};
@@ -277,7 +278,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, SessionProcesses> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.processes.lock()
     }
 }
 

@@ -5,11 +5,11 @@
 
 use futures::Stream;
 use futures::stream::{self, TryStreamExt};
+use ringwall_ids::ApprovalId;
 
 use crate::audit::entry::{COLUMNS, Draft, Entry, Event};
 use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
-use crate::id::ApprovalId;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
 use crate::store::Store;
 use crate::writer::ledger::Ledger;

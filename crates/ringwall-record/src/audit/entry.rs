@@ -4,6 +4,7 @@
 //! removing or moving an entry therefore means rewriting all later ones up to the head, which is
 //! stored apart and signed ([`crate::HeadKey`]).
 
+use ringwall_ids::{AgentId, UserId};
 use serde::Serialize as _;
 use serde_json::{Value as Json, json};
 
@@ -11,7 +12,6 @@ use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, Value, check_indexed};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::id::{AgentId, UserId};
 use crate::timestamp::Timestamp;
 
 pub(crate) const COLUMNS: &str = "seq, at, actor, action, subject, user_id, agent_id, detail, digest, previous, hash";

@@ -283,8 +283,11 @@ fn summary(row: &Row) -> Result<ExecSummary, BadColumn> {
 }
 
 /// Parses a text column into its type.
-pub(crate) fn name<T: std::str::FromStr<Err = Error>>(row: &Row, column: &'static str) -> Result<T, BadColumn> {
-    row.get::<String>(column)?.parse().map_err(|error: Error| BadColumn::new(column, error))
+pub(crate) fn name<T>(row: &Row, column: &'static str) -> Result<T, BadColumn>
+where
+    T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    row.get::<String>(column)?.parse().map_err(|error| BadColumn::new(column, error))
 }
 
 pub(crate) fn json<T: serde::de::DeserializeOwned>(row: &Row, column: &'static str) -> Result<T, BadColumn> {

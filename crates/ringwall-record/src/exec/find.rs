@@ -4,6 +4,7 @@
 //! that does not exist. A list is a union of ranges of indexes, so that it reads no more rows than
 //! a few pages, however many execs there are.
 
+use ringwall_ids::ExecId;
 use serde_json::Value as Json;
 
 use crate::db::statement::{Statement, check_text};
@@ -11,7 +12,6 @@ use crate::error::Error;
 use crate::exec::columns;
 use crate::exec::rows::{Exec, ExecCommand, ExecSummary};
 use crate::exec::status::Status;
-use crate::id::ExecId;
 use crate::page::{Cursor, ExecListFilter, Limit, Page, Scope, where_all};
 use crate::store::Store;
 

@@ -4,6 +4,7 @@
 //! entry; so the first outcome stays. Execs that a crash left without one become LOST at the next
 //! start.
 
+use ringwall_ids::{AgentId, ExecId, UserId};
 use serde_json::json;
 
 use crate::audit::entry::{Draft, Event};
@@ -14,7 +15,6 @@ use crate::exec::intend::status_of;
 use crate::exec::rows::{ExecOutcome, FinishResult, NewExec, Reason, StoredOutput};
 use crate::exec::status::{FinalStatus, Status};
 use crate::exec::{columns, columns::name};
-use crate::id::{AgentId, ExecId, UserId};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;

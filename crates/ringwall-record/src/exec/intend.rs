@@ -2,6 +2,7 @@
 //!
 //! If the intent is not on disk, nothing may run. An exec that ended while it waited cannot start.
 
+use ringwall_ids::ExecId;
 use serde_json::json;
 
 use crate::audit::entry::{Draft, Event, read_digest};
@@ -12,7 +13,6 @@ use crate::error::Error;
 use crate::exec::rows::{IntentResult, NewExec, Start};
 use crate::exec::status::Status;
 use crate::exec::{columns, columns::name};
-use crate::id::ExecId;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;

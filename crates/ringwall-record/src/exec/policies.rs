@@ -4,6 +4,7 @@
 //! An intent never changes, so this policy is stored in a table of its own, with an audit entry,
 //! before the box is created. Reads of the exec return it in place of the intent's policy.
 
+use ringwall_ids::{AgentId, ExecId, UserId};
 use serde_json::{Value as Json, json};
 
 use crate::audit::entry::{Draft, Event};
@@ -11,7 +12,6 @@ use crate::db::statement::{Statement, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::exec::rows::NewExec;
-use crate::id::{AgentId, ExecId, UserId};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;

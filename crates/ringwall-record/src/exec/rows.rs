@@ -2,11 +2,11 @@
 //!
 //! Of the environment only the names of variables are stored, never their values.
 
+use ringwall_ids::{AgentId, ExecId, UserId};
 use serde_json::Value as Json;
 
 use crate::digest::Digest;
 use crate::exec::status::{FinalStatus, Status};
-use crate::id::{AgentId, ExecId, UserId};
 use crate::timestamp::Timestamp;
 
 /// An exec to record before it runs, or one that was denied.

@@ -1,11 +1,11 @@
 //! Approvals: opened, answered once, listed, and removed with their execs.
 
 use futures::future::join_all;
+use ringwall_ids::ApprovalId;
 use ringwall_record::{
-    Added, Answer, Approval, ApprovalFiles, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter,
-    Author, CoveredFile, Database, Digest, FinalStatus, Limit, NewApproval, NewPath, PathChange, PathScope,
-    RememberedPath, Remembering, RiskLevel, Scope, ScriptText, Settled, SettledStatus, Store, Switch, Uncovered,
-    UncoveredFile,
+    Added, Answer, Approval, ApprovalFiles, ApprovalFilter, ApprovalKind, ApprovalStatus, AuditFilter, Author,
+    CoveredFile, Database, Digest, FinalStatus, Limit, NewApproval, NewPath, PathChange, PathScope, RememberedPath,
+    Remembering, RiskLevel, Scope, ScriptText, Settled, SettledStatus, Store, Switch, Uncovered, UncoveredFile,
 };
 use serde_json::{Value, json};
 

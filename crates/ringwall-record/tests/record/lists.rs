@@ -1,9 +1,8 @@
 //! Pages, filters and scopes of exec lists, compared with a list in memory.
 
 use futures::future::join_all;
-use ringwall_record::{
-    AgentId, ExecListFilter, ExecSummary, FinalStatus, Limit, NewExec, Scope, Status, Store, UserId,
-};
+use ringwall_ids::{AgentId, UserId};
+use ringwall_record::{ExecListFilter, ExecSummary, FinalStatus, Limit, NewExec, Scope, Status, Store};
 
 use crate::database::TestDatabase;
 use crate::samples::{denied, ended, exec_id, queued, running};

@@ -1,8 +1,9 @@
 //! Recorded connections of execs, and permanently allowed hosts.
 
+use ringwall_ids::UserId;
 use ringwall_record::{
     Answer, ApprovalKind, AuditFilter, ExecNetwork, FinalStatus, Limit, NewApproval, Remembering, Scope, Settled,
-    SettledStatus, UserId,
+    SettledStatus,
 };
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! Tokens, settings, host user ids, and a closed store.
 
 use futures::future::join_all;
-use ringwall_record::{AuditFilter, Digest, Error, Holder, Limit, NewToken, Revocation, Saved, Scope, TokenId};
+use ringwall_ids::TokenId;
+use ringwall_record::{AuditFilter, Digest, Error, Holder, Limit, NewToken, Revocation, Saved, Scope};
 use serde_json::json;
 
 use crate::database::{TestDatabase, assert_intact};
@@ -25,7 +26,7 @@ pub(crate) fn token(number: u64, holder: Holder) -> NewToken {
 
 pub async fn token_is_found_by_hash(db: TestDatabase) {
     let store = db.open().await;
-    let (ann, helper) = ("ann".parse::<ringwall_record::UserId>().unwrap(), "helper".parse().unwrap());
+    let (ann, helper) = ("ann".parse::<ringwall_ids::UserId>().unwrap(), "helper".parse().unwrap());
     let holders = [Holder::Owner, Holder::Operator, Holder::User(ann.clone()), Holder::Agent(ann, helper)];
     for (number, holder) in (0..).zip(holders) {
         let new = token(number, holder);
@@ -131,7 +132,7 @@ pub async fn settings_based_on_stale_version_are_refused(db: TestDatabase) {
 pub async fn host_uid_of_agent_is_permanent(db: TestDatabase) {
     let store = db.open().await;
     let name = |number: usize| format!("agent {}", number % 10).parse().unwrap();
-    let agents: Vec<ringwall_record::AgentId> = (0..40).map(name).collect();
+    let agents: Vec<ringwall_ids::AgentId> = (0..40).map(name).collect();
     let user = "ann".parse().unwrap();
     let answers = join_all(agents.iter().map(|agent| store.host_uid(&user, agent, 1000..=1009, at(1)))).await;
     let uids: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();

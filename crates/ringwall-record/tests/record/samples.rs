@@ -1,6 +1,7 @@
 //! Sample execs, outcomes and events.
 
-use ringwall_record::{Event, ExecId, ExecOutcome, FinalStatus, NewExec, Reason, Start, StoredOutput, Timestamp};
+use ringwall_ids::ExecId;
+use ringwall_record::{Event, ExecOutcome, FinalStatus, NewExec, Reason, Start, StoredOutput, Timestamp};
 use serde_json::json;
 
 pub fn at(milliseconds: i64) -> Timestamp {

@@ -55,8 +55,8 @@ struct Checkout<'a> {
 
 impl Checkout<'_> {
     async fn bring(&self, agent: &Agent, wanted: For, disk: impl FnOnce() -> Disk) -> Result<(), Error> {
-        let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
-        let sync_state = || Ok(self.baselines.sync_state(&id, agent.tree.workspace())?);
+        let id = &agent.agent;
+        let sync_state = || Ok(self.baselines.sync_state(id, agent.tree.workspace())?);
         let alone = || self.boxes.try_write(&agent.user, &agent.agent);
         let is_due = match blocking::in_place(sync_state).await? {
             SyncState::UpToDate => return Ok(()),
@@ -83,6 +83,7 @@ impl Checkout<'_> {
         // Held until the checkout is done, so a new box waits.
         let alone = alone();
         let (baselines, tree, disk) = (Arc::clone(self.baselines), agent.tree.clone(), disk());
+        let id = id.clone();
         detached(move || {
             let _writing = writing;
             let more = baselines.growth(&id, tree.workspace())?;
@@ -112,7 +113,7 @@ impl Checkout<'_> {
 mod tests {
     use std::io::{Seek, Write};
 
-    use ringwall_record::{AgentId, UserId};
+    use ringwall_ids::{AgentId, UserId};
     use ringwall_workspace::{ArchiveLimits, Owner, Usage, Workspaces};
     use tempfile::TempDir;
     use zip::write::SimpleFileOptions;

@@ -1,7 +1,8 @@
 //! The shares of the disk that the settings give to workspaces and sessions.
 
-use ringwall_record::{AgentId, Store, UserId};
-use ringwall_workspace::{SessionId, Usage, Workspace};
+use ringwall_ids::{AgentId, SessionId, UserId};
+use ringwall_record::Store;
+use ringwall_workspace::{Usage, Workspace};
 
 use super::open::Agent;
 use crate::disk::{Disk, MIB};

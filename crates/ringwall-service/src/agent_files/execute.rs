@@ -6,9 +6,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use ringwall_ids::{ExecId, ProjectId};
 use ringwall_policy::{ArgvCommand, CommandLine, CommandLists, Denial, profile};
-use ringwall_record::{ExecId, Status};
-use ringwall_workspace::{AgentPath, ProjectId, Stream};
+use ringwall_record::Status;
+use ringwall_workspace::{AgentPath, Stream};
 
 use crate::auth::principal::Principal;
 use crate::blocking;

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use ringwall_ids::ExecId;
 use ringwall_record::Timestamp;
 use ringwall_workspace::{GcLimits, GcMode};
 use serde::Serialize;
@@ -53,9 +54,7 @@ impl Service {
         let (workspaces, baselines) = (self.inner.workspaces.clone(), self.inner.baselines.clone());
         let registry = self.inner.registry.clone();
         let freed = detached(move || {
-            let is_running = |exec: &ringwall_workspace::ExecId| {
-                exec.as_str().parse().is_ok_and(|exec_id| registry.find(&exec_id).is_some())
-            };
+            let is_running = |exec: &ExecId| registry.find(exec).is_some();
             let limits = GcLimits { sessions_before: before(kept), strays_before: before(STRAY_AFTER), is_running };
             let found = workspaces.collect_garbage(&limits, mode);
             if let Some(error) = &found.first_failure {

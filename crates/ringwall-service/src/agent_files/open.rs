@@ -3,7 +3,8 @@
 //! A malformed id is an error for every caller. A workspace of another user does not exist for the
 //! caller.
 
-use ringwall_record::{AgentId, Holder, UserId};
+use ringwall_ids::{AgentId, UserId};
+use ringwall_record::Holder;
 use ringwall_workspace::Tree;
 
 use crate::auth::principal::{DEFAULT, Principal};
@@ -41,7 +42,7 @@ impl Service {
         let owner = self.owner_of(&user, &agent).await?;
         let workspaces = &self.inner.workspaces;
         let tree = blocking::in_place(|| {
-            let workspace = workspaces.workspace(&user.as_str().parse()?, &agent.as_str().parse()?, owner)?;
+            let workspace = workspaces.workspace(&user, &agent, owner)?;
             Ok(workspace.tree()?)
         })
         .await?;
@@ -73,9 +74,6 @@ impl Principal {
             Holder::User(own) | Holder::Agent(own, _) => own.as_str(),
         };
         let (user, agent) = (address.user.as_deref().unwrap_or(own), address.agent.as_str());
-        // The rule of `ringwall-workspace` is stricter, because the ids become directory names.
-        user.parse::<ringwall_workspace::UserId>()?;
-        agent.parse::<ringwall_workspace::AgentId>()?;
         let (user, agent) = (user.parse()?, agent.parse()?);
         if self.sees(&user, &agent) {
             Ok((user, agent))

@@ -95,7 +95,7 @@ impl Service {
     ) -> Result<Vec<SkillName>, Error> {
         let SkillUpload { agent, mut file, room, .. } = upload;
         let limits = self.archive_limits();
-        let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
+        let id = agent.agent.clone();
         let baselines = self.inner.baselines.clone();
         let rewound = file.rewind();
         rewound.map_err(|error| Error::runtime("read an upload", &error))?;
@@ -146,7 +146,7 @@ impl Service {
     pub async fn layered_skills(&self, by: &Principal, address: &Address) -> Result<Vec<LayeredSkill>, Error> {
         let (agent, reading) = self.read_agent(by, address).await?;
         self.require_sync(&agent).await?;
-        let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
+        let id = agent.agent.clone();
         let baselines = self.inner.baselines.clone();
         detached(move || {
             let _reading = reading;
@@ -159,7 +159,7 @@ impl Service {
     pub async fn delete_skill(&self, by: &Principal, address: &Address, name: &str) -> Result<(), Error> {
         let skill: SkillName = name.parse()?;
         let (agent, writing) = self.change_agent(by, address).await?;
-        let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
+        let id = agent.agent.clone();
         let (baselines, disk) = (self.inner.baselines.clone(), self.disk_of(&agent));
         detached(move || {
             let deleted = baselines.delete(&id, &agent.tree, &skill)?;
@@ -179,7 +179,7 @@ impl Service {
 
     /// Fails if baselines wait for room in the quota.
     async fn require_sync(&self, agent: &Agent) -> Result<(), Error> {
-        let id = agent.agent.as_str().parse::<ringwall_workspace::AgentId>()?;
+        let id = agent.agent.clone();
         let (baselines, disk) = (&self.inner.baselines, self.disk_of(agent));
         blocking::in_place(|| {
             let workspace = agent.tree.workspace();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall_ids::ApprovalId;
 use ringwall_policy::Rights;
 use ringwall_record::{Answer, Approval, ApprovalStatus, Author, NewApproval, Remembering, SettledStatus, Timestamp};
 use tokio::time::Instant;
@@ -11,7 +12,6 @@ use super::open_approvals::Open;
 use super::question::{Decision, Question, Waiting};
 use super::view::shared;
 use crate::error::Error;
-use crate::random::random_digits;
 use crate::service::Service;
 use crate::time::{milliseconds, now};
 
@@ -87,7 +87,7 @@ impl Question {
     fn opened(self, timeout: Duration) -> Result<NewApproval, Error> {
         let created_at = now();
         Ok(NewApproval {
-            id: format!("a_{}", random_digits::<16>()?).parse()?,
+            id: ApprovalId::random()?,
             kind: self.kind,
             exec_id: self.exec_id,
             user_id: self.user_id,

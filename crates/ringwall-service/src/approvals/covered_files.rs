@@ -10,11 +10,12 @@
 
 use std::path::{Path, PathBuf};
 
+use ringwall_ids::UserId;
 use ringwall_policy::{
     AllowedPath, FileUse, HostPath, NamedFile, NamedFiles, PathAccess, PathControl, PathStyle, Rights, is_in_every_box,
     is_never_mounted,
 };
-use ringwall_record::{ApprovalFiles, CoveredFile, Digest, ScriptText, Uncovered, UncoveredFile, UserId};
+use ringwall_record::{ApprovalFiles, CoveredFile, Digest, ScriptText, Uncovered, UncoveredFile};
 use ringwall_workspace::{Content, ContentError, Owner, read_content, read_stamp};
 
 use crate::blocking::detached;

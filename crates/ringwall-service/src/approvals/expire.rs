@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use ringwall_record::{Answer, ApprovalId, ApprovalStatus, Author, Remembering, Settled, SettledStatus};
+use ringwall_ids::ApprovalId;
+use ringwall_record::{Answer, ApprovalStatus, Author, Remembering, Settled, SettledStatus};
 use tokio::time::Instant;
 
 use super::question::Decision;
@@ -47,7 +48,7 @@ impl Service {
                 }
             }
         });
-        *self.inner.expirer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(task);
+        *self.inner.expirer.lock() = Some(task);
     }
 
     /// Closes a question without an answer, unless an answer was recorded first.

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ringwall_record::{ExecId, Holder};
+use ringwall_ids::{ExecId, SessionId};
+use ringwall_record::Holder;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -29,7 +30,7 @@ pub enum Watched {
 impl Watched {
     /// Fails if `id` is not a valid session id.
     pub fn session(id: &str) -> Result<Self, Error> {
-        id.parse::<ringwall_workspace::SessionId>()?;
+        id.parse::<SessionId>()?;
         Ok(Self::Session(id.to_owned()))
     }
 

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use ringwall_executor::egress::Ruling;
+use ringwall_ids::UserId;
 use ringwall_policy::{NetEntry, NetHost, NetList};
-use ringwall_record::{ApprovalKind, Digest, Holder, NetHostEntry, Remembering, RiskLevel, Scope, Timestamp, UserId};
+use ringwall_record::{ApprovalKind, Digest, Holder, NetHostEntry, Remembering, RiskLevel, Scope, Timestamp};
 use serde::Serialize;
 use serde_json::json;
 

@@ -5,9 +5,10 @@
 //! it gets each announcement exactly once.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use ringwall_record::{ApprovalId, UserId};
+use parking_lot::{Mutex, MutexGuard};
+use ringwall_ids::{ApprovalId, UserId};
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
 
@@ -172,7 +173,7 @@ impl OpenApprovals {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }
 

@@ -5,10 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use ringwall_ids::{AgentId, ApprovalId, ExecId, UserId};
 use ringwall_policy::Rights;
-use ringwall_record::{
-    AgentId, ApprovalFiles, ApprovalId, ApprovalKind, Author, Digest, ExecId, RiskLevel, SettledStatus, UserId,
-};
+use ringwall_record::{ApprovalFiles, ApprovalKind, Author, Digest, RiskLevel, SettledStatus};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use ringwall_ids::{AgentId, ApprovalId, ExecId, UserId};
 use ringwall_record::{
-    AgentId, Approval, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, CoveredFile, Cursor, ExecId, Limit,
-    Page, RiskLevel, Timestamp, UncoveredFile, UserId,
+    Approval, ApprovalFilter, ApprovalKind, ApprovalStatus, CoveredFile, Cursor, Limit, Page, RiskLevel, Timestamp,
+    UncoveredFile,
 };
 use serde::Serialize;
 

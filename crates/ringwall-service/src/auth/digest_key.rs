@@ -7,12 +7,12 @@
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
+use ringwall_ids::random_digits;
 use ringwall_record::HeadKey;
 use sha2::Sha256;
 
 use crate::auth::private_file;
 use crate::error::Error;
-use crate::random::random_digits;
 
 const FILE: &str = "digest.key";
 const SIGNED: &str = "audit.signed";

@@ -8,9 +8,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_record::Digest;
 use tokio::sync::watch;
 
@@ -81,7 +81,7 @@ impl HeldLogin {
 
 impl Logins {
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     pub(crate) fn begin(&self, text: &str, token: Digest, now: Instant) {

@@ -4,7 +4,8 @@
 //! own agents; an agent has only its own workspace. Objects that a caller may not see are reported
 //! as not found; actions that it may not perform on visible objects fail with `Forbidden`.
 
-use ringwall_record::{AgentId, Author, Holder, Scope, UserId};
+use ringwall_ids::{AgentId, UserId};
+use ringwall_record::{Author, Holder, Scope};
 
 use crate::auth::origin::Origin;
 use crate::error::Error;
@@ -73,9 +74,6 @@ impl Principal {
         };
         let user = own_or_named("user_id", own_user, user)?;
         let agent = own_or_named("agent_id", own_agent, agent)?;
-        // The id rules of `ringwall-workspace` are stricter, because ids become directory names.
-        user.parse::<ringwall_workspace::UserId>()?;
-        agent.parse::<ringwall_workspace::AgentId>()?;
         Ok((user.parse()?, agent.parse()?))
     }
 

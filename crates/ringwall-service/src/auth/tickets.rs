@@ -4,9 +4,9 @@
 //! the rights of the token or login that requested it, and is invalid after that one has ended.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ringwall_record::{Digest, Timestamp};
 use tokio::time::Instant;
 
@@ -40,7 +40,7 @@ pub struct NewTicket {
 
 impl Tickets {
     pub(crate) fn issue(&self, of: &Principal, login: Option<HeldLogin>, text: &str) -> Result<(), Error> {
-        let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tickets = self.0.lock();
         let at = Instant::now();
         tickets.retain(|_, ticket| at < ticket.until);
         let own = tickets.values().filter(|ticket| ticket.of.caller() == of.caller()).count();
@@ -53,7 +53,7 @@ impl Tickets {
 
     /// Consumes the ticket, also if it has expired.
     pub(crate) fn redeem(&self, text: &str) -> Option<(Principal, Option<HeldLogin>)> {
-        let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tickets = self.0.lock();
         let ticket = tickets.remove(&Digest::of(text.as_bytes()))?;
         let is_over = ticket.login.as_ref().is_some_and(HeldLogin::is_over);
         (Instant::now() < ticket.until && !is_over).then_some((ticket.of, ticket.login))

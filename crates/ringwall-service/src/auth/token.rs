@@ -1,9 +1,9 @@
 //! Tokens: creation and recording. Only the hash of a token is stored.
 
-use ringwall_record::{Database, Digest, HeadKey, Holder, Store, Timestamp, Token, TokenId};
+use ringwall_ids::{TokenId, random_digits};
+use ringwall_record::{Database, Digest, HeadKey, Holder, Store, Timestamp, Token};
 
 use crate::error::Error;
-use crate::random::random_digits;
 use crate::time::now;
 
 const PREFIX: &str = "rw_";
@@ -38,8 +38,7 @@ pub(crate) async fn create(store: &Store, new: NewToken, by: &str) -> Result<(To
 
 /// Records `text` as a valid token.
 pub(crate) async fn record_text(store: &Store, text: &str, new: NewToken, by: &str) -> Result<Token, Error> {
-    check_names(&new.holder)?;
-    let id: TokenId = format!("t_{}", random_digits::<16>()?).parse()?;
+    let id = TokenId::random()?;
     let created_at = now();
     let token = ringwall_record::NewToken {
         id: id.clone(),
@@ -60,20 +59,4 @@ pub(crate) async fn record_text(store: &Store, text: &str, new: NewToken, by: &s
         expires_at: new.expires_at,
         revoked_at: None,
     })
-}
-
-/// Rejects names that `ringwall-workspace` does not accept: such a token would have no workspace.
-fn check_names(holder: &Holder) -> Result<(), Error> {
-    let (user, agent) = match holder {
-        Holder::Owner | Holder::Operator => (None, None),
-        Holder::User(user) => (Some(user), None),
-        Holder::Agent(user, agent) => (Some(user), Some(agent)),
-    };
-    if let Some(user) = user {
-        user.as_str().parse::<ringwall_workspace::UserId>()?;
-    }
-    if let Some(agent) = agent {
-        agent.as_str().parse::<ringwall_workspace::AgentId>()?;
-    }
-    Ok(())
 }

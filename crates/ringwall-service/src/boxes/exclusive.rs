@@ -11,9 +11,10 @@
 //! command would wait for execs that wait for a slot.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ringwall_executor::pool::{Hold as BoxHold, Present};
 use ringwall_policy::Isolation;
 use ringwall_record::SessionKey;
@@ -36,7 +37,7 @@ pub(crate) type Shared = OwnedRwLockReadGuard<()>;
 
 impl SessionGates {
     fn gate(&self, name: &SessionKey) -> Arc<RwLock<()>> {
-        let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gates = self.0.lock();
         if let Some(gate) = gates.get(name).and_then(Weak::upgrade) {
             return gate;
         }

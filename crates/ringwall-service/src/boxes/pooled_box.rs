@@ -4,8 +4,9 @@
 //! not recorded: after a restart the server has none.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_executor::BoxControl as _;
 use ringwall_executor::session_box::{SessionBox, SessionProcess};
 use ringwall_policy::Isolation;
@@ -191,7 +192,7 @@ impl PooledBox {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Context>> {
-        self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contexts.lock()
     }
 }
 

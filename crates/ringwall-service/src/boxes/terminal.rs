@@ -1,7 +1,6 @@
 //! The terminal of an exec, before and while a client uses it.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use ringwall_executor::WindowSize;
 use ringwall_executor::session_box::{ProcessInput, SessionProcess};
 use tokio::sync::{mpsc, oneshot};
@@ -19,7 +18,7 @@ pub(crate) struct TerminalHandle {
 impl TerminalHandle {
     /// Gives the client access to the running terminal. False if the client has disconnected.
     pub(crate) fn offer(&self, handle: SessionProcess, stdin: Option<ProcessInput>) -> bool {
-        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let keys = self.keys.lock().take();
         match (keys, stdin) {
             (Some(keys), Some(stdin)) => keys.send(Keys { handle, stdin }).is_ok(),
             (Some(_), None) | (None, _) => false,

@@ -1,8 +1,8 @@
 //! The result of a browser action as it is returned to the caller.
 
 use ringwall_browser::{Answer, Dialog};
+use ringwall_ids::ExecId;
 use ringwall_policy::BrowserKind;
-use ringwall_record::ExecId;
 use serde_json::{Map, Value, json};
 
 use crate::boxes::browser::Fault;

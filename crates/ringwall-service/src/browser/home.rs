@@ -1,7 +1,7 @@
 //! Provides the box in which a browser runs: its own box or the session's box.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use ringwall_executor::egress::{Proxy, Resolver};
 use ringwall_executor::pool::OnBusy;
@@ -54,7 +54,7 @@ impl Service {
         let lifted = settings.browser.allowed_hosts.clone();
         let server = Arc::downgrade(&self.inner);
         let external = move || match server.upgrade() {
-            Some(server) => server.settings.read().unwrap_or_else(PoisonError::into_inner).browser.external,
+            Some(server) => server.settings.read().browser.external,
             None => ExternalMode::Off,
         };
         let reach = Reach::Public { lifted: lifted.clone(), external: Box::new(external) };
@@ -94,7 +94,7 @@ impl Service {
         let net = own.effective().net.clone();
         let home = || home_grant(&own, &layers, &[AGENT.to_owned()]);
         let key = BoxKey::new(place, isolation);
-        let name = format!("box-{}", crate::random::random_digits::<16>()?);
+        let name = format!("box-{}", ringwall_ids::random_digits::<16>().map_err(crate::error::Error::from)?);
         let lease = self.enter_box(&key, isolation, home, name, OnBusy::Wait).await?;
         let home = lease.session_box().clone();
         let Some(hold) = lease.hold() else { return Err(Fault::failed("the session's box is ending; try again")) };

@@ -4,11 +4,13 @@
 //! The action continues if its caller disconnects. Actions of a session run one at a time. An
 //! action that is interrupted by the end of the session or the server is recorded as failed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ringwall_browser::{Action, Answer, Document, FieldKind};
+use ringwall_ids::ExecId;
 use ringwall_policy::{BrowserKind, ExternalMode, NetHost, check_page, page_host};
-use ringwall_record::{BrowserOutcome, BrowserStatus, ExecId, NewBrowserAction};
+use ringwall_record::{BrowserOutcome, BrowserStatus, NewBrowserAction};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -21,7 +23,6 @@ use crate::auth::principal::Principal;
 use crate::boxes::browser::{BrowserSlot, Fault, Instance, MISSING, Refused, Stop, Turn};
 use crate::egress::Asking;
 use crate::error::{Error, causes};
-use crate::random::random_digits;
 use crate::service::Service;
 use crate::session_ref::{SessionAddress, SessionRef};
 use crate::time::now;
@@ -88,7 +89,7 @@ impl Service {
         self.session_rules(&place).await?;
         let slot = self.inner.browsers.slot(&place.name)?;
         let in_line = slot.line_up()?;
-        let id: ExecId = format!("e_{}", random_digits::<16>()?).parse()?;
+        let id = ExecId::random()?;
         let deed = Deed { service: self.clone(), by: by.clone(), place, id: id.clone(), slot, asked: request.window };
         let (tell, told) = watch::channel(None);
         let taken_back = Arc::new(watch::Sender::new(false));
@@ -117,7 +118,7 @@ impl Service {
         let answer = told.wait_for(Option::is_some).await.map_err(|_| gone())?.clone().ok_or_else(gone)?;
         match answer.as_ref() {
             Ok(answer) => Ok(answer.clone()),
-            Err(error) => Err(error.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_else(gone)),
+            Err(error) => Err(error.lock().take().unwrap_or_else(gone)),
         }
     }
 }

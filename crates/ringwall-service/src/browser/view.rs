@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ringwall_record::{BrowserAction, BrowserStatus, ExecId, Limit, Timestamp};
+use ringwall_ids::ExecId;
+use ringwall_record::{BrowserAction, BrowserStatus, Limit, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 

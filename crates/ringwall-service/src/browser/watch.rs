@@ -1,6 +1,6 @@
 //! Closes browsers that died and browsers that were idle for `browser.idle_timeout_s`.
 
-use std::sync::{PoisonError, Weak};
+use std::sync::Weak;
 
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ pub(super) async fn watch_over(
         settings.borrow_and_update();
         let due = {
             let (Some(inner), Some(slot)) = (inner.upgrade(), slot.upgrade()) else { return };
-            let idle = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.idle_timeout();
+            let idle = inner.settings.read().browser.idle_timeout();
             slot.last_used() + idle
         };
         let why = tokio::select! {
@@ -41,7 +41,7 @@ pub(super) async fn watch_over(
             }
             Some(_) | None => return,
         }
-        let idle = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.idle_timeout();
+        let idle = inner.settings.read().browser.idle_timeout();
         let is_idle = slot.last_used() + idle <= Instant::now();
         if why.is_some() || is_idle {
             slot.end(&inner.store, turn.take(), Some(why.unwrap_or("nobody had used it for long"))).await;

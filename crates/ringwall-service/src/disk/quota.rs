@@ -8,11 +8,12 @@
 //! the quota together.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ringwall_record::{AgentId, UserId};
-use ringwall_workspace::{SessionId, Usage, Workspace};
+use parking_lot::{Mutex, MutexGuard};
+use ringwall_ids::{AgentId, SessionId, UserId};
+use ringwall_workspace::{Usage, Workspace};
 
 use crate::error::Error;
 
@@ -311,7 +312,7 @@ impl Quotas {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -6,12 +6,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_executor::egress::Ruling;
+use ringwall_ids::{AgentId, ExecId, UserId};
 use ringwall_policy::NetHost;
-use ringwall_record::{AgentId, Author, ExecId, UserId};
+use ringwall_record::Author;
 use tokio::sync::OnceCell;
 
 /// Maximum number of open and refused questions, so that a box cannot flood a person with invented
@@ -76,6 +78,6 @@ impl Questions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(NetHost, u16), SharedAnswer>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.answers.lock()
     }
 }

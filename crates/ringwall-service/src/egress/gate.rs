@@ -4,9 +4,10 @@
 //! Processes in a session box may outlive the exec: allowed hosts stay allowed, no person is asked
 //! in the exec's name any more, and later connections are passed to `late`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_executor::egress::{Connection, Fate, Gate, Ruling};
 use ringwall_policy::NetHost;
 use ringwall_record::ExecNetwork;
@@ -74,7 +75,7 @@ impl ExecGate {
     }
 
     fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock()
     }
 }
 

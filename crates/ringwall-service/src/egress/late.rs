@@ -2,12 +2,12 @@
 //! a second, so that a box which connects without end does not cause as many writes.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use ringwall_executor::egress::Connection;
-use ringwall_record::{AgentId, ExecId, UserId};
+use ringwall_ids::{AgentId, ExecId, UserId};
 use tokio::sync::Notify;
 
 use super::ask::Asking;
@@ -35,7 +35,7 @@ pub(crate) struct Late {
 
 impl Late {
     pub(super) fn add(&self, exec: &Asking, connection: Connection) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         let owned = || (exec.user_id.clone(), exec.agent_id.clone(), Notes::default());
         held.entry(exec.exec_id.clone()).or_insert_with(owned).2.add(connection);
         self.added.notify_one();
@@ -49,7 +49,7 @@ impl Late {
 
     /// Everything that was added since the last call.
     pub(super) fn take(&self) -> Vec<LateNetwork> {
-        let held = std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner));
+        let held = std::mem::take(&mut *self.held.lock());
         held.into_iter()
             .map(|(exec_id, (user, agent, notes))| LateNetwork { exec_id, owner: (user, agent), notes })
             .collect()

@@ -4,9 +4,10 @@
 //! them; if none runs, the latest one does. Before the first one every connection is refused.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_executor::egress::{Connection, Gate, Proxy, Resolver, Ruling};
 use ringwall_policy::{NetHost, NetList};
 use tokio::sync::watch;
@@ -110,7 +111,7 @@ impl Duty {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn OnDuty>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

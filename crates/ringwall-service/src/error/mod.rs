@@ -2,14 +2,13 @@
 //!
 //! Messages contain no host paths. Causes that only the operator needs are logged where they occur.
 
-use ringwall_record::ExecId;
-
 mod agent;
 pub(crate) mod codes;
 
 pub use agent::{AgentProblem, ProblemKind};
 
 use codes::DISK_QUOTA;
+use ringwall_ids::{ExecId, IdError, RandomError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -176,12 +175,25 @@ pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
+impl From<IdError> for Error {
+    fn from(error: IdError) -> Self {
+        Error::invalid(error.to_string())
+    }
+}
+
+impl From<RandomError> for Error {
+    fn from(error: RandomError) -> Self {
+        Error::runtime("make a random id or secret", &error)
+    }
+}
+
 impl From<ringwall_record::Error> for Error {
     fn from(error: ringwall_record::Error) -> Self {
         use ringwall_record::Error as Of;
         match error {
             Of::Closed => Error::Stopping,
-            Of::NameMalformed { .. }
+            Of::Id(_)
+            | Of::NameMalformed { .. }
             | Of::CursorMalformed
             | Of::NulByte { .. }
             | Of::TextTooLong { .. }
@@ -200,9 +212,7 @@ impl From<ringwall_workspace::Error> for Error {
     fn from(error: ringwall_workspace::Error) -> Self {
         use ringwall_workspace::Error as Of;
         match error {
-            Of::NameMalformed { .. }
-            | Of::NameReserved { .. }
-            | Of::ExecIdMalformed { .. }
+            Of::Id(_)
             | Of::PathMalformed { .. }
             | Of::InputTwice(_)
             | Of::InputBelowFile { .. }

@@ -1,6 +1,7 @@
 //! Reads the artifacts and the output of an exec, also while it runs.
 
-use ringwall_record::{ExecId, ExecSummary, Reason, Status, StoredOutput};
+use ringwall_ids::{ExecId, ProjectId};
+use ringwall_record::{ExecSummary, Reason, Status, StoredOutput};
 use ringwall_workspace::{ArtifactFile, OutputFile, Project, RelativePath, Stream};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -109,9 +110,7 @@ impl Service {
         };
         let truncated = kept == StoredOutput::Truncated || running.is_some_and(|running| running.is_truncated(stream));
         let ended = exec.summary.status.is_ended();
-        let read = move |project: &Project, exec: &ringwall_workspace::ExecId| {
-            project.read_output(exec, stream, offset, limit)
-        };
+        let read = move |project: &Project, exec: &ExecId| project.read_output(exec, stream, offset, limit);
         let part = self.with_project(&exec.summary, read).await?;
         let (bytes, total) = part.map_or((Vec::new(), 0), |part| (part.bytes, part.total));
         Ok(OutputPart { bytes, total, truncated, ended })
@@ -142,7 +141,7 @@ impl Service {
             let is_little = stdout.length() + stderr.length() <= LITTLE;
             return if is_little { both() } else { blocking::in_place(both).await };
         }
-        let read = move |project: &Project, exec: &ringwall_workspace::ExecId| {
+        let read = move |project: &Project, exec: &ExecId| {
             let part = |stream| project.read_output(exec, stream, 0, limit);
             Ok([part(Stream::Stdout)?, part(Stream::Stderr)?])
         };
@@ -158,7 +157,7 @@ impl Service {
         // Before the record, so that an exec that ends in between still reports its cut output.
         let running = self.find_running(by, exec_id);
         let view = self.exec(by, exec_id).await?;
-        let read = |project: &Project, exec: &ringwall_workspace::ExecId| {
+        let read = |project: &Project, exec: &ExecId| {
             let part = |stream| project.read_output(exec, stream, 0, OBSERVED);
             Ok((part(Stream::Stdout)?, part(Stream::Stderr)?, project.artifacts(exec)?))
         };
@@ -185,16 +184,14 @@ impl Service {
     pub(crate) async fn with_project<T: Send + 'static>(
         &self,
         summary: &ExecSummary,
-        read: impl FnOnce(&Project, &ringwall_workspace::ExecId) -> Result<T, ringwall_workspace::Error> + Send + 'static,
+        read: impl FnOnce(&Project, &ExecId) -> Result<T, ringwall_workspace::Error> + Send + 'static,
     ) -> Result<Option<T>, Error> {
         let owner = self.owner_of(&summary.user_id, &summary.agent_id).await?;
         let workspaces = self.inner.workspaces.clone();
-        let (user, agent) = (summary.user_id.as_str().to_owned(), summary.agent_id.as_str().to_owned());
-        let (project, exec_id) = (summary.project_id.clone(), summary.exec_id.as_str().to_owned());
-        blocking::in_place(move || {
-            let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
-            let found = workspace.find_project(&project.parse()?);
-            match found.and_then(|project| read(&project, &exec_id.parse()?)) {
+        let project: ProjectId = summary.project_id.parse()?;
+        blocking::in_place(|| {
+            let workspace = workspaces.workspace(&summary.user_id, &summary.agent_id, owner)?;
+            match workspace.find_project(&project).and_then(|project| read(&project, &summary.exec_id)) {
                 Err(ringwall_workspace::Error::ProjectMissing(_) | ringwall_workspace::Error::ExecMissing(_)) => {
                     Ok(None)
                 }

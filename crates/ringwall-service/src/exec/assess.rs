@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use ringwall_record::{Scope, UserId};
+use ringwall_ids::UserId;
+use ringwall_record::Scope;
 use ringwall_risk::{Assessment, Content};
 use tokio::sync::oneshot;
 
@@ -118,10 +119,10 @@ async fn on_a_thread<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::mpsc;
 
     use futures::future::join_all;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -217,7 +218,7 @@ mod tests {
         gate.begun.recv().await.expect("a beginning");
         for (place, name) in ["many", "many", "many", "one"].into_iter().enumerate() {
             let (assessors_of_task, order) = (assessors.clone(), order.clone());
-            let note = move || order.lock().expect("no panic").push(name);
+            let note = move || order.lock().push(name);
             waiting.push(tokio::spawn(async move { assessors_of_task.run(&user(name), LARGE, STACK, note).await }));
             // The tasks of this runtime share one thread, so each is queued before the next one
             // starts.
@@ -229,7 +230,7 @@ mod tests {
         for done in join_all(waiting).await {
             done.expect("a task").expect("an assessment");
         }
-        assert_eq!(*order.lock().expect("no panic"), ["many", "one", "many", "many"]);
+        assert_eq!(*order.lock(), ["many", "one", "many", "many"]);
     }
 
     #[tokio::test]

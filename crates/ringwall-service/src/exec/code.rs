@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use ringwall_executor::aio_service::{ServiceFile, ServiceWork};
 use ringwall_executor::pool::OnBusy;
+use ringwall_ids::{IdError, SessionId};
 use ringwall_policy::{Code, Field, Isolation, Layer, LayerName, Layers, UNLIMITED, merge, profile};
 use ringwall_record::{Confirmation, Digest};
 use ringwall_risk::MAX_CONTENT;
-use ringwall_workspace::{AgentPath, Session, SessionId, Usage};
+use ringwall_workspace::{AgentPath, Session, Usage};
 use serde_json::{Value, json};
 
 use super::run_notes::RunNotes;
@@ -86,9 +87,7 @@ impl CodeRequest {
 
     pub(crate) fn check(&self, input: &Input) -> Result<(), Error> {
         if let Some(id) = &self.context_id {
-            let _: SessionId = id
-                .parse()
-                .map_err(|error: ringwall_workspace::Error| Error::invalid(format!("context_id: {error}")))?;
+            let _: SessionId = id.parse().map_err(|error: IdError| Error::invalid(format!("context_id: {error}")))?;
             if self.language == Language::Shell {
                 return Err(Error::invalid("context_id: there are contexts of python and javascript"));
             }

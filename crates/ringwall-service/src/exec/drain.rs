@@ -1,7 +1,6 @@
 //! Stops the server: refuses new execs, waits for running ones until a deadline, then kills the
 //! rest. Every exec gets a recorded outcome.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::exec::registry::Cancellation;
@@ -35,7 +34,7 @@ impl Service {
         // A browser in a paused box cannot react to a close request; it ends with its box.
         tokio::join!(self.inner.browsers.close(&self.inner.store), self.inner.boxes.stop());
         for task in [&self.inner.pruner, &self.inner.expirer, &self.inner.observer, &self.inner.measurer] {
-            let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let task = task.lock().take();
             if let Some(task) = task {
                 task.abort();
                 // After this the task holds no reference to the server.

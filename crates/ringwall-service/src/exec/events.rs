@@ -9,7 +9,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use futures::Stream as Events;
-use ringwall_record::{Exec, ExecId, Status};
+use ringwall_ids::ExecId;
+use ringwall_record::{Exec, Status};
 use ringwall_workspace::Stream;
 use tokio::sync::watch;
 

@@ -377,13 +377,11 @@ impl Exec {
 
     async fn prepare(&self, inputs: Vec<Input>) -> Prepared {
         let workspaces = self.service.inner.workspaces.clone();
-        let (user, agent) = (self.intent.user_id.as_str().to_owned(), self.intent.agent_id.as_str().to_owned());
         let (project, owner) = (self.spec.project_id.clone(), self.owner);
-        let exec_id = self.intent.exec_id.as_str().to_owned();
+        let exec_id = &self.intent.exec_id;
         let is_much = !inputs.is_empty() || matches!(&self.spec.target, Target::Code(code) if code.has_files());
         let prepare = move || -> Result<Ready, Error> {
-            let exec_id: ringwall_workspace::ExecId = exec_id.parse()?;
-            let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
+            let workspace = workspaces.workspace(&self.intent.user_id, &self.intent.agent_id, owner)?;
             let disk = self.service.disk(&self.intent.user_id, &self.intent.agent_id, &workspace);
             let own = self.spec.session().map(|session| self.service.session_disk(&disk, session));
             let disks = std::iter::once(disk).chain(own).map(|disk| disk.for_box()).collect::<Result<Vec<_>, _>>()?;
@@ -416,12 +414,12 @@ impl Exec {
                 }
             };
             let project = workspace.project(&project)?;
-            project.write_inputs(&exec_id, &inputs)?;
+            project.write_inputs(exec_id, &inputs)?;
             rooms.into_iter().for_each(|room| room.settle(more));
             let files = match &self.spec.target {
                 // Files that code creates stay in its session, so only output files are needed.
-                Target::Code(_) => project.begin_output(&exec_id)?,
-                Target::Project { .. } | Target::Agent { .. } | Target::Session { .. } => project.begin(&exec_id)?,
+                Target::Code(_) => project.begin_output(exec_id)?,
+                Target::Project { .. } | Target::Agent { .. } | Target::Session { .. } => project.begin(exec_id)?,
             };
             let verdict = match (&self.spec.target, &target) {
                 (Target::Code(_), OpenTarget::Session(session)) => {

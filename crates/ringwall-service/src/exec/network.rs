@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ringwall_executor::egress::{Proxy, Resolver};
+use ringwall_ids::ExecId;
 use ringwall_policy::{Net, NetList, NetMode};
-use ringwall_record::ExecId;
 
 use crate::auth::principal::Principal;
 use crate::egress::{Asking, Egress, ExecGate, Late, LateNetwork, NetRule, NetworkView, RecordLate, SessionWay};

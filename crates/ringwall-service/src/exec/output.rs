@@ -159,7 +159,8 @@ impl Keeper<'_> {
 
 #[cfg(test)]
 mod tests {
-    use ringwall_workspace::{ExecId, Owner, Workspaces};
+    use ringwall_ids::ExecId;
+    use ringwall_workspace::{Owner, Workspaces};
     use rustix::pipe::{PipeFlags, pipe_with};
 
     use super::*;

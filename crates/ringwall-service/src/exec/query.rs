@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ringwall_record::{Cursor, ExecId, ExecListFilter, ExecSummary, Limit, Page, Status};
+use ringwall_ids::ExecId;
+use ringwall_record::{Cursor, ExecListFilter, ExecSummary, Limit, Page, Status};
 
 use crate::auth::principal::Principal;
 use crate::error::Error;

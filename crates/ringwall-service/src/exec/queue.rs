@@ -5,9 +5,10 @@
 //! queue for tasks. A [`Slot`] is the right to run and is released when dropped.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use ringwall_record::UserId;
+use parking_lot::Mutex;
+use ringwall_ids::UserId;
 use tokio::sync::oneshot;
 
 use crate::settings::Settings;
@@ -311,8 +312,8 @@ impl Turns {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Held> {
+        self.held.lock()
     }
 }
 

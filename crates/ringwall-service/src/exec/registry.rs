@@ -7,9 +7,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
-use ringwall_record::{AgentId, ExecId, SessionKey, Status, UserId};
+use parking_lot::{Mutex, MutexGuard};
+use ringwall_ids::{AgentId, ExecId, UserId};
+use ringwall_record::{SessionKey, Status};
 use ringwall_workspace::{OutputFile, Stream};
 use tokio::sync::watch;
 
@@ -269,7 +271,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! after a person edited the code, its assessment, the files it created, and the answer of its
 //! context.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use ringwall_record::ExecId;
+use parking_lot::{Mutex, MutexGuard};
+use ringwall_ids::ExecId;
 use ringwall_risk::Assessment;
 
 use crate::boxes::CellAnswer;
@@ -72,6 +73,6 @@ impl RunNotes {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }

@@ -8,13 +8,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ringwall_ids::{AgentId, ProjectId, SessionId, UserId};
 use ringwall_policy::{
     AgentMounts, Denial, DockerImage, EffectivePolicy, ExecKind, Grant, HostPath, Isolation, Layer, LayerName, Layers,
     PathAccess, PathControl, ProjectAccess, ProjectMounts, Request, Rights, Root, Secret, SessionMounts, Verdict,
     Workspace, check_cwd, check_kind, decide, decide_code, profile,
 };
-use ringwall_record::{AgentId, Author, UserId};
-use ringwall_workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
+use ringwall_record::Author;
+use ringwall_workspace::{Input, Owner, RelativePath};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -7,8 +7,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ringwall_ids::ExecId;
 use ringwall_policy::{Denial, Net, Verdict};
-use ringwall_record::{Digest, ExecId, IntentResult, NewExec, Reason, Start, Status};
+use ringwall_record::{Digest, IntentResult, NewExec, Reason, Start, Status};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -101,7 +102,7 @@ impl Service {
         }
         self.inner.registry.check_open()?;
         let owner = self.owner_of(&spec.user_id, &spec.agent_id).await?;
-        let exec_id: ExecId = ringwall_workspace::ExecId::random()?.as_str().parse()?;
+        let exec_id = ExecId::random()?;
         // Directories are opened only after the intent is recorded. So this decision uses their
         // future paths; `Exec::grant` decides again with the opened directories.
         let workspace = self.inner.workspaces_path.join(spec.user_id.as_str()).join(spec.agent_id.as_str());

@@ -6,7 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ringwall_record::{Status, Timestamp, UserId};
+use ringwall_ids::UserId;
+use ringwall_record::{Status, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -7,11 +7,12 @@ pub use history::Minute;
 pub(crate) use history::Now;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_executor::pool::WarmFigures;
-use ringwall_record::{Status, UserId};
+use ringwall_ids::UserId;
+use ringwall_record::Status;
 
 use history::History;
 
@@ -89,6 +90,6 @@ impl Counters {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }

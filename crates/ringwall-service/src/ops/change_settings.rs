@@ -1,6 +1,6 @@
 //! Showing and changing the settings while the server runs. A change is merged into the stored document, saved and applied.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use ringwall_record::Saved;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ impl Service {
     /// The newest version stays, in whatever order two changes get here.
     fn apply(&self, changed: Settings) -> Arc<Settings> {
         let default = self.default_spec(&changed);
-        let mut settings = self.inner.settings.write().unwrap_or_else(PoisonError::into_inner);
+        let mut settings = self.inner.settings.write();
         if changed.version > settings.version {
             *settings = Arc::new(changed);
             self.inner.turns.set_bounds(settings.as_ref().into());

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use ringwall_executor::aio_service::AioService;
 use ringwall_executor::docker::Runtime;
 use ringwall_executor::{Ending, Options};
+use ringwall_ids::{AgentId, ExecId, UserId};
 use ringwall_policy::{Layer, LayerName, ProjectAccess, ProjectMounts, Request, Root, Verdict, decide};
-use ringwall_record::{AgentId, Holder, UserId};
+use ringwall_record::Holder;
 
 use crate::auth::principal::Principal;
 use crate::blocking;
@@ -35,7 +36,7 @@ pub(crate) enum ProbeError {
     #[error(transparent)]
     Service(#[from] crate::error::Error),
     #[error(transparent)]
-    Name(#[from] ringwall_record::Error),
+    Name(#[from] ringwall_ids::IdError),
     #[error(transparent)]
     Files(#[from] ringwall_workspace::Error),
     #[error(transparent)]
@@ -161,7 +162,7 @@ impl Service {
         let (user, agent): (UserId, AgentId) = (PROBER.parse()?, PROBER.parse()?);
         let owner = self.owner_of(&user, &agent).await?;
         let workspaces = self.inner.workspaces.clone();
-        let exec_id = ringwall_workspace::ExecId::random()?;
+        let exec_id = ExecId::random().map_err(crate::error::Error::from)?;
         let begun = exec_id.clone();
         let (project, files) = blocking::in_place(move || {
             let workspace = workspaces.workspace(&PROBER.parse()?, &PROBER.parse()?, owner)?;

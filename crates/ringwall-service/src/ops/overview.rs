@@ -1,10 +1,11 @@
 //! What goes on in a server now and in its last hour, for its operators or for one user.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_record::{Holder, UserId};
+use ringwall_ids::UserId;
+use ringwall_record::Holder;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -71,6 +72,6 @@ impl Service {
                 inner.counters.seen(&inner.going_on());
             }
         });
-        *self.inner.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *self.inner.observer.lock() = Some(task);
     }
 }

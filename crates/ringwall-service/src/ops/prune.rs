@@ -7,10 +7,11 @@
 //! ends.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_record::{ExecId, ExecSummary, Keep, Limit, Timestamp};
+use ringwall_ids::ExecId;
+use ringwall_record::{ExecSummary, Keep, Limit, Timestamp};
 use tokio::time::MissedTickBehavior;
 
 use crate::error::{Error, causes};
@@ -102,7 +103,7 @@ impl Service {
             service.end_forsaken_boxes().await;
             ControlFlow::Continue(())
         }));
-        *self.inner.pruner.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *self.inner.pruner.lock() = Some(task);
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::path::PathBuf;
 
+use ringwall_ids::{ExecId, ProjectId, SessionId};
 use ringwall_policy::{CommandLine, Field, HostPath, Layer, LayerName, NamedFile, PathStyle, normalise, profile};
-use ringwall_record::{ExecId, Reason, Status};
-use ringwall_workspace::{ProjectId, SessionId, Stream};
+use ringwall_record::{Reason, Status};
+use ringwall_workspace::Stream;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -5,8 +5,9 @@
 
 use std::sync::LazyLock;
 
+use ringwall_ids::UserId;
 use ringwall_policy::{HostPath, NewEntry, normalise, normalise_entry};
-use ringwall_record::{Holder, PathEntry, PathScope, UserId};
+use ringwall_record::{Holder, PathEntry, PathScope};
 use ringwall_risk::Locale;
 use serde::Serialize;
 use utoipa::ToSchema;

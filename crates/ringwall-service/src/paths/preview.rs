@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use ringwall_ids::{ExecId, UserId};
 use ringwall_policy::{CommandLine, HostPath, blocked, normalise};
-use ringwall_record::{ApprovalKind, ExecCommand, ExecId, ExecListFilter, Limit, PathScope, Store, UserId};
+use ringwall_record::{ApprovalKind, ExecCommand, ExecListFilter, Limit, PathScope, Store};
 use ringwall_risk::Locale;
 use serde::Serialize;
 

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ringwall_ids::SessionId;
 use ringwall_policy::{Ask, HostPath, Layers, NamedPath};
 use ringwall_record::{ApprovalKind, Digest, RiskLevel};
-use ringwall_workspace::SessionId;
 use serde_json::json;
 
 use super::reach::{missing_from, requested};

@@ -9,8 +9,9 @@
 use std::path::{Path, PathBuf};
 
 use ringwall_executor::{PathKind, RealPath, find_place, resolve};
+use ringwall_ids::UserId;
 use ringwall_policy::{AllowedPath, HostPath, NamedPath, PathAccess, PathControl, PathStyle, Rights, is_in_every_box};
-use ringwall_record::{PathScope, UserId};
+use ringwall_record::PathScope;
 
 use crate::blocking;
 use crate::error::Error;

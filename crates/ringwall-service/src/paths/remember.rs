@@ -4,8 +4,9 @@
 //! A disabled entry is enabled by a person who may change it. A user's answer never touches a
 //! global entry; it adds one for the user.
 
+use ringwall_ids::UserId;
 use ringwall_policy::HostPath;
-use ringwall_record::{Holder, NewPath, PathScope, RememberedPath, Remembering, UserId};
+use ringwall_record::{Holder, NewPath, PathScope, RememberedPath, Remembering};
 
 use crate::auth::principal::Principal;
 use crate::blocking;

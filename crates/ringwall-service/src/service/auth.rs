@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use ringwall_record::{Cursor, Digest, Holder, Limit, Page, Revocation, Timestamp, Token, TokenId};
+use ringwall_ids::{TokenId, random_digits};
+use ringwall_record::{Cursor, Digest, Holder, Limit, Page, Revocation, Timestamp, Token};
 
 use super::Service;
 use crate::auth::Auth;
@@ -11,7 +12,6 @@ use crate::auth::principal::Principal;
 use crate::auth::tickets::{self, NewTicket};
 use crate::auth::token::{self, NewToken};
 use crate::error::Error;
-use crate::random::random_digits;
 use crate::time::{milliseconds, now};
 
 impl Service {

@@ -1,7 +1,5 @@
 //! Starts boxes: a warm box is used if it fits the grant, otherwise a cold one is created.
 
-use std::sync::PoisonError;
-
 use ringwall_executor::docker::Runtime;
 use ringwall_executor::session_box::SessionBox;
 use ringwall_executor::{Options, RunningBox};
@@ -56,6 +54,6 @@ impl Inner {
     }
 
     fn makes_warm_boxes(&self) -> bool {
-        self.settings.read().unwrap_or_else(PoisonError::into_inner).pool.bounds().min_instances > 0
+        self.settings.read().pool.bounds().min_instances > 0
     }
 }

@@ -9,12 +9,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::{Mutex, RwLock};
 use ringwall_executor::Privilege;
 use ringwall_executor::docker::DockerState;
-use ringwall_record::{AgentId, Digest, Exec, ExecId, Store, UserId};
+use ringwall_ids::{AgentId, ExecId, UserId};
+use ringwall_record::{Digest, Exec, Store};
 use ringwall_workspace::{Baselines, Owner, Workspaces};
 use tokio::task::JoinHandle;
 
@@ -116,12 +118,12 @@ impl Service {
             Privilege::Root => {}
         }
         let key = (user.clone(), agent.clone());
-        let known = self.inner.uids.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let known = self.inner.uids.lock().get(&key).copied();
         let uid = match known {
             Some(uid) => uid,
             None => {
                 let uid = self.inner.store.host_uid(user, agent, WORKSPACE_UIDS, now()).await?;
-                self.inner.uids.lock().unwrap_or_else(PoisonError::into_inner).insert(key, uid);
+                self.inner.uids.lock().insert(key, uid);
                 uid
             }
         };
@@ -134,7 +136,7 @@ impl Service {
     }
 
     pub(crate) fn settings_now(&self) -> Arc<Settings> {
-        self.inner.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.settings.read().clone()
     }
 
     /// The recorded exec, if the caller may see it.

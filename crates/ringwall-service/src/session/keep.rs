@@ -6,11 +6,10 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ringwall_ids::{AgentId, SessionId, UserId, random_digits};
 use ringwall_policy::SecurityMode;
-use ringwall_record::{
-    AgentId, Confirmation, Holder, Limit, SessionKey, SessionWithRules, Timestamp, UserId, UserRules,
-};
-use ringwall_workspace::{SessionCursor, SessionId, SessionPage, SessionTimes};
+use ringwall_record::{Confirmation, Holder, Limit, SessionKey, SessionWithRules, Timestamp, UserRules};
+use ringwall_workspace::{SessionCursor, SessionPage, SessionTimes};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -20,7 +19,6 @@ use crate::blocking;
 use crate::blocking::detached;
 use crate::error::{Error, causes};
 use crate::exec::registry::Cancellation;
-use crate::random::random_digits;
 use crate::service::Service;
 use crate::session_ref::{SessionAddress, SessionRef, no_session};
 use crate::settings::Rules;
@@ -131,8 +129,8 @@ impl Service {
         let SessionPage { sessions: found, next } = detached(look).await?;
         let mut places = Vec::with_capacity(found.len());
         for session in found {
-            let (user, agent) = (session.user.as_str().parse()?, session.agent.as_str().parse()?);
-            let name = SessionKey { user_id: user, agent_id: agent, session_id: session.session.to_string() };
+            let name =
+                SessionKey { user_id: session.user, agent_id: session.agent, session_id: session.session.to_string() };
             places.push((name, session.times));
         }
         let names: Vec<SessionKey> = places.iter().map(|(name, _)| name.clone()).collect();

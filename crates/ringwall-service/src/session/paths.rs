@@ -19,8 +19,7 @@ impl Service {
 
     pub(crate) async fn session_workspace(&self, name: &SessionKey) -> Result<Workspace, Error> {
         let owner = self.owner_of(&name.user_id, &name.agent_id).await?;
-        let (user, agent) = (name.user_id.as_str().parse()?, name.agent_id.as_str().parse()?);
-        blocking::in_place(|| Ok(self.inner.workspaces.workspace(&user, &agent, owner)?)).await
+        blocking::in_place(|| Ok(self.inner.workspaces.workspace(&name.user_id, &name.agent_id, owner)?)).await
     }
 
     /// When a session was created and last used; `None` if it does not exist.

@@ -8,8 +8,8 @@
 use std::str::FromStr;
 
 use ringwall_executor::aio_service::{AioError, AioService, ServiceUrl};
+use ringwall_ids::{AgentId, IdError, UserId};
 use ringwall_policy::Secret;
-use ringwall_record::{AgentId, UserId};
 use serde::Deserialize;
 
 use super::document::secret;
@@ -43,10 +43,10 @@ impl AioPart {
             read_url(url)?;
         }
         if let Some(user) = &self.user {
-            read::<ringwall_workspace::UserId, UserId>("aio.user", user)?;
+            read::<UserId>("aio.user", user)?;
         }
         if let Some(agent) = &self.agent {
-            read::<ringwall_workspace::AgentId, AgentId>("aio.agent", agent)?;
+            read::<AgentId>("aio.agent", agent)?;
         }
         Ok(())
     }
@@ -68,11 +68,7 @@ impl AioPart {
             }
         };
         let service = AioService::new(read_url(url)?, key).map_err(|error| wrong(AIO_KEY, &error))?;
-        Ok(Some(AssignedService {
-            service,
-            user: read::<ringwall_workspace::UserId, _>("aio.user", user)?,
-            agent: read::<ringwall_workspace::AgentId, _>("aio.agent", agent)?,
-        }))
+        Ok(Some(AssignedService { service, user: read("aio.user", user)?, agent: read("aio.agent", agent)? }))
     }
 }
 
@@ -80,13 +76,7 @@ fn read_url(text: &str) -> Result<ServiceUrl, Error> {
     text.parse().map_err(|error| wrong("aio.url", &error))
 }
 
-/// Parses an id by the rules of workspaces and of the record.
-fn read<Name, T>(key: &str, text: &str) -> Result<T, Error>
-where
-    Name: FromStr<Err = ringwall_workspace::Error>,
-    T: FromStr<Err = ringwall_record::Error>,
-{
-    text.parse::<Name>().map_err(|error| Error::invalid(format!("{key}: {error}")))?;
+fn read<Id: FromStr<Err = IdError>>(key: &str, text: &str) -> Result<Id, Error> {
     text.parse().map_err(|error| Error::invalid(format!("{key}: {error}")))
 }
 

@@ -7,9 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use super::error::Error;
@@ -156,7 +157,7 @@ impl Skills {
     }
 
     fn kept(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

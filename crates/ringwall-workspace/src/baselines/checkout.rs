@@ -6,12 +6,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use ringwall_ids::random_digits;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::baselines::snapshot::{BaselineFile, Version};
 use crate::error::Error;
-use crate::exec_id::random_digits;
 use crate::fs::durable::{Batch, TEMP_PREFIX};
 use crate::fs::erase::erase;
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
@@ -32,7 +32,7 @@ pub(crate) struct CheckoutDir {
 
 impl CheckoutDir {
     pub(crate) fn new(workspace: &Workspace) -> Result<Self, Error> {
-        let name = format!("{TEMP_PREFIX}{}", random_digits()?);
+        let name = format!("{TEMP_PREFIX}{}", random_digits::<16>()?);
         let handle = beneath::ensure_directory(workspace.staging(), &name, PRIVATE_DIRECTORY);
         let handle = handle.map_err(|errno| Error::Stage(errno.into()))?;
         Ok(Self { workspace: workspace.clone(), name, handle, count: 0, batch: Batch::default() })

@@ -5,11 +5,11 @@ use std::fs;
 use std::io::{Cursor, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use ringwall_ids::AgentId;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use crate::baselines::{Baselines, Layer, SyncState, Update};
-use crate::name::AgentId;
 use crate::skills::{ArchiveLimits, SkillArchive, SkillName};
 use crate::tree::Tree;
 use crate::workspaces::{Owner, Workspaces};

@@ -1,9 +1,10 @@
 //! Estimates how much space an update to the baselines will take.
 
+use ringwall_ids::AgentId;
+
 use crate::baselines::index::{Index, Presence};
 use crate::baselines::store::Baselines;
 use crate::error::Error;
-use crate::name::AgentId;
 use crate::usage::Usage;
 use crate::workspaces::Workspace;
 

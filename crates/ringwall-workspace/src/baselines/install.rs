@@ -3,6 +3,8 @@
 //! An uploaded file hides the baseline's file of the same path; the baseline's other files stay
 //! visible. A deletion hides the baseline from this user only.
 
+use ringwall_ids::AgentId;
+
 use crate::baselines::checkout::add_missing_files;
 use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State};
 use crate::baselines::snapshot::Version;
@@ -10,7 +12,6 @@ use crate::baselines::store::Baselines;
 use crate::error::Error;
 use crate::fs::beneath;
 use crate::fs::durable::Batch;
-use crate::name::AgentId;
 use crate::skills::{DeletedSkill, SkillName, StagedSkills};
 use crate::tree::Tree;
 

@@ -3,6 +3,7 @@
 //! The layer follows from the content: a skill that equals its baseline is a baseline skill,
 //! even if a user wrote it last. All files of the skill are read for this.
 
+use ringwall_ids::AgentId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -11,7 +12,6 @@ use crate::baselines::store::Baselines;
 use crate::baselines::sync::{SyncState, is_as_copied};
 use crate::error::Error;
 use crate::fs::beneath;
-use crate::name::AgentId;
 use crate::skills::SkillSummary;
 use crate::tree::{AgentPath, Section, Tree};
 

@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use ringwall_ids::AgentId;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
@@ -17,7 +18,6 @@ use crate::baselines::store::{Baselines, LastSync};
 use crate::baselines::sync::{Step, record_intent, record_result};
 use crate::error::Error;
 use crate::fs::beneath;
-use crate::name::AgentId;
 use crate::skills::SkillName;
 use crate::tree::{Section, Tree};
 

@@ -7,6 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ringwall_ids::AgentId;
 use rustix::fs::{FileType, RenameFlags};
 
 use crate::baselines::blob::Blob;
@@ -17,7 +18,6 @@ use crate::fs::durable::write_document;
 use crate::fs::erase::erase;
 use crate::fs::listing::Walk;
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
-use crate::name::AgentId;
 use crate::relative_path::RelativePath;
 use crate::skills::{SkillName, StagingDir};
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use ringwall_ids::AgentId;
 use rustix::fs::Dir;
 
 use crate::baselines::snapshot::{Current, Version};
@@ -10,7 +11,6 @@ use crate::error::Error;
 use crate::fs::beneath;
 use crate::fs::erase::erase;
 use crate::garbage::GcMode;
-use crate::name::AgentId;
 use crate::skills::SkillName;
 use crate::usage::{Usage, measure_name};
 use crate::workspaces::STAGING;

@@ -5,9 +5,12 @@ use std::fs::{DirBuilder, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
+use parking_lot::MutexGuard;
+use ringwall_ids::AgentId;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -16,8 +19,6 @@ use crate::baselines::snapshot::{Current, Snapshot, Version};
 use crate::error::Error;
 use crate::fs::durable::{create_unnamed_file, read_document};
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
-use crate::lock::Lock;
-use crate::name::AgentId;
 use crate::skills::{ArchiveLimits, CheckedZip, SkillName, StagingDir};
 use crate::workspaces::{Owner, STAGING};
 
@@ -29,10 +30,10 @@ pub struct Baselines {
     pub(crate) root: OwnedFd,
     pub(crate) staging: OwnedFd,
     pub(crate) current: OwnedFd,
-    agents: Lock<HashMap<AgentId, Arc<Shared>>>,
+    agents: Mutex<HashMap<AgentId, Arc<Shared>>>,
     /// The sync state of each workspace, by path.
-    last_syncs: Lock<HashMap<PathBuf, LastSync>>,
-    pub(crate) retired: Lock<Vec<Retired>>,
+    last_syncs: Mutex<HashMap<PathBuf, LastSync>>,
+    pub(crate) retired: Mutex<Vec<Retired>>,
     unreadable: Vec<Error>,
 }
 
@@ -49,8 +50,8 @@ pub(crate) struct LastSync {
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Serializes publications.
-    pub(crate) publishing: Lock<()>,
-    pub(crate) snapshot: Lock<Arc<Snapshot>>,
+    pub(crate) publishing: Mutex<()>,
+    pub(crate) snapshot: Mutex<Arc<Snapshot>>,
 }
 
 impl Baselines {
@@ -68,9 +69,9 @@ impl Baselines {
             root: handle,
             staging,
             current,
-            agents: Lock::default(),
-            last_syncs: Lock::default(),
-            retired: Lock::default(),
+            agents: Mutex::default(),
+            last_syncs: Mutex::default(),
+            retired: Mutex::default(),
             unreadable: Vec::new(),
         };
         baselines.unreadable = baselines.sweep()?;
@@ -106,8 +107,8 @@ impl Baselines {
         }
         // Loaded without holding the lock. If two threads load it, both use the result that was
         // inserted first.
-        let snapshot = Lock::new(Arc::new(self.load(agent)?));
-        let read = Arc::new(Shared { publishing: Lock::default(), snapshot });
+        let snapshot = Mutex::new(Arc::new(self.load(agent)?));
+        let read = Arc::new(Shared { publishing: Mutex::default(), snapshot });
         Ok(Arc::clone(self.agents().entry(agent.clone()).or_insert(read)))
     }
 

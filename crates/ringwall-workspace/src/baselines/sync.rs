@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+use ringwall_ids::AgentId;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -24,7 +25,6 @@ use crate::baselines::snapshot::{BaselineFile, Snapshot, Version};
 use crate::baselines::store::{Baselines, LastSync};
 use crate::error::Error;
 use crate::fs::beneath;
-use crate::name::AgentId;
 use crate::relative_path::RelativePath;
 use crate::skills::SkillName;
 use crate::tree::{Section, Tree};

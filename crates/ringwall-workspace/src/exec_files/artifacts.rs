@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
+use ringwall_ids::ExecId;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -15,7 +16,6 @@ use crate::error::Error;
 use crate::exec_files::begin;
 use crate::exec_files::finish::{ArtifactFile, MANIFEST, META, Manifest};
 use crate::exec_files::output::{Stream, read_part};
-use crate::exec_id::ExecId;
 use crate::fs::beneath;
 use crate::fs::copy::digest;
 use crate::fs::listing::{MAX_NAMES, Walk};

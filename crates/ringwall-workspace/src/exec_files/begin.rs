@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
+use ringwall_ids::ExecId;
 use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 
@@ -15,7 +16,6 @@ use crate::exec_files::finish::{MANIFEST, META};
 use crate::exec_files::output::{OutputFile, Stream};
 use crate::exec_files::overlap::ExecPresence;
 use crate::exec_files::recycle;
-use crate::exec_id::ExecId;
 use crate::fs::erase::erase;
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::project::{Directory, Project};

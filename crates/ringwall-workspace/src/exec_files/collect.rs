@@ -11,10 +11,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use ringwall_ids::quote;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use crate::error::{Error, quote};
+use crate::error::Error;
 use crate::exec_files::begin::{ArtifactsDir, ExecFiles};
 use crate::exec_files::finish::{ArtifactFile, MANIFEST, META};
 use crate::exec_files::output::Stream;

@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
+use ringwall_ids::hexadecimal;
 use rustix::fs::{AtFlags, RenameFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,7 +22,6 @@ use crate::exec_files::{
     begin,
     begin::{ArtifactsDir, DescriptionFiles},
 };
-use crate::exec_id::hexadecimal;
 use crate::fs::beneath;
 use crate::relative_path::RelativePath;
 

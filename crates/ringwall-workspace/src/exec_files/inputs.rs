@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
+use ringwall_ids::{ExecId, quote};
 use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
-use crate::error::{Error, quote};
-use crate::exec_id::ExecId;
+use crate::error::Error;
 use crate::fs::beneath;
 use crate::project::{Project, READABLE_DIRECTORY};
 use crate::relative_path::RelativePath;

@@ -13,11 +13,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+use ringwall_ids::hexadecimal;
 use sha2::{Digest, Sha256};
 
-use crate::exec_id::hexadecimal;
 use crate::fs::beneath;
-use crate::lock::Lock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
@@ -50,7 +50,7 @@ pub struct OutputFile {
 struct Shared {
     file: File,
     length: AtomicU64,
-    hash: Lock<Sha256>,
+    hash: Mutex<Sha256>,
 }
 
 impl fmt::Debug for Shared {
@@ -62,7 +62,7 @@ impl fmt::Debug for Shared {
 impl OutputFile {
     pub(crate) fn create(directory: impl AsFd, stream: Stream) -> rustix::io::Result<Self> {
         let file = beneath::create_file(directory, stream.file_name())?;
-        let shared = Shared { file, length: AtomicU64::new(0), hash: Lock::new(Sha256::new()) };
+        let shared = Shared { file, length: AtomicU64::new(0), hash: Mutex::new(Sha256::new()) };
         Ok(Self { shared: Arc::new(shared) })
     }
 

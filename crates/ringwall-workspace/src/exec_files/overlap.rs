@@ -11,10 +11,12 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use parking_lot::MutexGuard;
 
 use crate::exec_files::collect::Processes;
-use crate::lock::Lock;
 
 /// Tells if another box of the workspace ran at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub(crate) enum Overlap {
 /// The workspaces with running execs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OverlapTracker {
-    workspaces: Arc<Lock<HashMap<Identity, PresentExecs>>>,
+    workspaces: Arc<Mutex<HashMap<Identity, PresentExecs>>>,
 }
 
 /// Device and inode of the workspace's `.staging`.

@@ -3,14 +3,13 @@
 //! The directory is renamed into `.staging` and deleted there, so a reader finds all of it or
 //! nothing. If the server dies in between, a sweep finishes the deletion.
 
+use ringwall_ids::{ExecId, ProjectId, random_digits};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::exec_files::begin;
-use crate::exec_id::{ExecId, random_digits};
 use crate::fs::erase::erase;
-use crate::name::ProjectId;
 use crate::project::Project;
 use crate::workspaces::Workspace;
 
@@ -21,7 +20,7 @@ impl Project {
     /// Removes the files of an ended exec. Succeeds if there are none.
     pub fn remove_artifacts(&self, exec: &ExecId) -> Result<(), Error> {
         let to_error = |errno: Errno| Error::Remove { subject: format!("the files of {exec}"), source: errno.into() };
-        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits()?);
+        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits::<16>()?);
         let moved = rustix::fs::renameat_with(
             self.artifacts_root(),
             exec.as_str(),
@@ -45,7 +44,7 @@ impl Workspace {
     /// afterwards.
     pub fn remove_project(&self, id: &ProjectId) -> Result<(), Error> {
         let to_error = |errno: Errno| Error::Remove { subject: format!("the project {id}"), source: errno.into() };
-        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits()?);
+        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits::<16>()?);
         let moved = rustix::fs::renameat_with(
             self.projects(),
             id.as_str(),

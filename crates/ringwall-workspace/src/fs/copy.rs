@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
+use ringwall_ids::hexadecimal;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::exec_files::finish::ArtifactFile;
 use crate::exec_files::skipped::SkipReason;
-use crate::exec_id::hexadecimal;
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::relative_path::RelativePath;
 

@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
+use ringwall_ids::random_digits;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::exec_id::random_digits;
 use crate::fs::beneath;
 
 /// Prefix of names in a staging directory that are uploads or documents in progress. The next start of
@@ -57,7 +57,7 @@ pub(crate) fn write_document(
     name: &str,
     document: &impl Serialize,
 ) -> io::Result<()> {
-    let staged = format!("{TEMP_PREFIX}{}", random_digits().map_err(io::Error::other)?);
+    let staged = format!("{TEMP_PREFIX}{}", random_digits::<16>().map_err(io::Error::other)?);
     let write = || -> io::Result<()> {
         let mut file = beneath::create_file(staging, staged.as_str())?;
         file.write_all(&serde_json::to_vec(document)?)?;
@@ -81,7 +81,7 @@ pub(crate) fn read_document<T: DeserializeOwned>(directory: &OwnedFd, name: &str
 
 /// Creates a file in `staging` and removes its name, so that a crash leaves nothing behind.
 pub(crate) fn create_unnamed_file(staging: &OwnedFd) -> Result<File, Error> {
-    let name = format!("{TEMP_PREFIX}{}", random_digits()?);
+    let name = format!("{TEMP_PREFIX}{}", random_digits::<16>()?);
     let create = || {
         let file = beneath::create_file(staging, name.as_str())?;
         rustix::fs::unlinkat(staging, name.as_str(), AtFlags::empty())?;

@@ -7,14 +7,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ringwall_ids::{SessionId, quote};
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
-use crate::error::{Error, quote};
+use crate::error::Error;
 use crate::fs::meter::{Meter, Skip, open};
 use crate::fs::{beneath, beneath::PRIVATE_FILE};
 use crate::garbage::{USED_FILE, remove_session};
-use crate::name::SessionId;
 use crate::project::{Directory, open_owned};
 use crate::tree::{Names, Section, Tree, ensure_directory};
 use crate::usage::{SESSIONS, Usage};

@@ -11,13 +11,13 @@ use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ringwall_ids::{AgentId, SessionId, UserId};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::fs::beneath;
 use crate::garbage::{USED_FILE, last_used, seconds};
-use crate::name::{AgentId, SessionId, UserId};
 use crate::sweep::SweepResult;
 use crate::usage::SESSIONS;
 use crate::workspaces::{Workspace, Workspaces};

@@ -18,12 +18,13 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::unix::fs::FileExt;
 
+use ringwall_ids::quote;
 use rustix::fs::FileType;
 use zip::read::{ArchiveOffset, Config, ZipFileEntry};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
-use crate::error::{Error, quote};
+use crate::error::Error;
 use crate::relative_path::RelativePath;
 use crate::skills::SkillName;
 use crate::skills::entry_name::{EntryKind, NameEncoding, parse_entry_name};

@@ -5,8 +5,8 @@
 //! path without `..`, or an error.
 
 use encoding_rs::GBK;
+use ringwall_ids::quote;
 
-use crate::error::quote;
 use crate::relative_path::RelativePath;
 use crate::skills::ArchiveError;
 

@@ -14,12 +14,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
+use ringwall_ids::random_digits;
 use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::exec_files::remove::REMOVED_PREFIX;
-use crate::exec_id::random_digits;
 use crate::fs::beneath::{self, PRIVATE_DIRECTORY, take_ownership};
 use crate::fs::durable::{TEMP_PREFIX, create_unnamed_file};
 use crate::fs::erase::erase;
@@ -98,7 +98,7 @@ impl Tree {
             Ok(_) | Err(Errno::NOENT | Errno::LOOP) => return Err(missing()),
             Err(errno) => return Err(error(errno)),
         }
-        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits()?);
+        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits::<16>()?);
         let staging = self.workspace().staging();
         let moved = rename_with_ownership(skills, skill.as_str(), || {
             let flags = RenameFlags::NOREPLACE;
@@ -156,7 +156,7 @@ impl StagedSkills {
 
 impl StagingDir {
     pub(crate) fn unpack(staging: &OwnedFd, mut archive: CheckedZip, owner: Owner) -> Result<Self, Error> {
-        let name = format!("{TEMP_PREFIX}{}", random_digits()?);
+        let name = format!("{TEMP_PREFIX}{}", random_digits::<16>()?);
         let error = |errno: Errno| Error::Stage(errno.into());
         rustix::fs::mkdirat(staging, name.as_str(), PRIVATE_DIRECTORY).map_err(error)?;
         let directory = beneath::open_directory(staging, name.as_str()).map_err(error)?;

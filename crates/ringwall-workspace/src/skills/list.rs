@@ -6,12 +6,13 @@
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 
+use ringwall_ids::quote;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::error::{Error, quote};
+use crate::error::Error;
 use crate::fs::beneath;
 use crate::skills::heal::{HealOutcome, heal, nested_skill_files};
 use crate::skills::metadata::{self, SkillMetadata};

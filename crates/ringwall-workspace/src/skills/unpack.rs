@@ -9,10 +9,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
+use ringwall_ids::quote;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
-use crate::error::{Error, quote};
+use crate::error::Error;
 use crate::fs::beneath;
 use crate::fs::durable::Batch;
 use crate::project::READABLE_DIRECTORY;

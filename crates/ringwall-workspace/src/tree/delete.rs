@@ -4,12 +4,12 @@
 //! The parent is looked up without following symlinks, and a symlink itself is moved, not its
 //! target. Deleting a large tree takes long, but after the rename it needs no lock.
 
+use ringwall_ids::{quote, random_digits};
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::error::{Error, quote};
+use crate::error::Error;
 use crate::exec_files::remove::REMOVED_PREFIX;
-use crate::exec_id::random_digits;
 use crate::fs::beneath;
 use crate::fs::erase::erase;
 use crate::workspaces::Workspace;
@@ -34,7 +34,7 @@ impl Tree {
         let Some(inner) = path.inner() else { return Err(FilesError::OutOfScope(path.given().to_owned()).into()) };
         let (parent, name) = inner.split();
         let staging = self.workspace().staging();
-        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits()?);
+        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits::<16>()?);
         let move_to_staging = || {
             let parent = beneath::look_up(
                 self.section(path.section()),

@@ -11,9 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use rustix::fs::Stat;
-
-use crate::lock::Lock;
 
 pub(super) const STRIDE: usize = 256 * 1024;
 const MAX_CACHED_FILES: usize = 64;
@@ -25,7 +24,7 @@ const TICK: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineIndexCache {
     // The last used is at the end.
-    cached: Arc<Lock<Vec<CachedCounts>>>,
+    cached: Arc<Mutex<Vec<CachedCounts>>>,
 }
 
 type CachedCounts = (Identity, Arc<Vec<u64>>);

@@ -10,11 +10,11 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::time::{ClockId, Timespec};
 
 use crate::error::Error;
-use crate::lock::Lock;
 use crate::project::Directory;
 
 use super::open::Tree;
@@ -159,7 +159,7 @@ fn mark(status: &Stat) -> Mark {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NamesCache {
     /// The last used is at the end.
-    cached: Arc<Lock<Vec<Arc<Names>>>>,
+    cached: Arc<Mutex<Vec<Arc<Names>>>>,
 }
 
 /// Number of cached sessions.

@@ -9,11 +9,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 
+use ringwall_ids::random_digits;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::exec_id::random_digits;
 use crate::fs::beneath;
 use crate::relative_path::RelativePath;
 use crate::workspaces::{Owner, Workspace};
@@ -42,7 +42,7 @@ pub struct StagedFile {
 impl Workspace {
     /// Creates a file in `.staging`, which belongs to the server until it is placed.
     pub fn stage(&self) -> Result<StagedFile, Error> {
-        let name = format!("{WRITE_PREFIX}{}", random_digits()?);
+        let name = format!("{WRITE_PREFIX}{}", random_digits::<16>()?);
         let file = beneath::create_file(self.staging(), name.as_str()).map_err(|errno| Error::UseTree(errno.into()))?;
         Ok(StagedFile { file, name, workspace: self.clone() })
     }

@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use ringwall_ids::ExecId;
 use ringwall_workspace::{
-    ArtifactFile, Collected, ExecFiles, ExecId, Input, Owner, Processes, Project, RelativePath, SkipReason, Workspace,
+    ArtifactFile, Collected, ExecFiles, Input, Owner, Processes, Project, RelativePath, SkipReason, Workspace,
     Workspaces,
 };
 use rustix::fs::{AtFlags, CWD, Gid, Uid};

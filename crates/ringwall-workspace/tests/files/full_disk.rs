@@ -7,7 +7,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use ringwall_workspace::{Error, ExecId, Owner, Processes, Stream, Workspaces};
+use ringwall_ids::ExecId;
+use ringwall_workspace::{Error, Owner, Processes, Stream, Workspaces};
 use serde_json::json;
 
 use crate::fixture::{RECYCLED, input, names};

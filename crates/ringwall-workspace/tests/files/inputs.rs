@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
-use ringwall_workspace::{Error, ExecId, Input};
+use ringwall_ids::ExecId;
+use ringwall_workspace::{Error, Input};
 
 use crate::fixture::{CANARY, Fixture, input, names, path};
 

@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::Read;
 
-use ringwall_workspace::{Error, ExecId, Extent, Processes, Stream};
+use ringwall_ids::ExecId;
+use ringwall_workspace::{Error, Extent, Processes, Stream};
 use serde_json::json;
 
 use crate::fixture::{Fixture, MIB, names, own_by_box, path, paths};

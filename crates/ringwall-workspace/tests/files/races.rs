@@ -120,7 +120,7 @@ fn input_writes_never_leave_inputs() {
     let mut written = 0;
     let swaps = swapping(&directory, || {
         for _ in 0..5_000 {
-            let exec = ringwall_workspace::ExecId::random().unwrap();
+            let exec = ringwall_ids::ExecId::random().unwrap();
             let inputs = [crate::fixture::input("d/canary", "overwritten")];
             written += u64::from(fixture.project.write_inputs(&exec, &inputs).is_ok());
         }

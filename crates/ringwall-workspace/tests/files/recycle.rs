@@ -8,7 +8,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Barrier;
 
-use ringwall_workspace::{ExecFiles, ExecId, Processes, RecordEntry, Workspaces};
+use ringwall_ids::ExecId;
+use ringwall_workspace::{ExecFiles, Processes, RecordEntry, Workspaces};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, XattrFlags};
 use serde_json::json;
 

@@ -3,7 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use ringwall_workspace::{Error, ExecId, Processes, Project, RecordEntry, Stream};
+use ringwall_ids::ExecId;
+use ringwall_workspace::{Error, Processes, Project, RecordEntry, Stream};
 use serde_json::json;
 
 use crate::fixture::{Fixture, MIB, input, names, own_by_box, paths};

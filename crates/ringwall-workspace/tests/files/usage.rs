@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use ringwall_workspace::{AgentPath, Change, ExecId, Lines, Processes, Usage};
+use ringwall_ids::ExecId;
+use ringwall_workspace::{AgentPath, Change, Lines, Processes, Usage};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 use crate::fixture::{Fixture, input, own_by_box, set_owner};

@@ -142,6 +142,12 @@ impl From<ringwall_policy::Error> for Message {
     }
 }
 
+impl From<ringwall_ids::IdError> for Message {
+    fn from(error: ringwall_ids::IdError) -> Self {
+        ringwall_record::Error::from(error).into()
+    }
+}
+
 impl From<ringwall_record::Error> for Message {
     fn from(error: ringwall_record::Error) -> Self {
         Message::of("RECORD", causes(&error), error.hint().map(str::to_owned), BAD_INPUT)

@@ -5,9 +5,9 @@
 //! would leave no memory for the bodies of others.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_service::Principal;
 
 use crate::http::transport::caller_limits::caller_key;
@@ -66,7 +66,7 @@ impl BodyMemory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

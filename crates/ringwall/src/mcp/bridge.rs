@@ -7,7 +7,7 @@
 //! earlier requests are still written for [`LAST_RESPONSES_TIMEOUT`].
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,6 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use hyper::body::Incoming;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
@@ -337,7 +338,7 @@ impl Remote {
     }
 
     fn lock(&self) -> MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        self.session.lock()
     }
 }
 

@@ -6,8 +6,8 @@
 //! the last [`MAX_COUNT`] calls; after that the result has only what the record has.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_risk::{Assessment, Locale};
 use ringwall_service::{BrowserBegun, CodeBegun, CodeRan, CodeRequest, Error, ExecId, ExecView, Service};
 
@@ -46,7 +46,7 @@ impl PendingCalls {
 
     /// Keeps a browser action.
     pub(super) fn keep_browser(&self, begun: BrowserBegun) {
-        let mut pending_calls = self.browsers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending_calls = self.browsers.lock();
         if pending_calls.iter().any(|known| known.action_id == begun.action_id) {
             return;
         }
@@ -57,12 +57,12 @@ impl PendingCalls {
     }
 
     pub(super) fn find_browser(&self, action_id: &ExecId) -> Option<BrowserBegun> {
-        let pending_calls = self.browsers.lock().unwrap_or_else(PoisonError::into_inner);
+        let pending_calls = self.browsers.lock();
         pending_calls.iter().find(|begun| begun.action_id == *action_id).cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<CodeBegun>> {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+        self.begun.lock()
     }
 }
 

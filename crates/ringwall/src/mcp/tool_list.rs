@@ -4,10 +4,11 @@
 //! can miss changes. The last list sent is remembered per client.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use ringwall_service::{Error, PathControl, Principal, Service};
 use rmcp::model::Tool;
 use rmcp::service::SubscriptionContext;
@@ -88,7 +89,7 @@ impl ToolListWatcher {
 
     /// Subscribes to changes and starts the task if it does not run.
     fn subscribe(self: &Arc<Self>) -> watch::Receiver<Option<ListDigest>> {
-        let mut is_running = self.is_running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_running = self.is_running.lock();
         let following = self.latest.subscribe();
         if !std::mem::replace(&mut *is_running, true) {
             tokio::spawn(self.clone().keep_reading());
@@ -105,7 +106,7 @@ impl ToolListWatcher {
 
     /// Decides under the lock: a new subscriber is either counted here or starts the task again.
     fn is_wanted(&self) -> bool {
-        let mut is_running = self.is_running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_running = self.is_running.lock();
         *is_running = self.latest.receiver_count() > 0;
         *is_running
     }
@@ -117,19 +118,19 @@ pub(super) struct ClientList(Arc<Mutex<Option<ListDigest>>>);
 
 impl ClientList {
     pub(super) fn note(&self, seen: ListDigest) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+        *self.0.lock() = Some(seen);
     }
 
     /// Sets the digest unless the client was already sent a list.
     fn set_if_unknown(&self, seen: Option<ListDigest>) {
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.0.lock();
         *given = given.or(seen);
     }
 
     /// Returns true if the client has another list, and records this one as sent.
     fn needs_notice(&self, latest: Option<ListDigest>) -> bool {
         let Some(latest) = latest else { return false };
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.0.lock();
         given.replace(latest) != Some(latest)
     }
 }

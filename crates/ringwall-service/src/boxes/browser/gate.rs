@@ -6,10 +6,11 @@
 //! person are asked for the current action only.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_executor::egress::{Connection, Fate, Gate, Ruling};
 use ringwall_policy::{ExternalMode, NetHost, NetList};
 use serde_json::{Value, json};
@@ -143,7 +144,7 @@ impl BrowserGate {
     }
 
     fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock()
     }
 }
 

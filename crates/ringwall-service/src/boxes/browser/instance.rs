@@ -1,13 +1,13 @@
 //! One running browser: a process in its box, controlled over a socket whose other end only the
 //! server holds.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use ringwall_browser::{Browser, FieldNames, Files};
 use ringwall_executor::session_box::{
     Channel, ProcessInput, ProcessOptions, ProcessStreams, SessionProcess, StartedProcess,
 };
 use ringwall_executor::{BoxControl as _, RunningBox};
+use ringwall_ids::random_digits;
 use ringwall_policy::BrowserKind;
 use ringwall_risk::{PASSWORD_FIELDS, PAYMENT_FIELDS};
 use rustix::process::Signal;
@@ -17,7 +17,6 @@ use tokio::task::JoinHandle;
 use super::fault::Fault;
 use super::home::Home;
 use super::stop::Stop;
-use crate::random::random_digits;
 
 pub(crate) const MISSING: &str =
     "no Chromium was found on this machine; install it, e.g. with: apt-get install chromium";
@@ -60,7 +59,7 @@ pub(crate) struct Instance {
 impl Instance {
     /// If the start fails or is cancelled, removes what it has created.
     pub(crate) async fn open(window: BrowserKind, home: Home, number: u64, stop: &mut Stop) -> Result<Self, Fault> {
-        let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>()?));
+        let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>().map_err(crate::error::Error::from)?));
         let started = stop.unless(Self::start(&home, &folder)).await;
         match started {
             Ok((process, running, browser, feeding)) => {
@@ -123,7 +122,7 @@ impl Instance {
     pub(crate) async fn close(self) -> Result<(), Fault> {
         let Self { home, browser, folder, process, running, feeding, .. } = self;
         browser.close().await;
-        let running = running.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let running = running.into_inner();
         // Kills what is left of the browser. `stop` resumes a paused box for that.
         let _ = tokio::join!(running.wait(), process.stop(Signal::KILL));
         feeding.abort();

@@ -7,9 +7,10 @@
 //! further one begin.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_policy::BrowserKind;
 use ringwall_record::{SessionKey, Store};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
@@ -199,7 +200,7 @@ impl Browsers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }
 
@@ -317,7 +318,7 @@ impl BrowserSlot {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shown.lock()
     }
 }
 

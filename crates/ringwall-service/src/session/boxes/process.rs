@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall_executor::BoxControl as _;
-use ringwall_record::{ExecId, ExecSummary, Status};
+use ringwall_ids::ExecId;
+use ringwall_record::{ExecSummary, Status};
 use ringwall_workspace::Stream;
 use rustix::process::Signal;
 

@@ -4,7 +4,7 @@
 //! One task checks every box that is not paused once a second. A box that exceeds the quota of its
 //! session or workspace is ended.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::boxes::{BoxKey, PooledBox};
@@ -24,7 +24,7 @@ impl Service {
                 Service { inner }.measure_boxes().await;
             }
         });
-        *self.inner.measurer.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *self.inner.measurer.lock() = Some(task);
     }
 
     async fn measure_boxes(&self) {

@@ -5,10 +5,12 @@
 //! most 4 pieces are queued; a client that does not read blocks its own command only. The command
 //! is assessed, the input is not: the box confines what the client types.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ringwall_executor::WindowSize;
-use ringwall_record::{ExecId, Reason, Status};
+use ringwall_ids::ExecId;
+use ringwall_record::{Reason, Status};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::auth::principal::Principal;

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ringwall_ids::ProjectId;
 use ringwall_policy::{Code, Consent, Secret};
 use ringwall_record::Author;
-use ringwall_workspace::ProjectId;
 
 use crate::boxes::{Language, WORKSPACE};
 use crate::error::Error;

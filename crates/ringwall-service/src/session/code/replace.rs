@@ -6,7 +6,8 @@
 //! not an approval: if the edited code needs one, the server asks again.
 
 use futures::future::BoxFuture;
-use ringwall_record::{ApprovalId, ExecId, Reason};
+use ringwall_ids::{ApprovalId, ExecId};
+use ringwall_record::Reason;
 use serde_json::json;
 
 use crate::error::Error;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use ringwall_ids::ExecId;
 use ringwall_policy::DenialCode;
-use ringwall_record::{ExecId, Status};
+use ringwall_record::Status;
 use ringwall_risk::{Assessment, Locale};
 
 use crate::auth::principal::Principal;

@@ -5,13 +5,14 @@
 //! sessions; a further one ends the least recently used.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Extension, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
+use parking_lot::{Mutex, MutexGuard};
 use ringwall_service::{Gone, Principal, Service};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
@@ -124,7 +125,7 @@ impl Endpoint {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionOwner>> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owners.lock()
     }
 }
 

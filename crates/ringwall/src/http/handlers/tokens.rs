@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use ringwall_ids::IdError;
 use ringwall_service::{Holder, Limit, NewToken, Page, Principal, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -70,7 +71,7 @@ pub(crate) async fn create(
 }
 
 fn holder(body: &TokenBody) -> Result<Holder, Problem> {
-    let name = |error: ringwall_record::Error| Problem::invalid(error.to_string());
+    let name = |error: IdError| Problem::invalid(error.to_string());
     match (body.role.as_str(), &body.user_id, &body.agent_id) {
         ("owner", None, None) => Ok(Holder::Owner),
         ("operator", None, None) => Ok(Holder::Operator),

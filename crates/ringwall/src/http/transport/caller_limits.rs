@@ -3,9 +3,10 @@
 //! one caller.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::http::StatusCode;
+use parking_lot::Mutex;
 use ringwall_service::{Holder, Principal};
 
 use super::problem::Problem;
@@ -85,7 +86,7 @@ impl CallerLimit {
     }
 
     fn count(self: &Arc<Self>, caller: String) -> Result<CallerPermit, Problem> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let count = open.entry(caller.clone()).or_default();
         if *count >= self.limit {
             return Err(self.kind.refuse(*count));
@@ -105,7 +106,7 @@ pub(crate) fn caller_key(by: &Principal) -> String {
 
 impl Drop for CallerPermit {
     fn drop(&mut self) {
-        let mut open = self.limits.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.limits.open.lock();
         if let Some(count) = open.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {
@@ -129,7 +130,7 @@ mod tests {
         drop(one);
         assert!(count("a").is_ok());
         drop(other);
-        assert_eq!(answers.open.lock().unwrap().len(), 1, "callers without an open stream are forgotten");
+        assert_eq!(answers.open.lock().len(), 1, "callers without an open stream are forgotten");
     }
 
     #[test]

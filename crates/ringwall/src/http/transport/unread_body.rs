@@ -6,13 +6,14 @@
 //! `100 Continue` and the handler has not begun to read.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, header};
 use hyper::body::{Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 
 const MAX_DRAINED_BYTES: u64 = 128 << 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -74,7 +75,7 @@ struct Shared(Arc<Mutex<TrackedBody>>);
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, TrackedBody> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
