@@ -10,23 +10,38 @@ use crate::probe::{Column, Fault, Probe, Verdict};
 /// Probes in other suites: number, title, suite, test. The tests are looked up before the suite
 /// runs.
 const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
-    ("H1", "links out of an allowed directory", "tests/paths/hostile.rs", "links_out_of_an_allowed_directory"),
-    ("H2", "detours, variables and patterns on the way to a path", "tests/paths/hostile.rs", "detours_are_resolved"),
-    ("H3", "paths that no parser can know", "tests/paths/hostile.rs", "unparsed_path_is_not_in_box"),
-    ("H4", "an allowed path that becomes a link", "tests/paths/hostile.rs", "an_entry_that_becomes_a_link"),
-    ("H5", "another user's allowed paths", "tests/paths/hostile.rs", "another_users_entries_are_not_in_my_box"),
+    (
+        "H1",
+        "links out of an allowed directory",
+        "tests/paths/hostile.rs",
+        "link_out_of_allowed_directory_is_not_followed",
+    ),
+    (
+        "H2",
+        "detours, variables and patterns on the way to a path",
+        "tests/paths/hostile.rs",
+        "indirect_paths_are_resolved_and_asked",
+    ),
+    ("H3", "paths that the parser cannot resolve", "tests/paths/hostile.rs", "unparsed_path_is_not_in_box"),
+    (
+        "H4",
+        "an allowed path that becomes a link",
+        "tests/paths/hostile.rs",
+        "allowed_path_replaced_by_link_shows_nothing",
+    ),
+    ("H5", "another user's allowed paths", "tests/paths/hostile.rs", "entry_of_other_user_is_not_in_box"),
     (
         "H6",
-        "our data moved from under its cover",
+        "moving a parent of the masked data directory",
         "tests/paths/hostile.rs",
-        "the_data_cannot_be_moved_from_under_its_cover",
+        "parent_of_masked_data_cannot_be_moved",
     ),
-    ("H7", "our data mounted a second time", "tests/paths/hostile.rs", "the_data_has_no_second_name"),
+    ("H7", "data directory mounted a second time", "tests/paths/hostile.rs", "bind_mount_of_data_is_hidden"),
     (
         "H8",
         "whoever listens in a file, without path control",
         "tests/paths/uncontrolled.rs",
-        "sockets_of_the_host_are_not_reached",
+        "host_sockets_are_unreachable",
     ),
     (
         "H9",
@@ -34,7 +49,7 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "tests/paths/reach.rs",
         "socket_below_allowed_path_is_unreachable",
     ),
-    ("H10", "keys and passwords by a user's own word", "tests/paths/asking.rs", "keys_are_an_operators_to_give"),
+    ("H10", "keys and passwords by a user's own word", "tests/paths/asking.rs", "user_cannot_allow_paths_with_keys"),
     (
         "J11",
         "a socket that never answers a ping",
@@ -43,8 +58,8 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     ),
     ("J14", "an approval used again", "tests/approvals/answers.rs", "second_answer_is_rejected"),
     ("J15", "an approval that comes too late", "tests/approvals/answers.rs", "expired_approval_denies_exec"),
-    ("J16", "an approval used for another command", "tests/paths/asking.rs", "an_answer_is_for_nothing_else"),
-    ("J16", "an approval under another policy", "tests/paths/asking.rs", "a_changed_policy_makes_an_answer_void"),
+    ("J16", "an approval used for another command", "tests/paths/asking.rs", "answer_does_not_cover_changed_request"),
+    ("J16", "an approval under another policy", "tests/paths/asking.rs", "changed_policy_voids_answer"),
     (
         "J16",
         "an approval with one part of the action changed",

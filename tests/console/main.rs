@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tests::support::server::Server;
 
 #[test]
-fn the_console_does_what_it_shows() {
+fn console_passes_browser_tests() {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web");
     assert!(web.join("node_modules/playwright-core").exists(), "the console's packages are missing: run `make build`");
     // Sessions can have a callback only if the secret is set.

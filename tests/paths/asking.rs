@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::fixture::{Fixture, TestServer, encode, link, open_to_all};
 use crate::uncontrolled::FULL;
 
-pub(crate) fn once_is_for_one_exec_and_its_paths(test_server: &TestServer) {
+pub(crate) fn allow_once_covers_one_exec_and_its_paths(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let docs = fixture.directory("docs");
     fixture.file("docs/a", "A");
     fixture.file("docs/b", "B");
     let docs = docs.display();
-    // The second file is read behind the parser's back: the person was not shown it.
+    // The parser cannot see the second file, so the question does not name it.
     let command = format!("cat {docs}/a; cat $(echo {docs})/$(echo b)");
     let (exec, question) = fixture.ask(&command);
     assert_eq!((&question["kind"], &question["status"]), (&json!("path"), &json!("pending")));
@@ -30,11 +30,11 @@ pub(crate) fn once_is_for_one_exec_and_its_paths(test_server: &TestServer) {
     assert_eq!(noted["entries"][0]["details"]["paths"], once, "{noted}");
     assert!(fixture.listed().is_empty());
     let (_, again) = fixture.ask(&format!("cat {docs}/a"));
-    assert_ne!(again["id"], question["id"], "the next one asks again");
+    assert_ne!(again["id"], question["id"], "the next exec asks again");
     fixture.answer(&fixture.server.token, &question, &json!({ "approved": true, "remember": false })).expect(409);
 }
 
-pub(crate) fn remembering_adds_what_was_shown(test_server: &TestServer) {
+pub(crate) fn remember_adds_requested_directory(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let docs = fixture.directory("docs");
     fixture.directory("docs/below");
@@ -50,10 +50,10 @@ pub(crate) fn remembering_adds_what_was_shown(test_server: &TestServer) {
     assert_eq!(directory["requested_paths"], json!([fixture.host.path()]), "a directory itself");
     let missing = fixture.host.join("none");
     let (_, none) = fixture.ask(&format!("ls {}", missing.display()));
-    assert_eq!(none["requested_paths"], json!([missing]), "what is not there yet itself");
+    assert_eq!(none["requested_paths"], json!([missing]), "a missing path itself");
 }
 
-pub(crate) fn a_refusal_is_told_with_its_reason(test_server: &TestServer) {
+pub(crate) fn denial_is_returned_with_its_reason(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let file = fixture.file("a", "A");
     let (exec, question) = fixture.ask(&format!("echo ran > mark; cat {}", file.display()));
@@ -77,7 +77,7 @@ pub(crate) fn unanswered_question_denies_exec(test_server: &TestServer) {
     assert_eq!((&told["exit_code"], &told["stdout"]), (&json!(null), &json!("")));
 }
 
-pub(crate) fn a_changed_list_makes_an_answer_void(test_server: &TestServer) {
+pub(crate) fn changed_path_list_voids_answer(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let (one, two) = (fixture.directory("one"), fixture.directory("two"));
     let command = format!("ls -d {} {}", one.display(), two.display());
@@ -86,12 +86,12 @@ pub(crate) fn a_changed_list_makes_an_answer_void(test_server: &TestServer) {
     let approval = json!({ "approved": true, "remember": false });
     let refused = fixture.answer(&fixture.server.token, &question, &approval);
     assert_eq!(refused.status, 409, "{refused:?}");
-    // It asks anew, with a question of its own, for what is still missing.
+    // A new question asks for the path that is still missing.
     let next = fixture.next_question(&exec, &question);
     assert_eq!(next["blocked_paths"], json!([two]));
     fixture.approve(&next, false);
     assert_eq!(fixture.ended(&exec)["status"], "SUCCEEDED");
-    // If the list allows all its paths by then, it runs without another question.
+    // If the list allows all paths meanwhile, the exec runs without another question.
     let (exec, question) = fixture.ask(&command);
     fixture.allow(&two);
     assert_eq!(fixture.ended(&exec)["status"], "SUCCEEDED");
@@ -105,7 +105,7 @@ pub(crate) fn a_changed_list_makes_an_answer_void(test_server: &TestServer) {
 
 /// A waiting exec continues as soon as its path is allowed in any way.
 pub(crate) fn newly_allowed_path_continues_waiting_exec(test_server: &TestServer) {
-    // Off shows the directory of the server's user in `full` alone.
+    // With path control off only `full` shows the directory of the server's user.
     let fixture = Fixture::controlled(test_server, &[FULL]);
     let docs = fixture.directory("docs");
     let command = format!("ls -d {}", docs.display());
@@ -140,8 +140,8 @@ pub(crate) fn newly_allowed_path_continues_waiting_exec(test_server: &TestServer
     ended_by_itself(&exec, &question);
 }
 
-/// An answer is valid for one exec. The next one asks again, also with only one difference.
-pub(crate) fn an_answer_is_for_nothing_else(test_server: &TestServer) {
+/// An answer is valid for one exec. Each further exec asks again, identical or with one difference.
+pub(crate) fn answer_does_not_cover_changed_request(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let docs = fixture.directory("docs");
     let command = format!("ls -d {}", docs.display());
@@ -176,7 +176,7 @@ pub(crate) fn an_answer_is_for_nothing_else(test_server: &TestServer) {
         assert_eq!(fixture.server.exec(&exec)["status"], "AWAITING_APPROVAL", "{next}");
         fixture.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
     }
-    // Variables are no part of it: they stand in the command, or nowhere.
+    // The request has no environment; variables can only be in the command.
     let mut next = first;
     next["env"] = json!({ "LD_PRELOAD": "/x" });
     assert_eq!(fixture.execute(&fixture.server.token, &next).status, 400);
@@ -192,7 +192,7 @@ pub(crate) fn cancelled_exec_withdraws_question(test_server: &TestServer) {
     assert!(fixture.listed().is_empty());
 }
 
-pub(crate) fn a_users_word_is_their_own(test_server: &TestServer) {
+pub(crate) fn users_answer_applies_to_own_agents_only(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let docs = fixture.directory("docs");
     let token = |words: &[&str]| fixture.server.make_token(words);
@@ -206,8 +206,8 @@ pub(crate) fn a_users_word_is_their_own(test_server: &TestServer) {
     assert_eq!(fixture.ended(&exec)["status"], "SUCCEEDED");
     let told = fixture
         .execute(&bob, &json!({ "session_id": "s", "command": format!("ls {}", docs.display()), "wait": false }));
-    assert_eq!(told.expect(202)["status"], "AWAITING_APPROVAL", "what ann remembers is hers");
-    // A root of the system's is not a user's to give, neither for good nor once.
+    assert_eq!(told.expect(202)["status"], "AWAITING_APPROVAL", "ann's entry applies to ann only");
+    // A user cannot allow system directories, not even once.
     for remember in [true, false] {
         let (_, question) = fixture.ask_as(&ann, "s", "cat /etc/hostname");
         let answer = json!({ "approved": true, "remember": remember });
@@ -219,7 +219,7 @@ pub(crate) fn a_users_word_is_their_own(test_server: &TestServer) {
     fixture.execute(&ann, &of_bobs).expect(403);
 }
 
-pub(crate) fn several_paths_are_one_question(test_server: &TestServer) {
+pub(crate) fn several_blocked_paths_are_one_question(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let (one, two) = (fixture.directory("one"), fixture.directory("two"));
     fixture.file("two/f", "x");
@@ -236,7 +236,7 @@ pub(crate) fn several_paths_are_one_question(test_server: &TestServer) {
     assert_eq!(fixture.pending().len(), 0);
 }
 
-/// A disabled entry is enabled by an approver who may do so and remembers it.
+/// `remember` enables a disabled entry if the approver may enable it.
 pub(crate) fn remembered_answer_enables_disabled_entry(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let docs = fixture.directory("docs");
@@ -259,7 +259,7 @@ pub(crate) fn remembered_answer_enables_disabled_entry(test_server: &TestServer)
         fixture.answer(&ann, &question, &remember).expect(200);
         assert_eq!(fixture.ended(&exec)["stdout"], "A");
         let on = [(json!("global"), json!(false)), (json!("user:ann"), json!(true))];
-        assert_eq!(entries(), on, "what an operator switched off stays off");
+        assert_eq!(entries(), on, "an entry that an operator disabled stays disabled");
         let shown = fixture.server.ask("GET", "/api/sandbox", None).expect(200);
         own = shown["paths"][1]["id"].to_string();
         switch_off(&own);
@@ -268,11 +268,11 @@ pub(crate) fn remembered_answer_enables_disabled_entry(test_server: &TestServer)
     fixture.approve(&question, true);
     assert_eq!(fixture.ended(&exec)["stdout"], "A");
     assert_eq!(entries(), [(json!("global"), json!(true)), (json!("user:ann"), json!(false))]);
-    assert_eq!(fixture.output(&command), "A", "it is not asked about again: {own}");
+    assert_eq!(fixture.output(&command), "A", "no further question: {own}");
 }
 
-/// An approval is for one policy: where an operator tightens that meanwhile, the answer is to another question.
-pub(crate) fn a_changed_policy_makes_an_answer_void(test_server: &TestServer) {
+/// An approval is bound to the policy values of its question.
+pub(crate) fn changed_policy_voids_answer(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let file = fixture.file("a", "A");
     let (exec, question) = fixture.ask(&format!("cat {}", file.display()));
@@ -287,11 +287,11 @@ pub(crate) fn a_changed_policy_makes_an_answer_void(test_server: &TestServer) {
     fixture.approve(&next, false);
     let ended = fixture.ended(&exec);
     assert_eq!((&ended["status"], &ended["stdout"]), (&json!("SUCCEEDED"), &json!("A")));
-    assert_eq!(ended["policy_snapshot"]["limits"]["timeout_ms"], 12_345, "the new policy is what it ran under");
+    assert_eq!(ended["policy_snapshot"]["limits"]["timeout_ms"], 12_345, "the exec runs under the new policy");
 }
 
-/// The stored limit is the one that commands of sessions have anyway, so only the layer that sets it changes.
-/// `a_changed_policy_makes_an_answer_void` is the control.
+/// The stored limit equals the default, so only the layer that sets it changes.
+/// `changed_policy_voids_answer` is the control.
 pub(crate) fn unchanged_policy_keeps_question(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let file = fixture.file("a", "A");
@@ -306,14 +306,14 @@ pub(crate) fn unchanged_policy_keeps_question(test_server: &TestServer) {
     ] {
         fixture.server.ask("PUT", "/settings", Some(&other)).expect(200);
     }
-    // The answer itself is refused if its question is void, also before the review of open questions gets to it.
+    // An answer to a void question is refused at once, before open questions are reviewed.
     fixture.approve(&question, false);
     let ended = fixture.ended(&exec);
     assert_eq!((&ended["status"], &ended["stdout"]), (&json!("SUCCEEDED"), &json!("A")));
     assert_eq!(ended["policy_snapshot"]["layers"]["pids"], "settings", "the layer did change");
 }
 
-/// Between the answer and the box there may be a queue, and in it a while.
+/// The path is removed from the list while the approved exec waits in the queue.
 pub(crate) fn change_after_answer_asks_again(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let docs = fixture.directory("docs");
@@ -328,11 +328,11 @@ pub(crate) fn change_after_answer_asks_again(test_server: &TestServer) {
     fixture.cancel(&blocker);
     let next = fixture.next_question(&exec, &question);
     assert_eq!(fixture.server.exec(&exec)["status"], "AWAITING_APPROVAL");
-    assert_eq!(fixture.ended(&other)["status"], "SUCCEEDED", "whoever waits again holds no place");
+    assert_eq!(fixture.ended(&other)["status"], "SUCCEEDED", "an exec that waits for approval holds no slot");
     fixture.approve(&next, false);
     let ended = fixture.ended(&exec);
     assert_eq!((&ended["status"], &ended["stdout"]), (&json!("SUCCEEDED"), &json!("A")));
-    // And one who then says no is heard too.
+    // The second question can also be denied.
     let blocker = fixture.block();
     fixture.allow(&docs);
     let body = json!({ "session_id": "s", "command": command, "wait": false });
@@ -348,8 +348,8 @@ pub(crate) fn change_after_answer_asks_again(test_server: &TestServer) {
     );
 }
 
-/// Who allows what a link leads to has allowed it by that name too, for as long as it leads there.
-pub(crate) fn a_link_is_gone_by_its_name(test_server: &TestServer) {
+/// Approving the target of a link allows the link's name too, as long as it leads to that target.
+pub(crate) fn approval_of_link_target_covers_link_name(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let (docs, secret, name) = (fixture.directory("docs"), fixture.directory("secret"), fixture.host.join("name"));
     fixture.file("docs/a", "A");
@@ -372,7 +372,7 @@ pub(crate) fn a_link_is_gone_by_its_name(test_server: &TestServer) {
     let within = json!({ "session_id": "s", "command": "pwd; cat a", "cwd": name });
     let told = fixture.execute(&fixture.server.token, &within).expect(200);
     assert_eq!(told["stdout"], format!("{}\nA", name.display()), "{told}");
-    // A link that leads elsewhere by then gives nothing, and so does a directory in its place.
+    // A link that was retargeted, or replaced by a directory, allows nothing.
     fs::remove_file(&name).unwrap();
     link(&secret, &name);
     let hidden = fixture.run(&format!("d=$(echo {}); cat $d/$(echo a)", name.display()));
@@ -410,7 +410,7 @@ pub(crate) fn missing_path_is_not_created_by_approval(test_server: &TestServer) 
 }
 
 /// A user cannot allow paths with keys, neither the path itself nor one below it.
-pub(crate) fn keys_are_an_operators_to_give(test_server: &TestServer) {
+pub(crate) fn user_cannot_allow_paths_with_keys(test_server: &TestServer) {
     let files = [".ssh/id_ed25519", ".claude/.credentials.json", ".config/gh/hosts.yml", "project/a"];
     let (fixture, home) = Fixture::at_home(test_server, &files);
     fixture.switch(true);

@@ -11,10 +11,10 @@ use tests::support::actor::{Identity, Mode, tester_is_root};
 use tests::support::scratch::{Scratch, give};
 use tests::support::server::{Answer, Server, Starter};
 
-/// For what happens soon, on a machine that is busy.
+/// For events that follow soon, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One way in which the product is run.
+/// The user who runs the server, and the binary.
 #[derive(Debug)]
 pub(crate) struct TestServer {
     pub(crate) mode: Mode,
@@ -30,32 +30,32 @@ impl TestServer {
 #[derive(Debug)]
 pub(crate) struct Fixture {
     pub(crate) server: Server,
-    /// A directory of the server's user, which no box has by itself.
+    /// A host directory of the server's user. No box sees it by default.
     pub(crate) host: Scratch,
 }
 
 impl Fixture {
-    /// With path control on, and nothing allowed.
+    /// Path control is on and nothing is allowed.
     pub(crate) fn new(test_server: &TestServer) -> Self {
         Self::controlled(test_server, &[])
     }
 
-    /// The same with these variables in the server's environment.
+    /// As `new`, with these variables in the server's environment.
     pub(crate) fn controlled(test_server: &TestServer, environment: &[(&str, &str)]) -> Self {
         let fixture = Self::off(test_server, scratch(test_server), &[], environment);
-        // A command that asks where none should is not waited for all too long.
+        // Limits the wait if a command asks unexpectedly.
         fixture.server.ask("PUT", "/settings", Some(&json!({ "approvals": { "timeout_s": 60 } }))).expect(200);
         fixture.switch(true);
         fixture
     }
 
-    /// As a server comes.
+    /// A server with the default settings: path control is off.
     pub(crate) fn uncontrolled(test_server: &TestServer) -> Self {
         Self::start_in(test_server, TempDir::with_prefix("rw-paths-").unwrap(), scratch(test_server))
     }
 
     pub(crate) fn start_in(test_server: &TestServer, data: TempDir, host: Scratch) -> Self {
-        Self::start_under(test_server, data, host, &[])
+        Self::start(test_server, data, host, &[], &[])
     }
 
     /// With a home directory of the server that contains these files, readable for all users.
@@ -74,17 +74,22 @@ impl Fixture {
             host.file(&format!("{place}/{name}"), b"of the home", 0o644).unwrap();
         }
         let data = TempDir::with_prefix("rw-paths-").unwrap();
-        let fixture = Self::start_under(test_server, data, host, &[("HOME", home.to_str().unwrap())]);
+        let fixture = Self::start(test_server, data, host, &[], &[("HOME", home.to_str().unwrap())]);
         (fixture, home)
-    }
-
-    fn start_under(test_server: &TestServer, data: TempDir, host: Scratch, environment: &[(&str, &str)]) -> Self {
-        Self { server: Server::start_as_under(&test_server.starter(), data, &[], environment), host }
     }
 
     /// A new server whose path control is off, with these flags and variables.
     pub(crate) fn off(test_server: &TestServer, host: Scratch, flags: &[&str], environment: &[(&str, &str)]) -> Self {
-        let data = TempDir::with_prefix("rw-paths-").unwrap();
+        Self::start(test_server, TempDir::with_prefix("rw-paths-").unwrap(), host, flags, environment)
+    }
+
+    fn start(
+        test_server: &TestServer,
+        data: TempDir,
+        host: Scratch,
+        flags: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         Self { server: Server::start_as_under(&test_server.starter(), data, flags, environment), host }
     }
 
@@ -129,7 +134,7 @@ impl Fixture {
         self.server.ask_as(token, "POST", "/api/sandbox/execute", Some(body))
     }
 
-    /// A command that asks; gives its id and the question.
+    /// Starts a command that must ask. Returns the exec's id and the question.
     pub(crate) fn ask(&self, command: &str) -> (String, Value) {
         self.ask_as(&self.server.token, "s", command)
     }
@@ -149,7 +154,7 @@ impl Fixture {
         listed["approvals"].as_array().unwrap().clone()
     }
 
-    /// The question that an exec asks after another one.
+    /// Waits for a question of the exec other than `before`.
     pub(crate) fn next_question(&self, exec: &str, before: &Value) -> Value {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -157,12 +162,12 @@ impl Fixture {
             if let Some(next) = found {
                 return next;
             }
-            assert!(Instant::now() < deadline, "{exec} does not ask anew: {}", self.server.exec(exec));
+            assert!(Instant::now() < deadline, "{exec} does not ask again: {}", self.server.exec(exec));
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Something that takes the only place in which execs run, until it is cancelled.
+    /// Limits the server to one exec at a time and starts one that runs until it is cancelled.
     pub(crate) fn block(&self) -> String {
         self.server.ask("PUT", "/settings", Some(&json!({ "sandbox": { "max_concurrent_execs": 1 } }))).expect(200);
         let exec = self.server.begin("echo begun; sleep 600");
@@ -184,7 +189,7 @@ impl Fixture {
         self.answer(&self.server.token, question, &body).expect(200);
     }
 
-    /// Waits for the ending of an exec, and gives what is known of it with what it printed.
+    /// Waits until an exec has ended. Returns its view with its output.
     pub(crate) fn ended(&self, exec: &str) -> Value {
         let authorization = format!("Bearer {}", self.server.token);
         let path = format!("/sandbox/execs/{exec}/events");
@@ -199,25 +204,25 @@ impl Fixture {
     }
 }
 
-/// Boxes have a `/tmp` of their own, so what is the host's lies elsewhere.
+/// A host directory outside of `/tmp`, because a box has its own `/tmp`.
 pub(crate) fn scratch(test_server: &TestServer) -> Scratch {
     let parent = if tester_is_root() { "/srv" } else { env!("CARGO_TARGET_TMPDIR") };
     Scratch::inside(Path::new(parent), test_server.mode.identity()).unwrap()
 }
 
-/// Changes the owner of a tree, so that the boxes of a server may write to it.
+/// Makes a directory writable for all users, and so for boxes.
 pub(crate) fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// A link of the tester's.
+/// Makes a symbolic link that belongs to the test's user.
 pub(crate) fn link(target: impl AsRef<Path>, at: &Path) {
     std::os::unix::fs::symlink(target, at).unwrap();
     give(at, Identity::Tester).unwrap();
 }
 
-/// A path as it is written in a route.
+/// Percent-encodes a path for a route.
 pub(crate) fn encode(path: &str) -> String {
     path.bytes()
         .map(|byte| match byte {

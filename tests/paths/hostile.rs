@@ -1,4 +1,4 @@
-//! Ways round the list: links, detours, words that the parser cannot know, and what is swapped in between.
+//! Attempts to bypass the path list: links, indirect paths, words that the parser cannot resolve, replaced directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tests::support::scratch::give;
 use crate::fixture::{Fixture, TestServer, link, open_to_all, scratch};
 use crate::uncontrolled::FULL;
 
-const SECRET: &str = "the canary's own words";
+const SECRET: &str = "content of the canary";
 
 /// An allowed directory that every user may write to, and a secret beside it.
 fn fixture(test_server: &TestServer) -> Fixture {
@@ -24,7 +24,7 @@ fn fixture(test_server: &TestServer) -> Fixture {
     fixture
 }
 
-pub(crate) fn links_out_of_an_allowed_directory(test_server: &TestServer) {
+pub(crate) fn link_out_of_allowed_directory_is_not_followed(test_server: &TestServer) {
     let fixture = fixture(test_server);
     let (mine, secret) = (fixture.host.join("mine"), fixture.host.join("secret"));
     // A link planted by a box is followed neither by the box nor by the server.
@@ -32,19 +32,19 @@ pub(crate) fn links_out_of_an_allowed_directory(test_server: &TestServer) {
     assert!(!planted.to_string().contains(SECRET), "{planted}");
     let (_, question) = fixture.ask(&format!("cat {}/link/file", mine.display()));
     let blocked = question["blocked_paths"].as_array().unwrap();
-    assert!(blocked.contains(&json!(secret.join("file"))), "whoever is asked sees where it leads: {question}");
+    assert!(blocked.contains(&json!(secret.join("file"))), "the question does not name the target: {question}");
     assert_eq!(question["requested_paths"], json!([secret]));
-    // An entry of the link's own name gives nothing either.
+    // Allowing the link's own name allows nothing.
     fixture.allow(mine.join("link"));
     let (_, question) = fixture.ask(&format!("ls {}/link", mine.display()));
     assert!(question["blocked_paths"].as_array().unwrap().contains(&json!(secret)), "{question}");
     let around = fixture.run(&format!("cd {}; cd $(echo link) && cat file", mine.display()));
     assert!(!around.to_string().contains(SECRET), "{around}");
     fixture.allow(&secret);
-    assert_eq!(fixture.output(&format!("cat {}/link/file", mine.display())), SECRET, "both are allowed by now");
+    assert_eq!(fixture.output(&format!("cat {}/link/file", mine.display())), SECRET, "link and target are allowed");
 }
 
-pub(crate) fn detours_are_resolved(test_server: &TestServer) {
+pub(crate) fn indirect_paths_are_resolved_and_asked(test_server: &TestServer) {
     let fixture = fixture(test_server);
     let (mine, secret) = (fixture.host.join("mine"), fixture.host.join("secret"));
     let (mine, secret) = (mine.display(), secret.display());
@@ -88,7 +88,7 @@ pub(crate) fn unparsed_path_is_not_in_box(test_server: &TestServer) {
             fixture.execute(&fixture.server.token, &json!({ "session_id": "s", "command": command, "wait": false }));
         let begun = begun.expect(202);
         if begun["status"] == "AWAITING_APPROVAL" {
-            // The parser saw it after all.
+            // The parser did resolve it.
             fixture
                 .server
                 .ask("DELETE", &format!("/sandbox/execs/{}", begun["exec_id"].as_str().unwrap()), None)
@@ -99,8 +99,8 @@ pub(crate) fn unparsed_path_is_not_in_box(test_server: &TestServer) {
         assert!(!ended["stdout"].as_str().unwrap().contains(SECRET), "{command}: {ended}");
         ran += 1;
     }
-    assert!(ran >= 3, "only {ran} came so far that the box had to hold them");
-    // The control: the same script finds what is allowed.
+    assert!(ran >= 3, "the parser let only {ran} commands reach the box");
+    // Control: the same script reads an allowed file.
     fixture.file("mine/file", "allowed");
     let found = fixture
         .output(&format!("python3 -c \"print(open('{}' + '/mine/file').read())\"", fixture.host.path().display()));
@@ -122,7 +122,7 @@ fn encoded(text: &str) -> String {
 
 /// The owner of an entry's parent directory can replace it by a link, also between question and
 /// start.
-pub(crate) fn an_entry_that_becomes_a_link(test_server: &TestServer) {
+pub(crate) fn allowed_path_replaced_by_link_shows_nothing(test_server: &TestServer) {
     let fixture = fixture(test_server);
     let (docs, away) = (fixture.directory("docs"), fixture.host.join("away"));
     fixture.file("docs/file", "harmless");
@@ -131,7 +131,7 @@ pub(crate) fn an_entry_that_becomes_a_link(test_server: &TestServer) {
     fs::rename(&docs, &away).unwrap();
     link(fixture.host.join("secret"), &docs);
     let answer = fixture.answer(&fixture.server.token, &question, &json!({ "approved": true, "remember": false }));
-    assert_eq!(answer.status, 409, "what was shown is not what it would be: {answer:?}");
+    assert_eq!(answer.status, 409, "the path is no longer the one that was shown: {answer:?}");
     fixture.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
     // The same with an entry of the list.
     fs::remove_file(&docs).unwrap();
@@ -146,7 +146,7 @@ pub(crate) fn an_entry_that_becomes_a_link(test_server: &TestServer) {
     assert!(!quiet.to_string().contains(SECRET), "{quiet}");
 }
 
-pub(crate) fn another_users_entries_are_not_in_my_box(test_server: &TestServer) {
+pub(crate) fn entry_of_other_user_is_not_in_box(test_server: &TestServer) {
     let fixture = fixture(test_server);
     let secret = fixture.host.join("secret");
     let [ann, bob] = ["ann", "bob"].map(|user| fixture.server.make_token(&["--role", "user", "--user", user]));
@@ -159,11 +159,11 @@ pub(crate) fn another_users_entries_are_not_in_my_box(test_server: &TestServer) 
     let foreign = fixture.execute(&bob, &body).expect(200);
     assert!(!foreign.to_string().contains(SECRET), "{foreign}");
     let owner = fixture.execute(&fixture.server.token, &body).expect(200);
-    assert!(!owner.to_string().contains(SECRET), "another user's session is another's, whoever runs it: {owner}");
+    assert!(!owner.to_string().contains(SECRET), "ann's entry must not apply to the owner's session: {owner}");
 }
 
 /// The mask over Ringwall's data stays: no directory between it and the allowed one can be moved.
-pub(crate) fn the_data_cannot_be_moved_from_under_its_cover(test_server: &TestServer) {
+pub(crate) fn parent_of_masked_data_cannot_be_moved(test_server: &TestServer) {
     let host = scratch(test_server);
     let above = host.path().join("home/share");
     fs::create_dir_all(&above).unwrap();
@@ -179,11 +179,11 @@ pub(crate) fn the_data_cannot_be_moved_from_under_its_cover(test_server: &TestSe
         let moved = fixture.run(&format!("mv {} {to}", from.display()));
         assert_ne!(moved["status"], "SUCCEEDED", "{moved}");
     }
-    assert_eq!(fixture.output(&format!("ls -A {}", above.display())).lines().count(), 1, "the place is there");
+    assert_eq!(fixture.output(&format!("ls -A {}", above.display())).lines().count(), 1, "the directory exists");
     assert_eq!(fixture.output(&format!("find {top} -name owner.token | wc -l")).trim(), "0");
 }
 
-/// A mount that shows the data a second time, whole or in part.
+/// A bind mount, until the value is dropped.
 pub(crate) struct Bound(pub(crate) PathBuf);
 
 impl Bound {
@@ -202,10 +202,10 @@ impl Drop for Bound {
     }
 }
 
-/// Ringwall's own data is known for what it is also where it is mounted elsewhere.
-pub(crate) fn the_data_has_no_second_name(test_server: &TestServer) {
+/// A bind mount of Ringwall's data is recognised as this data.
+pub(crate) fn bind_mount_of_data_is_hidden(test_server: &TestServer) {
     if !tester_is_root() {
-        println!("the_data_has_no_second_name is not tried: only root mounts");
+        println!("bind_mount_of_data_is_hidden is not tried: only root mounts");
         return;
     }
     let fixture = Fixture::controlled(test_server, &[FULL]);

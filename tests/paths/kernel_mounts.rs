@@ -21,7 +21,7 @@ impl KernelMount {
         fs::create_dir_all(&at).unwrap();
         let done = Command::new("mount").args(["-t", kind, kind]).arg(&at).status().unwrap();
         assert!(done.success(), "mount -t {kind} {}", at.display());
-        // The control: outside, any user sees it.
+        // Control: on the host it is not empty.
         assert_ne!(fs::read_dir(&at).unwrap().count(), 0, "{} is empty", at.display());
         Self(at)
     }
@@ -59,7 +59,7 @@ pub(crate) fn kernel_mounts_are_empty_below_an_allowed_path(test_server: &TestSe
     let after = mount_both(&system, "after");
     fixture.allow(system.path());
     before.iter().chain(&after).for_each(|mount| check_empty(&fixture, mount));
-    // A path inside of one is not shown at all.
+    // A path inside of a kernel mount is not shown at all.
     let [proc, _] = &after;
     let inside = proc.0.join("self/task");
     fixture.allow(&inside);
@@ -69,10 +69,10 @@ pub(crate) fn kernel_mounts_are_empty_below_an_allowed_path(test_server: &TestSe
     check_empty(&fixture, proc);
 }
 
-/// `/usr` is in every box, also where nothing else of the host is shown.
-pub(crate) fn kernel_mount_in_usr_newer_than_the_server_is_empty(test_server: &TestServer) {
+/// `/usr` is in every box, also with path control on.
+pub(crate) fn kernel_mount_in_usr_made_after_start_is_empty(test_server: &TestServer) {
     if !tester_is_root() {
-        println!("kernel_mount_in_usr_newer_than_the_server_is_empty is not tried: only root mounts");
+        println!("kernel_mount_in_usr_made_after_start_is_empty is not tried: only root mounts");
         return;
     }
     let system = Scratch::inside(Path::new("/usr/local/share"), Identity::Tester).unwrap();
@@ -82,13 +82,13 @@ pub(crate) fn kernel_mount_in_usr_newer_than_the_server_is_empty(test_server: &T
     before.iter().chain(&after).for_each(|mount| check_absent(&fixture, mount));
 }
 
-/// Empty, or not there at all: root's boxes start from a copy of `/usr` that is older than the directory.
+/// The directory is empty or missing: as root boxes use a copy of the mount of `/usr` that may be older.
 fn check_absent(fixture: &Fixture, mount: &KernelMount) {
     let told = fixture.run(&format!("ls -A {}", mount.0.display()));
     assert_eq!(told["stdout"], "", "{told}");
 }
 
-/// A copy of a shared mount receives what is mounted on the original, unless it is made private.
+/// Mounts propagate to a copy of a shared mount unless the copy is made private.
 pub(crate) fn later_mount_does_not_reach_a_running_box(test_server: &TestServer) {
     let Some(system) = system_directory("later_mount_does_not_reach_a_running_box") else { return };
     let top = system.directory("shared").unwrap();
@@ -106,7 +106,7 @@ pub(crate) fn later_mount_does_not_reach_a_running_box(test_server: &TestServer)
     let exec = fixture.execute(&fixture.server.token, &body).expect(202)["exec_id"].as_str().unwrap().to_owned();
     fixture.server.wait_for_output(&exec);
     let late = KernelMount::new("proc", top.join("late"));
-    // The control: the mount did reach the copy on the host.
+    // Control: the mount did propagate to the copy on the host.
     assert!(is_proc(&copy.0.join("late")), "mounts do not propagate here");
     fs::write(top.join("signals/go"), "").unwrap();
     let ended = fixture.ended(&exec);

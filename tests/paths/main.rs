@@ -4,7 +4,7 @@
 //! run is printed as skipped.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
-#![expect(clippy::print_stdout, reason = "what is not tried has to be said")]
+#![expect(clippy::print_stdout, reason = "prints skipped tests")]
 
 mod fixture;
 
@@ -38,44 +38,44 @@ macro_rules! cases {
 
 const CASES: &[(&str, Try)] = cases! {
     settings::{
-        the_table_of_the_contract, paths_are_kept_in_their_normal_form, everybody_reads_and_operators_write,
+        path_routes_follow_contract, added_path_is_stored_in_normal_form, path_list_is_readable_for_all_and_writable_for_operators,
         relative_path_is_stored_absolute_with_a_warning, pattern_or_empty_segment_is_refused,
         template_adds_missing_paths_and_sets_switch, pattern_is_not_remembered,
-        own_directories_cannot_be_added, risky_path_gets_warning, rows_by_hand_count_at_once,
-        a_user_keeps_what_is_theirs,
+        own_directories_cannot_be_added, risky_path_gets_warning, row_inserted_with_sql_takes_effect_at_once,
+        users_entry_is_visible_to_user_and_operators_only,
     }
     reach::{
-        allowed_paths_are_there_and_no_others, an_entry_that_is_off_counts_for_nothing, files_are_entries_too,
-        a_session_keeps_its_files, a_command_starts_where_it_may, entries_in_tmp_are_the_hosts,
-        entries_in_the_system_work, windows_into_the_machine_stay_the_boxs_own, the_parent_of_our_data_shows_none_of_it,
-        an_owner_is_acted_for_by_the_operators_word_alone, limits_and_malformed_words,
+        box_contains_allowed_paths_only, disabled_entry_allows_nothing, single_file_can_be_allowed,
+        session_files_persist_and_are_private_to_agent, working_directory_must_be_allowed, allowed_path_in_tmp_is_the_hosts,
+        system_directory_can_be_allowed, allowed_proc_sys_dev_and_run_stay_the_boxs_own, allowed_parent_of_data_directory_hides_data,
+        box_acts_as_file_owner_for_operators_entry_only, execute_applies_limits_and_rejects_malformed_requests,
         socket_below_allowed_path_is_unreachable, whole_host_keeps_links_of_var,
     }
     asking::{
-        once_is_for_one_exec_and_its_paths, remembering_adds_what_was_shown, a_refusal_is_told_with_its_reason,
-        unanswered_question_denies_exec, a_changed_list_makes_an_answer_void, newly_allowed_path_continues_waiting_exec,
-        an_answer_is_for_nothing_else, cancelled_exec_withdraws_question,
-        a_users_word_is_their_own, several_paths_are_one_question, remembered_answer_enables_disabled_entry,
-        a_changed_policy_makes_an_answer_void, unchanged_policy_keeps_question, change_after_answer_asks_again, a_link_is_gone_by_its_name,
-        missing_path_is_not_created_by_approval, keys_are_an_operators_to_give,
+        allow_once_covers_one_exec_and_its_paths, remember_adds_requested_directory, denial_is_returned_with_its_reason,
+        unanswered_question_denies_exec, changed_path_list_voids_answer, newly_allowed_path_continues_waiting_exec,
+        answer_does_not_cover_changed_request, cancelled_exec_withdraws_question,
+        users_answer_applies_to_own_agents_only, several_blocked_paths_are_one_question, remembered_answer_enables_disabled_entry,
+        changed_policy_voids_answer, unchanged_policy_keeps_question, change_after_answer_asks_again, approval_of_link_target_covers_link_name,
+        missing_path_is_not_created_by_approval, user_cannot_allow_paths_with_keys,
     }
     hostile::{
-        links_out_of_an_allowed_directory, the_data_cannot_be_moved_from_under_its_cover,
-        the_data_has_no_second_name, detours_are_resolved, unparsed_path_is_not_in_box,
-        an_entry_that_becomes_a_link, another_users_entries_are_not_in_my_box,
+        link_out_of_allowed_directory_is_not_followed, parent_of_masked_data_cannot_be_moved,
+        bind_mount_of_data_is_hidden, indirect_paths_are_resolved_and_asked, unparsed_path_is_not_in_box,
+        allowed_path_replaced_by_link_shows_nothing, entry_of_other_user_is_not_in_box,
     }
     uncontrolled::{
-        readonly_shows_public_files_of_the_system, readonly_writes_nothing_of_the_host,
-        tenants_share_no_writable_directory, full_shows_the_host_and_says_so, full_changes_no_file_of_the_servers_user,
-        switching_off_says_what_is_shown, other_routes_keep_their_box, sockets_of_the_host_are_not_reached,
+        readonly_shows_public_system_files, readonly_makes_host_read_only,
+        tenants_share_no_writable_directory, full_shows_host_and_reports_it, full_keeps_files_of_server_user_unwritable,
+        switching_off_reports_visible_paths, full_does_not_affect_other_routes, host_sockets_are_unreachable,
     }
     off_secrets::{
-        readonly_hides_home_directories, readonly_hides_files_that_only_the_servers_user_may_read,
-        readonly_hides_a_home_directory_in_opt, configuration_file_is_hidden, full_hides_known_secrets, full_hides_a_history_that_is_replaced,
+        readonly_hides_home_directories, readonly_hides_private_files_of_server_user,
+        readonly_hides_home_directory_in_opt, configuration_file_is_hidden, full_hides_known_secrets, full_hides_replaced_history,
     }
     kernel_mounts::{
         kernel_mounts_are_empty_while_path_control_is_off, kernel_mounts_are_empty_below_an_allowed_path,
-        later_mount_does_not_reach_a_running_box, kernel_mount_in_usr_newer_than_the_server_is_empty,
+        later_mount_does_not_reach_a_running_box, kernel_mount_in_usr_made_after_start_is_empty,
     }
 };
 
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     let mut cases = Vec::new();
     for mode in Mode::ALL {
         if let Err(skip) = mode.available() {
-            println!("skipped: all trials as {}, because {}", mode.name(), skip.reason());
+            println!("skipped: all tests as {}, because {}", mode.name(), skip.reason());
             continue;
         }
         let test_server = Arc::new(TestServer { mode, binary: binary.clone() });

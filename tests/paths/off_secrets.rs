@@ -1,7 +1,7 @@
-//! Secrets planted on the host, read from a session's box while path control is off.
+//! Secrets planted on the host, which a session's box tries to read while path control is off.
 //!
-//! Each secret has the server's user as owner or is readable for it, and the control reads it outside as that user. Rootless,
-//! file permissions do not protect it: the box has the uid of the server's user.
+//! The server's user can read each secret, as the control shows. Rootless, file permissions do not protect them, because the
+//! box has the uid of the server's user.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -30,7 +30,7 @@ const IN_HOME: [&str; 8] = [
     ".local/share/ringwall/owner.token",
 ];
 
-/// Plants a secret of the server's user, with the directories on the way to it.
+/// Plants a secret that belongs to the server's user, with its parent directories.
 fn plant(test_server: &TestServer, top: &Path, name: &str, mode: u32) -> PathBuf {
     let path = top.join(name);
     let parents: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| *parent != top).collect();
@@ -51,7 +51,7 @@ fn plant_at(owner: Identity, path: &Path, mode: u32) {
     give(path, owner).unwrap();
 }
 
-/// The control: outside of a box the server's user reads each of them.
+/// Control: on the host the server's user can read each of them.
 fn check_readable_outside(test_server: &TestServer, secrets: &[PathBuf]) {
     for secret in secrets {
         let read = test_server.mode.identity().command("cat").arg(secret).output().unwrap();
@@ -59,7 +59,7 @@ fn check_readable_outside(test_server: &TestServer, secrets: &[PathBuf]) {
     }
 }
 
-/// By its path, and by searching its directory.
+/// Tries each path, and a search of the directories.
 fn check_hidden(fixture: &Fixture, secrets: &[PathBuf]) {
     for secret in secrets {
         let told = fixture.run(&format!("cat {}", secret.display()));
@@ -70,7 +70,7 @@ fn check_hidden(fixture: &Fixture, secrets: &[PathBuf]) {
     assert_eq!(found["stdout"], "", "{found}");
 }
 
-/// A second instance of the same user, whose data lies where boxes look.
+/// A second server of the same user with its data directory inside of `inside`. Returns its token's path.
 fn other_instance(test_server: &TestServer, inside: &Path) -> (Server, PathBuf) {
     let data = TempDir::with_prefix_in("rw-other-", inside).unwrap();
     let server = Server::start_as_under(&test_server.starter(), data, &[], &[]);
@@ -81,7 +81,7 @@ fn other_instance(test_server: &TestServer, inside: &Path) -> (Server, PathBuf) 
 pub(crate) fn readonly_hides_home_directories(test_server: &TestServer) {
     let host = scratch(test_server);
     let home = host.directory("home").unwrap();
-    // As root the private ones are closed to a box anyway, so one is readable for every user.
+    // As root file permissions protect the private ones, so one is readable for every user.
     let mut secrets: Vec<PathBuf> = IN_HOME.iter().map(|name| plant(test_server, &home, name, 0o600)).collect();
     secrets.push(plant(test_server, &home, "notes/plain", 0o644));
     let fixture = Fixture::off(test_server, host, &[], &[("HOME", home.to_str().unwrap())]);
@@ -91,9 +91,9 @@ pub(crate) fn readonly_hides_home_directories(test_server: &TestServer) {
 }
 
 /// `/opt` is shown, and a home directory in it is not.
-pub(crate) fn readonly_hides_a_home_directory_in_opt(test_server: &TestServer) {
+pub(crate) fn readonly_hides_home_directory_in_opt(test_server: &TestServer) {
     if !tester_is_root() {
-        println!("readonly_hides_a_home_directory_in_opt is not tried: only root makes directories in /opt");
+        println!("readonly_hides_home_directory_in_opt is not tried: only root makes directories in /opt");
         return;
     }
     let opt = Scratch::inside(Path::new("/opt"), Identity::Tester).unwrap();
@@ -103,15 +103,15 @@ pub(crate) fn readonly_hides_a_home_directory_in_opt(test_server: &TestServer) {
         [plant(test_server, &home, "notes/plain", 0o644), plant(test_server, &home, ".ssh/id_ed25519", 0o600)];
     let beside = opt.file("beside", b"for every user", 0o644).unwrap();
     check_readable_outside(test_server, &secrets);
-    // The control is `beside`: other files of the directory are shown.
+    // Control: other files of `/opt` are shown.
     let fixture = Fixture::off(test_server, scratch(test_server), &[], &[("HOME", home.to_str().unwrap())]);
     assert_eq!(fixture.output(&format!("cat {}", beside.display())), "for every user");
     check_hidden(&fixture, &secrets);
     assert_eq!(fixture.output(&format!("ls -A {} 2>/dev/null | wc -l", home.display())).trim(), "0");
 }
 
-pub(crate) fn readonly_hides_files_that_only_the_servers_user_may_read(test_server: &TestServer) {
-    let name = "readonly_hides_files_that_only_the_servers_user_may_read";
+pub(crate) fn readonly_hides_private_files_of_server_user(test_server: &TestServer) {
+    let name = "readonly_hides_private_files_of_server_user";
     let (Some(system), Ok(opt)) = (system_directory(name), Scratch::inside(Path::new("/opt"), Identity::Tester)) else {
         return;
     };
@@ -120,14 +120,14 @@ pub(crate) fn readonly_hides_files_that_only_the_servers_user_may_read(test_serv
     plant_at(owner, etc.path(), 0o600);
     let mut secrets = vec![etc.path().to_owned()];
     for top in [system.path(), opt.path()] {
-        // In a directory of root's, alone and beside a public file.
+        // In a directory of root, alone and beside a public file.
         plant_at(owner, &top.join("private.conf"), 0o600);
         fs::create_dir(top.join("app")).unwrap();
         fs::set_permissions(top.join("app"), fs::Permissions::from_mode(0o755)).unwrap();
         plant_at(owner, &top.join("app/private.conf"), 0o600);
         plant_at(Identity::Tester, &top.join("app/group.conf"), 0o640);
         chown(top.join("app/group.conf"), None, Some(owner.id().1)).unwrap();
-        // In a directory of the server's user, which other users may not enter, and in one that they may.
+        // In directories of the server's user, one of them closed to other users.
         secrets.push(plant(test_server, top, "state/private", 0o600));
         let closed = plant(test_server, top, "closed/public", 0o644);
         fs::set_permissions(top.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -140,14 +140,14 @@ pub(crate) fn readonly_hides_files_that_only_the_servers_user_may_read(test_serv
     assert_eq!(
         fixture.output(&format!("cat {}", public.display())),
         "for every user",
-        "the control: the view is not empty"
+        "control: a public file is shown"
     );
     check_hidden(&fixture, &secrets);
     let told = fixture.run(&format!("cat {}", token.display()));
     assert!(!told["stdout"].as_str().unwrap().contains(&other.token), "{told}");
 }
 
-/// The configuration file may hold a password even where every user may read it.
+/// The configuration file may contain a password, also if every user can read it.
 pub(crate) fn configuration_file_is_hidden(test_server: &TestServer) {
     let Some(system) = system_directory("configuration_file_is_hidden") else { return };
     let config = system.file("server.conf", format!("# {SECRET}\n").as_bytes(), 0o644).unwrap();
@@ -169,7 +169,7 @@ pub(crate) fn full_hides_known_secrets(test_server: &TestServer) {
     let (other, token) = other_instance(test_server, &home);
     let fixture = Fixture::off(test_server, host, &[], &[("HOME", home.to_str().unwrap()), FULL]);
     check_readable_outside(test_server, &secrets);
-    assert_eq!(fixture.output(&format!("cat {}", notes.display())), SECRET, "the control: the home is shown");
+    assert_eq!(fixture.output(&format!("cat {}", notes.display())), SECRET, "control: the home directory is shown");
     for secret in &secrets {
         let told = fixture.run(&format!("cat {}", secret.display()));
         assert!(!told["stdout"].as_str().unwrap().contains(SECRET), "{}: {told}", secret.display());
@@ -180,8 +180,8 @@ pub(crate) fn full_hides_known_secrets(test_server: &TestServer) {
     assert_eq!(told["stdout"], "", "{told}");
 }
 
-/// The kernel removes a mount when another file is renamed over its mount point. Shells replace their histories that way.
-pub(crate) fn full_hides_a_history_that_is_replaced(test_server: &TestServer) {
+/// If a file is renamed over a mount point, the kernel removes the mount. Shells replace their history files that way.
+pub(crate) fn full_hides_replaced_history(test_server: &TestServer) {
     let host = scratch(test_server);
     let home = host.directory("home").unwrap();
     let history = plant(test_server, &home, ".bash_history", 0o600);

@@ -11,7 +11,7 @@ use tests::support::scratch::give;
 
 use crate::fixture::{Fixture, TestServer, encode, link, open_to_all, scratch};
 
-pub(crate) fn allowed_paths_are_there_and_no_others(test_server: &TestServer) {
+pub(crate) fn box_contains_allowed_paths_only(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let (mine, other) = (fixture.directory("mine"), fixture.directory("other"));
     fixture.directory("mine/below");
@@ -22,8 +22,8 @@ pub(crate) fn allowed_paths_are_there_and_no_others(test_server: &TestServer) {
     let mine = mine.display();
     assert_eq!(fixture.output(&format!("cat {mine}/below/a")), "within");
     assert_eq!(fixture.output(&format!("cd {mine} && cat below/a > copy && cat copy")), "within");
-    assert_eq!(fs::read_to_string(fixture.host.join("mine/copy")).unwrap(), "within", "it is the host's own");
-    // Of what lies around it, only the way there exists.
+    assert_eq!(fs::read_to_string(fixture.host.join("mine/copy")).unwrap(), "within", "the host's file was written");
+    // Of the parent directories only the path to the allowed one exists.
     let around = fixture.output(&format!("cd {mine}; cd $(echo ..); echo *; cd $(echo ..); echo *"));
     let host = fixture.host.path().file_name().unwrap().to_str().unwrap();
     assert_eq!(around, format!("mine\n{host}\n"));
@@ -40,7 +40,7 @@ pub(crate) fn allowed_paths_are_there_and_no_others(test_server: &TestServer) {
     );
 }
 
-/// The paths that an exec's report says its box was shown.
+/// The mounts in an exec's `meta.json`.
 pub(crate) fn mounts(fixture: &Fixture, exec: &serde_json::Value) -> Vec<serde_json::Value> {
     let place = fixture.server.data().join("workspaces/default/default").join(exec["artifacts_path"].as_str().unwrap());
     let meta: serde_json::Value = serde_json::from_slice(&fs::read(place.join("meta.json")).unwrap()).unwrap();
@@ -56,7 +56,7 @@ pub(crate) fn socket_below_allowed_path_is_unreachable(test_server: &TestServer)
     listener.set_nonblocking(true).unwrap();
     give(&socket, test_server.mode.identity()).unwrap();
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
-    // The controls: outside it is there, and in a box with nothing of the host's sockets are its own matter.
+    // Controls: the socket works on the host, and a box without host paths can use its own sockets.
     UnixStream::connect(&socket).unwrap();
     listener.accept().unwrap();
     let among = "a = socket.socket(1); a.bind('/tmp/x'); a.listen(); socket.socket(1).connect('/tmp/x'); print(1)";
@@ -75,7 +75,7 @@ pub(crate) fn socket_below_allowed_path_is_unreachable(test_server: &TestServer)
     assert_eq!(fixture.output(&format!("python3 -c \"{own}; asyncio.run(asyncio.sleep(0)); m.Pipe()\"")), "b'x'\n");
 }
 
-pub(crate) fn an_entry_that_is_off_counts_for_nothing(test_server: &TestServer) {
+pub(crate) fn disabled_entry_allows_nothing(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let docs = fixture.directory("docs");
     fixture.file("docs/a", "x");
@@ -90,7 +90,7 @@ pub(crate) fn an_entry_that_is_off_counts_for_nothing(test_server: &TestServer) 
     fixture.output(&format!("cat {}/a", docs.display()));
 }
 
-pub(crate) fn files_are_entries_too(test_server: &TestServer) {
+pub(crate) fn single_file_can_be_allowed(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let file = fixture.file("one", "first\n");
     fixture.file("two", "second");
@@ -104,7 +104,7 @@ pub(crate) fn files_are_entries_too(test_server: &TestServer) {
     );
 }
 
-pub(crate) fn a_session_keeps_its_files(test_server: &TestServer) {
+pub(crate) fn session_files_persist_and_are_private_to_agent(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let run = |session: &str, agent: &str, command: &str| {
         let body = json!({ "session_id": session, "agent_id": agent, "command": command });
@@ -115,13 +115,13 @@ pub(crate) fn a_session_keeps_its_files(test_server: &TestServer) {
     run("one", "a", "echo kept > note; mkdir deep; pwd");
     assert_eq!(run("one", "a", "cat note; cd deep; pwd"), "kept\n/workspace/deep\n");
     assert_eq!(run("two", "a", "ls"), "");
-    assert_eq!(run("one", "b", "ls"), "", "another agent's session of the same name is another");
+    assert_eq!(run("one", "b", "ls"), "", "sessions of two agents with one name are separate");
     let work = fixture.server.data().join("workspaces/default/a/sessions/one");
     assert!(work.join(".used").exists() && work.join("work/note").exists());
-    assert_eq!(run("one", "a", "ls -a"), ".\n..\ndeep\nnote\n", "a box does not see when it was used");
+    assert_eq!(run("one", "a", "ls -a"), ".\n..\ndeep\nnote\n", "the marker `.used` is not in the box");
 }
 
-pub(crate) fn a_command_starts_where_it_may(test_server: &TestServer) {
+pub(crate) fn working_directory_must_be_allowed(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let docs = fixture.directory("docs");
     fixture.allow(&docs);
@@ -144,18 +144,18 @@ pub(crate) fn a_command_starts_where_it_may(test_server: &TestServer) {
     assert_eq!((&told["status"], &told["error_reason"]["code"]), (&json!("FAILED"), &json!("INVALID_ARGUMENT")));
 }
 
-pub(crate) fn entries_in_tmp_are_the_hosts(test_server: &TestServer) {
+pub(crate) fn allowed_path_in_tmp_is_the_hosts(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let scratch = tests::support::scratch::Scratch::new(test_server.mode.identity()).unwrap();
     let file = scratch.file("a", b"of the host", 0o644).unwrap();
     let command = format!("cat {}", file.display());
-    assert_ne!(fixture.run(&command)["status"], "SUCCEEDED", "a box has a /tmp of its own");
+    assert_ne!(fixture.run(&command)["status"], "SUCCEEDED", "a box has its own /tmp");
     fixture.allow(scratch.path());
     assert_eq!(fixture.output(&command), "of the host");
-    assert_eq!(fixture.output("echo x > /tmp/own; cat /tmp/own"), "x\n", "the rest of /tmp is still the box's");
+    assert_eq!(fixture.output("echo x > /tmp/own; cat /tmp/own"), "x\n", "the rest of /tmp is the box's");
 }
 
-pub(crate) fn entries_in_the_system_work(test_server: &TestServer) {
+pub(crate) fn system_directory_can_be_allowed(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     fixture.allow("/usr/local/share");
     fixture.allow("/etc");
@@ -163,12 +163,12 @@ pub(crate) fn entries_in_the_system_work(test_server: &TestServer) {
     fixture.output("test -d /usr/local/share && ls /usr/bin/env");
     let written = fixture.run("echo x > /etc/ringwall-test");
     if test_server.mode == Mode::Root {
-        assert_ne!(written["status"], "SUCCEEDED", "root's files are not the box's");
+        assert_ne!(written["status"], "SUCCEEDED", "the box must not write files of root");
     }
     assert!(!std::path::Path::new("/etc/ringwall-test").exists());
 }
 
-pub(crate) fn windows_into_the_machine_stay_the_boxs_own(test_server: &TestServer) {
+pub(crate) fn allowed_proc_sys_dev_and_run_stay_the_boxs_own(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     for path in ["/proc", "/sys", "/dev", "/run", "/"] {
         assert!(!fixture.allow(path)["warnings"].as_array().unwrap().is_empty(), "{path}");
@@ -180,7 +180,7 @@ pub(crate) fn windows_into_the_machine_stay_the_boxs_own(test_server: &TestServe
     assert!(seen.contains("none") && !seen.contains("sda") && !seen.contains("kmsg"), "{seen}");
 }
 
-pub(crate) fn the_parent_of_our_data_shows_none_of_it(test_server: &TestServer) {
+pub(crate) fn allowed_parent_of_data_directory_hides_data(test_server: &TestServer) {
     let host = scratch(test_server);
     let data = tempfile::Builder::new().prefix("data-").tempdir_in(host.path()).unwrap();
     let fixture = Fixture::start_in(test_server, data, host);
@@ -194,7 +194,7 @@ pub(crate) fn the_parent_of_our_data_shows_none_of_it(test_server: &TestServer) 
     for top in [fixture.host.path(), &name] {
         assert_eq!(fixture.output(&format!("cat {}/beside", top.display())), "seen");
         let inside = top.join(data.file_name().unwrap());
-        // Read by no rule, so that the box alone answers.
+        // The parser cannot see this path, so only the box protects it.
         let look = format!(
             "d=$(echo {}); ls -A $d/$(echo {}) 2>/dev/null | wc -l",
             top.display(),
@@ -208,7 +208,7 @@ pub(crate) fn the_parent_of_our_data_shows_none_of_it(test_server: &TestServer) 
 }
 
 /// Only root can act as another user, so the test needs root.
-pub(crate) fn an_owner_is_acted_for_by_the_operators_word_alone(test_server: &TestServer) {
+pub(crate) fn box_acts_as_file_owner_for_operators_entry_only(test_server: &TestServer) {
     if test_server.mode != Mode::Root {
         return;
     }
@@ -226,15 +226,15 @@ pub(crate) fn an_owner_is_acted_for_by_the_operators_word_alone(test_server: &Te
     let (exec, question) = fixture.ask_as(&user, "s", &command);
     fixture.answer(&user, &question, &json!({ "approved": true, "remember": true })).expect(200);
     let own = fixture.ended(&exec);
-    assert!(!own["stdout"].as_str().unwrap().contains("personal"), "a user's word gives nobody else's rights: {own}");
+    assert!(!own["stdout"].as_str().unwrap().contains("personal"), "a user's answer gave another user's rights: {own}");
     fixture.allow(&home);
     let told = fixture.execute(&user, &json!({ "session_id": "s", "command": command })).expect(200);
     assert_eq!(told["stdout"], "personal1000\n", "{told}");
     let made = fs::metadata(home.join("made")).unwrap();
-    assert_eq!((made.uid(), made.gid()), (PERSON, PERSON), "what is made there is its owner's");
+    assert_eq!((made.uid(), made.gid()), (PERSON, PERSON), "new files belong to the owner of the directory");
 }
 
-pub(crate) fn limits_and_malformed_words(test_server: &TestServer) {
+pub(crate) fn execute_applies_limits_and_rejects_malformed_requests(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let ask = |body: serde_json::Value| fixture.execute(&fixture.server.token, &body);
     let slow = ask(json!({ "session_id": "s", "command": "sleep 60", "timeout_ms": 100 })).expect(200);
@@ -242,7 +242,7 @@ pub(crate) fn limits_and_malformed_words(test_server: &TestServer) {
     let failed = ask(json!({ "session_id": "s", "command": "echo out; echo err >&2; exit 3" })).expect(200);
     assert_eq!((&failed["status"], &failed["exit_code"]), (&json!("FAILED"), &json!(3)));
     assert_eq!((&failed["stdout"], &failed["stderr"]), (&json!("out\n"), &json!("err\n")));
-    // More than the kernel takes in one word; it is on record whole, and asked about as it is.
+    // Longer than one argument may be. The record and the question contain it completely.
     let padding = "x".repeat(200_000);
     let long =
         ask(json!({ "session_id": "s", "command": format!("echo begun; cat; : {padding}; exit 5") })).expect(200);
@@ -275,7 +275,7 @@ pub(crate) fn limits_and_malformed_words(test_server: &TestServer) {
 pub(crate) fn whole_host_keeps_links_of_var(test_server: &TestServer) {
     let target = fs::read_link("/var/run").unwrap_or_else(|error| panic!("/var/run is not a symbolic link: {error}"));
     let fixture = Fixture::new(test_server);
-    // The control: without the entry a box has neither.
+    // Control: without the entry the box has neither.
     let command = "readlink /var/run; ls -d /var/lib";
     let told = fixture.run("readlink $(echo /var/run)");
     assert_ne!(told["status"], "SUCCEEDED", "{told}");

@@ -1,4 +1,4 @@
-//! The list and the switch, over their routes.
+//! The path list and the switch of path control, over HTTP.
 
 use serde_json::{Value, json};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn put(fixture: &Fixture, path: &str) -> tests::support::server::Answer {
     fixture.server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": path })))
 }
 
-pub(crate) fn the_table_of_the_contract(test_server: &TestServer) {
+pub(crate) fn path_routes_follow_contract(test_server: &TestServer) {
     let mut fixture = Fixture::uncontrolled(test_server);
     let ask = |fixture: &Fixture, method: &str, path: &str, body: Option<Value>| {
         fixture.server.ask(method, path, body.as_ref())
@@ -25,7 +25,7 @@ pub(crate) fn the_table_of_the_contract(test_server: &TestServer) {
     assert_eq!((&entry["path"], &entry["description"]), (&documents["path"], &documents["description"]));
     assert_eq!((&entry["enabled"], &added["warnings"]), (&json!(true), &json!([])));
     let id = entry["id"].as_i64().unwrap();
-    // The same again, in other letters, changes nothing.
+    // The same path in another spelling changes nothing.
     let again = ask(&fixture, "POST", "/api/sandbox/paths", Some(json!({ "path": "c:/users/documents" }))).expect(200);
     assert_eq!(again["paths"], added["paths"]);
     put(&fixture, "/home/u").expect(200);
@@ -45,7 +45,7 @@ pub(crate) fn the_table_of_the_contract(test_server: &TestServer) {
     assert_eq!((&changed["description"], &changed["enabled"]), (&json!("d"), &json!(false)));
     assert!(ask(&fixture, "PATCH", "/api/sandbox/paths/999", Some(json!({}))).expect(404)["error"].is_string());
 
-    // It is all there after a restart.
+    // A restart keeps everything.
     let before = ask(&fixture, "GET", "/api/sandbox", None).expect(200);
     fixture.server.signal(rustix::process::Signal::TERM);
     fixture.server.ended();
@@ -68,7 +68,7 @@ pub(crate) fn the_table_of_the_contract(test_server: &TestServer) {
     }
 }
 
-pub(crate) fn paths_are_kept_in_their_normal_form(test_server: &TestServer) {
+pub(crate) fn added_path_is_stored_in_normal_form(test_server: &TestServer) {
     let (fixture, home) = Fixture::at_home(test_server, &[]);
     let (home, docs) = (home.display().to_string(), home.join("docs").display().to_string());
     for (given, kept) in [
@@ -80,7 +80,7 @@ pub(crate) fn paths_are_kept_in_their_normal_form(test_server: &TestServer) {
         ("~", &home),
         ("~/docs", &docs),
         ("~/a/../docs/", &docs),
-        // No more than a name.
+        // `~` inside a path is a plain name.
         ("/srv/~/docs", "/srv/~/docs"),
         // A relative path starts at the server's working directory, which is `/` in this suite.
         ("docs", "/docs"),
@@ -149,7 +149,7 @@ pub(crate) fn template_adds_missing_paths_and_sets_switch(test_server: &TestServ
     );
 }
 
-/// The quoted star is a file's name, which the command may reach once. As an entry it would look like a pattern.
+/// A quoted star is a file name, which may be allowed once. As an entry it would look like a pattern.
 pub(crate) fn pattern_is_not_remembered(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let star = fixture.directory("*");
@@ -162,7 +162,7 @@ pub(crate) fn pattern_is_not_remembered(test_server: &TestServer) {
     assert_eq!(fixture.ended(&exec)["status"], "SUCCEEDED");
 }
 
-pub(crate) fn everybody_reads_and_operators_write(test_server: &TestServer) {
+pub(crate) fn path_list_is_readable_for_all_and_writable_for_operators(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     fixture.allow("/opt/everybodys");
     let token = |words: &[&str]| fixture.server.make_token(words);
@@ -232,7 +232,7 @@ pub(crate) fn risky_path_gets_warning(test_server: &TestServer) {
         assert_eq!(added["warnings"], json!([]), "{plain}");
         assert_eq!(added["paths"].as_array().unwrap().last().unwrap()["warning"], Value::Null, "{plain}");
     }
-    // In the reader's language.
+    // Warnings follow Accept-Language.
     let authorization = format!("Bearer {}", fixture.server.token);
     let headers = [("authorization", authorization.as_str()), ("accept-language", "zh-CN,zh;q=0.9")];
     let chinese = fixture.server.ask_with("GET", "/api/sandbox", &headers, None).expect(200);
@@ -244,11 +244,11 @@ pub(crate) fn risky_path_gets_warning(test_server: &TestServer) {
     let warned = fixture.allow(&name)["warnings"].to_string();
     assert!(warned.contains(target.to_str().unwrap()), "{warned}");
     fixture.allow(&target);
-    assert_eq!(fixture.allow(&name)["warnings"], json!([]), "what it leads to is allowed by now");
+    assert_eq!(fixture.allow(&name)["warnings"], json!([]), "no warning if the target is allowed");
 }
 
-/// The documented SQL statement, while the server runs.
-pub(crate) fn rows_by_hand_count_at_once(test_server: &TestServer) {
+/// The SQL statement of docs/guides/paths.md, while the server runs.
+pub(crate) fn row_inserted_with_sql_takes_effect_at_once(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let (docs, more) = (fixture.directory("docs"), fixture.directory("more"));
     fixture.file("docs/a", "found");
@@ -270,7 +270,7 @@ pub(crate) fn rows_by_hand_count_at_once(test_server: &TestServer) {
     assert_eq!(fixture.listed(), [more.to_str().unwrap()], "both rows are gone");
 }
 
-pub(crate) fn a_user_keeps_what_is_theirs(test_server: &TestServer) {
+pub(crate) fn users_entry_is_visible_to_user_and_operators_only(test_server: &TestServer) {
     let fixture = Fixture::new(test_server);
     let docs = fixture.directory("docs");
     let [ann, bob] = ["ann", "bob"].map(|user| fixture.server.make_token(&["--role", "user", "--user", user]));
@@ -281,7 +281,7 @@ pub(crate) fn a_user_keeps_what_is_theirs(test_server: &TestServer) {
     assert_eq!(paths(&ann)[0]["scope"], "user:ann");
     assert_eq!(paths(&ann)[0]["path"], docs.to_str().unwrap());
     assert_eq!(paths(&bob), json!([]));
-    assert_eq!(paths(&fixture.server.token)[0]["scope"], "user:ann", "operators see everybody's");
+    assert_eq!(paths(&fixture.server.token)[0]["scope"], "user:ann", "operators see the entries of all users");
     let by_path = format!("/api/sandbox/paths/{}", encode(docs.to_str().unwrap()));
     fixture.server.ask_as(&bob, "DELETE", &by_path, None).expect(403);
     fixture.server.ask_as(&ann, "DELETE", &by_path, None).expect(200);

@@ -16,7 +16,7 @@ use crate::reach::mounts;
 /// Sets `sandbox.when_disabled`.
 pub(crate) const FULL: (&str, &str) = ("RINGWALL_SANDBOX_WHEN_DISABLED", "full");
 
-/// A directory in `/srv` that belongs to root, where the tests may make one.
+/// A directory of root in `/srv`, or `None` if the tests do not run as root.
 pub(crate) fn system_directory(test: &str) -> Option<Scratch> {
     if !tester_is_root() {
         println!("{test} is not tried: only root makes directories in /srv");
@@ -25,8 +25,8 @@ pub(crate) fn system_directory(test: &str) -> Option<Scratch> {
     Some(Scratch::inside(Path::new("/srv"), Identity::Tester).unwrap())
 }
 
-pub(crate) fn readonly_shows_public_files_of_the_system(test_server: &TestServer) {
-    let Some(system) = system_directory("readonly_shows_public_files_of_the_system") else { return };
+pub(crate) fn readonly_shows_public_system_files(test_server: &TestServer) {
+    let Some(system) = system_directory("readonly_shows_public_system_files") else { return };
     let public = system.file("public", b"for every user", 0o644).unwrap();
     std::os::unix::fs::symlink("public", system.join("link")).unwrap();
     let fixture = Fixture::uncontrolled(test_server);
@@ -45,13 +45,13 @@ pub(crate) fn readonly_shows_public_files_of_the_system(test_server: &TestServer
     assert_eq!(mounts(&fixture, &exec).iter().filter(|mount| shown.contains(mount)).count(), 3, "{exec}");
 }
 
-/// `/workspace` and the private directories are writable, and nothing of the host is.
-pub(crate) fn readonly_writes_nothing_of_the_host(test_server: &TestServer) {
-    let Some(system) = system_directory("readonly_writes_nothing_of_the_host") else { return };
+/// Only `/workspace` and the private directories are writable.
+pub(crate) fn readonly_makes_host_read_only(test_server: &TestServer) {
+    let Some(system) = system_directory("readonly_makes_host_read_only") else { return };
     let shared = system.directory("shared").unwrap();
     open_to_all(&shared);
     let file = system.file("file", b"as it was", 0o666).unwrap();
-    // The control: outside, any user writes to both.
+    // Control: on the host any user can write to both.
     let write = format!("echo x >> {}; echo x > {}/outside", file.display(), shared.display());
     assert!(Identity::Unprivileged.command("sh").args(["-c", &write]).status().unwrap().success());
     let fixture = Fixture::uncontrolled(test_server);
@@ -69,8 +69,8 @@ pub(crate) fn readonly_writes_nothing_of_the_host(test_server: &TestServer) {
     assert_eq!(fixture.output("cat note"), "kept\n");
 }
 
-/// A box's `/var/tmp`, `/dev/shm` and `/tmp` are its own, and a directory that all users may write to carries nothing from
-/// one tenant to the other.
+/// A box has its own `/var/tmp`, `/dev/shm` and `/tmp`. A host directory that all users may write to is read-only, except
+/// as root with `full`.
 pub(crate) fn tenants_share_no_writable_directory(test_server: &TestServer) {
     let Some(system) = system_directory("tenants_share_no_writable_directory") else { return };
     let shared = system.directory("shared").unwrap();
@@ -91,19 +91,19 @@ pub(crate) fn tenants_share_no_writable_directory(test_server: &TestServer) {
             assert_ne!(seen["status"], "SUCCEEDED", "{seen}");
         }
         let written = run("ann", format!("echo x > {}/by-a-box", shared.display()));
-        // `full` means that: as root a box writes where every user may.
+        // As root with `full` a box can write where every user may.
         let may_write = !environment.is_empty() && test_server.mode == Mode::Root;
         assert_eq!(written["status"] == "SUCCEEDED", may_write, "{written}");
         assert_eq!(shared.join("by-a-box").exists(), may_write);
     }
 }
 
-pub(crate) fn full_shows_the_host_and_says_so(test_server: &TestServer) {
+pub(crate) fn full_shows_host_and_reports_it(test_server: &TestServer) {
     let fixture = Fixture::off(test_server, scratch(test_server), &[], &[FULL]);
     let file = fixture.file("plain", "the host's");
     assert_eq!(fixture.output(&format!("cat {}", file.display())), "the host's");
     let private = fixture.host.file("private", b"of the server's user", 0o600).unwrap();
-    // As root the box is another user; rootless it is the server's.
+    // As root the box has another uid, rootless the server's.
     let seen = fixture.run(&format!("cat {}", private.display()));
     assert_eq!(seen["status"] == "SUCCEEDED", test_server.mode == Mode::Rootless, "{seen}");
     assert_eq!(fixture.output("ls -A /run 2>/dev/null | wc -l").trim(), "0");
@@ -116,7 +116,7 @@ pub(crate) fn full_shows_the_host_and_says_so(test_server: &TestServer) {
 }
 
 /// Rootless the box has the uid of the server's user: it must not change what that user owns.
-pub(crate) fn full_changes_no_file_of_the_servers_user(test_server: &TestServer) {
+pub(crate) fn full_keeps_files_of_server_user_unwritable(test_server: &TestServer) {
     let fixture = Fixture::off(test_server, scratch(test_server), &[], &[FULL]);
     let (profile, config) = (fixture.file(".bashrc", "as it was"), fixture.directory(".config"));
     for command in [
@@ -129,7 +129,7 @@ pub(crate) fn full_changes_no_file_of_the_servers_user(test_server: &TestServer)
     assert_eq!(fs::read_to_string(&profile).unwrap(), "as it was");
 }
 
-pub(crate) fn switching_off_says_what_is_shown(test_server: &TestServer) {
+pub(crate) fn switching_off_reports_visible_paths(test_server: &TestServer) {
     let fixture = Fixture::uncontrolled(test_server);
     let health = fixture.server.ask("GET", "/healthz", None).expect(200);
     assert_eq!((&health["path_control"], &health["when_disabled"]), (&json!("off"), &json!("readonly")));
@@ -148,7 +148,7 @@ pub(crate) fn switching_off_says_what_is_shown(test_server: &TestServer) {
     assert_eq!(fixture.server.ask("GET", "/settings", None).expect(200)["sandbox"]["when_disabled"], "readonly");
 }
 
-pub(crate) fn other_routes_keep_their_box(test_server: &TestServer) {
+pub(crate) fn full_does_not_affect_other_routes(test_server: &TestServer) {
     let fixture = Fixture::off(test_server, scratch(test_server), &[], &[FULL]);
     let file = fixture.file("plain", "the host's");
     assert_eq!(fixture.output(&format!("cat {}", file.display())), "the host's");
@@ -161,8 +161,8 @@ pub(crate) fn other_routes_keep_their_box(test_server: &TestServer) {
     fixture.ask(&format!("cat {}", file.display()));
 }
 
-/// A socket is reached by its file, and the kernel's list of sockets has the name with which it was made, not its present one.
-pub(crate) fn sockets_of_the_host_are_not_reached(test_server: &TestServer) {
+/// The kernel's list of sockets has the name at bind time, so the test renames the socket.
+pub(crate) fn host_sockets_are_unreachable(test_server: &TestServer) {
     let fixture = Fixture::off(test_server, scratch(test_server), &[], &[FULL]);
     let place = fixture.directory("place");
     let made = place.join("made");
@@ -172,7 +172,7 @@ pub(crate) fn sockets_of_the_host_are_not_reached(test_server: &TestServer) {
     fs::rename(&made, &renamed).unwrap();
     give(&renamed, test_server.mode.identity()).unwrap();
     fs::set_permissions(&renamed, fs::Permissions::from_mode(0o777)).unwrap();
-    // The control: outside it is there.
+    // Control: on the host it can be reached.
     UnixStream::connect(&renamed).unwrap();
     listener.accept().unwrap();
     let (full, top) = (renamed.display(), fixture.host.path().display());
@@ -181,7 +181,7 @@ pub(crate) fn sockets_of_the_host_are_not_reached(test_server: &TestServer) {
     let mut ways = vec![("/tmp".to_owned(), full.to_string()), (top.to_string(), "renamed".to_owned())];
     ways.push((top.to_string(), "/proc/self/cwd/renamed".to_owned()));
     ways.push(("/tmp".to_owned(), link.display().to_string()));
-    // A directory that is mounted a second time has further names.
+    // A second mount of the directory gives the socket another path.
     let bound =
         tester_is_root().then(|| Bound::mount(fixture.host.path(), fixture.host.path().with_extension("again")));
     ways.extend(bound.as_ref().map(|bound| ("/tmp".to_owned(), format!("{}/renamed", bound.0.display()))));
@@ -192,7 +192,7 @@ pub(crate) fn sockets_of_the_host_are_not_reached(test_server: &TestServer) {
         assert!(told["stderr"].as_str().unwrap().contains("PermissionError"), "{name}: {told}");
     }
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-    // Programs find what they need.
+    // Sockets inside of the box work.
     let own =
         "import socket, asyncio, multiprocessing as m; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))";
     assert_eq!(fixture.output(&format!("python3 -c \"{own}; asyncio.run(asyncio.sleep(0)); m.Pipe()\"")), "b'x'\n");

@@ -49,7 +49,7 @@ fn no_variable_is_inherited(mode: Mode) {
     );
 }
 
-/// PID 1 of the box is a process of the `ringwall_command` binary, whose arguments and environment may contain
+/// PID 1 of the box is a process of the ringwall binary, whose arguments and environment may contain
 /// secrets.
 fn pid_1_has_no_arguments_or_environment_of_its_parent(mode: Mode) {
     let mark = token().unwrap();

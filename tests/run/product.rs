@@ -1,6 +1,6 @@
-//! Helpers that run the `ringwall_command` binary and look for processes and cgroups that a run left behind.
+//! Helpers that run the ringwall binary and look for processes and cgroups that a run left behind.
 //!
-//! They look once after `ringwall_command` has exited, without waiting: everything must be gone by then.
+//! They look once after ringwall has exited, without waiting: everything must be gone by then.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) fn ringwall_command(mode: Mode) -> Command {
     mode.identity().command(binary().unwrap())
 }
 
-/// Runs `ringwall_command` with these arguments.
+/// Runs ringwall with these arguments.
 pub(crate) fn run_ringwall<S: AsRef<OsStr>>(mode: Mode, words: &[S]) -> Outcome {
     let mut command = ringwall_command(mode);
     command.args(words);
@@ -83,7 +83,7 @@ pub(crate) fn marked_processes(mark: &str) -> Vec<u32> {
     tests::support::host::processes().unwrap().into_iter().filter(|number| *number != own).filter(holds).collect()
 }
 
-/// Cgroup directories of the boxes of the `ringwall_command` process `id`, in every hierarchy.
+/// Cgroup directories of the boxes of the ringwall process `id`, in every hierarchy.
 pub(crate) fn cgroups_of(id: u32) -> Vec<PathBuf> {
     let prefix = format!("ringwall-{id}-");
     let mut found = Vec::new();

@@ -154,7 +154,7 @@ fn reader_that_never_reads_does_not_delay_a_signal(mode: Mode) {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut unread = child.stdout.take().unwrap();
     unread.read_exact(&mut [0; 2]).unwrap();
-    // The pipe is full: from here on every write of `ringwall_command` blocks.
+    // The pipe is full: from here on every write of ringwall blocks.
     let capacity = u64::try_from(rustix::pipe::fcntl_getpipe_size(&unread).unwrap()).unwrap();
     let deadline = Instant::now() + TIMEOUT;
     while rustix::io::ioctl_fionread(&unread).unwrap() + 4096 < capacity && Instant::now() < deadline {

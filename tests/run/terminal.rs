@@ -125,7 +125,7 @@ fn tty_flag_works_without_an_outer_terminal(mode: Mode) {
     assert!(piped.text().contains("got piped"), "{}", piped.describe());
 }
 
-/// The command's streams are pipes, even if those of `ringwall_command` are a terminal.
+/// The command's streams are pipes, even if those of ringwall are a terminal.
 fn command_has_no_terminal_without_the_flag(mode: Mode) {
     let script = "for n in 0 1 2; do test -t $n || echo no $n; done; tty; : < /dev/tty";
     let (screen, _) = drive(mode, &[], &["sh", "-c", script], &json!([]));
