@@ -23,7 +23,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("egress_target", egress_target),
 ];
 
-/// The entries of an image archive: tar headers, long names, pax records and sparse maps.
+/// The entries of an image archive: tar headers, long names and pax records.
 pub fn tar(bytes: &[u8]) {
     let mut archive = bytes.to_vec();
     // A mutated header would always fail its checksum.

@@ -9,10 +9,10 @@
 use tar::{EntryType, Header};
 
 use super::ImageError;
+use super::error::printable;
 use super::name::{EntryName, check_target};
 use super::pax::PaxRecords;
 use super::source::Stream;
-use super::sparse::{self, SparseMap};
 
 pub(super) const BLOCK: usize = 512;
 /// Extended attributes can fill a pax header, but file systems store far less than 1 MiB of them.
@@ -34,7 +34,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) enum Kind {
     Directory,
-    File(Option<SparseMap>),
+    File,
     Symlink(Vec<u8>),
     HardLink(EntryName),
     Device,
@@ -136,14 +136,11 @@ impl<'a> Entries<'a> {
 
     fn entry(&mut self, header: &Header, size: u64, extensions: Extensions) -> Result<Entry, ImageError> {
         let pax = extensions.pax.unwrap_or_default();
-        let raw_name = pax
-            .sparse
-            .name
-            .clone()
-            .or(pax.path)
-            .or(extensions.long_name)
-            .unwrap_or_else(|| header.path_bytes().into_owned());
         let kind = header.entry_type();
+        let raw_name = pax.path.or(extensions.long_name).unwrap_or_else(|| header.path_bytes().into_owned());
+        if pax.is_sparse || kind == EntryType::GNUSparse {
+            return Err(ImageError::Sparse { name: printable(&pax.sparse_name.unwrap_or(raw_name)) });
+        }
         let size = pax.size.unwrap_or(size);
         if kind.is_pax_global_extensions() {
             // Defaults for all later entries. Archives of root file systems do not use them.
@@ -161,13 +158,7 @@ impl<'a> Entries<'a> {
             EntryType::Regular if raw_name.ends_with(b"/") => Kind::Directory,
             EntryType::Regular | EntryType::Continuous => {
                 self.expect_content(size);
-                let map = sparse::from_pax(&pax.sparse, self)?;
-                Kind::File(map)
-            }
-            EntryType::GNUSparse => {
-                let map = sparse::from_header(header, size, self)?;
-                self.expect_content(size);
-                Kind::File(Some(map))
+                Kind::File
             }
             EntryType::Symlink => {
                 check_target(&target, &name)?;
@@ -220,23 +211,19 @@ impl<'a> Entries<'a> {
         Ok(name)
     }
 
-    pub(super) fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ImageError> {
+    fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ImageError> {
         if self.stream.read_full(buffer, self.seen)? < buffer.len() {
             return Err(ImageError::Truncated { entries: self.seen });
         }
         Ok(())
     }
 
-    pub(super) fn field<T>(&self, value: std::io::Result<T>, problem: &'static str) -> Result<T, ImageError> {
+    fn field<T>(&self, value: std::io::Result<T>, problem: &'static str) -> Result<T, ImageError> {
         value.map_err(|_| self.malformed(problem))
     }
 
-    pub(super) fn malformed(&self, problem: &'static str) -> ImageError {
+    fn malformed(&self, problem: &'static str) -> ImageError {
         ImageError::Malformed { entry: self.seen, problem }
-    }
-
-    pub(super) fn content_left(&self) -> u64 {
-        self.remaining
     }
 }
 

@@ -24,6 +24,8 @@ pub enum ImageError {
     Truncated { entries: u64 },
     #[error("entry {entry} of the archive is malformed: {problem}")]
     Malformed { entry: u64, problem: &'static str },
+    #[error("the archive stores `{name}` as a sparse file, which is not supported")]
+    Sparse { name: String },
     #[error("the archive holds the name `{name}`, which {problem}")]
     UnsafeName { name: String, problem: &'static str },
     #[error("the archive's entry `{name}` cannot be placed: {problem}")]
@@ -75,6 +77,9 @@ impl ImageError {
                 "the file is damaged or was copied in part: fetch it again and compare its checksum".into()
             }
             Self::Malformed { .. } => "make the archive again with GNU tar, bsdtar or `docker export`".into(),
+            Self::Sparse { .. } => {
+                "pack the root file system again without `--sparse` (with bsdtar: `--no-read-sparse`)".into()
+            }
             Self::UnsafeName { .. } => {
                 "names must be relative and stay inside the archive: `tar -C ROOT -cf rootfs.tar .` makes such".into()
             }

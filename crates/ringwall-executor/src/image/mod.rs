@@ -14,7 +14,6 @@ mod error;
 mod name;
 mod pax;
 mod source;
-mod sparse;
 mod staging;
 mod store;
 mod times;
@@ -39,7 +38,7 @@ pub struct ImageInfo {
     pub imported_at: u64,
     /// The archive's file name, or `-` for standard input.
     pub source: String,
-    /// Size of all regular files, including holes.
+    /// Size of all regular files.
     pub bytes: u64,
     /// Files, directories and links that were imported.
     pub entries: u64,

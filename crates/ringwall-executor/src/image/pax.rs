@@ -10,17 +10,10 @@ pub(super) struct PaxRecords {
     pub(super) link_path: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
     pub(super) mtime: Option<i64>,
-    pub(super) sparse: PaxSparse,
-}
-
-/// The `GNU.sparse.*` records of format versions 0.0, 0.1 and 1.0.
-#[derive(Debug, Default)]
-pub(super) struct PaxSparse {
-    pub(super) name: Option<Vec<u8>>,
-    pub(super) major: Option<u64>,
-    pub(super) real_size: Option<u64>,
-    /// Alternating offsets and lengths: single records in version 0.0, one list in 0.1.
-    pub(super) numbers: Vec<u64>,
+    /// Whether there are `GNU.sparse.*` records, as in format versions 0.0, 0.1 and 1.0.
+    pub(super) is_sparse: bool,
+    /// The file's name in versions 0.1 and 1.0, which replace `path` by a name of their own.
+    pub(super) sparse_name: Option<Vec<u8>>,
 }
 
 const NOT_A_NUMBER: &str = "a number in its pax header is none";
@@ -44,12 +37,11 @@ impl PaxRecords {
             b"linkpath" => self.link_path = Some(value.to_vec()),
             b"size" => self.size = Some(number(value)?),
             b"mtime" => self.mtime = Some(seconds(value)?),
-            b"GNU.sparse.name" => self.sparse.name = Some(value.to_vec()),
-            b"GNU.sparse.major" => self.sparse.major = Some(number(value)?),
-            b"GNU.sparse.size" | b"GNU.sparse.realsize" => self.sparse.real_size = Some(number(value)?),
-            b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => self.sparse.numbers.push(number(value)?),
-            b"GNU.sparse.map" => {
-                self.sparse.numbers = value.split(|byte| *byte == b',').map(number).collect::<Result<_, _>>()?;
+            _ if key.starts_with(b"GNU.sparse.") => {
+                self.is_sparse = true;
+                if key == b"GNU.sparse.name" {
+                    self.sparse_name = Some(value.to_vec());
+                }
             }
             _ => {}
         }
@@ -75,7 +67,7 @@ fn split_at_byte(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
 }
 
 /// A decimal number without sign or spaces that fits into 64 bits.
-pub(super) fn number(digits: &[u8]) -> Result<u64, &'static str> {
+fn number(digits: &[u8]) -> Result<u64, &'static str> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(NOT_A_NUMBER);
     }

@@ -5,7 +5,7 @@
 //! plain directories, because a symlink there would redirect the mount.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -13,9 +13,8 @@ use rustix::io::Errno;
 
 use super::budget::Budget;
 use super::entries::{Entries, Entry, Kind};
-use super::name::{Depth, EntryName};
+use super::name::Depth;
 use super::source::Stream;
-use super::sparse::SparseMap;
 use super::times::{DirectoryTimes, timestamps};
 use super::tree::{Tree, failed};
 use super::{ImageError, Progress, Skipped, erase};
@@ -93,10 +92,7 @@ impl<'p> Unpacking<'p> {
 
     fn place(&mut self, entry: Entry, entries: &mut Entries<'_>) -> Result<(), ImageError> {
         let name = &entry.name;
-        self.budget.charge(match &entry.kind {
-            Kind::File(Some(map)) => map.real_size,
-            _ => entry.stored,
-        })?;
+        self.budget.charge(entry.stored)?;
         match name.top() {
             (b"dev", Depth::Beneath) => {
                 self.contents.skipped.dev_content += 1;
@@ -121,8 +117,8 @@ impl<'p> Unpacking<'p> {
                 self.times.note(name.as_bytes(), entry.mtime).map_err(|error| failed(name, error))?;
                 self.contents.entries += 1;
             }
-            Kind::File(map) => {
-                self.place_file(&entry, map.as_ref(), entries)?;
+            Kind::File => {
+                self.place_file(&entry, entries)?;
                 self.contents.entries += 1;
             }
             Kind::Symlink(target) => {
@@ -137,25 +133,17 @@ impl<'p> Unpacking<'p> {
         Ok(())
     }
 
-    fn place_file(
-        &mut self,
-        entry: &Entry,
-        map: Option<&SparseMap>,
-        entries: &mut Entries<'_>,
-    ) -> Result<(), ImageError> {
+    fn place_file(&mut self, entry: &Entry, entries: &mut Entries<'_>) -> Result<(), ImageError> {
         let name = &entry.name;
         let mut file = File::from(self.tree.create_file(name)?);
-        match map {
-            None => self.copy(&mut file, entry.stored, name, entries)?,
-            Some(map) => {
-                for segment in &map.segments {
-                    file.seek(SeekFrom::Start(segment.offset)).map_err(|error| failed(name, error))?;
-                    self.copy(&mut file, segment.length, name, entries)?;
-                }
-                file.set_len(map.real_size).map_err(|error| failed(name, error))?;
-                let stored: u64 = map.segments.iter().map(|segment| segment.length).sum();
-                self.contents.bytes += map.real_size - stored;
+        loop {
+            let count = entries.read_content(&mut self.chunk)?;
+            if count == 0 {
+                break;
             }
+            file.write_all(&self.chunk[..count]).map_err(|error| failed(name, error))?;
+            self.contents.bytes += count as u64;
+            self.tell(entries);
         }
         let mode = self.keep_mode(entry.mode, 0o777) | 0o600;
         if mode & 0o111 != 0 {
@@ -164,29 +152,6 @@ impl<'p> Unpacking<'p> {
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
             .and_then(|()| rustix::fs::futimens(&file, &timestamps(entry.mtime)))
             .map_err(|error| failed(name, error))
-    }
-
-    /// Copies `length` bytes of the entry's content in chunks.
-    fn copy(
-        &mut self,
-        file: &mut File,
-        length: u64,
-        name: &EntryName,
-        entries: &mut Entries<'_>,
-    ) -> Result<(), ImageError> {
-        let mut left = length;
-        while left > 0 {
-            let wanted = self.chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            let count = entries.read_content(&mut self.chunk[..wanted])?;
-            if count == 0 {
-                return Err(entries.malformed("its content is shorter than its map"));
-            }
-            file.write_all(&self.chunk[..count]).map_err(|error| failed(name, error))?;
-            left -= count as u64;
-            self.contents.bytes += count as u64;
-            self.tell(entries);
-        }
-        Ok(())
     }
 
     fn keep_mode(&mut self, mode: u32, kept: u32) -> u32 {
@@ -234,7 +199,7 @@ fn refuse_mount_point(top: &[u8], kind: &Kind) -> Result<(), ImageError> {
     let found = match kind {
         Kind::Directory => return Ok(()),
         Kind::Symlink(_) => "a symbolic link",
-        Kind::File(_) => "a file",
+        Kind::File => "a file",
         Kind::HardLink(_) => "a hard link",
         Kind::Device => "a device",
         Kind::Pipe => "a pipe",

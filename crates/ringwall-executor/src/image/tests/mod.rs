@@ -10,7 +10,7 @@ mod links;
 mod mutations;
 mod names;
 mod ordinary;
-mod sparse_files;
+mod sparse_members;
 
 use std::fs;
 use std::path::PathBuf;

@@ -37,8 +37,6 @@ fn subject(fixture: &Fixture) -> Vec<u8> {
         .file("x", 0o644, b"long")
         .pax(&[("path", b"usr/b"), ("size", b"3"), ("mtime", b"12.5")])
         .file("x", 0o644, b"pax")
-        .pax(&[("GNU.sparse.size", b"1000"), ("GNU.sparse.map", b"0,3,500,2")])
-        .file("sparse", 0o644, b"abcde")
         .directory("dev/", 0o755)
         .entry(b'3', b"usr/null", b"", 0o666, b"")
         .end()
