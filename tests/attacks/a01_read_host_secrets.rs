@@ -1,5 +1,5 @@
-//! A file that lies open on the host, and the host's password hashes, are not there in the box: neither by their
-//! path, nor through any of the doors that `/proc` has into other roots.
+//! Attack a01: a box reads a world-readable host file and the host's password hashes, by path and
+//! through the links of `/proc` into other roots. They must not exist in the box.
 
 use std::path::Path;
 

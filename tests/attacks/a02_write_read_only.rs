@@ -1,5 +1,5 @@
-//! Everything that changes a file or a directory is tried on a directory given with `--ro`, whose owner the box is:
-//! permissions would allow it all, only the mount forbids it. The host's own `/usr` and `/etc` are tried as well.
+//! Attack a02: a box changes files and directories below a `--ro` directory that it owns, so that
+//! only the mount protects it, and the host's `/usr` and `/etc`.
 
 use serde_json::json;
 use tests::support::canary::{Canary, Fingerprint};

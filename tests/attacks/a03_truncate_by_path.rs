@@ -1,5 +1,5 @@
-//! `truncate(2)` needs no open file, and Landlock did not cover it before its third version: it is tried by path
-//! on a file given read-only and on one that the box should not even see.
+//! Attack a03: `truncate(2)` by path on a read-only file and on a file outside of the box. The call
+//! needs no open file, and Landlock covers it only from ABI 3.
 
 use serde_json::json;
 use tests::support::canary::Canary;

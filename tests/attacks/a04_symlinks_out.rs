@@ -1,5 +1,6 @@
-//! Links planted in the workspace, before the run and during it, resolve inside the box only: absolute, relative,
-//! chained, to a directory, and dangling ones through which a file would be created on the host.
+//! Attack a04: symbolic links in the workspace, planted before and during the run, lead to host
+//! files: absolute, relative, chained, to a directory, and dangling ones. They must resolve inside
+//! the box.
 
 use std::os::unix::fs::symlink;
 

@@ -1,5 +1,5 @@
-//! A hard link from the workspace to a read-only file of the same file system would be a writable alias of it.
-//! Every way of making one is tried: by path, through a descriptor, and through the links in `/proc`.
+//! Attack a05: a hard link in the workspace would be a writable alias of a read-only file on the
+//! same file system. It is tried by path, through a descriptor and through the links of `/proc`.
 
 use serde_json::json;
 use tests::support::canary::Canary;
@@ -52,7 +52,7 @@ fn run(context: &Context) -> Verdict {
         })),
     )?;
     untouched(&canary)?;
-    // By the empty path the kernel asks for CAP_DAC_READ_SEARCH and says ENOENT without it.
+    // With an empty path the kernel requires CAP_DAC_READ_SEARCH and otherwise returns ENOENT.
     let faults = surprises(&inside, &["EXDEV", "EPERM", "EROFS", "EACCES", "ENOENT"]);
     held(faults.is_empty(), || faults.join("; "))?;
     let count = inside.as_object().map_or(0, serde_json::Map::len);

@@ -1,5 +1,5 @@
-//! While `ringwall run --workspace` starts, the directory is swapped with a symbolic link to a secret directory,
-//! back and forth. A box may get the real directory or be refused; it never shows or changes the secret one.
+//! Attack a07: while `ringwall run --workspace` starts, the directory is swapped with a symbolic
+//! link to a secret directory and back. The box must get the real directory or be refused.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,5 +1,5 @@
-//! Device nodes cannot be made anywhere in the box; a FIFO and a socket that a box leaves in its workspace block
-//! neither the end of that run nor the next one.
+//! Attack a10: a box creates device nodes, which must fail everywhere, and leaves a FIFO and a
+//! socket in its workspace, which must block neither the end of the run nor the next one.
 
 use std::os::unix::fs::FileTypeExt;
 

@@ -33,7 +33,7 @@ with open('/proc/self/mountinfo') as lines:
 answer({'ids': said.stdout.split(), 'mounts': flags, 'uid': [os.getuid(), os.getgid()]})
 ";
 
-/// Every call that can give a regular file the bits: on a file that is there, and while making one.
+/// Every call that can set the set-ID bits of a regular file, existing or new.
 const LEAVE: &str = r"
 os.umask(0)
 os.chdir(DATA)
@@ -67,7 +67,7 @@ fn run(context: &Context) -> Verdict {
     need_root("only root can plant a program that is setuid root")?;
     let left = leave(context)?;
     let work = context.workspace("work")?;
-    // Built where only the tester writes; then placed in the workspace as root's own.
+    // Built in a directory of the tester, then copied to the workspace with root as owner.
     let build = Scratch::new(Identity::Tester)?;
     let source = build.file("program.c", PROGRAM.as_bytes(), 0o644)?;
     let program = work.join("program");
@@ -98,7 +98,7 @@ fn run(context: &Context) -> Verdict {
     Ok(format!("ran as 1000; {left} ways of leaving one refused; mounts without nosuid: {bare:?}"))
 }
 
-/// Tries to leave a set-ID file in a workspace; the host's directory is what is judged.
+/// Tries to leave a set-ID file in a workspace. The verdict is the mode on the host.
 fn leave(context: &Context) -> Result<usize, Fault> {
     let free = context.scratch.directory("free")?;
     let outside = context.outside(&Payload::new(LEAVE).with(json!(free)))?;

@@ -1,4 +1,4 @@
-//! `/dev` holds exactly what is documented, and each node there is the device that its name says.
+//! Inventory a12: `/dev` contains exactly the documented nodes, and each is the device of its name.
 
 use serde_json::{Value, json};
 use tests::support::payload::Payload;

@@ -10,7 +10,7 @@ use crate::probe::{Context, Probe, Verdict, control, held, parse};
 pub(crate) const PROBE: Probe =
     Probe { id: "a13", title: "/tmp, /dev/shm, SysV, mqueue, abstract sockets between boxes", run };
 
-/// Leaves marks, says so, and holds them until its input ends; the second half takes them away again.
+/// Leaves marks, reports it and keeps them until its input ends; the second half removes them.
 pub(crate) const LEAVE: &str = r"
 import socket
 mark, key = DATA['mark'], DATA['key']

@@ -1,6 +1,6 @@
-//! A directory of the host that the starter left open, or a working directory named through `/proc/self/fd`, is the
-//! classic way back to the host's root. The starter here leaves `/` open, runs from a host directory, and even names
-//! the open directory as the workspace.
+//! Attack a16: the starter leaves `/` open, runs from a host directory, and names the open
+//! directory as workspace through `/proc/self/fd`. The box must not reach the host's root through
+//! them.
 
 use serde_json::json;
 use tests::support::canary::Canary;
@@ -49,7 +49,7 @@ fn run(context: &Context) -> Verdict {
         format!("nothing reached outside: {outside}")
     })?;
 
-    // A server has enough open itself: its record, its directories, its sockets.
+    // A server itself has its record, directories and sockets open.
     let plain = match context.is_served() {
         true => context.boxed(),
         false => context.boxed().through(WITH_OPEN_DESCRIPTORS, &[canary.path().as_os_str()]),

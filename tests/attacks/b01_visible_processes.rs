@@ -1,5 +1,5 @@
-//! `/proc` in the box lists the box's own processes only: a marked process of the same user on the host is neither
-//! listed nor found by its number.
+//! Attack b01: a box looks for a marked host process of the same user in `/proc`. It must neither
+//! be listed nor be found by its PID.
 
 use serde_json::{Value, json};
 use tests::support::payload::{PYTHON, Payload};
@@ -41,7 +41,7 @@ fn run(context: &Context) -> Verdict {
         format!("the host's process is listed: {}", inside["listed"])
     })?;
     held(inside["victim"] == false, || "the host's process is found by its number".into())?;
-    // The init, the payload, and nothing else.
+    // Init and the payload only.
     held(listed <= 2, || format!("{listed} processes are visible: {}", inside["listed"]))?;
     let direct = inside["direct"].as_array().map_or(0, Vec::len);
     let highest = inside["direct"].as_array().into_iter().flatten().filter_map(Value::as_u64).max();

@@ -1,5 +1,5 @@
-//! Not one file under `/proc/sys`, nor the other switches of the kernel, can be opened for writing. Opening is
-//! enough to judge, and nothing is ever written, neither inside nor by the control.
+//! Attack b02: a box opens the files below `/proc/sys` and other kernel switches for writing.
+//! Opening decides; neither the box nor the control writes.
 
 use serde_json::{Value, json};
 use tests::support::actor::Identity;
@@ -45,7 +45,7 @@ fn run(context: &Context) -> Verdict {
     })?;
     let mut own = Vec::new();
     for (path, outcome) in inside["named"].as_object().into_iter().flatten() {
-        // A process's own memory and name are its own business, whether or not the mount lets it write them.
+        // A process may write its own memory and name.
         if outcome == "ok" && ["/proc/self/mem", "/proc/self/comm", "/proc/self/clear_refs"].contains(&path.as_str()) {
             own.push(path.clone());
             continue;

@@ -1,4 +1,5 @@
-//! Files that tell of the kernel's memory, keys, timers and interrupts, and firmware tables, are empty or absent.
+//! Attack b03: a box reads files about the kernel's memory, keys, timers, interrupts and firmware
+//! tables. They must be empty or absent.
 
 use serde_json::{Value, json};
 use tests::support::actor::Identity;
@@ -53,7 +54,7 @@ const PATHS: [&str; 27] = [
     "/sys/kernel/debug",
 ];
 
-/// The ones that a box promises to hide; the rest is reported.
+/// The files that must be hidden; the others are only reported.
 const MUST: [&str; 12] = [
     "/proc/kcore",
     "/proc/keys",

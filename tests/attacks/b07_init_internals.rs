@@ -1,5 +1,5 @@
-//! PID 1 in the box is the product's own init: its memory, environment, root, working directory and descriptors are
-//! closed to the box, though both run as the same user.
+//! Attack b07: a box opens the memory, environment, root, working directory and descriptors of its
+//! PID 1, which is our init and runs as the same user.
 
 use serde_json::Value;
 use tests::support::payload::Payload;

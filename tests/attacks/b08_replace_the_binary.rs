@@ -1,6 +1,6 @@
-//! The product's own binary runs as PID 1 of the box. Through `/proc/1/exe`, or any other of its handles, it must not
-//! be written to, and a second run must still be the same program. The copy attacked here belongs to the very user
-//! who runs the product, so that permissions alone would allow the write.
+//! Attack b08: a box writes to our binary, which runs as its PID 1, through `/proc/1/exe` and other
+//! handles. The copy belongs to the user who starts the box, so permissions alone would allow it. A
+//! second run must be the same program.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ fn run(context: &Context) -> Verdict {
             "paths": ["/proc/1/exe", "/proc/1/root/proc/1/exe", "/proc/1/task/1/exe", own], "handles": true,
         })),
     )?;
-    // The payload's own program is the host's interpreter, under a read-only mount.
+    // The payload's program is the host's interpreter on a read-only mount.
     let interpreter =
         context.inside(&run, &Payload::new(OVERWRITE).with(json!({ "paths": ["/proc/self/exe"], "handles": true })))?;
     held(fs::read(&own)? == bytes, || "the binary changed".into())?;

@@ -1,5 +1,5 @@
-//! No file of any cgroup hierarchy is there to be written: with `release_agent` of version 1 the host's kernel would
-//! run a program of the box's choice as root.
+//! Attack b10: a box writes cgroup files. With `release_agent` of version 1 the host's kernel would
+//! run a program as root. No hierarchy may be visible.
 
 use serde_json::{Value, json};
 use tests::support::payload::Payload;
@@ -32,7 +32,7 @@ fn run(context: &Context) -> Verdict {
     held(inside["sys"] == Value::Bool(false), || "/sys exists in the box".into())?;
     let types = inside["types"].to_string();
     held(!types.contains("cgroup") && !types.contains("sysfs"), || format!("mounted in the box: {types}"))?;
-    // In a cgroup namespace of its own a box sees itself at the top of every hierarchy, never a path of the host.
+    // The box has a cgroup namespace, so it sees itself at the root of every hierarchy.
     for line in inside["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         held(line.ends_with(":/"), || format!("/proc/self/cgroup tells of the host: {line}"))?;
     }

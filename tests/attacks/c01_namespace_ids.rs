@@ -1,5 +1,5 @@
-//! Seen from the host, every thread of every process in the box is in namespaces of its own, and all of them in the
-//! same ones; seen from the host, too, none of them has a capability.
+//! Check c01: seen from the host, all threads of all processes in the box share namespaces that are
+//! not the host's, and none has a capability.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -60,7 +60,7 @@ fn run(context: &Context) -> Verdict {
             }
             other => other?,
         };
-        // A helper of the product that stays on the host's side is not in the box.
+        // A helper of ours that stays on the host is not in the box.
         if ids.iter().all(|one| one["pid"] == own[0]["pid"]) {
             continue;
         }

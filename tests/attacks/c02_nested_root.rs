@@ -1,5 +1,5 @@
-//! The whole chain by which an unprivileged process makes itself a new root: a user and a mount namespace, a tmpfs,
-//! `pivot_root`, the old root detached. It must fail at its first step, and on every way of taking that step.
+//! Attack c02: the steps by which an unprivileged process makes a new root: user and mount
+//! namespace, tmpfs, `pivot_root`, detaching the old root. Each way of the first step must fail.
 
 use serde_json::json;
 use tests::support::actor::Identity;

@@ -1,4 +1,5 @@
-//! `setns` is refused on every namespace descriptor that the box can get, and before the kernel even looks at it.
+//! Attack c04: `setns` on every namespace descriptor that a box can get. The filter must refuse it
+//! before the kernel looks at the descriptor.
 
 use serde_json::Value;
 use tests::support::actor::Identity;

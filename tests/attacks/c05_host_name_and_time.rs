@@ -1,4 +1,4 @@
-//! The host's name and clock cannot be set from the box. The control sets a name, but in a scratch namespace.
+//! Attack c05: a box sets the host's name and clock. The control sets a name in a new namespace.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ const SET: &str = r"answer([call('sethostname', b'renamed', 7), os.uname().noden
 const CALLS: [Call; 4] = [
     Call { name: "sethostname", arguments: "b'renamed', 7", kernel: "EPERM" },
     Call { name: "setdomainname", arguments: "b'renamed', 7", kernel: "EPERM" },
-    // Bad pointers, so that the clock is never touched: the kernel reads the new time before it asks who sets it.
+    // Invalid pointers, so that no clock changes: the kernel reads the new time before it checks the caller.
     Call { name: "settimeofday", arguments: "1, None", kernel: "EFAULT" },
     Call { name: "clock_settime", arguments: "0, 1", kernel: "EFAULT" },
 ];

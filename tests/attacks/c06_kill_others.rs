@@ -51,7 +51,7 @@ fn run(context: &Context) -> Verdict {
     sibling.line()?;
     let mut numbers = vec![victim.id(), context.above(&sibling), std::process::id()];
     numbers.extend(host::descendants(context.above(&sibling))?);
-    // Numbers that exist inside as well are the box's own; those it may kill.
+    // PIDs that also exist in the box are its own processes, which it may kill.
     numbers.retain(|number| *number > 100);
     let inside = context.inside(&context.boxed(), &Payload::new(KILL).with(json!(numbers)))?;
     let (victim, sibling) = (victim.finish()?, sibling.finish()?);

@@ -1,6 +1,8 @@
-//! Tables of system calls that the filter must refuse, and the one way in which every such table is judged.
-//! Each call is made with arguments for which the kernel alone would give an uncapped process another errno than
-//! EPERM; where the kernel asks for a capability first, the filter is asked directly (see the payload's `judged`).
+//! Tables of system calls that the filter must refuse, and their check.
+//!
+//! The arguments are such that the kernel would return another errno than EPERM to a process
+//! without capabilities. Where the kernel checks a capability first, the oracle decides (`judged`
+//! in the payload).
 
 use serde_json::{Value, json};
 use tests::support::actor::Identity;
@@ -20,7 +22,7 @@ pub(crate) struct Call {
     pub(crate) kernel: &'static str,
 }
 
-/// The errno that the filter gives.
+/// The filter's errno.
 const REFUSED: &str = "EPERM";
 
 /// Makes every call outside (uncapped), inside, and asks the filter about it.

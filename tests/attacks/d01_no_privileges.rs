@@ -1,6 +1,6 @@
-//! Every process in a box, however it came to be, has no capability in any set, cannot gain one, is filtered, and is
-//! in no group but its own: plain, in the background, on a terminal, on another thread, and when the starter has
-//! further groups.
+//! Check d01: every process of a box has no capability in any set, cannot gain one, is filtered,
+//! and has only its own group: in the background, on a terminal, on another thread, and if the
+//! starter has supplementary groups.
 
 use serde_json::Value;
 use tests::support::actor::{Identity, Mode};

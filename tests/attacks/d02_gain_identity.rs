@@ -1,4 +1,4 @@
-//! No call gives a process in the box another user, another group or a capability.
+//! Attack d02: calls that change user, groups or capabilities. None may have an effect.
 
 use serde_json::{Value, json};
 use tests::support::actor::{Identity, tester_is_root};
@@ -8,7 +8,7 @@ use crate::probe::{Context, Probe, Verdict, bare_as, control, held, outside_as, 
 
 pub(crate) const PROBE: Probe = Probe { id: "d02", title: "setuid, setgroups, capset, ambient capabilities", run };
 
-/// Each act in a child of its own, as the first that succeeds would spoil the next.
+/// Each act runs in a new child, because a successful one would affect the next.
 const GAIN: &str = r"
 def wrapped(function, *arguments):
     if function(*arguments) != 0:
@@ -39,7 +39,7 @@ answer({'acts': {name: json.loads(isolated(lambda: tried(act))) for name, act in
 
 fn run(context: &Context) -> Verdict {
     let payload = Payload::new(GAIN);
-    // As root outright when the tests are root; otherwise as root of a scratch user namespace.
+    // As root, or as root of a new user namespace if the tests do not run as root.
     let outside = if tester_is_root() {
         outside_as(Identity::Tester, &payload)?
     } else {
@@ -56,7 +56,7 @@ fn run(context: &Context) -> Verdict {
         held(result[1] == inside["before"], || format!("{act} changed the credentials to {}", result[1]))?;
         outcomes.insert(act.clone(), result[0].clone());
     }
-    // An id that the box's user namespace does not map is EINVAL to the kernel.
+    // The kernel returns EINVAL for an id that the box's user namespace does not map.
     let faults = surprises(&Value::Object(outcomes.clone()), &["EPERM", "EINVAL"]);
     held(faults.is_empty(), || faults.join("; "))?;
     held(inside["before"][2] == json!("0000000000000000"), || inside["before"].to_string())?;

@@ -1,5 +1,5 @@
-//! `su`, `sudo` and a program with file capabilities, all of which give an unprivileged user power outside, give
-//! none in the box.
+//! Attack d03: `su`, `sudo` and a program with file capabilities, which give an ordinary user power
+//! on the host, must give none in a box.
 
 use std::os::unix::fs::MetadataExt;
 

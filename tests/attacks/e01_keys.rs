@@ -1,4 +1,5 @@
-//! Keys and keyrings outlive processes and cross namespaces; the box has none of their calls.
+//! Attack e01: keys and keyrings, which outlive processes and cross namespaces. All their calls
+//! must be refused.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

@@ -1,5 +1,5 @@
-//! A bad command with a bad pointer: the kernel alone complains of the pointer, or of the privilege where it
-//! asks for that first.
+//! Attack e02: `bpf`. Command and pointer are invalid, so without the filter the kernel reports the
+//! pointer, or the missing privilege if it checks that first.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

@@ -1,4 +1,5 @@
-//! A bad pointer is found by the kernel before it looks at `perf_event_paranoid`, so EPERM is the filter's.
+//! Attack e03: `perf_event_open`. The kernel checks the pointer before `perf_event_paranoid`, so
+//! EPERM comes from the filter.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

@@ -1,4 +1,5 @@
-//! In its user-mode-only form this call needs no privilege at all outside, and has held many a race open.
+//! Attack e04: `userfaultfd` in its user-mode-only form, which needs no privilege on the host.
+//! Exploits use it to hold races open.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

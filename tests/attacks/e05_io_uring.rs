@@ -1,5 +1,5 @@
-//! A ring makes calls that no filter sees. A descriptor that is not open tells the kernel's EBADF from the
-//! filter's EPERM.
+//! Attack e05: `io_uring`, whose operations no filter sees. The descriptor is invalid, so EBADF
+//! comes from the kernel and EPERM from the filter.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

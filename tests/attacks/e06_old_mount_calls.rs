@@ -1,5 +1,5 @@
-//! The old mount interface. Bad pointers and flags are found before the kernel asks for a capability, but in
-//! `pivot_root`, for which only the filter itself can be asked.
+//! Attack e06: the old mount calls. The kernel checks pointers and flags before capabilities,
+//! except in `pivot_root`, where only the oracle can tell the filter's EPERM.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

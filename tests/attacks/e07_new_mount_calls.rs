@@ -1,5 +1,5 @@
-//! The new mount interface, made of descriptors. Several of its calls ask for a capability first; for those only
-//! the filter itself can be asked.
+//! Attack e07: the new mount calls. Some check a capability first; for these only the oracle can
+//! tell the filter's EPERM.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

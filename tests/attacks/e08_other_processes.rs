@@ -1,4 +1,5 @@
-//! Calls that reach into another process, aimed at PID 1 and at processes that do not exist.
+//! Attack e08: calls that access another process, aimed at PID 1 and at processes that do not
+//! exist.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

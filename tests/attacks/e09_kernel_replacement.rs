@@ -1,5 +1,5 @@
-//! Calls that replace or extend the running kernel. Kernels ask for the capability first, or lack them, so the
-//! filter itself is asked; nothing is ever loaded, as neither the arguments nor the oracle let a call through.
+//! Attack e09: calls that replace or extend the running kernel. Kernels check the capability first
+//! or lack the call, so the oracle decides. Invalid arguments and the oracle prevent any effect.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

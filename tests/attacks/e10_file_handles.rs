@@ -1,4 +1,5 @@
-//! Opening by handle walks round every mount; the call that makes the handles is refused as well.
+//! Attack e10: `open_by_handle_at`, which bypasses mounts. The call that makes handles must be
+//! refused too.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

@@ -1,4 +1,5 @@
-//! Flags and descriptors that no kernel accepts: EINVAL and EBADF outside, the filter's EPERM inside.
+//! Attack e11: `unshare` and `setns` with invalid flags and descriptors: EINVAL and EBADF on the
+//! host, the filter's EPERM in a box.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

@@ -1,4 +1,5 @@
-//! Swap, accounting, quotas, the kernel log, ports, and calls that kernels have since dropped.
+//! Attack e12: calls for swap, accounting, quotas, the kernel log and ports, and calls that newer
+//! kernels dropped.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

@@ -1,4 +1,5 @@
-//! Rare calls with a history. Of the personalities only those that weaken the process are tried.
+//! Attack e15: rare calls with past vulnerabilities. Of the personalities only those that weaken
+//! the process are tried.
 
 use crate::calls::{Call, refused};
 use crate::probe::{Context, Probe, Verdict};

@@ -69,10 +69,11 @@ const ALLOWED: [(&str, u64, u64, u64); 9] = [
 
 const NONBLOCK: u64 = 0o4000;
 const CLOEXEC: u64 = 0o2_000_000;
-/// Set in all three arguments: the kernel looks at their low halves only, and so must the filter.
+/// Set in all three arguments: the kernel reads only the low 32 bits, and so must the filter.
 const HIGH: u64 = 1 << 32;
 
-/// TCP_ULP outside succeeds or fails by what the kernel has, so only the filter's answer counts; the option beside it works.
+/// The result of TCP_ULP on the host depends on the kernel's modules, so only the filter's answer counts. The other option
+/// must work.
 const UPPER_LAYER: &str = r"
 import socket
 stream = socket.socket()

@@ -1,5 +1,5 @@
-//! The other two ways into an x86-64 kernel: `int 0x80`, which uses the 32-bit numbers, and the x32 numbers. A filter
-//! that knows the 64-bit numbers alone would read both as something else. Neither may get a call through.
+//! Attack e18: `int 0x80` with 32-bit call numbers, and x32 call numbers. A filter of 64-bit
+//! numbers alone would misread both. No call may get through.
 
 use tests::support::actor::{Identity, Skip};
 use tests::support::scratch::Scratch;

@@ -147,8 +147,8 @@ struct Toolchain {
     prefix: String,
 }
 
-/// The homes of rustup and cargo where the user of this mode can enter them; otherwise, as they often lie in a home
-/// that is closed to others, hard links to the toolchain that runs this test.
+/// The homes of rustup and cargo if the user of this mode can read them; otherwise hard links to the toolchain that runs
+/// this test.
 fn toolchain(context: &Context) -> Result<Option<Toolchain>, Fault> {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     let place = |variable: &str, name: &str| std::env::var_os(variable).map_or_else(|| home.join(name), PathBuf::from);

@@ -31,7 +31,7 @@ __attribute__((constructor)) static void early(void) {
 }
 "#;
 
-/// The same for a shell, without starting another program.
+/// The same in shell, without starting a program.
 const SCRIPT: &str = r#"
 while read -r name value; do
     case $name in CapBnd:|NoNewPrivs:|Seccomp:) words="$words$name $value ";; esac
@@ -88,7 +88,7 @@ fn run(context: &Context) -> Verdict {
         ("PATH=/workspace:/usr/bin:/bin", &["true"]),
     ];
     for (variable, words) in ways {
-        // The same variable in the starter's own environment must not reach the product's early stages either.
+        // In the starter's environment the variable must not affect our own processes either.
         let variable = &variable.replace("/workspace", context.place());
         let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
         let run = context.boxed().workspace(&work).option("--env", variable);

@@ -1,5 +1,5 @@
-//! No listener on any of the host's addresses is reached from the box: both loopbacks, "any", and every address of
-//! its interfaces, bridges of container engines included.
+//! Attack f01: a box connects to listeners on every address of the host: both loopbacks, "any", and
+//! all interfaces, bridges of container engines included.
 
 use serde_json::{Value, json};
 use tests::support::listener::{Listener, host_addresses};
@@ -32,7 +32,7 @@ fn run(context: &Context) -> Verdict {
     for (address, listener) in addresses.iter().zip(&listeners) {
         targets.push(json!([address, listener.stream_port()?]));
     }
-    // Other spellings of the same loopback, at the first listener's port.
+    // Other spellings of the loopback address, with the first listener's port.
     let loopback = addresses.iter().position(|address| address.to_string() == "127.0.0.1");
     let port = listeners[loopback.unwrap_or(0)].stream_port()?;
     for spelling in ["127.1.2.3", "0.0.0.0", "::ffff:127.0.0.1", "localhost"] {

@@ -1,5 +1,5 @@
-//! The addresses at which clouds hand out credentials fail at once: there is no route, and nothing waits for an
-//! answer that never comes. The same program reaches such an address in a scratch network that has it.
+//! Attack f02: a box connects to the metadata addresses of clouds. Each must fail at once, because
+//! there is no route. The control reaches such an address in a network namespace that has it.
 
 use serde_json::json;
 use tests::support::actor::Identity;
@@ -10,8 +10,7 @@ use crate::probe::{Context, Probe, Verdict, bare_as, control, held, parse};
 
 pub(crate) const PROBE: Probe = Probe { id: "f02", title: "cloud metadata addresses", run };
 
-/// Gives the loopback of a scratch network namespace the metadata address, by ioctl as no tool may be there, and
-/// listens on it.
+/// Adds the metadata address to the loopback of a new network namespace by ioctl, which needs no tool, and listens on it.
 const SCRATCH_NETWORK: &str = r"
 import fcntl, socket
 plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

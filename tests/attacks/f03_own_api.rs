@@ -17,7 +17,7 @@ fn run(context: &Context) -> Verdict {
         return ask_own_server(context);
     }
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    // The default port when it is free; a listener on another one is the same to the box.
+    // The default port if it is free, otherwise another one.
     let listener = Listener::at(SocketAddr::new(loopback, 8003)).or_else(|_| Listener::on(loopback))?;
     let port = listener.stream_port()?;
     let payload = Payload::new(CONNECT).with(json!([["127.0.0.1", port], ["::1", port], ["0.0.0.0", port]]));
@@ -32,7 +32,7 @@ fn run(context: &Context) -> Verdict {
     Ok(format!("port {port}: {inside}"))
 }
 
-/// The very server that runs the box, by every name of its address.
+/// The server that runs the box, by every spelling of its address.
 fn ask_own_server(context: &Context) -> Verdict {
     let address = &context.server()?.address;
     let port: u16 = address.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Datagrams leave the box as little as connections do, and no name is resolved: Landlock knows nothing of UDP, so
-//! this rests on the network namespace.
+//! Attack f06: a box sends datagrams and resolves names. Landlock does not cover UDP, so only the
+//! network namespace prevents it.
 
 use serde_json::{Value, json};
 use tests::support::listener::{Listener, host_addresses};

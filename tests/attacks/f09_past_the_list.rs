@@ -14,7 +14,7 @@ use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "f09", title: "spell past the list of allowed hosts", run };
 
-/// The ways to ask for a host. Only a tunnel is answered before the host says anything, which our listeners never do.
+/// The forms of a request. Our listeners never answer, so only a tunnel gets a response.
 const TUNNEL: &str = "CONNECT {target}";
 const FORWARD: &str = "GET http://{target}/";
 
@@ -35,7 +35,7 @@ for target in TARGETS:
 print(json.dumps(told))
 "#;
 
-/// A server of this probe's own. It is asked to end and waited for: then no box of it is there any more.
+/// A server for this probe. It is stopped and waited for, so that none of its boxes is left.
 #[derive(Debug)]
 pub(crate) struct Own(Server);
 
@@ -62,20 +62,20 @@ impl Drop for Own {
     }
 }
 
-/// Started by the user of this column.
+/// Starts the server as the user of this column.
 pub(crate) fn server(context: &Context) -> Result<Own, Fault> {
-    context.not_served("a server with other settings is put to it in the other columns")?;
+    context.not_served("the other columns run this with a server of the probe")?;
     let starter = Starter { identity: context.mode.identity(), binary: context.binary.clone() };
     Ok(Own(Server::start_as(&starter, TempDir::with_prefix("rw-egress-")?, &[])))
 }
 
-/// Lets boxes reach these hosts; those that are lifted may be anywhere.
+/// Sets the allowed hosts, and those of them that may have private addresses.
 pub(crate) fn allow(server: &Server, allowed: &[String], lifted: &[String]) {
     let settings = json!({ "net": { "mode": "allowlist", "allow": allowed }, "egress": { "allowed_hosts": lifted } });
     server.ask("PUT", "/settings", Some(&settings)).expect(200);
 }
 
-/// The proxy's answers to a box for these targets in these forms.
+/// The proxy's responses to a box for each target in each form.
 fn asked(server: &Server, targets: &[String], allowed: &str, forms: &[&str]) -> Result<Value, Fault> {
     let code = format!("TARGETS = {}\nALLOWED = {}\nFORMS = {}\n{ASK}", json!(targets), json!(allowed), json!(forms));
     let exec = server.shell(&format!("python3 - <<'END'\n{code}\nEND"));
@@ -96,13 +96,13 @@ fn run(context: &Context) -> Verdict {
     let allowed = [at("localhost"), at("127.0.0.1"), at("169.254.169.254"), at("good.example")];
     allow(&server, &allowed, &[]);
     let targets: Vec<String> = [
-        // In the list, and leading inside.
+        // Listed, with a private address.
         "localhost",
         "LOCALHOST",
         "localhost.",
         "127.0.0.1",
         "169.254.169.254",
-        // Not in the list.
+        // Not listed.
         "good.example.evil.example",
         "evilgood.example",
         "a.good.example",
@@ -113,7 +113,7 @@ fn run(context: &Context) -> Verdict {
         "[::ffff:127.0.0.1]",
         "[64:ff9b::7f00:1]",
         "[2002:7f00:1::]",
-        // Numbers that others take for addresses.
+        // Numbers that some parsers accept as addresses.
         "2130706433",
         "0x7f000001",
         "017700000001",
@@ -121,7 +121,7 @@ fn run(context: &Context) -> Verdict {
         "0x7f.0.0.1",
         "127.1",
         "127.0.0.01",
-        // Two hosts in one.
+        // Two hosts in one target.
         "localhost@evil.example",
         "evil.example@localhost",
         "localhost%00.evil.example",
@@ -131,15 +131,15 @@ fn run(context: &Context) -> Verdict {
     .into();
     let told = asked(&server, &targets, &at("localhost"), &[TUNNEL, FORWARD])?;
     let came = listener.connections()?;
-    held(came == 0, || format!("{came} connections came: {told}"))?;
+    held(came == 0, || format!("{came} connections: {told}"))?;
     for (target, told) in told.as_object().into_iter().flatten() {
         let refused = told.as_array().is_some_and(|told| told.iter().all(|told| told == "403" || told == "400"));
         held(refused, || format!("{target}: {told}"))?;
     }
-    // The same question, when the one host may lead there.
+    // Control: with the host allowed to have a private address, the request succeeds.
     allow(&server, &allowed, &[at("localhost")]);
     let is_through = is_let_through(&server, &at("localhost."), &at("localhost"))?;
     let came = listener.connections()?;
-    control(came > 0 && is_through, || format!("{came} connections came; let through: {is_through}"))?;
-    Ok(format!("{} spellings refused, nobody came", targets.len()))
+    control(came > 0 && is_through, || format!("{came} connections; let through: {is_through}"))?;
+    Ok(format!("{} spellings refused, no connection", targets.len()))
 }

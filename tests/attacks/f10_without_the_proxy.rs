@@ -60,7 +60,7 @@ fn run(context: &Context) -> Verdict {
     for (target, outcome) in told.as_object().into_iter().flatten().filter(|(target, _)| target.starts_with("tcp")) {
         held(outcome != "ok", || format!("connected to {target}"))?;
     }
-    // By the proxy the same listener is reached.
+    // Control: through the proxy the listener is reached.
     let is_through = is_let_through(&server, &allowed[0], &allowed[0])?;
     let came = listener.connections()?;
     control(came > 0 && is_through, || format!("{came} connections came; let through: {is_through}"))?;

@@ -9,7 +9,7 @@ use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "f11", title: "one box reaches another", run };
 
-/// Listens, tells where, reads where the other listens, tries to reach it and itself, and tells who came.
+/// Listens, prints its addresses, reads those of the other box, connects to both and prints who connected.
 const MEET: &str = r"
 import socket
 stream = socket.socket()
@@ -54,7 +54,7 @@ fn parsed(line: &str) -> Result<Value, Fault> {
 fn run(context: &Context) -> Verdict {
     let mut boxes = Vec::new();
     for index in 0..2 {
-        // Two ports, so that a box that finds only itself is not taken for one that finds the other.
+        // Different ports, so that a box that reaches itself is not taken for one that reaches the other.
         let data = json!({ "name": format!("rw-{}", token()?), "port": 20_001 + index });
         let mut live = context.boxed().start_payload(&Payload::new(MEET).with(data))?;
         let place = live.line()?;

@@ -10,9 +10,9 @@ use tests::support::host;
 use crate::f09_past_the_list::{allow, server};
 use crate::probe::{Context, Probe, Verdict, comes, control, held};
 
-pub(crate) const PROBE: Probe = Probe { id: "f12", title: "a way out that outlives its server", run };
+pub(crate) const PROBE: Probe = Probe { id: "f12", title: "a proxy connection that outlives its server", run };
 
-/// Opens a tunnel, says so, and goes on opening others for as long as it lives.
+/// Opens a tunnel, reports it, and keeps opening others.
 const GO_ON: &str = r#"
 import socket
 def tunnel():
@@ -46,14 +46,14 @@ fn run(context: &Context) -> Verdict {
     server.signal(Signal::KILL);
     server.ended();
     let mut rest = Vec::new();
-    // The kernel may say it as an end or as a break.
+    // The end of the connection is EOF or a reset.
     let ended = match first.read_to_end(&mut rest) {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     };
     held(ended, || "the connection is still there".into())?;
     held(comes(|| host::running(&context.binary).is_ok_and(|left| left.is_empty())), || "processes are left".into())?;
-    held(comes(|| !goes_on(&mark)), || "whoever asks for more is still there".into())?;
+    held(comes(|| !goes_on(&mark)), || "the process that opens connections is still there".into())?;
     Ok("its connection broke off, and its processes are gone, with whoever asks for more".to_owned())
 }
 

@@ -1,5 +1,6 @@
-//! Processes are limited, and the limit holds from outside: a box that forks until it is refused never has more than
-//! it was given, a real fork bomb ends at its timeout with nothing left, and meanwhile the host starts processes.
+//! Attack g01: fork bombs. A box that forks until it is refused never has more processes than its
+//! limit, a box that forks endlessly ends at its timeout, and the host can start processes
+//! meanwhile.
 
 use serde_json::Value;
 use tests::support::host;
@@ -12,7 +13,7 @@ pub(crate) const PROBE: Probe = Probe { id: "g01", title: "fork bomb", run };
 
 const LIMIT: usize = 40;
 
-/// Children wait on a pipe that ends with their parent. Up to 200 are tried: enough to tell a limit from none.
+/// Children wait on a pipe that closes with their parent. At most 200, which is enough to see whether there is a limit.
 pub(crate) const FORK: &str = r"
 reader, writer = os.pipe()
 count, refusal = 0, 'none'
@@ -47,7 +48,7 @@ fn run(context: &Context) -> Verdict {
     let answer: Value = serde_json::from_str(&line).unwrap_or_default();
     parse("in the box", &live.finish()?)?;
     held(answer["refusal"] == "EAGAIN", || format!("no limit was met: {answer}"))?;
-    // The init is in the box too, and may or may not be counted.
+    // Init may or may not count.
     held(inside_now <= LIMIT + 1, || format!("{inside_now} processes under a limit of {LIMIT}"))?;
     control(answer["count"].as_u64() > Some(5), || format!("the limit left no room to try: {answer}"))?;
 

@@ -9,7 +9,7 @@ use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g02", title: "memory hog: private, shared, tmpfs, SysV, memfd", run };
 
-/// Takes 1 GiB in pieces of 4 MiB and says how far it came. Sleeping children keep what they took.
+/// Allocates 1 GiB in pieces of 4 MiB and prints the sum. Sleeping children keep their memory.
 pub(crate) const TAKE: &str = r"
 import mmap
 PIECE, TOTAL = 4 << 20, DATA['pieces']

@@ -1,4 +1,5 @@
-//! Threads count as processes do: a box that starts threads until it is refused never has more than it was given.
+//! Attack g03: a box starts threads until it is refused. Threads count as processes, so it never
+//! has more than its limit.
 
 use serde_json::Value;
 use tests::support::host;

@@ -37,7 +37,7 @@ fn run(context: &Context) -> Verdict {
         held(states.iter().all(|(_, _, why)| !why.is_empty()), || "no reason is given for the missing quota".into())?;
         return Ok(format!("not held, and said so: {states:?}"));
     }
-    // On a busy machine the control may get less than its due; one free moment is enough to show that it can.
+    // On a busy machine the control may get less; one good try is enough.
     let mut free = 0.0_f64;
     for _ in 0..10 {
         free = free.max(context.outside(&payload)?.as_f64().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! The places that a box may write to without a workspace of its own are limited in size: filling them gives "no
-//! space", and the program that filled them lives to hear it.
+//! Attack g05: a box without a workspace fills every directory it can write to. Each must report
+//! "no space", and the program must survive.
 
 use serde_json::{Value, json};
 use tests::support::payload::Payload;
@@ -8,7 +8,7 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g05", title: "fill the private workspace", run };
 
-/// Stops at 6 GiB: what takes that much has no limit worth the name.
+/// Stops at 6 GiB, which counts as unlimited.
 const FILL: &str = r"
 piece = b'x' * (1 << 20)
 written, outcome = 0, 'no limit met'
@@ -27,7 +27,7 @@ fn run(context: &Context) -> Verdict {
     let outside = context.outside(&fill(&context.scratch.path().to_string_lossy(), 1536 << 20))?;
     control(outside["outcome"] == "no limit met", || format!("the host is full: {outside}"))?;
     let mut notes = Vec::new();
-    // The workspace of a served exec is on the disk, and as large as that.
+    // The workspace of a server's exec is on disk and has no size limit of its own.
     let private = if context.is_served() { "/var/tmp" } else { "/workspace" };
     for place in [private, "/tmp", "/dev/shm", "/home/sandbox"] {
         let report = context.boxed().option("--timeout", "120").report_payload(&fill(place, 6 << 30))?;

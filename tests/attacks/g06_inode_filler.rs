@@ -1,4 +1,5 @@
-//! Empty files take kernel memory, not space: their number is limited as well.
+//! Attack g06: a box creates empty files, which use kernel memory but no space. Their number is
+//! limited.
 
 use serde_json::{Value, json};
 use tests::support::payload::Payload;
@@ -27,13 +28,13 @@ fn run(context: &Context) -> Verdict {
     let outside = context.outside(&fill(&context.scratch.path().to_string_lossy(), 20_000))?;
     control(outside["made"] == 20_000, || format!("files cannot be made outside: {outside}"))?;
     let mut notes = Vec::new();
-    // The workspace of a served exec is on the disk, and as large as that.
+    // The workspace of a server's exec is on disk and has no size limit of its own.
     let private = if context.is_served() { "/var/tmp" } else { "/workspace" };
     for place in [private, "/tmp", "/dev/shm"] {
         let report = context.boxed().option("--timeout", "200").report_payload(&fill(place, 1_000_000))?;
         let answer: Value = serde_json::from_str(report.stdout().trim()).unwrap_or_default();
         let full = answer["outcome"] == "ENOSPC" || answer["outcome"] == "EDQUOT";
-        // The kernel charges inodes to the box's memory, so the memory limit is a limit of inodes too.
+        // The kernel charges inodes to the box's memory, so the memory limit may end it first.
         held(full || report.is_set("oom_killed"), || format!("{place}: {answer}, {}", report.summary()))?;
         notes.push(if full {
             format!("{place} full at {} files", answer["made"])

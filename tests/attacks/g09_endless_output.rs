@@ -1,5 +1,6 @@
-//! A box that prints without end costs the product no memory and is not killed for it: what is kept is bounded, the
-//! truncation is flagged, and every byte is counted. With a reader that never reads, the timeout still holds.
+//! Attack g09: a box prints without end. Ringwall's memory must not grow, the box is not killed,
+//! the truncation is flagged and every byte counted. With a reader that never reads the timeout
+//! still applies.
 
 use tests::support::boxed::Report;
 use tests::support::payload::MEASURED;
@@ -10,8 +11,8 @@ pub(crate) const PROBE: Probe = Probe { id: "g09", title: "gigabytes of output, 
 
 const PEAK_KIB: u64 = 64 * 1024;
 
-/// Holds the other end of its child's standard output and never reads. A child that is still there after a minute, far
-/// beyond its timeout, is ended, and 99 says so.
+/// Starts a child and never reads its standard output. If the child still runs after a minute, far beyond its timeout, it
+/// is killed and the exit code is 99.
 const UNREAD: &str = r"
 import os, signal, sys
 def late(*_):

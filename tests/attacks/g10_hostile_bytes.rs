@@ -1,5 +1,5 @@
-//! An endless line, bytes that are no text, and terminal escapes are inert where the product itself speaks: in its
-//! JSON and in its messages. Passed through, they are passed unchanged.
+//! Attack g10: a box prints an endless line, invalid UTF-8 and terminal escapes. Our JSON and
+//! messages must escape them; output that is passed through is unchanged.
 
 use tests::support::payload::Payload;
 
@@ -45,7 +45,7 @@ fn run(context: &Context) -> Verdict {
     held(long.value["exit_code"] == 0 && long.is_set("stdout_truncated"), || long.summary())?;
     held(long.number("/stdout_bytes") == Some((64 << 20) + 1), || long.summary())?;
 
-    // The product's own messages must be inert for any command name.
+    // Our messages must escape any command name.
     let named = context.boxed().run(&["/nonexistent/\u{1b}]0;renamed\u{7}\u{1b}[2J\u{9b}31m"])?;
     held(named.code() == Some(127), || format!("an unknown command: {}", named.describe()))?;
     held(inert(&named.stderr) && inert(&named.stdout), || format!("escapes in a message: {:?}", named.errors()))?;
@@ -57,7 +57,7 @@ fn run(context: &Context) -> Verdict {
     ))
 }
 
-/// The server's own bytes, as they come: the suite's client would make its own JSON of them.
+/// The raw bytes of the server, because the suite's client would parse and format the JSON again.
 fn ask_server(context: &Context, payload: &Payload) -> Verdict {
     let server = context.server()?;
     let inert = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(is_control));

@@ -1,5 +1,5 @@
-//! A program that ignores SIGTERM, with children that do the same and one that has stopped itself, is gone soon after
-//! its timeout, and the exit code says what happened.
+//! Attack g12: a program ignores SIGTERM, as do its children, and one child has stopped itself. All
+//! must be gone soon after the timeout, and the exit code says 124.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g12", title: "ignore SIGTERM past the timeout", run };
 
-/// A box must be gone two seconds after its deadline; the rest is room for a busy machine.
+/// A box must be gone two seconds after its deadline; the rest is for a busy machine.
 const LATEST: Duration = Duration::from_secs(1 + 2 + 3);
 const TRIES: u32 = 5;
 
@@ -87,7 +87,7 @@ fn run(context: &Context) -> Verdict {
     ))
 }
 
-/// The first of some tries that nothing else on the machine was in the way of, or the last: once in time shows that it can be.
+/// Retries on a busy machine: one try in time is enough. Returns the first that succeeds, or the last.
 fn undisturbed<T>(is_prompt: impl Fn(&T) -> bool, attempt: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
     let mut last = attempt()?;
     for _ in 1..TRIES {

@@ -1,5 +1,5 @@
-//! A daemon that detaches in the classic way, with a session of its own and its output still open, does not outlive
-//! the command that started it, nor does it delay the end.
+//! Attack g13: a daemon detaches with a new session and keeps the output open. It must neither
+//! outlive the command that started it nor delay its end.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::probe::{Context, Probe, Verdict, comes, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g13", title: "a daemon that outlives its command", run };
 
-/// The daemon answers when it has detached, so that the command ends only afterwards. It would stay for ten minutes.
+/// The daemon reports when it has detached, and the command ends after that. The daemon would run for ten minutes.
 const DETACH: &str = r"
 reader, writer = os.pipe()
 if os.fork() == 0:
@@ -39,7 +39,7 @@ fn run(context: &Context) -> Verdict {
     let mark = format!("mark-{}", token()?);
     let payload = |quiet: bool| Payload::new(DETACH).with(json!({ "quiet": quiet, "mark": mark }));
     let outside = context.outside(&payload(true))?;
-    // The daemon has no parent that waits for its end, so it may take a moment longer.
+    // No parent waits for the daemon, so its end may take a moment longer.
     let alone = comes(|| host::marked(&mark).is_ok_and(|daemons| daemons.len() == 1));
     for number in host::marked(&mark)? {
         host::end(number)?;

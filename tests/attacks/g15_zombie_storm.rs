@@ -1,5 +1,5 @@
-//! Thousands of orphans that die at once are reaped by the box's init: under a small limit of processes, a storm of
-//! them never fills the table for good.
+//! Attack g15: thousands of orphans exit at once under a small process limit. The box's init must
+//! reap them, so that the limit is not used up.
 
 use serde_json::json;
 use tests::support::payload::Payload;

@@ -1,5 +1,5 @@
-//! A box cannot make a cgroup to move into, away from its limits: no hierarchy is there, and none can be mounted. As
-//! root, the box's own cgroup is gone when the box is, or empty where a server keeps it.
+//! Attack g18: a box makes a cgroup to escape its limits. No hierarchy may be visible or mountable.
+//! As root the box's cgroup is removed with it, or is empty if a server keeps it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::probe::{Context, Probe, Verdict, comes, control, held, need_root, out
 
 pub(crate) const PROBE: Probe = Probe { id: "g18", title: "make a child cgroup to dodge limits", run };
 
-/// Tries to make, and if it can to remove, a cgroup beneath every directory that holds a `cgroup.procs`.
+/// Makes a cgroup in every directory that contains `cgroup.procs`, and removes it if that succeeded.
 const MAKE: &str = r"
 seen = {}
 for place in DATA['places']:
@@ -33,7 +33,7 @@ if DATA['stay']:
 
 fn run(context: &Context) -> Verdict {
     need_root("only root can make cgroups outside")?;
-    // The mounts are tried inside only: the control must not mount anything on the host.
+    // The control does not try the mounts, which would change the host.
     let program = MAKE.replace("for kind in ('cgroup', 'cgroup2')", "for kind in ()");
     let outside = outside_as(
         Identity::Tester,

@@ -35,7 +35,7 @@ answer({'limit': before, 'raised': raised, 'dumped': os.WCOREDUMP(status), 'sign
         'files': os.listdir('.')})
 ";
 
-/// Lowers the limit in each way that there is, and stays until its input ends.
+/// Lowers the limit in every way and waits until its input ends.
 const LOWER: &str = r"
 import resource
 zero = ctypes.create_string_buffer(16)
@@ -75,12 +75,14 @@ fn run(context: &Context) -> Verdict {
     held(crashed.outcome.code() == Some(128 + 11) || crashed.value["signal"] == 11, || crashed.summary())?;
     held(fs::read_dir(&work)?.count() == 0, || "a crash of the command itself left a file".into())?;
     let listed = bare_as(context.mode.identity(), &["ls", "/"])?.text();
-    held(!listed.lines().any(|name| name.starts_with("core")), || "a core lies where the product was started".into())?;
+    held(!listed.lines().any(|name| name.starts_with("core")), || {
+        "a core file is in the directory where the box was started".into()
+    })?;
     let ways = lower(context)?;
     Ok(format!("dumped outside ({}), not inside; limit {} after {ways}", pattern.trim(), inside["limit"]))
 }
 
-/// True if the limit of a living box stays when the box lowers it.
+/// True if the limit is unchanged after the box has tried to lower it.
 fn lower(context: &Context) -> Result<Value, Fault> {
     let outside = context.outside(&Payload::new(LOWER))?;
     control(outside["limit"] == json!([0, 0]), || format!("the limit is not lowered outside: {outside}"))?;

@@ -17,7 +17,7 @@ use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g22", title: "machine-wide pools: ptys, AIO, open files, BPF", run };
 
-/// Takes from each pool, says how much it got, and keeps it until its input ends.
+/// Takes from each pool, prints the amount, and keeps it until its input ends.
 const TAKE: &str = r"
 import resource, socket
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -80,7 +80,7 @@ const SHARE_OF_FILES: u64 = 4;
 const PIDS: u64 = 64;
 /// Two times the descriptors of a process, and far below vm.max_map_count.
 const MAPPED_FILES: u64 = 8192;
-/// At least so many bytes of a box's memory are charged for an open file.
+/// A lower bound of the memory that the kernel charges to a box for an open file, in bytes.
 const FILE_BYTES: u64 = 128;
 const MEMORY_MB: u64 = 512;
 
@@ -170,7 +170,7 @@ struct Boxed {
     filters: u64,
 }
 
-/// The processes of the box that has just answered, as the host sees them.
+/// The host PIDs of the box that has just answered.
 fn boxed_processes(above: u32) -> Result<Vec<Boxed>, Fault> {
     let mut found = Vec::new();
     for number in host::descendants(above)? {

@@ -19,7 +19,7 @@ use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g23", title: "memory in socket queues: TCP, UDP, UNIX, netlink", run };
 
-/// Queues up to a number of megabytes, says how many it has, and keeps them until its input ends.
+/// Queues up to a number of megabytes, prints how many, and keeps them until its input ends.
 const QUEUE: &str = r"
 import resource, socket
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -128,7 +128,7 @@ struct Settled {
     answer: Value,
 }
 
-/// The answer may never come: then the box was ended on the way.
+/// No answer means that the box was ended before.
 fn settle(context: &Context, live: &mut LiveProcess, before: &Queues) -> Result<Settled, Fault> {
     let answer = live.line().ok().and_then(|line| serde_json::from_str(&line).ok()).unwrap_or_default();
     let begun = Instant::now();

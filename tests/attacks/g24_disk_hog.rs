@@ -15,7 +15,7 @@ use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g24", title: "disk hog: fsync loops", run };
 
-/// Writes and syncs so many times in a directory, says how long that took, and stays until its input ends.
+/// Writes and syncs a number of times, prints the time it took, and waits until its input ends.
 const SYNC: &str = r"
 import time
 os.chdir(DATA['directory'])
@@ -32,7 +32,7 @@ sys.stdin.read()
 /// Writes per disk and second that a box may make.
 const WRITES: u64 = 500;
 const TIMES: u64 = 4 * WRITES;
-/// The kernel lets a group that has rested write a little ahead.
+/// The kernel allows a short burst to an idle cgroup.
 const MIN_SECONDS: f64 = 3.0;
 
 fn run(context: &Context) -> Verdict {

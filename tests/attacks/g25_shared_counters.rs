@@ -14,7 +14,7 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "g25", title: "take counters of the user who runs Ringwall", run };
 
-/// Takes, says so, and waits to be ended; gives up after a while.
+/// Takes, reports it, and waits until it is killed; gives up after a while.
 const TAKE: &str = r"
 import ctypes, resource, select, socket, threading, time
 limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -79,7 +79,7 @@ const WAYS: [(u64, &str); 5] =
     [(100_000, "open"), (100_000, "hidden"), (100_000, "leaderless"), (100_000, "crowded"), (0, "hidden")];
 const COUNTERS: [&str; 6] =
     ["epoll_watches", "inotify_instances", "pending_signals", "pipe_pages", "passed_descriptors", "user_processes"];
-/// The user who made a box's user namespace is charged for these, which is root as root.
+/// The kernel charges these to the user who made the box's user namespace: as root to root.
 const NEVER_ITS_OWN: [&str; 2] = ["inotify_instances", "pending_signals"];
 
 fn run(context: &Context) -> Verdict {

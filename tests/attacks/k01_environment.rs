@@ -1,4 +1,5 @@
-//! The environment of a box is made from nothing: no variable of the starter is in it, however it is called.
+//! Attack k01: a box reads the starter's environment. No variable of the starter may be in the
+//! box's environment.
 
 use serde_json::json;
 use tests::support::boxed::BoxRun;
@@ -24,7 +25,7 @@ child = subprocess.run(['/usr/bin/env'], capture_output=True, text=True).stdout
 answer({'own': dict(os.environ), 'child': child, 'everywhere': everywhere})
 ";
 
-/// Names of every kind: plain, of the product, of tools, and one that programs treat specially.
+/// Plain names, names of Ringwall and of tools, and one that programs treat specially.
 const NAMES: [&str; 9] = [
     "PLAIN_SECRET",
     "RINGWALL_TOKEN",

@@ -1,5 +1,5 @@
-//! The environment of the product's own process is not to be read from the box, by no process number and not through
-//! the init that the box does see.
+//! Attack k02: a box reads the environment of our process on the host, by PID and through the
+//! visible init.
 
 use serde_json::json;
 use tests::support::payload::Payload;
@@ -9,7 +9,7 @@ use crate::probe::{Context, Probe, Verdict, bare_as, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "k02", title: "/proc/<product>/environ from the box", run };
 
-/// Its input tells it which process numbers to try, as they are known only once the box runs.
+/// Reads the PIDs to try from its input, because they are known only when the box runs.
 const READ: &str = r"
 answer('ready')
 numbers = [1, os.getppid()] + json.loads(sys.stdin.readline())
@@ -30,7 +30,7 @@ answer({'seen': seen, 'leaked': leaked})
 
 fn run(context: &Context) -> Verdict {
     let secret = format!("secret-{}", token()?);
-    // A server was started before; that its environment can be read at all is then the control.
+    // The server was started before the variable was set; the control is that its environment is readable.
     let run = match context.is_served() {
         true => context.boxed(),
         false => context.boxed().host_variable("STARTER_SECRET", &secret),
@@ -40,13 +40,13 @@ fn run(context: &Context) -> Verdict {
     let starter = context.above(&live);
     let mut numbers = vec![starter];
     numbers.extend(tests::support::host::descendants(starter)?);
-    // The control asks from outside, as the same user, while the box runs.
+    // The control reads it on the host as the same user while the box runs.
     let path = format!("/proc/{starter}/environ");
     let outside = bare_as(context.mode.identity(), &["cat", &path])?;
     live.send(format!("{}\n", json!(numbers)).as_bytes())?;
     let inside: serde_json::Value = serde_json::from_str(&live.line()?).unwrap_or_default();
     live.finish()?;
-    // A product that makes itself undumpable closes its environment to its own user as well: better still.
+    // An undumpable process hides its environment from its own user too, which is fine.
     let closed = outside.errors().contains("Permission denied");
     let known = if context.is_served() { "PATH=" } else { &secret };
     control(outside.text().contains(known) || closed, || format!("not readable outside: {}", outside.describe()))?;

@@ -1,5 +1,5 @@
-//! A box has its three standard descriptors and no other, though its starter left files, pipes and directories of the
-//! host open, and also when many boxes start at the same instant.
+//! Attack k03: the starter leaves files, pipes and directories open. The box must have descriptors
+//! 0, 1 and 2 only, also if many boxes start at once.
 
 use std::thread;
 
@@ -36,7 +36,7 @@ fn run(context: &Context) -> Verdict {
     let outside = parse("outside", &bare_as(context.mode.identity(), &words)?)?;
     control(outside["open"].as_array().map_or(0, Vec::len) >= 10, || format!("not inherited outside: {outside}"))?;
 
-    // A server has enough open itself: its record, its directories, its sockets, other boxes' pipes.
+    // A server itself has its record, directories, sockets and the pipes of other boxes open.
     let plain = match context.is_served() {
         true => context.boxed(),
         false => context.boxed().through(WITH_OPEN_DESCRIPTORS, &[canary.path().as_os_str()]),
@@ -72,6 +72,6 @@ fn run(context: &Context) -> Verdict {
 
 fn check(way: &str, answer: &Value) -> Result<(), Fault> {
     held(answer["open"] == json!([0, 1, 2]), || format!("{way}: {answer}"))?;
-    // One more is the listing itself.
+    // One more for the listing itself.
     held(answer["listed"] == json!(4), || format!("{way}: {} descriptors are listed", answer["listed"]))
 }

@@ -1,7 +1,8 @@
-//! The attack suite: every probe against the real binary, run as root, rootless, and through a server, with a table.
-//! It never weakens a probe to fit a machine: what cannot run is counted as skipped, with its reason, and where the
-//! suite must be complete (`CI=true`) a skip that could have been avoided is a failure.
-//! `RINGWALL_SOAK=1` runs races and repetitions in their long form.
+//! The attack suite: runs every probe on the real binary as root, rootless, and through a server,
+//! and prints a table.
+//!
+//! A probe that a machine cannot run is counted as skipped, with its reason. With `CI=true` an
+//! avoidable skip is a failure. `RINGWALL_SOAK=1` runs the long form of races and repetitions.
 
 mod a01_read_host_secrets;
 mod a02_write_read_only;
@@ -208,13 +209,13 @@ struct Suite {
     binary: PathBuf,
     effort: Effort,
     summary: Summary,
-    /// Started with the first probe that asks for it.
+    /// Started by the first probe that needs it.
     server: Mutex<Option<Arc<Server>>>,
 }
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Probes exhaust resources and count processes: side by side they would see each other.
+    // One at a time, because probes exhaust resources and count processes.
     arguments.test_threads.get_or_insert(1);
     if let Err(message) = summary::check_elsewhere() {
         return refuse(&message);
@@ -279,7 +280,7 @@ fn perform(suite: &Suite, probe: &Probe, column: Column) -> Verdict {
 }
 
 impl Suite {
-    /// Its limits are as wide as they can be, so that each probe sets its own.
+    /// With the widest limits, so that each probe sets its own.
     fn server(&self) -> Arc<Server> {
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         let started = server.get_or_insert_with(|| {
@@ -287,7 +288,7 @@ impl Suite {
             let limits = json!({ "timeout_ms": 300_000, "memory_mb": 4096, "pids": 512, "cpu_cores": 4,
                 "max_stdout_bytes": 10 << 20, "max_stderr_bytes": 10 << 20 });
             let sandbox = json!({ "limits": limits, "max_concurrent_execs": 16, "max_concurrent_execs_per_user": 16 });
-            // Without boxes made ahead, so that a box that is there is one that was left; executor/tests/warm_boxes tries those.
+            // No warm boxes, so that every box found was left behind. ringwall-executor/tests/warm_boxes tests warm ones.
             let pool = json!({ "min_instances": 0 });
             server.ask("PUT", "/settings", Some(&json!({ "sandbox": sandbox, "pool": pool }))).expect(200);
             Arc::new(server)
@@ -296,7 +297,7 @@ impl Suite {
     }
 }
 
-/// If the suite must be complete, an avoidable skip is a failure.
+/// With `CI` set an avoidable skip is a failure.
 fn complete(verdict: Verdict) -> Verdict {
     match verdict {
         Err(Fault::Skipped(skip)) if !summary::may_skip(&skip) => {

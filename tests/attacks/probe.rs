@@ -74,7 +74,7 @@ pub(crate) fn held(holds: bool, otherwise: impl FnOnce() -> String) -> Result<()
     if holds { Ok(()) } else { Err(Fault::Broken(otherwise())) }
 }
 
-/// Fails the probe as inconclusive unless the control shows what it must.
+/// Fails the probe as inconclusive unless the control's result is `true`.
 pub(crate) fn control(shows: bool, otherwise: impl FnOnce() -> String) -> Result<(), Fault> {
     if shows { Ok(()) } else { Err(Fault::Inconclusive(format!("control: {}", otherwise()))) }
 }
@@ -84,7 +84,7 @@ pub(crate) fn untouched(canary: &Canary) -> Result<(), Fault> {
     canary.changed().map_or(Ok(()), |change| Err(Fault::Broken(change)))
 }
 
-/// A way in which boxes come about: a column of the table.
+/// How boxes are started: a column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// By `ringwall run`.
@@ -120,7 +120,7 @@ pub(crate) struct Context {
     pub(crate) effort: Effort,
 }
 
-/// How long races and repetitions go on.
+/// The duration of races and repetitions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
     Short,
@@ -141,7 +141,7 @@ pub(crate) struct Guarded {
     pub(crate) canary: Canary,
     /// Its path in the box.
     pub(crate) inside: String,
-    /// The box that is shown it.
+    /// The box in which it is visible.
     pub(crate) run: BoxRun,
 }
 
@@ -168,7 +168,7 @@ impl Context {
         Ok(Self { mode, served, binary: binary.to_owned(), scratch: Scratch::new(mode.identity())?, effort })
     }
 
-    /// A plain `ringwall run`, or an exec of the server, to be given flags.
+    /// A `ringwall run` or an exec of the server, without flags.
     pub(crate) fn boxed(&self) -> BoxRun {
         let run = BoxRun::new(self.mode, &self.binary);
         match &self.served {
@@ -177,19 +177,19 @@ impl Context {
         }
     }
 
-    /// The same, started under the filter that the payload's `judged` asks. The suite's server runs without it, so there
-    /// `judged` answers `no oracle`.
+    /// As `boxed`, under the oracle that the payload's `judged` uses. The suite's server runs without the oracle, so there
+    /// `judged` returns `no oracle`.
     pub(crate) fn with_oracle(&self) -> BoxRun {
         if self.is_served() { self.boxed() } else { self.boxed().through(WITH_ORACLE, &[]) }
     }
 
-    /// The server, for probes that only a server can be put to.
+    /// The server, for probes that need one.
     pub(crate) fn server(&self) -> Result<&Server, Fault> {
         let served = self.served.as_ref().map(|served| &*served.server);
-        served.ok_or_else(|| Fault::Senseless("only a server has this to lose".into()))
+        served.ok_or_else(|| Fault::Senseless("the probe needs a server".into()))
     }
 
-    /// A user of the server's with a project of its own, and the box of an exec there.
+    /// A user of the server with a new project.
     pub(crate) fn tenant(&self, user: &str) -> Result<Tenant, Fault> {
         let server = self.server()?;
         let token = server.make_token(&["--role", "user", "--user", user]);
@@ -197,7 +197,7 @@ impl Context {
         Ok(Tenant { run: BoxRun::new(self.mode, &self.binary).asked(asked.clone()), token, asked })
     }
 
-    /// An empty directory of the host's that a box can be given as its workspace.
+    /// An empty host directory for a workspace.
     pub(crate) fn workspace(&self, name: &str) -> io::Result<PathBuf> {
         match &self.served {
             Some(served) => Ok(served.asked.work()),
@@ -210,7 +210,7 @@ impl Context {
         if self.served.is_some() { SERVED_WORKSPACE } else { "/workspace" }
     }
 
-    /// A canary in a directory that boxes see read-only, though permissions would let them change all of it.
+    /// A canary in a directory that boxes see read-only, although permissions would allow changes.
     pub(crate) fn guarded(&self) -> io::Result<Guarded> {
         let Some(Served { asked, .. }) = &self.served else {
             let directory = self.scratch.directory("guarded")?;
@@ -226,7 +226,7 @@ impl Context {
         Ok(Guarded { canary, inside: format!("{SERVED_INPUTS}/guarded/file"), run: self.boxed() })
     }
 
-    /// Says that a server cannot be asked this, and why.
+    /// The result of a probe that does not apply to a server's exec, with the reason.
     pub(crate) fn not_served(&self, why: &str) -> Result<(), Fault> {
         if self.is_served() { Err(Fault::Senseless(why.into())) } else { Ok(()) }
     }
@@ -235,30 +235,30 @@ impl Context {
         self.served.is_some()
     }
 
-    /// The process beneath which the processes of a box are.
+    /// The process whose descendants are the processes of a box.
     pub(crate) fn above(&self, live: &LiveProcess) -> u32 {
         self.served.as_ref().map_or_else(|| live.id(), |served| served.server.id())
     }
 
-    /// The box's answer to a payload; a payload that did not get to answer shows nothing.
+    /// Runs a payload in a box. A payload without an answer makes the probe inconclusive.
     pub(crate) fn inside(&self, run: &BoxRun, payload: &Payload) -> Result<Value, Fault> {
         parse("inside the box", &run.run_payload(payload)?)
     }
 
-    /// The same payload outside, as the user who starts the product.
+    /// Runs the same payload on the host as the user who starts boxes.
     pub(crate) fn outside(&self, payload: &Payload) -> Result<Value, Fault> {
         outside_as(self.mode.identity(), payload)
     }
 
-    /// Runs a program outside as the user who starts the product.
+    /// Runs a program on the host as the user who starts boxes.
     pub(crate) fn bare<S: AsRef<OsStr>>(&self, words: &[S]) -> io::Result<Outcome> {
         bare_as(self.mode.identity(), words)
     }
 
-    /// Processes of the product that are still there.
+    /// Our processes that are still running.
     pub(crate) fn left_behind(&self) -> io::Result<Vec<u32>> {
         let Some(served) = &self.served else { return host::running(&self.binary) };
-        // A served exec is over when its last process but PID 1 is; that one is gone a moment later.
+        // A server's exec ends with its last process except PID 1, which ends a moment later.
         comes(|| boxes(&served.server).is_ok_and(|left| left.is_empty()));
         boxes(&served.server)
     }
@@ -266,7 +266,7 @@ impl Context {
 
 const GLANCE: Duration = Duration::from_millis(2);
 
-/// Waits for what comes a moment later; false when it never does.
+/// Waits until the condition is true. False if it does not become true in time.
 pub(crate) fn comes(true_at_last: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     loop {
@@ -287,7 +287,7 @@ pub(crate) fn boxes(server: &Server) -> io::Result<Vec<u32>> {
     Ok(host::descendants(server.id())?.into_iter().filter(is_boxed).collect())
 }
 
-/// A control that needs root can only be made when the tests run as root.
+/// A control that needs root is possible only if the tests run as root.
 pub(crate) fn need_root(why: &str) -> Result<(), Fault> {
     if tester_is_root() {
         return Ok(());
@@ -295,7 +295,7 @@ pub(crate) fn need_root(why: &str) -> Result<(), Fault> {
     Err(Fault::Skipped(Skip::Impossible(format!("the control needs root: {why}"))))
 }
 
-/// A payload outside, as a chosen identity.
+/// Runs a payload on the host as this identity.
 pub(crate) fn outside_as(identity: Identity, payload: &Payload) -> Result<Value, Fault> {
     let outcome = bare_as(identity, &payload.arguments())?;
     parse("control outside the box", &outcome)
@@ -307,7 +307,7 @@ pub(crate) fn bare_as<S: AsRef<OsStr>>(identity: Identity, words: &[S]) -> io::R
     run(command, None)
 }
 
-/// The JSON value that a payload wrote last.
+/// The last JSON value that a payload printed.
 pub(crate) fn parse(place: &str, outcome: &Outcome) -> Result<Value, Fault> {
     let text = outcome.text();
     let last = text.lines().last().unwrap_or("");

@@ -1,5 +1,6 @@
-//! Two users' execs run side by side: neither sees the other's files, processes, sockets, shared memory, mounts or
-//! groups, and the server tells neither of the other. A second exec of the first user's is the control: it sees them.
+//! Attack s01: execs of two users run side by side and look for each other's files, processes,
+//! sockets, shared memory, mounts and groups, and ask the server. Control: a second exec of the
+//! first user sees them.
 
 use serde_json::json;
 use tests::support::payload::Payload;
@@ -10,7 +11,8 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "s01", title: "one user's exec looks for another's", run };
 
-/// Looks for a mark in names and in the kernel's tables. It comes in two halves, so that this text is no find.
+/// Looks for a mark in names and in the kernel's tables. The mark is passed in two halves, so that this text does not
+/// match.
 const SEEK: &str = r"
 mark, found = ''.join(DATA), []
 for top in ('/workspace', '/tmp', '/var', '/dev', '/home', '/etc'):

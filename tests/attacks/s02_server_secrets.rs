@@ -1,5 +1,5 @@
-//! The server's own files (its owner's token, its record, what it keeps of this and other execs) are out of a box's
-//! reach, by their paths and by every door that `/proc` has.
+//! Attack s02: a box looks for the server's files (owner token, record, data of this and other
+//! execs) by path and through `/proc`.
 
 use serde_json::json;
 use tests::support::payload::Payload;
@@ -9,7 +9,7 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "s02", title: "the owner's token, the record, other artifacts", run };
 
-/// Climbs from everything that is mounted, and asks for anything that looks like the server's.
+/// Walks up from every mount and looks for files of the server.
 const CLIMB: &str = r"
 seen = []
 tops = sorted({line.split()[4] for line in open('/proc/self/mountinfo')})

@@ -25,7 +25,7 @@ fn run(context: &Context) -> Verdict {
     for round in 0..ROUNDS {
         let hog = greedy.run.clone().option("--memory-mb", "64").report_payload(&take)?;
         control(hog.is_set("oom_killed"), || format!("the first user had memory enough: {}", hog.summary()))?;
-        // As many processes as the first user has, with a limit that has room for them.
+        // As many processes as the first user has, below the limit.
         let neighbour = modest.run.clone().option("--pids", "256").start_payload(&Payload::new(FORK));
         let mut neighbour = neighbour?;
         let answer: Value = serde_json::from_str(&neighbour.line()?).unwrap_or_default();

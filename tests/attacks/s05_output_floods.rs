@@ -1,5 +1,6 @@
-//! Output without end costs the server no memory, and ends with its exec: also when a box hands its standard output to
-//! another box of the project, which goes on writing when the first is long gone.
+//! Attack s05: endless output must not grow the server's memory and ends with its exec, also if the
+//! box hands its standard output to another box of the project, which writes on after the first has
+//! ended.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use crate::probe::{Context, Fault, Probe, Verdict, boxes, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "s05", title: "floods of output, and output held after the end", run };
 
-/// How much more the server may hold; what is printed is many times that.
+/// Allowed growth of the server's memory; the output is many times larger.
 const MORE_KIB: u64 = 64 << 10;
 
-/// Takes over the descriptor that comes through a socket in the workspace, and fills it until its own input ends.
+/// Receives the descriptor through a socket in the workspace and writes to it until its own input ends.
 const TAKE_OVER: &str = r"
 import array, socket, threading
 listener = socket.socket(socket.AF_UNIX)

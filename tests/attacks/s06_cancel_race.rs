@@ -27,7 +27,7 @@ fn run(context: &Context) -> Verdict {
 
     let (mut cancelled, mut ended) = (0, 0);
     for round in 0..context.effort.choose(60, 2000) {
-        // From at once to about as long as such an exec takes.
+        // From zero to about the duration of such an exec.
         let id = begin(server, ["true", "echo x; kill -9 $$", "exec sleep 0.02"][round % 3])?;
         let waits = server.send(
             "GET",

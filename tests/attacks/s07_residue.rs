@@ -7,9 +7,9 @@ use tests::support::scratch::token;
 
 use crate::probe::{Context, Probe, Verdict, control, held};
 
-pub(crate) const PROBE: Probe = Probe { id: "s07", title: "what a box leaves in the skeleton of all boxes", run };
+pub(crate) const PROBE: Probe = Probe { id: "s07", title: "changes of the base root file system of all boxes", run };
 
-/// Everything that a box finds around it, without what differs by nature: numbers, times, the exec's own names.
+/// Lists everything in a box except PIDs, times and the exec's own names, which always differ.
 const LOOK: &str = r"
 import re
 names, sizes = [], {}
@@ -28,7 +28,7 @@ for place in ('/tmp', '/dev/shm', '/var/tmp', '/home/sandbox', '/'):
 answer({'names': sorted(names), 'mounts': sorted(re.sub(r'0:\d+', '0:N', mount) for mount in mounts), 'sizes': sizes})
 ";
 
-/// Tries to leave something everywhere, by every call that a box has.
+/// Tries to leave changes everywhere, with every call that a box may make.
 const LEAVE: &str = r"
 left = {}
 for place in ('/', '/dev', '/dev/shm', '/dev/pts', '/etc', '/home', '/home/sandbox', '/tmp', '/var', '/var/tmp', '/var/empty', '/proc', '/usr'):

@@ -15,7 +15,7 @@ pub(crate) const PROBE: Probe = Probe { id: "s08", title: "the spawner is killed
 
 const HOLD: &str = "answer('here')\nsys.stdin.read()\nanswer('unharmed')";
 
-/// The one child of the server that is not in a box. One that was replaced may take a moment to go.
+/// The server's child that is not in a box. A replaced one may take a moment to end.
 fn spawner(server: u32) -> Result<Pid, Fault> {
     let own = fs::read_link("/proc/self/ns/pid")?;
     let is_outside = |number: &u32| fs::read_link(format!("/proc/{number}/ns/pid")).is_ok_and(|id| id == own);
@@ -33,7 +33,7 @@ fn run(context: &Context) -> Verdict {
     live.line()?;
     let control_run = context.boxed().run(&["/bin/echo", "runs"])?;
     control(control_run.text() == "runs\n", || control_run.describe())?;
-    // By PID: when the spawner is gone its boxes have no parent, dying or not.
+    // By PID, because boxes have no parent once the spawner has ended.
     let doomed = boxes(server)?;
     control(!doomed.is_empty(), || "the box of the probe is not there".into())?;
     kill_process(spawner(server.id())?, Signal::KILL)?;
@@ -44,12 +44,12 @@ fn run(context: &Context) -> Verdict {
     let next = context.boxed().run(&["/bin/echo", "again"])?;
     held(next.text() == "again\n", || format!("after a killed spawner: {}", next.describe()))?;
 
-    // What is there while it stands still must have come to be meanwhile.
+    // No box may be left, so that one seen while the spawner is stopped is new.
     held(comes(|| boxes(server).is_ok_and(|left| left.is_empty())), || "a box outlives its command".into())?;
     let stopped = spawner(server.id())?;
     kill_process(stopped, Signal::STOP)?;
     let seen = stand_still(context);
-    // Replaced, it is gone by now.
+    // The replaced spawner must be gone.
     let _ = kill_process(stopped, Signal::CONT);
     seen?;
     held(spawner(server.id())? != stopped, || "the parent that stood still was kept".into())?;
@@ -58,8 +58,8 @@ fn run(context: &Context) -> Verdict {
     Ok(format!("its box ended with {killed:?}, nothing runs without it, the next one does"))
 }
 
-/// While the spawner stands still: the server answers, what waits can be given up, and is given up in the end; then the
-/// next one runs.
+/// While the spawner is stopped the server answers, a waiting exec can be cancelled, and one that is not is given up;
+/// then the next exec runs.
 fn stand_still(context: &Context) -> Result<(), Fault> {
     let server = context.server()?;
     let authorization = format!("Bearer {}", server.token);

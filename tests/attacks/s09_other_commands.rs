@@ -1,5 +1,6 @@
-//! Two commands of one session's box, which are one user to the kernel: one is something that is driven through a descriptor
-//! and holds a secret, as a browser is; the other tries to get at both. The same tries at a child of its own are the control.
+//! Attack s09: one command of a session box attacks another of the same user, which holds a secret
+//! and is driven through a descriptor, as a browser is. Control: the attack works on the attacker's
+//! own child.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ pub(crate) const PROBE: Probe = Probe { id: "s09", title: "one command of a sess
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Tries everything by which one process gets at another, and says what came of each.
+/// Tries every way to access another process and prints each result.
 const LOOK: &str = r"
 import ctypes, json, os, time
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,5 +1,5 @@
-//! While boxes of a session start, a directory that is allowed is swapped with a symbolic link to a secret one, back and
-//! forth. A box may show the real directory or nothing; it never shows or changes the secret one.
+//! Attack s10: while boxes of a session start, an allowed directory is swapped with a symbolic link
+//! to a secret one and back. A box must show the real directory or nothing.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

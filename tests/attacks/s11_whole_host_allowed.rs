@@ -19,7 +19,7 @@ fn run(context: &Context) -> Verdict {
     let beside = context.scratch.file("beside", b"not the server's", 0o644)?;
     let name = data.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (data, link) = (data.display(), link.display());
-    // Spelt so that no rule reads it: the box alone answers.
+    // The parser cannot see this path, so only the box protects it.
     let seek = format!(
         "for d in $(echo {data}) $(echo {link}) /proc/self/root$(echo {data}) /proc/1/root$(echo {data}); do \
          ls -A $d; cat $d/owner.token $d/db.sqlite; done 2>/dev/null; \
@@ -32,7 +32,7 @@ fn run(context: &Context) -> Verdict {
         server.ask("POST", "/api/sandbox/execute", Some(&body)).expect(200)
     };
     let uncontrolled = run();
-    // Every box has its own /tmp unless it is named; the server's data is there.
+    // The server's data is below /tmp, which is the box's own unless it is named.
     let everything = ["/", "/tmp"];
     for path in everything {
         server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": path }))).expect(200);
@@ -44,7 +44,7 @@ fn run(context: &Context) -> Verdict {
         server.ask("DELETE", &format!("/api/sandbox/paths?path={path}"), None).expect(200);
     }
     let text = |told: &Value| told["stdout"].as_str().unwrap_or_default().to_owned();
-    // Without control a box has a /tmp of its own, and so not even what lies beside.
+    // With path control off the box has its own /tmp.
     held(text(&uncontrolled).is_empty(), || format!("without control: {uncontrolled}"))?;
     control(text(&allowed).ends_with("not the server's"), || format!("the box saw nothing of the host: {allowed}"))?;
     held(text(&allowed) == "not the server's", || format!("with everything allowed: {allowed}"))?;

@@ -84,7 +84,7 @@ if not os.environ.get('ONCE'):
     time.sleep(60)
 ";
 
-/// Leaves 1,000 descriptors unreceived until its input ends.
+/// Keeps 1,000 descriptors unreceived until its input ends.
 const HOLD_DESCRIPTORS: &str = r"
 import os, socket, sys
 null, pairs = os.open('/dev/null', os.O_RDONLY), []
@@ -119,7 +119,7 @@ fn run(context: &Context) -> Verdict {
     let server = Server::start_as(&starter, TempDir::with_prefix("rw-counters-")?, &[]);
     let other = server.make_token(&["--role", "user", "--user", "other"]);
 
-    // Less than a box may hold, so that only the full counter ends it.
+    // Less than a box may hold, so that only the full counter ends the box.
     let room = cap()? * 9 / 10;
     let mut holder = leave_some(room)?;
     control_outside(TAKE_WATCHES, ENOSPC)?;
@@ -175,7 +175,7 @@ fn wait_for_watches(server: &Server) -> Result<(), Fault> {
     let ask = format!("[ \"$(curl -sS --max-time 60 http://{host}/)\" = well ]");
     let script = format!("unset no_proxy NO_PROXY; {ask} && echo first && until [ -e go ]; do sleep 0.05; done; {ask}");
     let exec = server.begin(&script);
-    // The control: with free watches the box gets an answer.
+    // Control: with free watches the box gets an answer.
     server.wait_for_output(&exec);
 
     let mut holder = leave_some(0)?;

@@ -25,7 +25,7 @@ use crate::probe::{Context, Fault, Probe, Verdict, comes, control, held, need_ro
 pub(crate) const PROBE: Probe = Probe { id: "s13", title: "boxes take all processes of the server's user", run };
 
 const LIMIT: u64 = 400;
-/// A quarter of the limit is the server's. It has some threads and processes of its own.
+/// A quarter of the limit is reserved for the server, which itself uses some of it.
 const LEFT: u64 = 40;
 /// Each forks up to 200 times.
 const BOXES: usize = 3;

@@ -1,4 +1,4 @@
-//! The table at the end: one line per probe, one column per way in which boxes come about, and the counts on a line of their own.
+//! The table at the end: one line per probe, one column per mode, and the counts.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -39,17 +39,17 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     ("H7", "data directory mounted a second time", "tests/paths/hostile.rs", "bind_mount_of_data_is_hidden"),
     (
         "H8",
-        "whoever listens in a file, without path control",
+        "connect to UNIX sockets of the host, without path control",
         "tests/paths/uncontrolled.rs",
         "host_sockets_are_unreachable",
     ),
     (
         "H9",
-        "whoever listens in a file below an allowed path",
+        "connect to UNIX sockets below an allowed path",
         "tests/paths/reach.rs",
         "socket_below_allowed_path_is_unreachable",
     ),
-    ("H10", "keys and passwords by a user's own word", "tests/paths/asking.rs", "user_cannot_allow_paths_with_keys"),
+    ("H10", "a user allows paths with keys", "tests/paths/asking.rs", "user_cannot_allow_paths_with_keys"),
     (
         "J11",
         "a socket that never answers a ping",
@@ -57,7 +57,7 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "socket_that_does_not_answer_ping_is_closed",
     ),
     ("J14", "an approval used again", "tests/approvals/answers.rs", "second_answer_is_rejected"),
-    ("J15", "an approval that comes too late", "tests/approvals/answers.rs", "expired_approval_denies_exec"),
+    ("J15", "an approval after its deadline", "tests/approvals/answers.rs", "expired_approval_denies_exec"),
     ("J16", "an approval used for another command", "tests/paths/asking.rs", "answer_does_not_cover_changed_request"),
     ("J16", "an approval under another policy", "tests/paths/asking.rs", "changed_policy_voids_answer"),
     (
