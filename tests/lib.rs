@@ -1,9 +1,8 @@
-//! Machinery of the black-box tests: it starts the real binary as a user would, from outside, and looks at the
-//! host before and after. It never links a crate of the product, so that a test can only see what a user sees,
-//! and it never alters the machine beyond scratch directories of its own under `/tmp`, `/var/tmp` and `/dev/shm`.
+//! What the black-box suites share. They start the real binary as a user would and inspect the host before and after.
+//! They link no crate of the product, so that a test sees only what a user sees.
 
 pub mod support {
-    //! In reading order: who acts, on what, through which command, and what the host shows afterwards.
+    //! Users, servers, daemons, databases, and what the host shows of them.
     pub mod actor;
     pub mod aio_stand_in;
     pub mod asked;
@@ -21,4 +20,12 @@ pub mod support {
     pub mod server;
     pub mod traces;
     pub mod wait;
+}
+
+/// The name and the function of each test: `module::{test, …}`.
+#[macro_export]
+macro_rules! cases {
+    ($($module:ident :: { $($name:ident),* $(,)? })*) => {
+        &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
+    };
 }

@@ -9,7 +9,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use tests::support::wait::wait_until;
 
 use crate::fixture::Fixture;
 use crate::zips;
@@ -72,11 +73,7 @@ pub(crate) fn long_wait_for_workspace_is_server_busy(fixture: &Fixture) {
         let agent = &agent;
         let first = scope.spawn(|| agent.write("files/new/x", "x"));
         // The first write holds the lock once its file is in `.staging`.
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while std::fs::read_dir(agent.on_disk(".staging")).unwrap().count() == 0 {
-            assert!(Instant::now() < deadline, "the write did not start");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the write to start", || std::fs::read_dir(agent.on_disk(".staging")).unwrap().count() > 0);
         let skill = zips::skill("s", "2");
         let reads = [
             scope.spawn(|| agent.content("files/a")),

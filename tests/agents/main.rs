@@ -35,6 +35,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
+use tests::cases;
 use tests::support::actor::{Identity, Mode, tester_is_root};
 use tests::support::boxed;
 use tests::support::scratch::Scratch;
@@ -42,13 +43,6 @@ use tests::support::scratch::Scratch;
 use crate::fixture::Fixture;
 
 type TestFn = fn(&Fixture);
-
-/// A test's name and function.
-macro_rules! cases {
-    ($($module:ident :: { $($name:ident),* $(,)? })*) => {
-        &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
-    };
-}
 
 const CASES: &[(&str, TestFn)] = cases! {
     files::{
@@ -128,11 +122,7 @@ fn main() -> ExitCode {
     let binary = binary.unwrap_or_else(|message| panic!("{message}"));
     let mut sites = Vec::new();
     let mut cases = Vec::new();
-    for mode in Mode::ALL {
-        if let Err(skip) = mode.available() {
-            println!("skipped: all tests as {}, because {}", mode.name(), skip.reason());
-            continue;
-        }
+    for mode in Mode::runnable() {
         let fixture = Arc::new(Fixture::new(mode, binary.clone()));
         for (name, test) in CASES.iter().chain(if is_soak { SOAK_CASES } else { &[] }) {
             if ROOT_CASES.contains(name) && !tester_is_root() {

@@ -7,13 +7,13 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
+use tests::support::wait::wait_until;
 
 use crate::server::{Server, command};
 
@@ -172,16 +172,10 @@ impl McpProcess {
 
 /// Waits until a process has locked the data directory; it may not serve yet.
 fn wait_until_locked(data: &Path) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
+    wait_until("a process that locks the directory", || {
         let lock = File::open(data.join("server.lock"));
-        let taken = lock.map(|lock| flock(&lock, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK));
-        if taken.unwrap_or(false) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "no process locks the directory");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+    });
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn start_approved_command(fixture: &mut ScriptFixture) -> BlockedCommand {
     fixture.write("x.sh", UNTIL_GO);
     let command = fixture.ask("bash x.sh");
     assert_eq!(fixture.answer(&command.question, &allow_once()), 200);
-    wait_for("the command", || fixture.work().join("started").exists().then_some(()));
+    wait_until("the command", || fixture.work().join("started").exists());
     command
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use tests::support::wait::wait_for;
+use tests::support::wait::{wait_for, wait_until};
 
 use crate::fixture::{BlockedCommand, FILE_CONTENT, Fixture, allow_once, deny};
 use crate::socket::Socket;
@@ -254,7 +254,7 @@ fn other_command_of_session_waits_for_approved_command() {
     fixture.write("x.sh", "touch started; until [ -e go ]; do sleep 0.05; done; cat x.sh");
     let command = fixture.ask("bash x.sh");
     assert_eq!(fixture.answer(&command.question, &allow_once()), 200);
-    wait_for("the command", || fixture.work().join("started").exists().then_some(()));
+    wait_until("the command", || fixture.work().join("started").exists());
     let delete = fixture.base.server.ask("DELETE", "/api/sessions/s/files/x.sh", None);
     assert_eq!(delete.status, 409, "the file API changed an approved file");
     let other = fixture.base.spawn_command(SESSION, "echo echo evil > x.sh; echo later");
@@ -272,7 +272,7 @@ fn approved_command_is_denied_while_another_uses_the_session() {
     fixture.write("x.sh", "echo good");
     let command = fixture.ask("bash x.sh");
     let other = fixture.base.submit_command(SESSION, "touch busy; until [ -e go ]; do sleep 0.1; done");
-    wait_for("the other command", || fixture.work().join("busy").exists().then_some(()));
+    wait_until("the other command", || fixture.work().join("busy").exists());
     assert_eq!(fixture.answer(&command.question, &allow_once()), 200);
     let response = command.response();
     assert_eq!(
@@ -408,7 +408,7 @@ fn process_in_session_box_cannot_swap_running_script() {
         "{ stat -c %s x.sh; touch arm; for i in $(seq 300); do stat -c %s x.sh; done; } | sort -u | wc -l",
     );
     fixture.base.server.ask("POST", "/api/sessions/s/processes", Some(&json!({ "command": SWAP }))).expect(202);
-    wait_for("the process", || fixture.work().join("evil.sh").exists().then_some(()));
+    wait_until("the process", || fixture.work().join("evil.sh").exists());
     let command = fixture.ask("bash x.sh");
     assert_eq!(fixture.allow(command)["stdout"], format!("1\n{FILE_CONTENT}"));
     // The control: it goes on when the approved command has ended, and swaps the script.
@@ -436,11 +436,11 @@ fn cancelled_process_does_not_resume_paused_session_box() {
     server.ask("POST", "/api/sessions/s/processes", Some(&json!({ "command": SWAP }))).expect(202);
     let stubborn = server.ask("POST", "/api/sessions/s/processes", Some(&json!({ "command": STUBBORN }))).expect(202);
     for file in ["evil.sh", "stubborn"] {
-        wait_for("the processes", || fixture.work().join(file).exists().then_some(()));
+        wait_until("the processes", || fixture.work().join(file).exists());
     }
     let command = fixture.ask("bash x.sh");
     assert_eq!(fixture.answer(&command.question, &allow_once()), 200);
-    wait_for("the command", || fixture.work().join("started").exists().then_some(()));
+    wait_until("the command", || fixture.work().join("started").exists());
     std::fs::write(fixture.work().join("arm"), "").unwrap();
     let stubborn = stubborn["pid"].as_str().unwrap();
     let cancel = format!("/sandbox/execs/{stubborn}");

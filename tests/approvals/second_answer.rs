@@ -1,7 +1,7 @@
 //! An exec that asks twice: the first answer is valid only for the files as they were then.
 
 use serde_json::{Value, json};
-use tests::support::wait::wait_for;
+use tests::support::wait::wait_until;
 
 use crate::files::ScriptFixture;
 use crate::fixture::{BlockedCommand, FILE_CONTENT, allow_once, deny};
@@ -23,14 +23,14 @@ fn ask_twice(fixture: &mut ScriptFixture) -> BlockedCommand {
     let busy =
         fixture.base.submit_command_as(&server.token, "busy", "touch busy; until [ -e go ]; do sleep 0.02; done");
     let work = server.data().join("workspaces/default/default/sessions/busy/work");
-    wait_for("the busy command", || work.join("busy").exists().then_some(()));
+    wait_until("the busy command", || work.join("busy").exists());
     assert_eq!(fixture.answer(&first.question, &allow_once()), 200);
     fixture.next("permission_resolved");
     server.ask("DELETE", &format!("/api/sandbox/paths?path={}", other.display()), None).expect(200);
     std::fs::write(work.join("go"), "").unwrap();
     let question = fixture.next("permission_request");
     assert_eq!(question["requestedPaths"], json!([other]), "the first answer is no longer valid");
-    wait_for("the end of the busy command", || (server.exec(&busy)["status"] == "SUCCEEDED").then_some(()));
+    wait_until("the end of the busy command", || server.exec(&busy)["status"] == "SUCCEEDED");
     first.question = question;
     first
 }

@@ -1,14 +1,11 @@
 //! Contexts: stateful interpreters, their results, interrupt and restart, and the pool of their
 //! boxes.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use tests::support::pool_watch::pool;
+use tests::support::wait::wait_until;
 
 use crate::fixture::Fixture;
-
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn body(session: &str, context: &str, code: &str) -> Value {
     json!({ "session_id": session, "context_id": context, "code": code })
@@ -19,15 +16,10 @@ fn run_cell(fixture: &Fixture, code: &str) -> Value {
 }
 
 fn wait_for_status(fixture: &Fixture, status: &str) {
-    let began = Instant::now();
-    loop {
+    wait_until(&format!("a context that is {status}"), || {
         let listed = fixture.server.ask("GET", "/api/contexts/s", None);
-        if listed.status == 200 && listed.json()["contexts"][0]["status"] == status {
-            return;
-        }
-        assert!(began.elapsed() < TIMEOUT, "the context did not become {status}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        listed.status == 200 && listed.json()["contexts"][0]["status"] == status
+    });
 }
 
 #[test]

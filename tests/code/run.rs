@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use serde_json::{Value, json};
-use tests::support::wait::wait_for;
+use tests::support::wait::{wait_for, wait_until};
 
 use crate::fixture::{Fixture, code_of};
 
@@ -52,10 +52,10 @@ fn code_runs_to_its_end_after_caller_disconnects() {
         let rest =
             format!("authorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}", fixture.server.token, body.len());
         write!(caller, "{head}{rest}").unwrap();
-        wait_for("the code to run", || files.join(name).exists().then_some(()));
+        wait_until("the code to run", || files.join(name).exists());
         let port = caller.local_addr().unwrap().port();
         drop(caller);
-        wait_for("the server to hang up too", || (!has_connection_from(port)).then_some(()));
+        wait_until("the server to hang up too", || !has_connection_from(port));
         std::fs::write(files.join(format!("{name}-go")), "").unwrap();
         let ended = wait_for("its end", || {
             let newest = &fixture.server.ask("GET", "/sandbox/execs?limit=1", None).expect(200)[0];

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tests::support::server::Answer;
+use tests::support::wait::{wait_for, wait_until};
 
 use crate::fixture::Fixture;
 
@@ -64,23 +65,10 @@ fn process_output_input_and_signals_work() {
     let route = |what: &str| format!("/api/sessions/s/processes/{pid}/{what}");
     let output = |words: &str| fixture.server.ask("GET", &route(&format!("output{words}")), None).expect(200);
     let send = |what: &str, body: Value| fixture.server.ask("POST", &route(what), Some(&body));
-    let until = |is_so: &dyn Fn(&Value) -> bool| {
-        let began = std::time::Instant::now();
-        loop {
-            let seen = output("");
-            if is_so(&seen) {
-                return seen;
-            }
-            assert!(began.elapsed() < std::time::Duration::from_secs(60), "{seen}");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    };
+    let until = |is_so: &dyn Fn(&Value) -> bool| wait_for("the process", || Some(output("")).filter(is_so));
     // The start is only visible in its status.
     until(&|seen| seen["status"] == "RUNNING");
-    let began = std::time::Instant::now();
-    while send("stdin", json!({ "data": "this\n", "close": true })).status != 200 {
-        assert!(began.elapsed() < std::time::Duration::from_secs(60));
-    }
+    wait_until("stdin to be accepted", || send("stdin", json!({ "data": "this\n", "close": true })).status == 200);
     assert_eq!(send("stdin", json!({ "data": "more" })).status, 409, "it was closed");
     let seen = until(&|seen| seen["stderr"]["text"] == "ready\n");
     assert_eq!((&seen["stdout"]["text"], &seen["stdout"]["next"]), (&json!("got this\n"), &json!(9)));

@@ -1,10 +1,10 @@
 //! Terminals in a session box over a WebSocket.
 
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::support::wait::wait_until;
+use tests::support::wait::{wait_for, wait_until};
 use tungstenite::client::IntoClientRequest;
 use tungstenite::handshake::HandshakeError;
 use tungstenite::http::{HeaderName, HeaderValue};
@@ -110,15 +110,7 @@ impl TerminalClient {
 }
 
 fn wait_for_status(fixture: &Fixture, exec_id: &str, status: &str) -> Value {
-    let began = Instant::now();
-    loop {
-        let exec = fixture.server.exec(exec_id);
-        if exec["status"] == status {
-            return exec;
-        }
-        assert!(began.elapsed() < TIMEOUT, "{exec}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for(status, || Some(fixture.server.exec(exec_id)).filter(|exec| exec["status"] == status))
 }
 
 fn run_in_session_box(fixture: &Fixture, command: &str) -> Value {
@@ -146,10 +138,7 @@ fn terminal_handles_input_resize_interrupt_and_exit() {
         run_in_session_box(&fixture, "grep -c -a '^sleep.1000' /proc/[0-9]*/cmdline | grep -c ':1$'; true")["stdout"]
             == "1\n"
     };
-    let began = Instant::now();
-    while !is_running() {
-        assert!(began.elapsed() < TIMEOUT);
-    }
+    wait_until("sleep to run", is_running);
     terminal.type_keys("\x03");
     terminal.type_keys("echo then-$?\r");
     terminal.wait_for_output("then-130");
@@ -277,10 +266,7 @@ fn terminal_rejects_risky_command_and_ends_with_login() {
         }
         other => panic!("{other:?}"),
     }
-    let began = Instant::now();
-    while !fixture.pending().is_empty() {
-        assert!(began.elapsed() < TIMEOUT, "the question is still open");
-    }
+    wait_until("the question to be closed", || fixture.pending().is_empty());
     let mut terminal = TerminalClient { socket: open("rm -rf /"), shown: String::new(), exec_id: String::new() };
     assert_eq!(terminal.exit()["status"], "POLICY_DENIED");
     // Without gVisor, or if it has no terminals, no weaker box is used.

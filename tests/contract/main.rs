@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
+use tests::cases;
 use tests::support::docker_daemon::Daemon;
 use tests::support::docker_image;
 use tests::support::postgres_cluster::Cluster;
@@ -38,14 +39,7 @@ use crate::fixture::{Backend, Database, Fixture};
 
 type Test = fn(&Fixture);
 
-/// The name and the function of each test.
-macro_rules! tests {
-    ($($module:ident :: { $($name:ident),* $(,)? })*) => {
-        &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
-    };
-}
-
-const ON_EACH_BACKEND: &[(&str, Test)] = tests! {
+const ON_EACH_BACKEND: &[(&str, Test)] = cases! {
     answers::{
         exec_answers_with_its_outcome, python_runs_code_and_scripts, exec_view_shows_request_policy_and_protections,
         environment_is_that_of_the_request, working_directory_is_that_of_the_request,
@@ -65,22 +59,22 @@ const ON_EACH_BACKEND: &[(&str, Test)] = tests! {
     restarts::{ killed_server_leaves_nothing, stopping_server_waits_for_exec, stopping_server_cancels_exec }
 };
 
-const ON_EACH_DATABASE: &[(&str, Test)] = tests! {
+const ON_EACH_DATABASE: &[(&str, Test)] = cases! {
     records::{
         lists_are_newest_first_in_pages, lists_are_filtered, audit_chain_is_intact_after_kill, idempotency_key_survives_restart,
         tokens_work_until_revoked, settings_survive_kill,
     }
 };
 
-const ON_DOCKER: &[(&str, Test)] = tests! { warm_containers::{ session_gets_warm_container } };
+const ON_DOCKER: &[(&str, Test)] = cases! { warm_containers::{ session_gets_warm_container } };
 
-const WITHOUT_FIXTURE: &[(&str, fn())] = tests! {
+const WITHOUT_FIXTURE: &[(&str, fn())] = cases! {
     faults::{ missing_client_is_reported, missing_daemon_is_reported, hanging_daemon_is_reported, stopped_daemon_is_reported, killed_daemon_fails_session_execs, configured_client_builds_image }
     gvisor::{ runsc_runs_exec_without_docker, docker_runs_exec_with_gvisor_runtime, missing_gvisor_is_reported }
     records::{ database_flag_is_used_by_server_and_commands }
 };
 
-const WITHOUT_FIXTURE_IN_SOAK: &[(&str, fn())] = tests! { default_image::{ image_is_built_from_packages } };
+const WITHOUT_FIXTURE_IN_SOAK: &[(&str, fn())] = cases! { default_image::{ image_is_built_from_packages } };
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

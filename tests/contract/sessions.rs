@@ -1,14 +1,11 @@
 //! The session box on every backend: state between execs, processes with stdin and signals, a
 //! pause, an interpreter context, and deletion.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use tests::support::server::{Answer, Server};
+use tests::support::wait::{wait_for, wait_until};
 
 use crate::fixture::Fixture;
-
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn exec(server: &Server, command: &str) -> Answer {
     server.ask("POST", "/api/sessions/s/exec", Some(&json!({ "command": command })))
@@ -20,15 +17,7 @@ fn cell(server: &Server, code: &str) -> Value {
 }
 
 fn until(look: impl Fn() -> Value, is_so: impl Fn(&Value) -> bool) -> Value {
-    let began = Instant::now();
-    loop {
-        let seen = look();
-        if is_so(&seen) {
-            return seen;
-        }
-        assert!(began.elapsed() < TIMEOUT, "{seen}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("the expected state", || Some(look()).filter(&is_so))
 }
 
 pub(crate) fn session_box_keeps_state(fixture: &Fixture) {
@@ -48,11 +37,7 @@ pub(crate) fn session_box_keeps_state(fixture: &Fixture) {
     let route = |what: &str| format!("/api/sessions/s/processes/{}/{what}", begun["pid"].as_str().unwrap());
     let output = || server.ask("GET", &route("output"), None).expect(200);
     let tell = |what: &str, body: Value| server.ask("POST", &route(what), Some(&body)).status;
-    let began = Instant::now();
-    while tell("stdin", json!({ "data": "this\n" })) != 200 {
-        assert!(began.elapsed() < TIMEOUT);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("stdin to be accepted", || tell("stdin", json!({ "data": "this\n" })) == 200);
     until(output, |seen| seen["stdout"]["text"] == "got this\nready\n");
 
     cell(&server, "x = 41");

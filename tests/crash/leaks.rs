@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use tests::support::actor::Mode;
 use tests::support::scratch::Scratch;
+use tests::support::wait::wait_until;
 
 use crate::traces::{Host, host, network_namespaces};
 
@@ -57,11 +57,7 @@ fn leave_nothing(mode: Mode, boxes: usize, at_a_time: usize) {
     assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "files in TMPDIR");
     // The kernel reuses the inode numbers of namespaces, so another program may have one of ours
     // for a while.
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !network_namespaces().is_disjoint(&networks) {
-        assert!(Instant::now() < deadline, "a network namespace of ours is still in use");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the end of our network namespaces", || network_namespaces().is_disjoint(&networks));
 }
 
 /// Runs one box. Returns the process id of the program and the box's network namespace.

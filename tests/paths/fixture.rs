@@ -3,16 +3,13 @@
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::support::actor::{Identity, Mode, tester_is_root};
 use tests::support::scratch::{Scratch, give};
 use tests::support::server::{Answer, Server, Starter};
-
-/// For events that follow soon, on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use tests::support::wait::wait_for;
 
 /// The user who runs the server, and the binary.
 #[derive(Debug)]
@@ -156,15 +153,9 @@ impl Fixture {
 
     /// Waits for a question of the exec other than `before`.
     pub(crate) fn next_question(&self, exec: &str, before: &Value) -> Value {
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            let found = self.pending().into_iter().find(|next| next["exec_id"] == exec && next["id"] != before["id"]);
-            if let Some(next) = found {
-                return next;
-            }
-            assert!(Instant::now() < deadline, "{exec} does not ask again: {}", self.server.exec(exec));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(&format!("a question of {exec}"), || {
+            self.pending().into_iter().find(|next| next["exec_id"] == exec && next["id"] != before["id"])
+        })
     }
 
     /// Limits the server to one exec at a time and starts one that runs until it is cancelled.

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
+use tests::cases;
 use tests::support::actor::{Identity, Mode};
 use tests::support::boxed;
 use tests::support::scratch::Scratch;
@@ -28,13 +29,6 @@ use tests::support::scratch::Scratch;
 use crate::fixture::TestServer;
 
 type Try = fn(&TestServer);
-
-/// A test's name and function.
-macro_rules! cases {
-    ($($module:ident :: { $($name:ident),* $(,)? })*) => {
-        &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
-    };
-}
 
 const CASES: &[(&str, Try)] = cases! {
     settings::{
@@ -85,11 +79,7 @@ fn main() -> ExitCode {
     let binary = if arguments.list { Ok(PathBuf::new()) } else { boxed::place(&home) };
     let binary = binary.unwrap_or_else(|message| panic!("{message}"));
     let mut cases = Vec::new();
-    for mode in Mode::ALL {
-        if let Err(skip) = mode.available() {
-            println!("skipped: all tests as {}, because {}", mode.name(), skip.reason());
-            continue;
-        }
+    for mode in Mode::runnable() {
         let test_server = Arc::new(TestServer { mode, binary: binary.clone() });
         for (name, attempt) in CASES {
             let (test_server, attempt) = (Arc::clone(&test_server), *attempt);

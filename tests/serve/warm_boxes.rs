@@ -1,14 +1,12 @@
 //! Warm boxes of a server: used for matching execs, and removed when the server ends or is killed.
 
-use std::time::{Duration, Instant};
-
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tests::support::host::{descendants, is_alive};
 use tests::support::server::Server;
 use tests::support::traces::cgroups_of;
+use tests::support::wait::wait_until;
 
-const TIMEOUT: Duration = Duration::from_secs(60);
 const PROJECT_WARM_BOXES: u64 = 2;
 /// Warm boxes for code in sessions, which the server keeps from the start. They do not match execs of a
 /// project.
@@ -28,14 +26,6 @@ fn gauge(server: &Server, name: &str) -> u64 {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap()
 }
 
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !condition() {
-        assert!(began.elapsed() < TIMEOUT, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// A server with all warm boxes ready, and the PIDs of its descendants. Without root it checks that no warm
 /// box is made and returns `None`.
 fn start_with_warm_boxes() -> Option<(Server, Vec<u32>)> {
@@ -47,7 +37,7 @@ fn start_with_warm_boxes() -> Option<(Server, Vec<u32>)> {
         assert_eq!(all.map(|name| gauge(&server, &format!("ringwall_spares_{name}"))), [0; 3]);
         return None;
     }
-    wait_for("all warm boxes", || {
+    wait_until("all warm boxes", || {
         gauge(&server, "ringwall_spares_idle ") >= SESSION_WARM_BOXES + PROJECT_WARM_BOXES
             && gauge(&server, "ringwall_spares_being_made ") == 0
     });
@@ -76,8 +66,8 @@ fn killed_server_leaves_no_warm_box() {
     let Some((mut server, below)) = start_with_warm_boxes() else { return };
     server.signal(Signal::KILL);
     server.ended();
-    wait_for("the end of every process", || !below.iter().any(|process| is_alive(*process)));
-    wait_for("the end of every cgroup", || cgroups_of(&[server.id()]).is_empty());
+    wait_until("the end of every process", || !below.iter().any(|process| is_alive(*process)));
+    wait_until("the end of every cgroup", || cgroups_of(&[server.id()]).is_empty());
 }
 
 #[test]
@@ -139,7 +129,7 @@ fn leftovers_of_one_tenant_are_not_visible_to_another() {
     // More rounds than warm boxes, so that each of them existed when the first tenant left its marks.
     for round in 0..4 {
         for (tenant, code, expected) in [(0, LEAVE_MARKS, "left\n"), (1, FIND_MARKS, "[]\n")] {
-            wait_for("a warm box", || gauge(&server, "ringwall_spares_idle ") > SESSION_WARM_BOXES);
+            wait_until("a warm box", || gauge(&server, "ringwall_spares_idle ") > SESSION_WARM_BOXES);
             let before = hits();
             let answer = server.ask_as(&tenants[tenant], "POST", "/sandbox/execs", Some(&python(code))).expect(200);
             assert_eq!(hits(), before + 1, "no warm box was used");

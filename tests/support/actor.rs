@@ -1,31 +1,31 @@
-//! Who acts: the two ways in which the product is run, and the identities that a test takes on for them.
-//! A mode that cannot run here says why; it is never dropped in silence. Nothing here starts the product.
+//! The modes in which the product is run, and the users that tests run programs as. A mode that this machine cannot run is
+//! printed as skipped, with its reason.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-/// The uid and gid of the rootless actor when the tests themselves run as root: an id that owns nothing.
+/// The uid and gid of the rootless mode if the tests run as root. The id owns nothing.
 pub const ROOTLESS_ID: u32 = 54321;
 
-/// Process ids are added to it.
+/// The first uid of [`Identity::Alone`]; the PID of the tests is added.
 const FIRST_ALONE_ID: u32 = 1_700_000_000;
 
-/// The two ways in which the product is run.
+/// The two modes of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Root,
     Rootless,
 }
 
-/// As whom a process is started.
+/// The user of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// As the user of the tests.
+    /// The user of the tests.
     Tester,
-    /// As a user without privileges: the rootless id, or the tester when already unprivileged.
+    /// A user without privileges: [`ROOTLESS_ID`], or the tester if that is not root.
     Unprivileged,
-    /// As an unprivileged user whom only this test process uses: for tests that exhaust what the kernel counts per
-    /// user. Needs a tester who is root.
+    /// An unprivileged user that only this test process uses, for tests that exhaust kernel counters of a user. Needs
+    /// root.
     Alone,
 }
 
@@ -34,7 +34,7 @@ pub enum Identity {
 pub enum Skip {
     /// The machine cannot do it even with all packages installed.
     Impossible(String),
-    /// Something is missing that could be there: a failure where the suite must be complete.
+    /// A package is missing. With `CI` set this is a failure.
     Missing(String),
 }
 
@@ -56,6 +56,20 @@ impl Mode {
         }
     }
 
+    /// The modes that this machine can run. Prints the others with the reason.
+    #[expect(clippy::print_stdout, reason = "prints skipped tests")]
+    pub fn runnable() -> Vec<Self> {
+        let mut modes = Self::ALL.to_vec();
+        modes.retain(|mode| match mode.available() {
+            Ok(()) => true,
+            Err(skip) => {
+                println!("skipped: all tests as {}, because {}", mode.name(), skip.reason());
+                false
+            }
+        });
+        modes
+    }
+
     /// The identity that starts the product in this mode.
     pub fn identity(self) -> Identity {
         match self {
@@ -64,7 +78,7 @@ impl Mode {
         }
     }
 
-    /// Says whether the mode can run on this machine, by trying rather than by reading settings.
+    /// Tests whether this machine can run the mode by trying it.
     pub fn available(self) -> Result<(), Skip> {
         match self {
             Self::Root if tester_is_root() => Ok(()),
@@ -86,7 +100,7 @@ impl Mode {
 }
 
 impl Identity {
-    /// The numeric user and group id, as the host sees them.
+    /// The uid and gid on the host.
     pub fn id(self) -> (u32, u32) {
         if let Some(id) = self.other_id() {
             return (id, id);
@@ -104,7 +118,7 @@ impl Identity {
         tester_is_root().then_some(id)
     }
 
-    /// A command that runs `program` under this identity, with an environment that holds only `PATH` and `HOME`.
+    /// A command that runs `program` as this user, with only `PATH` and `HOME` in the environment.
     pub fn command(self, program: impl AsRef<OsStr>) -> Command {
         let mut command = if let Some(id) = self.other_id() {
             let mut command = Command::new("setpriv");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Generous, because machines are slow at times; it only passes where something is wrong.
+/// Long, because a busy machine is slow. It only elapses if something is wrong.
 const LONG: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(20);
 
