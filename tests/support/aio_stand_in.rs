@@ -1,5 +1,5 @@
-//! A stand-in for an external AIO service (`aio_service.py` beside this file), on a directory of its own. It executes in boxes of
-//! the binary under test, and ends with its value.
+//! A stand-in for an external AIO service (`aio_service.py`) with its own directory. It runs code in boxes of the binary
+//! under test, and is stopped when dropped.
 
 #![expect(clippy::unwrap_used, reason = "a failed assumption is a failed test")]
 
@@ -44,18 +44,18 @@ impl AioStandIn {
         self.directory.path()
     }
 
-    /// Every request that came, in order, with `method`, `path`, `headers` and `body`.
+    /// All received requests in order, with `method`, `path`, `headers` and `body`.
     pub fn requests(&self) -> Vec<Value> {
         let mut answer = ureq::get(format!("{}/stand-in/requests", self.url)).call().unwrap();
         serde_json::from_reader(answer.body_mut().as_reader()).unwrap()
     }
 
-    /// Makes an answer of a route go wrong; the words are those of `aio_service.py`.
+    /// Makes a route fail; `aio_service.py` defines the kinds of failure.
     pub fn spoil(&self, fault: &Value) {
         ureq::post(format!("{}/stand-in/fault", self.url)).send(fault.to_string()).unwrap();
     }
 
-    /// The settings of a server that uses it for one workspace.
+    /// The environment of a server that uses this service for one workspace.
     pub fn environment(&self, user: &'static str, agent: &'static str) -> [(&'static str, String); 4] {
         [
             ("RINGWALL_AIO_URL", self.url.clone()),
@@ -68,7 +68,7 @@ impl AioStandIn {
 
 impl Drop for AioStandIn {
     fn drop(&mut self) {
-        // It ends its boxes first, when its input ends.
+        // At the end of its input it ends its boxes, then itself.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
     }

@@ -1,5 +1,5 @@
-//! An exec of a server, driven like a command: a small client that passes the exec's output on, feeds it input, and
-//! ends as it did. So the same probe runs through `ringwall run` and through a server without knowing which.
+//! An exec of a server, used like a command: a small client forwards input and output and exits with the exec's code, so
+//! that the same probe runs through `ringwall run` and through a server.
 //! Options that a server's exec does not have (a terminal, a directory of the caller's choice) are [`NotServed`] errors.
 
 use std::ffi::OsString;
@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 use super::payload::PYTHON;
 use super::server::Server;
 
-/// The workspace of a served exec.
+/// The workspace of a server's exec.
 pub const SERVED_WORKSPACE: &str = "/workspace/work";
 
 /// The mount point of the callers' files, read-only.
 pub const SERVED_INPUTS: &str = "/workspace/inputs";
 
-/// A project of a server's, in which execs are asked for.
+/// A project of a server in which the execs run.
 #[derive(Clone, Debug)]
 pub struct Asked {
     address: String,
@@ -29,7 +29,7 @@ pub struct Asked {
     directory: PathBuf,
 }
 
-/// Something that an exec of a server cannot be asked for.
+/// An option that a server's exec does not have.
 #[derive(Debug)]
 pub struct NotServed(pub String);
 
@@ -41,11 +41,11 @@ impl fmt::Display for NotServed {
 
 impl std::error::Error for NotServed {}
 
-/// Tells projects and inputs apart.
+/// Makes the names of projects and inputs unique.
 static COUNT: AtomicU64 = AtomicU64::new(1);
 
 impl Asked {
-    /// A new project of this user's, whose directories are there.
+    /// Creates a project of this user and its directories, by running an exec in it.
     pub fn of(server: &Server, token: &str, user: &str) -> Self {
         let project = format!("probe-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let body = json!({ "project_id": project, "user_id": user, "exec": {
@@ -69,7 +69,7 @@ impl Asked {
         self.directory.join("inputs")
     }
 
-    /// The line of the client that asks for these words under the flags of `ringwall run`.
+    /// The command line of a client that runs these words with flags of `ringwall run`.
     pub fn line(&self, flags: &[OsString], words: Vec<OsString>) -> io::Result<Vec<OsString>> {
         let mut limits = Map::new();
         let mut environment = Map::new();
@@ -111,12 +111,12 @@ impl Asked {
     }
 }
 
-/// The reason why a probe cannot be put to a server.
+/// The error for a probe that a server's exec cannot run.
 pub fn not_served(why: &str) -> io::Error {
     io::Error::other(NotServed(why.to_owned()))
 }
 
-/// Its standard input goes to the exec through a FIFO among the project's inputs, as a server gives none.
+/// A server's exec has no standard input, so the client forwards its own through a FIFO in the project's inputs.
 const CLIENT: &str = r"
 import base64, http.client, json, os, shlex, sys, threading
 request, words = json.loads(sys.argv[1]), sys.argv[2:]

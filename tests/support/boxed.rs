@@ -1,5 +1,5 @@
-//! The product, as a user starts it: `ringwall run` with its flags, in one of the two modes; or the same words as an
-//! exec of a server. Nothing is known here of how a box is made; only the documented command line and JSON.
+//! Runs of `ringwall run` in one of the two modes, or the same command as an exec of a server. Uses only the documented
+//! command line and JSON.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +14,7 @@ use super::payload::{PYTHON, Payload};
 use super::process::{LiveProcess, Outcome, run};
 use super::scratch::Scratch;
 
-/// The path of the binary under test: `RINGWALL_BIN`, or the development build of this workspace.
+/// The binary under test: `RINGWALL_BIN`, or this workspace's debug build.
 pub fn binary() -> Result<PathBuf, String> {
     let path = std::env::var_os("RINGWALL_BIN")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/debug/ringwall"), PathBuf::from);
@@ -37,7 +37,7 @@ pub fn place(home: &Scratch) -> Result<PathBuf, String> {
         other => Err(format!("cannot copy the binary: {other:?}")),
     }
 }
-/// One `ringwall run` in the making.
+/// A builder for `ringwall run`.
 #[derive(Clone, Debug)]
 pub struct BoxRun {
     mode: Mode,
@@ -54,7 +54,7 @@ impl BoxRun {
         Self { mode, binary: binary.to_owned(), launcher, flags, environment, asked: None }
     }
 
-    /// The same as an exec of a server.
+    /// Runs as an exec of a server instead.
     pub fn asked(mut self, asked: Asked) -> Self {
         self.asked = Some(asked);
         self
@@ -79,20 +79,20 @@ impl BoxRun {
         self.option("--ro", directory)
     }
 
-    /// A variable of the *host's* environment, which the box must not see.
+    /// Sets a variable for `ringwall run` itself, which the box must not see.
     pub fn host_variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Starts the product through a Python launcher, which gets `arguments` and then the command line.
+    /// Starts `ringwall run` through a Python launcher, which gets `arguments` and then the command line.
     pub fn through(mut self, launcher: &str, arguments: &[&OsStr]) -> Self {
         self.launcher = vec![PYTHON.into(), "-I".into(), "-c".into(), launcher.into()];
         self.launcher.extend(arguments.iter().map(|&argument| argument.to_owned()));
         self
     }
 
-    /// Starts the product through another program, given with its arguments.
+    /// Starts `ringwall run` through another program.
     pub fn through_program(mut self, words: &[&str]) -> Self {
         self.launcher = words.iter().map(OsString::from).collect();
         self
@@ -111,11 +111,11 @@ impl BoxRun {
         command
     }
 
-    /// The command that starts it, or why a server cannot be asked for it.
+    /// The command, or an error if a server's exec cannot do this.
     fn started<S: AsRef<OsStr>>(&self, words: &[S]) -> io::Result<Command> {
         let Some(asked) = &self.asked else { return Ok(self.command(words)) };
         if !self.launcher.is_empty() || !self.environment.is_empty() {
-            return Err(not_served("a server starts its boxes itself, whatever its caller has open, set or shown"));
+            return Err(not_served("a server starts its boxes itself, so a launcher or variable has no effect"));
         }
         let words = words.iter().map(|word| word.as_ref().to_owned()).collect();
         let line = asked.line(&self.flags, words)?;
@@ -140,7 +140,7 @@ impl BoxRun {
         self.start(&payload.arguments())
     }
 
-    /// Runs with `--json` and reads the one object that must be the whole of standard output.
+    /// Runs with `--json`. Standard output must be one object.
     pub fn report<S: AsRef<OsStr>>(self, words: &[S]) -> io::Result<Report> {
         let outcome = self.flag("--json").run(words)?;
         Report::read(outcome)
@@ -151,7 +151,7 @@ impl BoxRun {
     }
 }
 
-/// The JSON object of one run, and the run itself.
+/// The JSON object of a run, and the run's outcome.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub value: Value,
@@ -196,7 +196,7 @@ impl Report {
             .collect()
     }
 
-    /// The report without its long parts, for messages.
+    /// The report without its long fields, for messages.
     pub fn summary(&self) -> String {
         let mut value = self.value.clone();
         if let Some(object) = value.as_object_mut() {

@@ -1,5 +1,4 @@
-//! Canaries: files on the host whose every visible property is taken before an attack and compared after it.
-//! The verdict of a probe rests on them, because they are seen from outside the box.
+//! Canaries: host files whose visible properties are compared before and after an attack, from outside of the box.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::scratch::{Scratch, token};
 
-/// A planted file with an unguessable content.
+/// A file with random content.
 #[derive(Debug)]
 pub struct Canary {
     path: PathBuf,
@@ -18,7 +17,7 @@ pub struct Canary {
     before: Fingerprint,
 }
 
-/// The properties that a change to the file or its directory would alter.
+/// Properties of the file and its directory that a change would alter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     content: Vec<u8>,
@@ -32,7 +31,7 @@ pub struct Fingerprint {
 }
 
 impl Canary {
-    /// Writes the canary beneath a scratch directory, readable and writable by its owner, readable by all.
+    /// Creates the canary in a scratch directory with mode 0644.
     pub fn plant(scratch: &Scratch, name: &str) -> io::Result<Self> {
         let secret = format!("canary-{}", token()?);
         let path = scratch.file(name, secret.as_bytes(), 0o644)?;
@@ -40,7 +39,7 @@ impl Canary {
         Ok(Self { path, secret, before })
     }
 
-    /// Writes it as another user's file.
+    /// Creates the canary as another user's file.
     pub fn plant_at(path: PathBuf, owner: (u32, u32)) -> io::Result<Self> {
         let secret = format!("canary-{}", token()?);
         fs::write(&path, &secret)?;
@@ -62,13 +61,13 @@ impl Canary {
         &self.secret
     }
 
-    /// Takes the fingerprint anew, after the test itself changed the neighbourhood.
+    /// Takes the fingerprint again, after the test itself changed the directory.
     pub fn settle(&mut self) -> io::Result<()> {
         self.before = Fingerprint::of(&self.path)?;
         Ok(())
     }
 
-    /// Says what changed, or nothing.
+    /// Describes the change, if there is one.
     pub fn changed(&self) -> Option<String> {
         match Fingerprint::of(&self.path) {
             Err(error) => Some(format!("{} is gone or unreadable: {error}", self.path.display())),

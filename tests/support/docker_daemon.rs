@@ -1,7 +1,7 @@
-//! A docker daemon that is started for a test, stopped again, and can be made to fail.
+//! A Docker daemon for tests, which can be stopped, killed and replaced. Needs root.
 //!
-//! It has directories, a socket and a process of its own, makes no bridge and touches no firewall rule; it needs root.
-//! The executor's suite includes this very file, because a crate of the house depends on no tests.
+//! It has its own directories and socket, creates no bridge and changes no firewall rule. The suite of `ringwall-executor`
+//! includes this file by path, because that crate must not depend on the crate `tests`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed assumption is a failed test")]
 
@@ -26,13 +26,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A running daemon without images. It ends with the thread that called this.
+    /// Starts a daemon without images. It ends with the calling thread.
     pub fn launch(options: &[String]) -> Self {
         let directory = TempDir::with_prefix("ringwall-test-docker-").unwrap();
         let options = options.to_vec();
         let process = Mutex::new(spawn(directory.path(), &options));
         let daemon = Daemon { process, directory, options };
-        // A client that asks our daemon and no other, however it is called.
+        // A client that always uses this daemon.
         let script = format!("#!/bin/sh\nexec docker --host unix://{} \"$@\"\n", daemon.path("socket").display());
         std::fs::write(daemon.client(), script).unwrap();
         std::fs::set_permissions(daemon.client(), Permissions::from_mode(0o755)).unwrap();
@@ -49,15 +49,14 @@ impl Daemon {
         self.path("docker")
     }
 
-    /// The client's output; its failure fails the test.
+    /// Runs the client, which must succeed, and returns its output.
     pub fn ask(&self, words: &[&str]) -> String {
         let output = Command::new(self.client()).args(words).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "docker {words:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The names of all containers, running or not. One that a daemon had half removed when it was killed has given up its
-    /// name, and is the daemon's own to finish.
+    /// The names of all containers, running or not. A container that a killed daemon had partly removed has no name.
     pub fn containers(&self) -> Vec<String> {
         let names = self.ask(&["ps", "--all", "--format={{.Names}}"]);
         names.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect()
@@ -72,7 +71,7 @@ impl Daemon {
         kill_process(Pid::from_raw(i32::try_from(id).unwrap()).unwrap(), signal).unwrap();
     }
 
-    /// Waits for the end of a stopped daemon and starts another in its place.
+    /// Waits for the end of a stopped daemon and starts a new one.
     pub fn replace(&self) {
         let mut process = self.process();
         process.wait().unwrap();
@@ -101,7 +100,7 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
-    /// Asked first, so that it takes its own containerd, containers and mounts along; then made to.
+    /// SIGTERM first, so that the daemon removes its containerd, containers and mounts; then SIGKILL.
     fn drop(&mut self) {
         let process = self.process.get_mut().unwrap();
         if matches!(process.try_wait(), Ok(None)) {
@@ -115,7 +114,7 @@ impl Drop for Daemon {
         }
         let _ = process.kill();
         let _ = process.wait();
-        // One that was killed could not take its mounts along.
+        // A killed daemon leaves its mounts.
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let places = mounts.lines().rev().filter_map(|line| line.split(' ').nth(1));
         for place in places.filter(|place| Path::new(place).starts_with(self.directory.path())) {

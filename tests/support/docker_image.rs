@@ -1,4 +1,4 @@
-//! An image for the containers of tests, from programs of this machine and nothing else.
+//! An image for the containers of tests, made of programs of this machine.
 
 #![expect(clippy::unwrap_used, reason = "a failed assumption is a failed test")]
 
@@ -10,7 +10,7 @@ use super::docker_daemon::Daemon;
 
 /// The default image of execs.
 pub const DEFAULT: &str = "ringwall/sandbox:latest";
-/// Enough for a shell that waits.
+/// The programs for a shell that waits.
 pub const LITTLE: &[&str] = &["bash", "cat", "dmesg", "head", "sleep", "true"];
 /// Programs that the contract's scripts use. As on most machines there is `python3` and no
 /// `python`.
@@ -36,12 +36,12 @@ pub const EVERYTHING: &[&str] = &[
     "wc",
 ];
 
-/// A daemon whose default image holds these programs of the machine's.
+/// Starts a daemon whose default image contains these programs of this machine.
 pub fn launch(options: &[String], programs: &[&str]) -> Daemon {
     let daemon = Daemon::launch(options);
     let archive = daemon.path("image.tar");
     let mut tar = Command::new("tar");
-    // Followed, so that no link of the machine's own layout has to be there as well.
+    // Follows links, so that the image needs no links of this machine's layout.
     tar.args(["--create", "--dereference", "--directory=/", "--exclude=dist-packages", "--exclude=test"]);
     tar.args(["--exclude=__pycache__", "--file"]).arg(&archive).args(files(programs));
     assert!(tar.stdin(Stdio::null()).status().unwrap().success());
@@ -49,7 +49,7 @@ pub fn launch(options: &[String], programs: &[&str]) -> Daemon {
     daemon
 }
 
-/// The programs with everything that they load, relative to the root.
+/// The programs with all files that they load, relative to the root.
 fn files(programs: &[&str]) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for program in programs {

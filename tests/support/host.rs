@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The namespaces that a box must not share with the host.
 pub const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 
-/// All process numbers at this instant.
+/// All current PIDs.
 pub fn processes() -> io::Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -24,7 +24,7 @@ pub fn processes() -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Processes whose command line contains `mark`. A process that ends meanwhile is simply not there.
+/// Processes whose command line contains `mark`. Processes that end meanwhile are left out.
 pub fn marked(mark: &str) -> io::Result<Vec<u32>> {
     Ok(processes()?
         .into_iter()
@@ -42,7 +42,7 @@ pub fn running(program: &Path) -> io::Result<Vec<u32>> {
         .collect())
 }
 
-/// Every descendant of a process, itself excluded, in no order.
+/// All descendants of a process, in no order.
 pub fn descendants(ancestor: u32) -> io::Result<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for number in processes()? {
@@ -100,7 +100,7 @@ pub fn zombies(ancestor: u32) -> io::Result<Vec<u32>> {
     Ok(descendants(ancestor)?.into_iter().filter(is_zombie).collect())
 }
 
-/// Ends one process by its number; one that is gone already is no error.
+/// Kills a process by its PID. A process that has ended is no error.
 pub fn end(number: u32) -> io::Result<()> {
     let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return Ok(());

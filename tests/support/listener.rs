@@ -32,7 +32,7 @@ impl Listener {
         Ok(self.datagram.local_addr()?.port())
     }
 
-    /// How many connections have come since the last question.
+    /// The number of connections since the last call.
     pub fn connections(&self) -> io::Result<usize> {
         let mut count = 0;
         loop {
@@ -44,7 +44,7 @@ impl Listener {
         }
     }
 
-    /// How many datagrams have come since the last question.
+    /// The number of datagrams since the last call.
     pub fn datagrams(&self) -> io::Result<usize> {
         let mut count = 0;
         let mut buffer = [0_u8; 2048];
@@ -58,8 +58,8 @@ impl Listener {
     }
 }
 
-/// Every address that the host answers on: both loopbacks, both "any", and what its interfaces carry, bridges of
-/// container engines among them.
+/// All addresses of the host: both loopbacks, both "any", and those of all interfaces, bridges of container engines
+/// included.
 pub fn host_addresses() -> Vec<IpAddr> {
     let mut found = vec![
         IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -67,7 +67,7 @@ pub fn host_addresses() -> Vec<IpAddr> {
         IpAddr::V6(Ipv6Addr::LOCALHOST),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     ];
-    // The kernel's table of local addresses, so that no tool is needed.
+    // From the kernel's table of local addresses, so that no tool is needed.
     let table = std::fs::read_to_string("/proc/net/fib_trie").unwrap_or_default();
     let mut last = None;
     for line in table.lines() {
@@ -80,7 +80,7 @@ pub fn host_addresses() -> Vec<IpAddr> {
     }
     found.sort();
     found.dedup();
-    // Addresses that cannot be bound (IPv6 switched off) are useless to an attacker too.
+    // Addresses that cannot be bound, for example without IPv6, are no targets.
     found.retain(|address| TcpListener::bind(SocketAddr::new(*address, 0)).is_ok());
     found
 }

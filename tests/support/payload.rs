@@ -1,14 +1,14 @@
-//! Payloads: what an attacker runs. A payload is Python with a short prelude for raw system calls; it answers with
-//! one JSON value on standard output. The same text runs inside the box and, as a control, outside it.
+//! Payloads: Python programs of attacks, with a prelude for raw system calls. A payload prints one JSON value. It runs in
+//! the box and, as a control, on the host.
 
 use std::ffi::OsString;
 
 use serde_json::Value;
 
-/// Not the first `python3` on PATH: a version manager's shim there need not exist inside a box.
+/// Not the first `python3` of PATH, which may be a version manager's shim that does not exist in a box.
 pub const PYTHON: &str = "/usr/bin/python3";
 
-/// A Python program and the data that it is given.
+/// A Python program and its input data.
 #[derive(Clone, Debug)]
 pub struct Payload {
     source: String,
@@ -20,7 +20,7 @@ impl Payload {
         Self { source: source.to_owned(), data: Value::Null }
     }
 
-    /// The value that the program finds as `DATA`.
+    /// Sets the program's variable `DATA`.
     pub fn with(mut self, data: Value) -> Self {
         self.data = data;
         self
@@ -32,7 +32,8 @@ impl Payload {
     }
 }
 
-/// Runs its arguments on a fresh terminal, copies what appears there to standard output, and ends as they did.
+/// Runs its arguments on a new terminal, copies the output of that terminal to standard output, and exits with their exit
+/// code.
 pub const ON_A_TERMINAL: &str = r"
 import os, pty, sys
 child, master = pty.fork()
@@ -61,8 +62,8 @@ sys.stderr.write('\npeak_kib=%d\n' % usage.ru_maxrss)
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 ";
 
-/// Runs its arguments with host files, a host directory and pipes left open on descriptors 3 to 9.
-/// The first argument is the file; its directory is the one that is opened.
+/// Runs its arguments with a host file, the file's directory and pipes open on descriptors 3 to 9. The first argument is
+/// the file.
 pub const WITH_OPEN_DESCRIPTORS: &str = r"
 import os, sys
 os.dup2(os.open(sys.argv[1], os.O_RDWR), 3)
@@ -92,14 +93,13 @@ if libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(holder)), 0, 0) != 0:
 os.execvp(sys.argv[1], sys.argv[1:])
 ";
 
-/// `attempt` names the outcome of an act; `call` makes a raw system call; `isolated` does it in a child, so that a
-/// filter that kills is seen as the signal it sends; `judged` asks the outer filter alone.
+/// `attempt` returns the result of an act as a word. `call` makes a raw system call, `isolated` makes it in a child, so that
+/// a filter that kills is reported as its signal. `judged` returns the filter's result without running the call.
 ///
-/// `judged` rests on the order of seccomp's verdicts: the child adds a filter that answers TRACE for the call, and
-/// without a tracer TRACE means ENOSYS *and the call is not made*. An outer filter's ERRNO outranks TRACE. So the
-/// outer filter's own errno shows through when it denies, ENOSYS when it allows, and even `reboot` is safe to ask.
-/// In a box, which may add no filter, the one of `WITH_ORACLE` does the same for calls with `MAGIC` in the sixth
-/// argument; a `getpid` with it shows first whether that filter is there.
+/// `judged` uses the precedence of seccomp actions: ERRNO of the filter under test outranks TRACE of the oracle, and TRACE
+/// without a tracer returns ENOSYS and skips the call. So a denied call returns the filter's errno, an allowed one ENOSYS,
+/// and even `reboot` is safe. On the host a child adds the oracle. A box cannot add filters, so [`WITH_ORACLE`] starts it
+/// with one that applies to calls with `MAGIC` as sixth argument; a `getpid` with `MAGIC` shows whether it is present.
 const PRELUDE: &str = r"
 import ctypes, errno, json, os, platform, signal, struct, sys
 DATA = json.loads(sys.argv[1])

@@ -12,7 +12,7 @@ use ureq::Agent;
 
 use super::server::Server;
 
-/// Reads until it is stopped or the server is gone.
+/// Samples until it is stopped or the server has ended.
 #[derive(Debug)]
 pub struct PoolWatch {
     is_over: Arc<AtomicBool>,
@@ -51,14 +51,14 @@ impl PoolWatch {
     }
 }
 
-/// One look, held against what every look has to show.
+/// Takes a sample and checks that its counters add up.
 pub fn add_up(pool: &Value) {
     let count = |name: &str| pool[name].as_u64().unwrap_or_else(|| panic!("{name} of {pool}"));
     assert_eq!(count("total"), count("busy") + count("idle") + count("warming"), "{pool}");
     assert!(count("total") <= count("max"), "{pool}");
 }
 
-/// The figures as they are now.
+/// The current counters.
 pub fn pool(server: &Server) -> Value {
     let pool = server.ask("GET", "/api/pool", None).expect(200);
     add_up(&pool);

@@ -64,13 +64,13 @@ impl Cluster {
     pub fn halt(&self) {
         if let Some(mut server) = self.server.lock().unwrap().take() {
             let pid = rustix::process::Pid::from_child(&server);
-            // SIGINT is PostgreSQL's word for: do not wait for clients.
+            // On SIGINT PostgreSQL stops without waiting for clients.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
             let _ = server.wait();
         }
     }
 
-    /// A new database; gives where it is.
+    /// Creates a database and returns its URL.
     pub fn create_database(&self, name: &str) -> String {
         assert!(self.ask("createdb", &["--username", OWNER, name]), "could not create the database {name}");
         let socket = self.directory.path().display().to_string().replace('/', "%2F");

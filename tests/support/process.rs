@@ -1,5 +1,4 @@
-//! Starting a process, feeding it, and waiting for it under a deadline of the test's own, so that a box that
-//! hangs fails its probe instead of the whole suite. Waiting is on a pidfd: no polling, no sleeping.
+//! Processes with a deadline, so that a box that hangs fails one test instead of blocking the suite. Waits on a pidfd.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -11,13 +10,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Far above anything a probe needs; reached only when something hangs.
+/// Far above what any test needs; only a process that hangs reaches it.
 pub const DEADLINE: Duration = Duration::from_secs(240);
 
-/// After the process has ended, its pipes must end too: a survivor that holds them is itself a finding.
+/// The time in which the pipes must close after the end of the process. A process that still holds them is a failure.
 const PIPES_END: Duration = Duration::from_secs(20);
 
-/// Bytes kept of one stream; the rest is read and discarded.
+/// The bytes kept of a stream; the rest is read and discarded.
 const KEPT_BYTES: usize = 32 << 20;
 
 /// How a process ended and what it wrote.
@@ -67,7 +66,7 @@ impl Outcome {
     }
 }
 
-/// Runs to the end, with `input` on standard input and then its end.
+/// Runs a process to its end with `input` on standard input.
 pub fn run(command: Command, input: Option<&[u8]>) -> io::Result<Outcome> {
     let mut live = LiveProcess::start(command)?;
     if let Some(bytes) = input {
@@ -76,7 +75,7 @@ pub fn run(command: Command, input: Option<&[u8]>) -> io::Result<Outcome> {
     live.finish()
 }
 
-/// A process that is talked to while it runs.
+/// A running process with its streams.
 #[derive(Debug)]
 pub struct LiveProcess {
     child: Child,
@@ -101,7 +100,7 @@ impl LiveProcess {
         self.child.id()
     }
 
-    /// Writes to standard input; a reader that is gone already is not an error of the test.
+    /// Writes to standard input. A closed pipe is not an error.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(input) = &mut self.input else {
             return Ok(());
@@ -112,7 +111,7 @@ impl LiveProcess {
         }
     }
 
-    /// The next line of standard output, without its newline; an error when the stream ends or nothing comes.
+    /// The next line of standard output, without its newline. An error if the stream ends or the deadline passes.
     pub fn line(&mut self) -> io::Result<String> {
         match self.lines.recv_timeout(DEADLINE) {
             Ok(line) => {
@@ -142,7 +141,7 @@ impl LiveProcess {
         Ok(Outcome { status, stdout, stderr, elapsed, ending })
     }
 
-    /// Kills this very process, not what it started.
+    /// Kills this process only, not its children.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()
     }
@@ -150,7 +149,7 @@ impl LiveProcess {
 
 impl Drop for LiveProcess {
     fn drop(&mut self) {
-        // A probe that returns early must not leave its process; one that has been waited for ignores this.
+        // A test that returns early must not leave its process. No effect after a wait.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -170,7 +169,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Ending> {
     Ok(Ending::Killed)
 }
 
-/// Reads a stream line by line on a thread of its own; an endless line arrives in pieces.
+/// Reads a stream line by line on another thread. An endless line arrives in pieces.
 fn pump(stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

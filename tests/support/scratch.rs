@@ -1,5 +1,4 @@
-//! Scratch directories that belong to the actor under test and lie on a path that any user can traverse.
-//! They go away with the value. Nothing is ever created outside them but by `Scratch::inside` with a named parent.
+//! Scratch directories of the mode's user, on a path that every user can traverse. They are removed when dropped.
 
 use std::fs;
 use std::io;
@@ -10,7 +9,7 @@ use rustix::fs::{Gid, Uid};
 
 use super::actor::Identity;
 
-/// A directory of its own, owned by one identity, removed when dropped.
+/// A directory that belongs to one user and is removed when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     directory: tempfile::TempDir,
@@ -18,12 +17,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A fresh directory under `/tmp`.
+    /// A new directory in `/tmp`.
     pub fn new(owner: Identity) -> io::Result<Self> {
         Self::inside(Path::new("/tmp"), owner)
     }
 
-    /// A fresh directory under `parent`, which has to be one that every user can traverse.
+    /// A new directory in `parent`, which every user must be able to traverse.
     pub fn inside(parent: &Path, owner: Identity) -> io::Result<Self> {
         let directory =
             tempfile::Builder::new().prefix("rw-").permissions(fs::Permissions::from_mode(0o755)).tempdir_in(parent)?;
@@ -39,7 +38,7 @@ impl Scratch {
         self.directory.path().join(name)
     }
 
-    /// Makes a directory in it, owned by the same identity.
+    /// Makes a directory in it, with the same owner.
     pub fn directory(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.join(name);
         fs::create_dir(&path)?;
@@ -48,7 +47,7 @@ impl Scratch {
         Ok(path)
     }
 
-    /// Writes a file in it (or in a directory of it), owned by the same identity.
+    /// Writes a file in it or below it, with the same owner.
     pub fn file(&self, name: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
         let path = self.join(name);
         fs::write(&path, content)?;
@@ -66,7 +65,7 @@ pub fn give(path: &Path, owner: Identity) -> io::Result<()> {
     Ok(())
 }
 
-/// Sixteen bytes of the kernel's randomness, as text: a mark that occurs nowhere by chance.
+/// Sixteen random bytes as text: a mark that occurs nowhere by chance.
 pub fn token() -> io::Result<String> {
     use io::Read;
     let mut bytes = [0_u8; 16];

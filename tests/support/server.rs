@@ -1,5 +1,4 @@
-//! A server of one's own on a free port, and a client that shows what came back. It is killed with its value, and its
-//! data directory goes with it.
+//! A server on a free port and a client for it. Dropping it kills the server and removes the data directory.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed test")]
 
@@ -20,7 +19,7 @@ use super::actor::Identity;
 use super::boxed::binary;
 use super::scratch::give;
 
-/// Who starts the binary, and from where.
+/// The user who starts the server, and the binary.
 #[derive(Debug, Clone)]
 pub struct Starter {
     pub identity: Identity,
@@ -28,12 +27,12 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// The tester, with the binary where it was built.
+    /// The tester, with the binary under test.
     fn tester() -> Self {
         Self { identity: Identity::Tester, binary: binary().unwrap() }
     }
 
-    /// The binary with a data directory and no other words of the environment's.
+    /// A command of the binary with a data directory and only `PATH` in the environment.
     pub fn command(&self, data: &Path) -> Command {
         let mut command = self.identity.command(&self.binary);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).arg("--data").arg(data);
@@ -56,7 +55,7 @@ pub struct Server {
     backend: Option<&'static str>,
 }
 
-/// The complete response.
+/// A response with its complete body.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -69,13 +68,13 @@ impl Answer {
         serde_json::from_slice(&self.bytes).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
-    /// The body, when the status is the expected one.
+    /// Asserts the status and returns the body.
     pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.bytes));
         self.json()
     }
 
-    /// The code of a contract route's error.
+    /// Asserts the status and returns the error code of a contract route.
     pub fn refused(self, status: u16) -> String {
         let body = self.expect(status);
         assert!(body["detail"]["message"].is_string(), "{body}");
@@ -96,17 +95,17 @@ impl Server {
         Self::start_under(data, flags, &[])
     }
 
-    /// With these variables in its environment.
+    /// Starts a server with these variables in its environment.
     pub fn start_under(data: TempDir, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         Self::launch(Starter::tester(), data, flags, environment)
     }
 
-    /// Runs as another user, who becomes the owner of the data directory.
+    /// Starts a server as another user, who becomes the owner of the data directory.
     pub fn start_as(starter: &Starter, data: TempDir, flags: &[&str]) -> Self {
         Self::start_as_under(starter, data, flags, &[])
     }
 
-    /// The same, with these variables in its environment.
+    /// As `start_as`, with these variables in its environment.
     pub fn start_as_under(starter: &Starter, data: TempDir, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         give(data.path(), starter.identity).unwrap();
         Self::launch(starter.clone(), data, flags, environment)
@@ -123,7 +122,7 @@ impl Server {
             .spawn()
             .unwrap();
         let (mut first, mut second) = (String::new(), String::new());
-        // Said once the server is ready; an empty line means that it has ended.
+        // The server prints them when it is ready. An empty line means that it has ended.
         let mut said = BufReader::new(process.stdout.take().unwrap());
         said.read_line(&mut first).unwrap();
         said.read_line(&mut second).unwrap();
@@ -136,14 +135,14 @@ impl Server {
         Self { address: address.to_owned(), link, process, starter, token, data: Some(data), backend: None }
     }
 
-    /// Its execs name this backend from now on; without a name they are the server's own choice.
+    /// Execs name this backend from now on; `None` leaves the choice to the server.
     #[must_use]
     pub fn on(mut self, backend: Option<&'static str>) -> Self {
         self.backend = backend;
         self
     }
 
-    /// The number of its process.
+    /// The server's PID.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -160,7 +159,7 @@ impl Server {
         kill_process(Pid::from_raw(i32::try_from(self.process.id()).unwrap()).unwrap(), signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits until the server has ended.
     pub fn ended(&mut self) -> ExitStatus {
         self.process.wait().unwrap()
     }
@@ -169,7 +168,7 @@ impl Server {
         self.process.try_wait().unwrap().is_some()
     }
 
-    /// Its data directory, for the next one.
+    /// Waits until the server has ended and returns its data directory.
     pub fn leave(mut self) -> TempDir {
         let _ = self.process.wait();
         self.data.take().unwrap()
@@ -181,7 +180,7 @@ impl Server {
         stream
     }
 
-    /// A request as the owner.
+    /// Sends a request as the owner.
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         self.ask_with(method, path, &[("authorization", &format!("Bearer {}", self.token))], body)
     }
@@ -190,7 +189,7 @@ impl Server {
         self.ask_with(method, path, &[("authorization", &format!("Bearer {token}"))], body)
     }
 
-    /// A request with these headers and no others of ours.
+    /// Sends a request with these headers only.
     pub fn ask_with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
         let response = self.send(method, path, headers, body);
         let (parts, body) = response.into_parts();
@@ -218,12 +217,12 @@ impl Server {
         }
     }
 
-    /// A shell script as an exec of the owner, waited for.
+    /// Runs a shell script as an exec of the owner and waits for its end.
     pub fn shell(&self, script: &str) -> Value {
         self.run(&self.request(script))
     }
 
-    /// The body of a request for a shell script, on this server's backend.
+    /// The body of a request for a shell script on this server's backend.
     pub fn request(&self, script: &str) -> Value {
         let mut body = shell(script);
         if let Some(backend) = self.backend {
@@ -232,7 +231,7 @@ impl Server {
         body
     }
 
-    /// An exec of the owner, waited for.
+    /// Runs an exec of the owner and waits for its end.
     pub fn run(&self, body: &Value) -> Value {
         self.ask("POST", "/sandbox/execs", Some(body)).expect(200)
     }
@@ -248,7 +247,7 @@ impl Server {
         self.ask("GET", &path, None).expect(200)["content"].as_str().unwrap().to_owned()
     }
 
-    /// The same, not waited for; gives its id.
+    /// Starts a shell script as an exec of the owner and returns its id.
     pub fn begin(&self, script: &str) -> String {
         let authorization = format!("Bearer {}", self.token);
         let headers = [("authorization", authorization.as_str()), ("prefer", "respond-async")];
@@ -262,7 +261,7 @@ impl Server {
         let path = format!("/sandbox/execs/{id}/events");
         let response = self.send("GET", &path, &[("authorization", &authorization)], None);
         let mut lines = BufReader::new(response.into_body().into_reader()).lines();
-        assert!(lines.any(|line| line.unwrap() == "event: stdout"), "{id} ended in silence");
+        assert!(lines.any(|line| line.unwrap() == "event: stdout"), "{id} ended without output");
     }
 
     /// The binary with this server's data directory, run as the server's user.
@@ -278,7 +277,7 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A token made at the command line.
+    /// Makes a token with `ringwall token create`.
     pub fn make_token(&self, words: &[&str]) -> String {
         let output = self.command().args(["token", "create"]).args(words).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -301,7 +300,7 @@ impl Drop for Server {
     }
 }
 
-/// The binary with a data directory and no other words of the environment's.
+/// As [`Starter::command`], for the tester.
 pub fn command(data: &Path) -> Command {
     Starter::tester().command(data)
 }

@@ -9,12 +9,12 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::host::{descendants, is_alive};
 
-/// From now on this process is the parent of every orphan among its descendants.
+/// Makes this process the parent of every orphan among its descendants.
 pub fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Pid::from_raw(1))?)
 }
 
-/// Descendants that are more than zombies. Zombies that fell to us are buried.
+/// Descendants that are not zombies. Reaps adopted zombies.
 pub fn living() -> io::Result<Vec<u32>> {
     let found = descendants(std::process::id())?;
     let is_living = |number: &u32| {
@@ -27,18 +27,18 @@ pub fn living() -> io::Result<Vec<u32>> {
     Ok(found.into_iter().filter(is_living).collect())
 }
 
-/// A process in the words of a report.
+/// Describes a process for a message.
 pub fn describe(number: u32) -> String {
     let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
     format!("process {number} {:?}", String::from_utf8_lossy(&line).replace('\0', " "))
 }
 
-/// Every mount that this process sees.
+/// All mounts of this process's namespace.
 pub fn mounts() -> io::Result<BTreeSet<String>> {
     Ok(fs::read_to_string("/proc/self/mountinfo")?.lines().map(str::to_owned).collect())
 }
 
-/// Cgroup directories named after one of `makers`, in every hierarchy.
+/// Cgroup directories of boxes made by one of `makers`, in every hierarchy.
 pub fn cgroups_of(makers: &[u32]) -> Vec<PathBuf> {
     if makers.is_empty() {
         return Vec::new();
@@ -46,7 +46,7 @@ pub fn cgroups_of(makers: &[u32]) -> Vec<PathBuf> {
     cgroups().into_iter().filter(|(maker, _)| makers.contains(maker)).map(|(_, path)| path).collect()
 }
 
-/// Every cgroup of a box, and which process made it.
+/// All cgroups of boxes, each with the PID of the process that made it.
 pub fn cgroups() -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     let mut open = vec![Path::new("/sys/fs/cgroup").to_owned()];
