@@ -12,7 +12,7 @@ use crate::exec::columns::name;
 use crate::store::Store;
 
 impl Store {
-    /// The same number as in the triggers of migrations 14 and 15.
+    /// The same number as in the triggers of the migrations.
     pub const MAX_UNCOUNTED_BYTES: usize = 4096;
 
     pub async fn recorded_bytes(&self, user: &UserId, agent: &AgentId) -> Result<u64, Error> {

@@ -94,7 +94,6 @@ const ON_BOTH: &[(&str, Run)] = tests! {
         user_write_keeps_operator_rules,
         operator_rules_outlive_session,
         loosening_rules_end_with_session,
-        row_of_older_version_counts_as_operator_rules,
         invalid_rules_are_refused
     }
     retention::{ newest_entries_are_kept, entries_since_a_time_are_kept, broken_chain_is_not_pruned, ended_execs_are_removed }
@@ -109,9 +108,9 @@ const ON_BOTH: &[(&str, Run)] = tests! {
         answer_and_remembered_paths_are_one_transaction, remembered_paths_are_enabled,
     }
     faults::{ lock_held_too_long_is_busy, newer_schema_is_refused, altered_schema_is_refused,
-        old_schema_is_migrated, corrupt_row_is_named, concurrent_opens_migrate_new_database }
+        corrupt_row_is_named, concurrent_opens_migrate_new_database }
     crash::{ acknowledged_writes_survive_kill }
-    usage::{ large_commands_and_code_count_until_retention_removes_them, usage_of_an_older_database_is_counted }
+    usage::{ large_commands_and_code_count_until_retention_removes_them }
     laws::{ any_interleaving_keeps_chain_intact }
 };
 

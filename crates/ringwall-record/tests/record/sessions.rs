@@ -99,16 +99,6 @@ pub async fn loosening_rules_end_with_session(db: TestDatabase) {
     assert!(store.sessions_with_rules().await.unwrap().is_empty());
 }
 
-/// Rows of versions before migration 12 have no separate rules of the user.
-pub async fn row_of_older_version_counts_as_operator_rules(db: TestDatabase) {
-    let store = db.open().await;
-    let insert = "INSERT INTO sessions (user_id, agent_id, session_id, confirmation, changed_at, changed_by) \
-                  VALUES ('ann', 'a', 's', 'auto-reject', 1, 't_1')";
-    db.execute(insert).await.unwrap();
-    let expected = both_rules(confirming(Confirmation::AutoReject), AuthorRules::default());
-    assert_eq!(store.session_rules(&session("ann", "s")).await.unwrap(), Some(expected));
-}
-
 pub async fn invalid_rules_are_refused(db: TestDatabase) {
     let store = db.open().await;
     let lax = AuthorRules { security_mode: Some("lax".to_owned()), ..AuthorRules::default() };

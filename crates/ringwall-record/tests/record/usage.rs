@@ -40,26 +40,3 @@ pub async fn large_commands_and_code_count_until_retention_removes_them(db: Test
     assert_eq!(recorded(&store).await, 0);
     assert_intact(&store).await;
 }
-
-/// The migration counts existing rows. Undoing it and applying it again stands in for an upgrade.
-pub async fn usage_of_an_older_database_is_counted(db: TestDatabase) {
-    let store = db.open().await;
-    store.intend(&large(1)).await.unwrap();
-    store.close().await;
-    let on = |table: &str| if db.is_sqlite() { String::new() } else { format!(" ON {table}") };
-    for table in ["sandbox_execs", "approvals"] {
-        for trigger in ["counted", "uncounted"] {
-            db.execute(&format!("DROP TRIGGER {table}_{trigger}{}", on(table))).await.unwrap();
-        }
-        if !db.is_sqlite() {
-            db.execute(&format!("DROP FUNCTION {table}_count()")).await.unwrap();
-        }
-    }
-    if !db.is_sqlite() {
-        db.execute("DROP FUNCTION record_usage_add(TEXT, TEXT, BIGINT)").await.unwrap();
-    }
-    db.execute("DROP TABLE record_usage").await.unwrap();
-    db.execute("DELETE FROM _sqlx_migrations WHERE version = 14").await.unwrap();
-    let store = db.open().await;
-    assert_eq!(recorded(&store).await, LARGE + 4);
-}
