@@ -22,7 +22,7 @@ use rustix::fs::FlockOperation;
 use tokio::runtime::Handle;
 
 use crate::auth::Auth;
-use crate::auth::digest_key::{DigestKey, mark_signed};
+use crate::auth::digest_key::DigestKey;
 use crate::auth::logins::Logins;
 use crate::auth::owner_token;
 use crate::auth::tickets::Tickets;
@@ -53,8 +53,8 @@ const BASELINES: &str = "baselines";
 /// The resolved start-up configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Contains `workspaces`, `baselines`, `skills`, `owner.token`, `digest.key`, `audit.signed`,
-    /// and the database unless that is elsewhere.
+    /// Contains `workspaces`, `baselines`, `skills`, `owner.token`, `digest.key`, and the
+    /// database unless that is elsewhere.
     pub data: PathBuf,
     pub database: Database,
     pub auth: Auth,
@@ -76,12 +76,10 @@ impl Service {
             Ok((real, lock, digest_key))
         })
         .await?;
-        let store = Store::open(config.database, Some(digest_key.head_key(&data)))
+        let store = Store::open(config.database, Some(digest_key.head_key()))
             .await
             .map_err(|error| Error::start("open the record")(error.into()))?;
         store.sign_head(now()).await?;
-        let signed = data.clone();
-        blocking::in_place(move || mark_signed(&signed)).await?;
         let lost = store.mark_unfinished_lost(now()).await?;
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");

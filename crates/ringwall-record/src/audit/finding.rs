@@ -94,10 +94,7 @@ impl fmt::Display for Finding {
             Finding::StartRemoved { through } => {
                 write!(formatter, "the oldest entries, up to {through}, were removed, but not by retention")
             }
-            Finding::HeadUnsigned => formatter.write_str(
-                "the chain's head is not signed: the signature was removed, or no server of this version has started \
-                 on this database; the other tables were not compared",
-            ),
+            Finding::HeadUnsigned => formatter.write_str("the chain's head is not signed: its signature was removed"),
             Finding::HeadForged => formatter.write_str(
                 "the chain's head is not signed with this server's key: the newest entries were removed or rewritten, \
                  or digest.key is another one",
@@ -123,9 +120,6 @@ impl fmt::Display for Finding {
 pub enum Note {
     /// The store was opened without a key.
     SignatureNotChecked,
-    /// A version without signatures created the database; the head was not signed before this
-    /// entry.
-    UnsignedThrough { seq: i64 },
     /// Rows that are older than the chain's start.
     NotCompared { execs: u64, approvals: u64, start: i64 },
     /// A row of `sandbox_paths` was changed with SQL, which is supported.
@@ -140,10 +134,6 @@ impl fmt::Display for Note {
             Note::SignatureNotChecked => formatter.write_str(
                 "the head's signature was not checked, because the data directory has no readable digest.key; \
                  a removed tail is found only by comparing with a head that was stored elsewhere",
-            ),
-            Note::UnsignedThrough { seq } => write!(
-                formatter,
-                "the head was not signed before entry {seq}, because an older version had made the database"
             ),
             Note::NotCompared { execs, approvals, start } => write!(
                 formatter,

@@ -30,34 +30,13 @@ const BLOCK: usize = 64;
 
 /// Signs and checks heads. Holds the keyed state, so that the key is not hashed for each signature.
 #[derive(Clone)]
-pub struct HeadKey {
-    keyed: Hmac<Sha256>,
-    unsigned: UnsignedHead,
-}
-
-/// How a writer judges a head without a signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum UnsignedHead {
-    /// The database is older than signatures.
-    Older,
-    /// The signature was removed.
-    Removed,
-}
+pub struct HeadKey(Hmac<Sha256>);
 
 impl HeadKey {
     pub fn new(key: [u8; 32]) -> Self {
         let mut block = [0; BLOCK];
         block[..key.len()].copy_from_slice(&key);
-        Self { keyed: Hmac::new(&block.into()), unsigned: UnsignedHead::Removed }
-    }
-
-    /// Accepts a head without a signature as written by an older version, and the rows as they are.
-    /// Only for a database that this key has never signed, which the caller has to know from
-    /// outside of the database: otherwise any change would be accepted after the signature is
-    /// removed.
-    #[must_use]
-    pub fn adopting_unsigned(self) -> Self {
-        Self { unsigned: UnsignedHead::Older, ..self }
+        Self(Hmac::new(&block.into()))
     }
 
     pub(crate) fn sign(&self, head: Link) -> Vec<u8> {
@@ -69,7 +48,7 @@ impl HeadKey {
     }
 
     fn mac(&self, head: Link) -> Hmac<Sha256> {
-        let mut mac = self.keyed.clone();
+        let mut mac = self.0.clone();
         mac.update(Digest::of_fields("ringwall audit head 1", &[head.seq.into(), head.hash.into()]).as_bytes());
         mac
     }
@@ -103,9 +82,7 @@ impl StoredHead {
 pub(crate) enum HeadState {
     /// Signed with our key, or the head of an empty chain.
     Signed,
-    /// No signature: written by a version without signatures.
-    Unsigned,
-    /// No signature, although this key has signed the database before.
+    /// No signature, although the chain has entries.
     Removed,
     /// A signature that our key did not make.
     Foreign,
@@ -117,7 +94,6 @@ impl HeadState {
     fn as_str(self) -> &'static str {
         match self {
             HeadState::Signed => "signed",
-            HeadState::Unsigned => UNSIGNED,
             HeadState::Removed => "removed",
             HeadState::Foreign => "foreign",
             HeadState::Older => "older",
@@ -140,9 +116,6 @@ impl HeadState {
     }
 }
 
-/// [`HeadState::Unsigned`] in the detail of an entry.
-pub(crate) const UNSIGNED: &str = "unsigned";
-
 /// The writer's key, and the head that it committed last.
 #[derive(Debug)]
 pub(crate) struct Signer {
@@ -162,11 +135,8 @@ impl Signer {
             return HeadState::Signed;
         }
         let Some(mac) = &found.mac else {
-            return match (&self.last, self.key.unsigned) {
-                (None, _) if found.link.seq == 0 => HeadState::Signed,
-                (None, UnsignedHead::Older) => HeadState::Unsigned,
-                _ => HeadState::Removed,
-            };
+            let is_new = self.last.is_none() && found.link.seq == 0;
+            return if is_new { HeadState::Signed } else { HeadState::Removed };
         };
         if !self.key.is_signed(found.link, mac) {
             return HeadState::Foreign;
@@ -194,7 +164,7 @@ impl Store {
         let query = Statement::new("read the head of the audit chain", SELECT_HEAD);
         let head = StoredHead::read(self.readers().row(query).await?.as_ref())?;
         match Signer::new(key.clone()).judge(&head) {
-            HeadState::Signed | HeadState::Unsigned => Ok(()),
+            HeadState::Signed => Ok(()),
             HeadState::Removed | HeadState::Foreign | HeadState::Older => {
                 Err(Error::HeadNotOurs { seq: head.link.seq })
             }
@@ -243,14 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn writer_distinguishes_unsigned_foreign_and_older_heads() {
-        let strict = Signer::new(HeadKey::new([1; 32]));
-        assert_eq!(strict.judge(&stored(head(0, 0), None)), HeadState::Signed);
-        assert_eq!(strict.judge(&stored(head(5, 7), None)), HeadState::Removed);
-        let mut signer = Signer::new(HeadKey::new([1; 32]).adopting_unsigned());
+    fn writer_distinguishes_removed_foreign_and_older_signatures() {
+        let mut signer = Signer::new(HeadKey::new([1; 32]));
         let ours = |seq| stored(head(seq, 7), Some(HeadKey::new([1; 32]).sign(head(seq, 7))));
         assert_eq!(signer.judge(&stored(head(0, 0), None)), HeadState::Signed);
-        assert_eq!(signer.judge(&stored(head(5, 7), None)), HeadState::Unsigned);
+        assert_eq!(signer.judge(&stored(head(5, 7), None)), HeadState::Removed);
         assert_eq!(signer.judge(&stored(head(5, 7), Some(vec![0; 32]))), HeadState::Foreign);
         assert_eq!(signer.judge(&ours(5)), HeadState::Signed);
         signer.committed(ours(6));

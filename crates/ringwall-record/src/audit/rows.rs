@@ -281,28 +281,6 @@ impl Table {
     }
 }
 
-/// Appends an entry with the digest of every row as it is now. For the first signature of a
-/// database whose entries have no such digests; earlier changes of the rows are accepted.
-pub(crate) async fn restate_all(ledger: &mut Ledger<'_>, at: Timestamp) -> Result<(), Error> {
-    for table in TABLES {
-        let mut after = None;
-        loop {
-            let rows = ledger.rows(table.page(after.as_ref())).await?;
-            if rows.is_empty() {
-                break;
-            }
-            for row in &rows {
-                let StoredRow { key, digest } = table.read(row)?;
-                if let Some(draft) = table.restatement(&key, digest, at) {
-                    ledger.append(draft);
-                }
-                after = Some(key);
-            }
-        }
-    }
-    Ok(())
-}
-
 /// For retention, before it removes the entries after `first` up to `last`: restates the rows whose
 /// newest entry is among them. A row that differs from its entry is not restated, so that
 /// verification still finds it.

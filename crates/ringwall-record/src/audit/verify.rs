@@ -16,7 +16,7 @@
 
 use crate::audit::entry::{COLUMNS, Entry, Link};
 use crate::audit::finding::{Finding, Note, Signature};
-use crate::audit::head::{SELECT_HEAD, SIGNED_ACTION, StoredHead, UNSIGNED};
+use crate::audit::head::{SELECT_HEAD, SIGNED_ACTION, StoredHead};
 use crate::audit::rows::{Difference, Expected, SANDBOX_PATHS, TABLES};
 use crate::audit::verify_rows;
 use crate::db::driver::{Row, Snapshot};
@@ -111,7 +111,6 @@ impl Store {
             expected: Expected::default(),
             outcomes: 0,
             pruned_through: 0,
-            has_signed: false,
             path_control: None,
             verification: Verification {
                 start,
@@ -195,8 +194,6 @@ struct Walk {
     outcomes: i64,
     /// The last entry that retention announced to remove.
     pruned_through: i64,
-    /// An `audit.signed` entry was seen.
-    has_signed: bool,
     /// The state of path control according to the newest entry about it.
     path_control: Option<bool>,
     verification: Verification,
@@ -278,14 +275,9 @@ impl Walk {
             }
             SIGNED_ACTION => {
                 let detail = detail();
-                let (found, through) = (detail["found"].as_str(), detail["through"].as_i64().unwrap_or_default());
-                if found == Some(UNSIGNED) && !self.has_signed {
-                    self.verification.note(Note::UnsignedThrough { seq: through + 1 });
-                } else {
-                    let found = found.unwrap_or_default().to_owned();
-                    self.verification.find(Finding::HeadReplaced { seq: entry.seq, found, through });
-                }
-                self.has_signed = true;
+                let found = detail["found"].as_str().unwrap_or_default().to_owned();
+                let through = detail["through"].as_i64().unwrap_or_default();
+                self.verification.find(Finding::HeadReplaced { seq: entry.seq, found, through });
             }
             "sandbox.enabled" => self.path_control = Some(true),
             "sandbox.disabled" => self.path_control = Some(false),
@@ -319,15 +311,11 @@ impl Walk {
         }
     }
 
-    /// Compares the tables with their entries. Entries of a database that was never signed contain
-    /// no digests of rows.
+    /// Compares the tables with their entries.
     async fn compare_rows(&mut self, snapshot: &mut Snapshot) -> Result<(), Error> {
         let start = self.verification.start.seq;
         verify_rows::find_unrecorded_outcomes(snapshot, start, self.outcomes, &mut self.verification).await?;
         verify_rows::find_unrecorded_approvals(snapshot, start, &mut self.verification).await?;
-        if self.verification.signature == Signature::Missing {
-            return Ok(());
-        }
         for table in TABLES {
             let verification = &mut self.verification;
             let report = |key, difference| match difference {

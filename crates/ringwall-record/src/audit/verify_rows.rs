@@ -5,13 +5,12 @@
 use std::collections::HashMap;
 
 use crate::approvals::ROW_DIGEST;
-use crate::audit::entry::{Entry, read_optional_digest};
+use crate::audit::entry::Entry;
 use crate::audit::finding::{Finding, Note};
 use crate::audit::rows::{APPROVAL_QUESTIONS, APPROVALS};
 use crate::audit::verify::Verification;
-use crate::db::driver::{BadColumn, Row, Snapshot};
+use crate::db::driver::{Row, Snapshot};
 use crate::db::statement::Statement;
-use crate::digest::Digest;
 use crate::error::Error;
 use crate::paths::{SWITCH, read_switch};
 
@@ -62,27 +61,7 @@ pub(crate) async fn compare_approvals(
 fn is_as_recorded(row: &Row, entry: &Entry) -> Result<bool, Error> {
     let detail: serde_json::Value = serde_json::from_str(&entry.detail).unwrap_or_default();
     let table = if entry.action == OPENED { &APPROVAL_QUESTIONS } else { &APPROVALS };
-    match detail[ROW_DIGEST].as_str() {
-        Some(recorded) => Ok(table.read(row)?.digest.to_string() == recorded),
-        None => row.read("approvals", "id", |row| is_as_older_version_recorded(row, entry)),
-    }
-}
-
-/// Entries of older versions contain the digest of the action instead of the row's, and the answer
-/// in their own columns.
-fn is_as_older_version_recorded(row: &Row, entry: &Entry) -> Result<bool, BadColumn> {
-    let action: Option<Digest> = read_optional_digest(row, "digest")?;
-    if action != entry.digest {
-        return Ok(false);
-    }
-    if entry.action == OPENED {
-        return Ok(row.get::<i64>("seq")? == entry.seq);
-    }
-    let (status, by): (String, Option<String>) = (row.get("status")?, row.get("answered_by")?);
-    let at: Option<i64> = row.get("answered_at")?;
-    Ok(entry.action == format!("approval.{status}")
-        && by.as_deref() == Some(&entry.actor)
-        && at == Some(entry.at.milliseconds()))
+    Ok(detail[ROW_DIGEST].as_str() == Some(&table.read(row)?.digest.to_string()))
 }
 
 /// Finds approvals after the chain's start without an entry about their opening or their answer.

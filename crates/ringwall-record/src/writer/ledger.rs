@@ -7,7 +7,6 @@
 
 use crate::audit::entry::{Draft, Entry, Link};
 use crate::audit::head::{HeadState, SELECT_HEAD, Signer, StoredHead};
-use crate::audit::rows;
 use crate::db::driver::{Connection, Row};
 use crate::db::statement::Statement;
 use crate::db::transaction::{Transaction, Uncommitted};
@@ -104,7 +103,7 @@ impl<'c> Ledger<'c> {
 
     /// Stores the remaining entries and the signed head, and commits.
     pub(crate) async fn commit(mut self) -> Result<Committed, Failure> {
-        self.account_for_found_head().await.map_err(Failure::Transaction)?;
+        self.account_for_found_head();
         let mut last = Vec::new();
         while let Some(insertion) = self.next_insertion() {
             if self.waiting.is_empty() {
@@ -132,17 +131,13 @@ impl<'c> Ledger<'c> {
     }
 
     /// Before a head without our signature is replaced by a signed one, appends an entry about its
-    /// state. The first signature of an older database also records the digests of all rows that
-    /// give rights or set rules, because their own entries have none.
-    async fn account_for_found_head(&mut self) -> Result<(), Error> {
-        let Some(at) = self.at else { return Ok(()) };
-        match self.state {
-            HeadState::Signed => return Ok(()),
-            HeadState::Unsigned => rows::restate_all(self, at).await?,
-            HeadState::Removed | HeadState::Foreign | HeadState::Older => {}
+    /// state.
+    fn account_for_found_head(&mut self) {
+        if let Some(at) = self.at
+            && self.state != HeadState::Signed
+        {
+            self.append(self.state.draft(self.found.seq, at));
         }
-        self.append(self.state.draft(self.found.seq, at));
-        Ok(())
     }
 
     pub(crate) async fn rollback(self) -> Result<(), Error> {

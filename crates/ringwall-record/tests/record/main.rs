@@ -72,8 +72,8 @@ const ON_BOTH: &[(&str, Run)] = tests! {
         cut_tail_is_found_with_the_key, cut_tail_is_not_found_without_the_key, removed_signature_is_found,
         running_writer_records_a_cut_tail, running_writer_records_an_older_head, restarted_writer_records_a_cut_tail,
         database_set_back_is_found_by_a_kept_head, kept_head_is_found_in_the_chain, cut_start_is_found,
-        hidden_entry_is_found, first_signature_of_an_older_database_is_noted,
-        restarted_writer_records_a_removed_signature, head_of_another_key_is_refused, head_of_new_or_older_database_is_accepted, store_without_key_refuses_to_write,
+        hidden_entry_is_found,
+        restarted_writer_records_a_removed_signature, head_of_another_key_is_refused, head_of_new_database_is_accepted, store_without_key_refuses_to_write,
     }
     tampered_rows::{
         approval_answered_by_sql_is_found, approval_with_changed_answer_is_found,

@@ -15,7 +15,6 @@ use crate::auth::private_file;
 use crate::error::Error;
 
 const FILE: &str = "digest.key";
-const SIGNED: &str = "audit.signed";
 /// The block size of SHA-256.
 const BYTES: usize = 64;
 
@@ -50,13 +49,9 @@ impl DigestKey {
         Ok(Some(key))
     }
 
-    /// Signs the head of the audit chain. A head without a signature is accepted until [`mark_signed`] was called.
-    pub(crate) fn head_key(&self, data: &Path) -> HeadKey {
-        let key = HeadKey::new(self.derive("the head of the audit chain"));
-        match data.join(SIGNED).symlink_metadata() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => key.adopting_unsigned(),
-            _ => key,
-        }
+    /// The key that signs the head of the audit chain.
+    pub(crate) fn head_key(&self) -> HeadKey {
+        HeadKey::new(self.derive("the head of the audit chain"))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -93,23 +88,12 @@ impl DigestKey {
 /// The key that signs the head of this data directory's audit chain; `None` if the directory has no
 /// `digest.key`. Blocks.
 pub fn head_key(data: &Path) -> std::io::Result<Option<HeadKey>> {
-    DigestKey::read(data).map(|key| key.map(|key| key.head_key(data)))
+    DigestKey::read(data).map(|key| key.as_ref().map(DigestKey::head_key))
 }
 
 /// As [`head_key`], for programs that write to the database: creates the key if necessary. Blocks.
 pub fn ensure_head_key(data: &Path) -> Result<HeadKey, Error> {
-    DigestKey::ensure(data).map(|key| key.head_key(data))
-}
-
-/// From now on an unsigned head counts as tampered. The marker is a file outside of the database,
-/// so that write access to the database alone cannot remove it. Blocks.
-pub(crate) fn mark_signed(data: &Path) -> Result<(), Error> {
-    if data.join(SIGNED).symlink_metadata().is_ok() {
-        return Ok(());
-    }
-    let text = "The head of the audit chain is signed. Remove this file to accept a database that is not.";
-    let failed = |source: std::io::Error| Error::start("write audit.signed in the data directory")(source.into());
-    private_file::create(&data.join(SIGNED), text).map_err(failed)
+    DigestKey::ensure(data).map(|key| key.head_key())
 }
 
 #[cfg(test)]
