@@ -3,13 +3,10 @@
 //! Both are audit entries with actor and session. Neither the content of a page nor typed text is
 //! stored.
 
-use std::fmt;
-use std::str::FromStr;
-
 use ringwall_ids::ExecId;
 use serde_json::{Value as Json, json};
 
-use crate::audit::entry::{Draft, Event};
+use crate::audit::entry::Draft;
 use crate::db::driver::Row;
 use crate::db::statement::{Statement, check_indexed, check_text};
 use crate::digest::Digest;
@@ -18,9 +15,9 @@ use crate::exec::{columns, columns::name};
 use crate::page::Limit;
 use crate::sessions::SessionKey;
 use crate::store::Store;
+use crate::text_enum::text_enum;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
 const COLUMNS: &str = "id, user_id, agent_id, session_id, kind, action, detail, actor, status, error, url, connections, \
                        started_at, ended_at";
@@ -43,45 +40,17 @@ pub struct NewBrowserAction {
     pub started_at: Timestamp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BrowserStatus {
-    Running,
-    Succeeded,
-    Failed,
+text_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+    #[serde(rename_all = "lowercase")]
+    BrowserStatus, "a browser action's status",
+    Running = "running",
+    Succeeded = "succeeded",
+    Failed = "failed",
     /// Denied by the policy or by a person.
-    Refused,
+    Refused = "refused",
     /// The server ended before the action.
-    Lost,
-}
-
-impl BrowserStatus {
-    const ALL: [Self; 5] = [Self::Running, Self::Succeeded, Self::Failed, Self::Refused, Self::Lost];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Refused => "refused",
-            Self::Lost => "lost",
-        }
-    }
-}
-
-impl fmt::Display for BrowserStatus {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
-
-impl FromStr for BrowserStatus {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let known = Self::ALL.into_iter().find(|known| known.as_str() == text);
-        known.ok_or(Error::NameMalformed { what: "a browser action's status" })
-    }
+    Lost = "lost",
 }
 
 /// The outcome of a browser action.
@@ -114,7 +83,7 @@ impl Store {
         for (field, text) in [("action", &new.action), ("actor", &new.actor), ("detail", &new.detail.to_string())] {
             check_text(field, text)?;
         }
-        self.submit(Intend { new, from }).await
+        self.submit(async move |ledger| intend(ledger, &new, &from).await).await
     }
 
     /// Records the outcome of an action. Returns `false` if it has one already or does not exist.
@@ -123,14 +92,15 @@ impl Store {
         for (field, text) in [("error", &outcome.error), ("url", &outcome.url)] {
             text.as_ref().map_or(Ok(()), |text| check_text(field, text))?;
         }
-        self.submit(RecordOutcome { id: id.clone(), outcome }).await
+        let id = id.clone();
+        self.submit(async move |ledger| finish(ledger, &id, &outcome).await).await
     }
 
     /// Marks all unfinished actions as lost and returns their number. For the start of a server.
     pub async fn mark_browser_actions_lost(&self, at: Timestamp) -> Result<usize, Error> {
         let mut lost = 0;
         loop {
-            match self.submit(MarkLost(at)).await? {
+            match self.submit(async move |ledger| mark_some_lost(ledger, at).await).await? {
                 0 => return Ok(lost),
                 some => lost += some,
             }
@@ -147,7 +117,12 @@ impl Store {
         at: Timestamp,
     ) -> Result<(), Error> {
         check_text("connections", &connections.to_string())?;
-        self.submit(RecordBrowserEnd { session, kind: kind.to_owned(), why: why.to_owned(), connections, at }).await
+        let detail = json!({ "kind": kind, "why": why, "connections": connections });
+        self.submit(async move |ledger| {
+            ledger.append(draft("closed", &session.session_id, &session, (at, "ringwall"), detail.clone()));
+            Ok(())
+        })
+        .await
     }
 
     /// The actions of one session, newest first.
@@ -168,87 +143,48 @@ impl Store {
     /// number.
     pub async fn prune_browser_actions(&self, ended_before: Timestamp, at: Timestamp, by: &str) -> Result<u64, Error> {
         check_text("actor", by)?;
-        self.submit(Prune { ended_before, at, by: by.to_owned() }).await
+        let by = by.to_owned();
+        self.submit(async move |ledger| prune(ledger, ended_before, at, &by).await).await
     }
 }
 
-struct Intend {
-    new: NewBrowserAction,
-    from: Json,
+async fn intend(ledger: &mut Ledger<'_>, new: &NewBrowserAction, from: &Json) -> Result<(), Error> {
+    let text = "INSERT INTO browser_actions (seq, id, user_id, agent_id, session_id, kind, action, detail, actor, \
+                status, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)";
+    let detail = new.detail.to_string();
+    let digest = Digest::of(detail.as_bytes());
+    let insertion = Statement::new("record a browser action", text)
+        .bind(ledger.next())
+        .bind(new.id.as_str())
+        .bind(new.session.user_id.as_str())
+        .bind(new.session.agent_id.as_str())
+        .bind(new.session.session_id.as_str())
+        .bind(new.kind.as_str())
+        .bind(new.action.as_str())
+        .bind(detail)
+        .bind(new.actor.as_str())
+        .bind(new.started_at);
+    ledger.execute(insertion).await?;
+    let detail = json!({
+        "session_id": new.session.session_id, "kind": new.kind, "action": new.action,
+        "detail_sha256": digest.to_string(), "from": from,
+    });
+    let draft = draft("intent", new.id.as_str(), &new.session, (new.started_at, &new.actor), detail);
+    ledger.append(draft.with_digest(Some(digest)));
+    Ok(())
 }
 
-impl Operation for Intend {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let new = &self.new;
-        let text = "INSERT INTO browser_actions (seq, id, user_id, agent_id, session_id, kind, action, detail, actor, \
-                    status, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)";
-        let detail = new.detail.to_string();
-        let insertion = Statement::new("record a browser action", text)
-            .bind(ledger.next())
-            .bind(new.id.as_str())
-            .bind(new.session.user_id.as_str())
-            .bind(new.session.agent_id.as_str())
-            .bind(new.session.session_id.as_str())
-            .bind(new.kind.as_str())
-            .bind(new.action.as_str())
-            .bind(detail.as_str())
-            .bind(new.actor.as_str())
-            .bind(new.started_at);
-        ledger.execute(insertion).await?;
-        let digest = Digest::of(detail.as_bytes());
-        let event_detail = json!({
-            "session_id": new.session.session_id, "kind": new.kind, "action": new.action,
-            "detail_sha256": digest.to_string(), "from": self.from,
-        });
-        append(
-            ledger,
-            "intent",
-            new.id.as_str(),
-            &new.session,
-            (new.started_at, &new.actor),
-            event_detail,
-            Some(digest),
-        );
-        Ok(())
+/// Marks up to [`MAX_ACTIONS`] actions as lost and returns their number.
+async fn mark_some_lost(ledger: &mut Ledger<'_>, at: Timestamp) -> Result<usize, Error> {
+    let text = "SELECT id FROM browser_actions WHERE ended_at IS NULL ORDER BY seq LIMIT $1";
+    let rows = ledger.rows(Statement::new("look for unfinished browser actions", text).bind(MAX_ACTIONS)).await?;
+    let (status, error) = (BrowserStatus::Lost, Some(LOST.to_owned()));
+    let outcome = BrowserOutcome { status, error, url: None, connections: json!([]), at };
+    for row in &rows {
+        let id = row.read("browser_actions", "id", |row| name(row, "id"))?;
+        finish(ledger, &id, &outcome).await?;
     }
-}
-
-struct RecordOutcome {
-    id: ExecId,
-    outcome: BrowserOutcome,
-}
-
-impl Operation for RecordOutcome {
-    type Answer = bool;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {
-        finish(ledger, &self.id, &self.outcome).await
-    }
-}
-
-struct MarkLost(Timestamp);
-
-impl Operation for MarkLost {
-    type Answer = usize;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<usize, Error> {
-        let text = "SELECT id FROM browser_actions WHERE ended_at IS NULL ORDER BY seq LIMIT $1";
-        let rows = ledger.rows(Statement::new("look for unfinished browser actions", text).bind(MAX_ACTIONS)).await?;
-        let outcome = BrowserOutcome {
-            status: BrowserStatus::Lost,
-            error: Some(LOST.to_owned()),
-            url: None,
-            connections: json!([]),
-            at: self.0,
-        };
-        for row in &rows {
-            let id = row.read("browser_actions", "id", |row| name(row, "id"))?;
-            finish(ledger, &id, &outcome).await?;
-        }
-        Ok(rows.len())
-    }
+    Ok(rows.len())
 }
 
 async fn finish(ledger: &mut Ledger<'_>, id: &ExecId, outcome: &BrowserOutcome) -> Result<bool, Error> {
@@ -272,84 +208,30 @@ async fn finish(ledger: &mut Ledger<'_>, id: &ExecId, outcome: &BrowserOutcome) 
         "connections_sha256": Digest::of(connections.as_bytes()).to_string(),
         "url_sha256": outcome.url.as_ref().map(|url| Digest::of(url.as_bytes()).to_string()),
     });
-    append(ledger, "outcome", id.as_str(), &asked.session, (outcome.at, &asked.actor), detail, None);
+    ledger.append(draft("outcome", id.as_str(), &asked.session, (outcome.at, &asked.actor), detail));
     Ok(true)
 }
 
-struct RecordBrowserEnd {
-    session: SessionKey,
-    kind: String,
-    why: String,
-    connections: Json,
-    at: Timestamp,
-}
-
-impl Operation for RecordBrowserEnd {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let detail = json!({ "kind": self.kind, "why": self.why, "connections": self.connections });
-        let subject = self.session.session_id.clone();
-        append(ledger, "closed", &subject, &self.session, (self.at, "ringwall"), detail, None);
-        Ok(())
+async fn prune(ledger: &mut Ledger<'_>, ended_before: Timestamp, at: Timestamp, by: &str) -> Result<u64, Error> {
+    let text = "DELETE FROM approvals WHERE status <> 'pending' AND exec_id IN \
+                (SELECT id FROM browser_actions WHERE ended_at < $1)";
+    ledger.execute(Statement::new("remove approvals of browser actions", text).bind(ended_before)).await?;
+    let text = "DELETE FROM browser_actions WHERE ended_at < $1";
+    let removed = ledger.execute(Statement::new("remove browser actions", text).bind(ended_before)).await?;
+    if removed > 0 {
+        let detail = json!({ "ended_before": ended_before, "removed": removed });
+        ledger.append(Draft::new(at, by, "browser.pruned", "browser_actions", detail));
     }
+    Ok(removed)
 }
 
-struct Prune {
-    ended_before: Timestamp,
-    at: Timestamp,
-    by: String,
-}
-
-impl Operation for Prune {
-    type Answer = u64;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<u64, Error> {
-        let asked = "DELETE FROM approvals WHERE status <> 'pending' AND exec_id IN \
-                     (SELECT id FROM browser_actions WHERE ended_at < $1)";
-        ledger.execute(Statement::new("remove approvals of browser actions", asked).bind(self.ended_before)).await?;
-        let text = "DELETE FROM browser_actions WHERE ended_at < $1";
-        let removed = ledger.execute(Statement::new("remove browser actions", text).bind(self.ended_before)).await?;
-        if removed > 0 {
-            let event = Event {
-                at: self.at,
-                actor: self.by.clone(),
-                action: "browser.pruned".to_owned(),
-                subject: "browser_actions".to_owned(),
-                user_id: None,
-                agent_id: None,
-                detail: json!({ "ended_before": self.ended_before, "removed": removed }),
-            };
-            ledger.append(Draft { event, digest: None });
-        }
-        Ok(removed)
-    }
-}
-
-fn append(
-    ledger: &mut Ledger<'_>,
-    verb: &str,
-    subject: &str,
-    session: &SessionKey,
-    (at, actor): (Timestamp, &str),
-    detail: Json,
-    digest: Option<Digest>,
-) {
-    let event = Event {
-        at,
-        actor: actor.to_owned(),
-        action: format!("browser.{verb}"),
-        subject: subject.to_owned(),
-        user_id: Some(session.user_id.clone()),
-        agent_id: Some(session.agent_id.clone()),
-        detail,
-    };
-    ledger.append(Draft { event, digest });
+fn draft(verb: &str, subject: &str, session: &SessionKey, (at, actor): (Timestamp, &str), detail: Json) -> Draft {
+    let draft = Draft::new(at, actor, &format!("browser.{verb}"), subject, detail);
+    draft.owned_by(Some(&session.user_id), Some(&session.agent_id))
 }
 
 fn read(row: &Row) -> Result<BrowserAction, Error> {
     row.read("browser_actions", "id", |row| {
-        let connections: Option<String> = row.get("connections")?;
         let asked = NewBrowserAction {
             id: name(row, "id")?,
             session: SessionKey {
@@ -368,7 +250,7 @@ fn read(row: &Row) -> Result<BrowserAction, Error> {
             status: name(row, "status")?,
             error: row.get("error")?,
             url: row.get("url")?,
-            connections: connections.map(|_| columns::json(row, "connections")).transpose()?,
+            connections: columns::optional_json(row, "connections")?,
             ended_at: row.get::<Option<i64>>("ended_at")?.map(Timestamp::from_milliseconds),
         })
     })

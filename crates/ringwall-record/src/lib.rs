@@ -13,33 +13,29 @@
 //! (`db`). Start reading at [`Store`] and `writer`; each other module adds methods to [`Store`] for
 //! its tables.
 
+mod approvals;
 mod audit;
+mod browser;
 mod db;
 mod digest;
 mod error;
 mod exec;
-mod timestamp;
-mod writer;
-
-mod approval;
-mod page;
-
-mod store;
-
-mod prune;
-
-mod approvals;
-mod browser;
 mod identities;
 mod networks;
+mod page;
 mod paths;
+mod prune;
 mod read_cache;
 mod sessions;
 mod settings;
+mod store;
+mod text_enum;
+mod timestamp;
 mod tokens;
 mod usage;
+mod writer;
 
-pub use approval::{
+pub use approvals::{
     Answer, Approval, ApprovalFiles, ApprovalFilter, ApprovalKind, ApprovalStatus, CoveredFile, NewApproval,
     Remembering, RiskLevel, ScriptText, Settled, SettledStatus, Uncovered, UncoveredFile,
 };

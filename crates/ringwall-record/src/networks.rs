@@ -7,19 +7,18 @@
 use ringwall_ids::{AgentId, ExecId, UserId};
 use serde_json::{Value as Json, json};
 
-use crate::audit::entry::{Draft, Event};
+use crate::audit::entry::Draft;
 use crate::audit::rows::NET_HOSTS;
-use crate::db::driver::{BadColumn, Row};
-use crate::db::statement::{Statement, Value, check_number, check_text};
+use crate::db::driver::Row;
+use crate::db::statement::{Statement, check_number, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::exec::columns::name;
+use crate::exec::{columns, columns::name};
 use crate::page::Scope;
 use crate::paths::ChangeContext;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
 /// The connections of one exec.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,26 +42,25 @@ pub struct NetHostEntry {
 const SELECT: &str = "SELECT id, user_id, entry, created_at, created_by FROM net_hosts";
 
 impl Store {
-    /// Adds connections to those recorded for the exec. An addition beyond [`ExecNetwork::MAX_CONNECTIONS`] is
-    /// only counted.
+    /// Adds connections to those recorded for the exec. Those beyond
+    /// [`ExecNetwork::MAX_CONNECTIONS`] are only counted.
     pub async fn record_network(
         &self,
         exec_id: &ExecId,
-        owner: (UserId, AgentId),
+        (user_id, agent_id): (UserId, AgentId),
         network: ExecNetwork,
         at: Timestamp,
     ) -> Result<(), Error> {
         check_text("connections", &network.connections.to_string())?;
         check_number("left_out", network.left_out)?;
-        self.submit(RecordConnections { exec_id: exec_id.clone(), owner, network, at }).await
+        let exec_id = exec_id.clone();
+        self.submit(async move |ledger| add_connections(ledger, &exec_id, (&user_id, &agent_id), &network, at).await)
+            .await
     }
 
     /// `None` if no connections were recorded for the exec.
     pub async fn network(&self, exec_id: &ExecId) -> Result<Option<ExecNetwork>, Error> {
-        let text = "SELECT connections, left_out FROM exec_networks WHERE exec_id = $1";
-        let query = Statement::new("read the connections of an exec", text).bind(exec_id.as_str());
-        let row = self.readers().row(query).await?;
-        row.map(|row| row.read("exec_networks", "exec_id", read_network)).transpose()
+        self.readers().row(select_network(exec_id)).await?.as_ref().map(read_network).transpose()
     }
 
     /// The hosts in this scope, oldest first. An agent's scope gives those of its user.
@@ -80,52 +78,32 @@ impl Store {
     /// Removes a host and returns it, or `None` if there is none with this id.
     pub async fn forget_host(&self, id: i64, at: Timestamp, by: &str) -> Result<Option<NetHostEntry>, Error> {
         check_text("actor", by)?;
-        self.submit(Forget { id, at, by: by.to_owned() }).await
+        let by = by.to_owned();
+        self.submit(async move |ledger| forget(ledger, id, at, &by).await).await
     }
 }
 
-struct RecordConnections {
-    exec_id: ExecId,
-    owner: (UserId, AgentId),
-    network: ExecNetwork,
+async fn add_connections(
+    ledger: &mut Ledger<'_>,
+    exec_id: &ExecId,
+    (user_id, agent_id): (&UserId, &AgentId),
+    network: &ExecNetwork,
     at: Timestamp,
-}
-
-impl Operation for RecordConnections {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let text = "SELECT connections, left_out FROM exec_networks WHERE exec_id = $1";
-        let query = Statement::new("read the connections of an exec", text);
-        let before = ledger.row(query.bind(self.exec_id.as_str())).await?;
-        let before = before.map(|row| row.read("exec_networks", "exec_id", read_network)).transpose()?;
-        let network = before.map_or_else(|| self.network.clone(), |before| before.and(&self.network));
-        let (text, count) = (network.connections.to_string(), network.connections.as_array().map_or(0, Vec::len));
-        let left_out = check_number("left_out", network.left_out)?;
-        let insertion = "INSERT INTO exec_networks (exec_id, connections, left_out) VALUES ($1, $2, $3) \
-                         ON CONFLICT (exec_id) DO UPDATE SET connections = excluded.connections, \
-                         left_out = excluded.left_out";
-        let insertion = Statement::new("record the connections of an exec", insertion)
-            .bind(self.exec_id.as_str())
-            .bind(text.as_str())
-            .bind(left_out);
-        ledger.execute(insertion).await?;
-        let event = Event {
-            at: self.at,
-            actor: "ringwall".to_owned(),
-            action: "exec.network".to_owned(),
-            subject: self.exec_id.to_string(),
-            user_id: Some(self.owner.0.clone()),
-            agent_id: Some(self.owner.1.clone()),
-            detail: json!({
-                "connections": count,
-                "left_out": left_out,
-                "digest": Digest::of(text.as_bytes()).to_string(),
-            }),
-        };
-        ledger.append(Draft { event, digest: None });
-        Ok(())
-    }
+) -> Result<(), Error> {
+    let before = ledger.row(select_network(exec_id)).await?.as_ref().map(read_network).transpose()?;
+    let network = before.map_or_else(|| network.clone(), |before| before.and(network));
+    let (text, count) = (network.connections.to_string(), network.connections.as_array().map_or(0, Vec::len));
+    let left_out = check_number("left_out", network.left_out)?;
+    let digest = Digest::of(text.as_bytes());
+    let insertion = "INSERT INTO exec_networks (exec_id, connections, left_out) VALUES ($1, $2, $3) \
+                     ON CONFLICT (exec_id) DO UPDATE SET connections = excluded.connections, \
+                     left_out = excluded.left_out";
+    let insertion = Statement::new("record the connections of an exec", insertion);
+    ledger.execute(insertion.bind(exec_id.as_str()).bind(text).bind(left_out)).await?;
+    let detail = json!({ "connections": count, "left_out": left_out, "digest": digest.to_string() });
+    let draft = Draft::new(at, "ringwall", "exec.network", exec_id, detail);
+    ledger.append(draft.owned_by(Some(user_id), Some(agent_id)));
+    Ok(())
 }
 
 impl ExecNetwork {
@@ -159,52 +137,35 @@ pub(crate) async fn allow_host(
         .bind(context.author.by.as_str());
     if let Some(row) = ledger.row(insertion).await? {
         let id: i64 = row.read("net_hosts", "id", |row| row.get("id"))?;
-        let mut draft = draft("net.host.allowed", id, user, entry, context.at, &context.author.by);
-        draft.event.detail["from"] = context.author.from.clone();
-        draft.event.detail["request_id"] = json!(context.answer_to);
-        draft.digest = NET_HOSTS.digest(ledger, [Value::from(id)]).await?;
-        ledger.append(draft);
+        let detail = json!({ "entry": entry, "from": context.author.from, "request_id": context.answer_to });
+        let draft = Draft::new(context.at, &context.author.by, "net.host.allowed", id, detail);
+        let digest = NET_HOSTS.digest(ledger, [id.into()]).await?;
+        ledger.append(draft.owned_by(Some(user), None).with_digest(digest));
     }
     Ok(())
 }
 
-struct Forget {
-    id: i64,
-    at: Timestamp,
-    by: String,
+async fn forget(ledger: &mut Ledger<'_>, id: i64, at: Timestamp, by: &str) -> Result<Option<NetHostEntry>, Error> {
+    let query = Statement::new("read an allowed host", format!("{SELECT} WHERE id = $1")).bind(id);
+    let Some(found) = ledger.row(query).await?.as_ref().map(read).transpose()? else { return Ok(None) };
+    let deletion = Statement::new("remove an allowed host", "DELETE FROM net_hosts WHERE id = $1");
+    ledger.execute(deletion.bind(id)).await?;
+    let draft = Draft::new(at, by, "net.host.forgotten", id, json!({ "entry": found.entry }));
+    ledger.append(draft.owned_by(Some(&found.user_id), None));
+    Ok(Some(found))
 }
 
-impl Operation for Forget {
-    type Answer = Option<NetHostEntry>;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<NetHostEntry>, Error> {
-        let query = Statement::new("read an allowed host", format!("{SELECT} WHERE id = $1")).bind(self.id);
-        let Some(found) = ledger.row(query).await?.as_ref().map(read).transpose()? else { return Ok(None) };
-        let deletion = Statement::new("remove an allowed host", "DELETE FROM net_hosts WHERE id = $1");
-        ledger.execute(deletion.bind(self.id)).await?;
-        ledger.append(draft("net.host.forgotten", self.id, &found.user_id, &found.entry, self.at, &self.by));
-        Ok(Some(found))
-    }
+fn select_network(exec_id: &ExecId) -> Statement {
+    let text = "SELECT exec_id, connections, left_out FROM exec_networks WHERE exec_id = $1";
+    Statement::new("read the connections of an exec", text).bind(exec_id.as_str())
 }
 
-fn draft(action: &str, id: i64, user: &UserId, entry: &str, at: Timestamp, by: &str) -> Draft {
-    let event = Event {
-        at,
-        actor: by.to_owned(),
-        action: action.to_owned(),
-        subject: id.to_string(),
-        user_id: Some(user.clone()),
-        agent_id: None,
-        detail: json!({ "entry": entry }),
-    };
-    Draft { event, digest: None }
-}
-
-fn read_network(row: &Row) -> Result<ExecNetwork, BadColumn> {
-    let text: String = row.get("connections")?;
-    Ok(ExecNetwork {
-        connections: serde_json::from_str(&text).map_err(|error| BadColumn::new("connections", error))?,
-        left_out: row.get::<i64>("left_out")?.unsigned_abs(),
+fn read_network(row: &Row) -> Result<ExecNetwork, Error> {
+    row.read("exec_networks", "exec_id", |row| {
+        Ok(ExecNetwork {
+            connections: columns::json(row, "connections")?,
+            left_out: row.get::<i64>("left_out")?.unsigned_abs(),
+        })
     })
 }
 

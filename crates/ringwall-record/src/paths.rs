@@ -8,7 +8,7 @@
 use ringwall_ids::{ApprovalId, UserId};
 use serde_json::{Value as Json, json};
 
-use crate::audit::entry::{Author, Draft, Event};
+use crate::audit::entry::{Author, Draft};
 use crate::audit::rows::SANDBOX_PATHS;
 use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, check_indexed, check_text};
@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
@@ -156,13 +155,19 @@ impl Store {
 
     pub async fn switch_path_control(&self, switch: Switch, at: Timestamp, author: Author) -> Result<(), Error> {
         check_text("actor", &author.by)?;
-        self.submit(SwitchPathControl { switch, at, author }).await
+        self.submit(async move |ledger| set_switch(ledger, switch, at, &author).await).await
     }
 
     pub async fn add_path(&self, path: NewPath, at: Timestamp, author: Author) -> Result<Added, Error> {
         check_new(&path)?;
         check_text("created_by", &author.by)?;
-        self.submit(Add { path, at, author }).await
+        self.submit(async move |ledger| match find_same(ledger, &path).await? {
+            Some(known) => Ok(Added::Known { id: known.id }),
+            None => insert(ledger, &path, ChangeContext { at, author: &author, answer_to: None })
+                .await
+                .map(|id| Added::Recorded { id }),
+        })
+        .await
     }
 
     /// Changes an allowed path and returns the new state, or `None` if there is none with this id.
@@ -175,13 +180,24 @@ impl Store {
     ) -> Result<Option<PathEntry>, Error> {
         change.description.as_ref().map_or(Ok(()), |text| check_indexed("description", text))?;
         check_text("actor", &author.by)?;
-        self.submit(Change { id, change, at, author }).await
+        self.submit(async move |ledger| {
+            let context = ChangeContext { at, author: &author, answer_to: None };
+            match find(ledger, id).await? {
+                Some(before) => update(ledger, before, &change, context).await.map(Some),
+                None => Ok(None),
+            }
+        })
+        .await
     }
 
     /// Removes these allowed paths and returns how many of them existed.
     pub async fn remove_paths(&self, ids: &[i64], at: Timestamp, author: Author) -> Result<usize, Error> {
         check_text("actor", &author.by)?;
-        self.submit(Remove { ids: ids.to_vec(), at, author }).await
+        let ids = ids.to_vec();
+        self.submit(async move |ledger| {
+            remove(ledger, &ids, ChangeContext { at, author: &author, answer_to: None }).await
+        })
+        .await
     }
 }
 
@@ -190,78 +206,20 @@ pub(crate) fn check_new(path: &NewPath) -> Result<(), Error> {
     check_indexed("description", &path.description)
 }
 
-struct SwitchPathControl {
-    switch: Switch,
-    at: Timestamp,
-    author: Author,
-}
-
-impl Operation for SwitchPathControl {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let row = ledger.row(Statement::new("read whether paths are controlled", SWITCH)).await?;
-        if read_switch(row.as_ref())? == self.switch {
-            return Ok(());
-        }
-        let text = match row {
-            Some(_) => "UPDATE sandbox_configs SET enabled = $1, changed_at = $2",
-            None => "INSERT INTO sandbox_configs (enabled, changed_at) VALUES ($1, $2)",
-        };
-        ledger.execute(Statement::new("switch path control", text).bind(self.switch.number()).bind(self.at)).await?;
-        let action = if self.switch.is_on() { "sandbox.enabled" } else { "sandbox.disabled" };
-        let event = Event {
-            at: self.at,
-            actor: self.author.by.clone(),
-            action: action.to_owned(),
-            subject: "sandbox".to_owned(),
-            user_id: None,
-            agent_id: None,
-            detail: json!({ "enabled": self.switch.is_on(), "from": self.author.from }),
-        };
-        ledger.append(Draft { event, digest: None });
-        Ok(())
+async fn set_switch(ledger: &mut Ledger<'_>, switch: Switch, at: Timestamp, author: &Author) -> Result<(), Error> {
+    let row = ledger.row(Statement::new("read whether paths are controlled", SWITCH)).await?;
+    if read_switch(row.as_ref())? == switch {
+        return Ok(());
     }
-}
-
-struct Add {
-    path: NewPath,
-    at: Timestamp,
-    author: Author,
-}
-
-impl Operation for Add {
-    type Answer = Added;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Added, Error> {
-        match find_same(ledger, &self.path).await? {
-            Some(known) => Ok(Added::Known { id: known.id }),
-            None => insert(ledger, &self.path, ChangeContext { at: self.at, author: &self.author, answer_to: None })
-                .await
-                .map(|id| Added::Recorded { id }),
-        }
-    }
-}
-
-struct Change {
-    id: i64,
-    change: PathChange,
-    at: Timestamp,
-    author: Author,
-}
-
-impl Operation for Change {
-    type Answer = Option<PathEntry>;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<PathEntry>, Error> {
-        match find(ledger, self.id).await? {
-            Some(before) => {
-                let context = ChangeContext { at: self.at, author: &self.author, answer_to: None };
-                change(ledger, before, &self.change, context).await.map(Some)
-            }
-            None => Ok(None),
-        }
-    }
+    let text = match row {
+        Some(_) => "UPDATE sandbox_configs SET enabled = $1, changed_at = $2",
+        None => "INSERT INTO sandbox_configs (enabled, changed_at) VALUES ($1, $2)",
+    };
+    ledger.execute(Statement::new("switch path control", text).bind(switch.number()).bind(at)).await?;
+    let action = if switch.is_on() { "sandbox.enabled" } else { "sandbox.disabled" };
+    let detail = json!({ "enabled": switch.is_on(), "from": author.from });
+    ledger.append(Draft::new(at, &author.by, action, "sandbox", detail));
+    Ok(())
 }
 
 /// Author and time of a change, and the approval whose answer caused it, if any.
@@ -289,7 +247,7 @@ pub(crate) async fn remember(
         return insert(ledger, &path.new, context).await.map(drop);
     }
     for entry in known {
-        change(ledger, entry, &PathChange { enabled: Some(Switch::On), description: None }, context).await?;
+        update(ledger, entry, &PathChange { enabled: Some(Switch::On), description: None }, context).await?;
     }
     Ok(())
 }
@@ -309,12 +267,12 @@ async fn insert(ledger: &mut Ledger<'_>, new: &NewPath, context: ChangeContext<'
     let id = row.map_or(Ok(0), |row| row.read("sandbox_paths", "id", |row| row.get("id")))?;
     let detail = json!({ "path": path, "description": description, "scope": scope.text() });
     let digest = SANDBOX_PATHS.digest(ledger, [id.into()]).await?;
-    ledger.append(Draft { digest, ..draft("sandbox.path.added", id, scope, detail, context) });
+    ledger.append(draft("sandbox.path.added", id, scope, detail, context).with_digest(digest));
     Ok(id)
 }
 
 /// Changes an allowed path and returns the new state. Writes nothing if the state is the same.
-async fn change(
+async fn update(
     ledger: &mut Ledger<'_>,
     before: PathEntry,
     change: &PathChange,
@@ -334,32 +292,21 @@ async fn change(
     ledger.execute(update).await?;
     let detail = json!({ "path": after.path, "enabled": after.enabled.is_on(), "description": after.description });
     let digest = SANDBOX_PATHS.digest(ledger, [after.id.into()]).await?;
-    ledger.append(Draft { digest, ..draft("sandbox.path.changed", after.id, &after.scope, detail, context) });
+    ledger.append(draft("sandbox.path.changed", after.id, &after.scope, detail, context).with_digest(digest));
     Ok(after)
 }
 
-struct Remove {
-    ids: Vec<i64>,
-    at: Timestamp,
-    author: Author,
-}
-
-impl Operation for Remove {
-    type Answer = usize;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<usize, Error> {
-        let mut removed = 0;
-        for id in &self.ids {
-            let Some(entry) = find(ledger, *id).await? else { continue };
-            let deletion = Statement::new("remove an allowed path", "DELETE FROM sandbox_paths WHERE id = $1");
-            ledger.execute(deletion.bind(*id)).await?;
-            let detail = json!({ "path": entry.path, "scope": entry.scope.text() });
-            let context = ChangeContext { at: self.at, author: &self.author, answer_to: None };
-            ledger.append(draft("sandbox.path.removed", *id, &entry.scope, detail, context));
-            removed += 1;
-        }
-        Ok(removed)
+async fn remove(ledger: &mut Ledger<'_>, ids: &[i64], context: ChangeContext<'_>) -> Result<usize, Error> {
+    let mut removed = 0;
+    for id in ids {
+        let Some(entry) = find(ledger, *id).await? else { continue };
+        let deletion = Statement::new("remove an allowed path", "DELETE FROM sandbox_paths WHERE id = $1");
+        ledger.execute(deletion.bind(*id)).await?;
+        let detail = json!({ "path": entry.path, "scope": entry.scope.text() });
+        ledger.append(draft("sandbox.path.removed", *id, &entry.scope, detail, context));
+        removed += 1;
     }
+    Ok(removed)
 }
 
 async fn find(ledger: &mut Ledger<'_>, id: i64) -> Result<Option<PathEntry>, Error> {
@@ -379,16 +326,7 @@ fn draft(action: &str, id: i64, scope: &PathScope, mut detail: Json, context: Ch
     if let Some(answer_to) = context.answer_to {
         detail["request_id"] = json!(answer_to);
     }
-    let event = Event {
-        at: context.at,
-        actor: context.author.by.clone(),
-        action: action.to_owned(),
-        subject: id.to_string(),
-        user_id: scope.user().cloned(),
-        agent_id: None,
-        detail,
-    };
-    Draft { event, digest: None }
+    Draft::new(context.at, &context.author.by, action, id, detail).owned_by(scope.user(), None)
 }
 
 pub(crate) fn read_switch(row: Option<&Row>) -> Result<Switch, Error> {

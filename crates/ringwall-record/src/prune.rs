@@ -8,14 +8,13 @@
 use ringwall_ids::ExecId;
 use serde_json::json;
 
-use crate::audit::entry::{Draft, Event, Link};
+use crate::audit::entry::{Draft, Link};
 use crate::audit::rows;
 use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
 /// Maximum number of entries that one transaction removes.
 const MAX_REMOVED_ENTRIES: i64 = 2000;
@@ -34,10 +33,12 @@ impl Store {
     /// checkpoint.
     pub async fn prune_audit(&self, keep: Keep, at: Timestamp, by: &str) -> Result<u64, Error> {
         check_text("actor", by)?;
-        let Some(through) = self.submit(AnnounceAudit { keep, at, by: by.to_owned() }).await? else { return Ok(0) };
+        let by = by.to_owned();
+        let announced = self.submit(async move |ledger| announce(ledger, keep, at, &by).await).await?;
+        let Some(through) = announced else { return Ok(0) };
         let mut removed = 0;
         loop {
-            match self.submit(RemoveEntries { through, at }).await? {
+            match self.submit(async move |ledger| remove_entries(ledger, through, at).await).await? {
                 Removal::Some(count) => removed += count,
                 Removal::Nothing => return Ok(removed),
                 Removal::Broken { seq } => return Err(Error::ChainBroken { seq }),
@@ -55,52 +56,30 @@ impl Store {
         by: &str,
     ) -> Result<u64, Error> {
         check_text("actor", by)?;
-        self.submit(RemoveExecs { execs, ended_before, at, by: by.to_owned() }).await
+        let by = by.to_owned();
+        self.submit(async move |ledger| remove_execs(ledger, &execs, ended_before, at, &by).await).await
     }
 }
 
-struct AnnounceAudit {
-    keep: Keep,
-    at: Timestamp,
-    by: String,
-}
-
-impl Operation for AnnounceAudit {
-    /// The last entry to remove; `None` if there is none to remove.
-    type Answer = Option<i64>;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<i64>, Error> {
-        let checkpoint = checkpoint(ledger).await?;
-        let head = ledger.head().seq;
-        let through = match self.keep {
-            Keep::Newest(count) => head.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX)),
-            Keep::Since(at) => {
-                ledger.write_entries().await?;
-                let text = "SELECT seq FROM audit WHERE at >= $1 ORDER BY seq LIMIT 1";
-                let row = ledger.row(Statement::new("look for the first entry to keep", text).bind(at)).await?;
-                row.map_or(Ok(head), |row| row.read("audit", "seq", |row| Ok(row.get::<i64>("seq")? - 1)))?
-            }
-        };
-        if through <= checkpoint.seq {
-            return Ok(None);
+/// Appends the entry about the removal. Returns the last entry to remove; `None` if there is none.
+async fn announce(ledger: &mut Ledger<'_>, keep: Keep, at: Timestamp, by: &str) -> Result<Option<i64>, Error> {
+    let checkpoint = checkpoint(ledger).await?;
+    let head = ledger.head().seq;
+    let through = match keep {
+        Keep::Newest(count) => head.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX)),
+        Keep::Since(at) => {
+            ledger.write_entries().await?;
+            let text = "SELECT seq FROM audit WHERE at >= $1 ORDER BY seq LIMIT 1";
+            let row = ledger.row(Statement::new("look for the first entry to keep", text).bind(at)).await?;
+            row.map_or(Ok(head), |row| row.read("audit", "seq", |row| Ok(row.get::<i64>("seq")? - 1)))?
         }
-        let event = Event {
-            at: self.at,
-            actor: self.by.clone(),
-            action: "audit.pruned".to_owned(),
-            subject: "audit".to_owned(),
-            user_id: None,
-            agent_id: None,
-            detail: json!({ "first": checkpoint.seq + 1, "last": through }),
-        };
-        ledger.append(Draft { event, digest: None });
-        Ok(Some(through))
+    };
+    if through <= checkpoint.seq {
+        return Ok(None);
     }
-}
-
-struct RemoveEntries {
-    through: i64,
-    at: Timestamp,
+    let detail = json!({ "first": checkpoint.seq + 1, "last": through });
+    ledger.append(Draft::new(at, by, "audit.pruned", "audit", detail));
+    Ok(Some(through))
 }
 
 enum Removal {
@@ -112,28 +91,24 @@ enum Removal {
     },
 }
 
-impl Operation for RemoveEntries {
-    type Answer = Removal;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Removal, Error> {
-        let checkpoint = checkpoint(ledger).await?;
-        let last = self.through.min(checkpoint.seq + MAX_REMOVED_ENTRIES);
-        if last <= checkpoint.seq {
-            return Ok(Removal::Nothing);
-        }
-        ledger.write_entries().await?;
-        let query = Statement::new("read an audit entry", "SELECT seq, hash FROM audit WHERE seq = $1").bind(last);
-        let Some(row) = ledger.row(query).await? else { return Ok(Removal::Broken { seq: last }) };
-        let link = Link::read(Some(&row), "audit")?;
-        rows::restate_removed(ledger, checkpoint.seq, last, self.at).await?;
-        // The checkpoint first: a trigger refuses to delete entries after it.
-        let text = "UPDATE audit_checkpoint SET seq = $1, hash = $2, removed = removed + $3, at = $4";
-        let count = last - checkpoint.seq;
-        let update = Statement::new("move the audit chain's start", text).bind(link.seq).bind(link.hash).bind(count);
-        ledger.execute(update.bind(self.at)).await?;
-        let removal = Statement::new("remove audit entries", "DELETE FROM audit WHERE seq <= $1").bind(last);
-        ledger.execute(removal).await.map(Removal::Some)
+async fn remove_entries(ledger: &mut Ledger<'_>, through: i64, at: Timestamp) -> Result<Removal, Error> {
+    let checkpoint = checkpoint(ledger).await?;
+    let last = through.min(checkpoint.seq + MAX_REMOVED_ENTRIES);
+    if last <= checkpoint.seq {
+        return Ok(Removal::Nothing);
     }
+    ledger.write_entries().await?;
+    let query = Statement::new("read an audit entry", "SELECT seq, hash FROM audit WHERE seq = $1").bind(last);
+    let Some(row) = ledger.row(query).await? else { return Ok(Removal::Broken { seq: last }) };
+    let link = Link::read(Some(&row), "audit")?;
+    rows::restate_removed(ledger, checkpoint.seq, last, at).await?;
+    // The checkpoint first: a trigger refuses to delete entries after it.
+    let text = "UPDATE audit_checkpoint SET seq = $1, hash = $2, removed = removed + $3, at = $4";
+    let count = last - checkpoint.seq;
+    let update = Statement::new("move the audit chain's start", text).bind(link.seq).bind(link.hash).bind(count);
+    ledger.execute(update.bind(at)).await?;
+    let removal = Statement::new("remove audit entries", "DELETE FROM audit WHERE seq <= $1").bind(last);
+    ledger.execute(removal).await.map(Removal::Some)
 }
 
 async fn checkpoint(ledger: &mut Ledger<'_>) -> Result<Link, Error> {
@@ -142,50 +117,36 @@ async fn checkpoint(ledger: &mut Ledger<'_>) -> Result<Link, Error> {
     Link::read(row.as_ref(), "audit_checkpoint")
 }
 
-struct RemoveExecs {
-    execs: Vec<ExecId>,
+async fn remove_execs(
+    ledger: &mut Ledger<'_>,
+    execs: &[ExecId],
     ended_before: Timestamp,
     at: Timestamp,
-    by: String,
-}
-
-impl Operation for RemoveExecs {
-    type Answer = u64;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<u64, Error> {
-        let mut removed = 0;
-        for exec_id in &self.execs {
-            let text = "DELETE FROM sandbox_execs WHERE exec_id = $1 AND ended_at < $2";
-            let removal = Statement::new("remove an exec", text).bind(exec_id.as_str()).bind(self.ended_before);
-            let count = ledger.execute(removal).await?;
-            if count > 0 {
-                // The audit chain still contains who answered what.
-                let text = "DELETE FROM approvals WHERE exec_id = $1 AND status <> 'pending'";
-                let removal = Statement::new("remove an exec's approvals", text).bind(exec_id.as_str());
-                ledger.execute(removal).await?;
-                let text = "DELETE FROM exec_networks WHERE exec_id = $1";
-                let removal = Statement::new("remove the connections of an exec", text).bind(exec_id.as_str());
-                ledger.execute(removal).await?;
-                let text = "DELETE FROM exec_policies WHERE exec_id = $1";
-                let removal = Statement::new("remove the policy of an exec", text).bind(exec_id.as_str());
-                ledger.execute(removal).await?;
-            }
-            removed += count;
+    by: &str,
+) -> Result<u64, Error> {
+    let mut removed = 0;
+    for exec_id in execs {
+        let text = "DELETE FROM sandbox_execs WHERE exec_id = $1 AND ended_at < $2";
+        let removal = Statement::new("remove an exec", text).bind(exec_id.as_str()).bind(ended_before);
+        let count = ledger.execute(removal).await?;
+        removed += count;
+        if count == 0 {
+            continue;
         }
-        if removed > 0 {
-            let event = Event {
-                at: self.at,
-                actor: self.by.clone(),
-                action: "execs.pruned".to_owned(),
-                subject: "execs".to_owned(),
-                user_id: None,
-                agent_id: None,
-                detail: json!({ "ended_before": self.ended_before, "removed": removed }),
-            };
-            ledger.append(Draft { event, digest: None });
+        // The audit chain still contains who answered the approvals.
+        for text in [
+            "DELETE FROM approvals WHERE exec_id = $1 AND status <> 'pending'",
+            "DELETE FROM exec_networks WHERE exec_id = $1",
+            "DELETE FROM exec_policies WHERE exec_id = $1",
+        ] {
+            ledger.execute(Statement::new("remove the rows of an exec", text).bind(exec_id.as_str())).await?;
         }
-        Ok(removed)
     }
+    if removed > 0 {
+        let detail = json!({ "ended_before": ended_before, "removed": removed });
+        ledger.append(Draft::new(at, by, "execs.pruned", "execs", detail));
+    }
+    Ok(removed)
 }
 
 #[cfg(test)]
@@ -208,8 +169,7 @@ mod tests {
         let mut ledger = Ledger::begin(&mut connection, &signer).await.unwrap();
         ledger.append(Draft { event: event(4), digest: None });
         let at = Timestamp::from_milliseconds(4);
-        let announce = AnnounceAudit { keep: Keep::Since(at), at, by: "test".to_owned() };
-        assert_eq!(announce.apply(&mut ledger).await.unwrap(), Some(3));
+        assert_eq!(announce(&mut ledger, Keep::Since(at), at, "test").await.unwrap(), Some(3));
         assert!(ledger.commit().await.is_ok());
         assert!(store.verify(|_| {}).await.unwrap().is_intact());
     }

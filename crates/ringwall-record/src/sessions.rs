@@ -11,30 +11,31 @@ use std::collections::HashMap;
 use ringwall_ids::{AgentId, UserId};
 use serde_json::json;
 
-use crate::audit::entry::{Draft, Event};
+use crate::audit::entry::Draft;
 use crate::audit::rows::SESSIONS;
 use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, Value, check_indexed, check_text};
 use crate::error::Error;
 use crate::exec::columns::name;
 use crate::store::Store;
+use crate::text_enum::text_enum;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
-/// Who decides whether code with a high risk may run
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Confirmation {
+text_enum! {
+    /// Who decides whether code with a high risk may run
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+    #[serde(rename_all = "kebab-case")]
+    Confirmation, "a confirmation mode: websocket, auto-approve, auto-reject or callback",
     /// A person, who answers over WebSocket, HTTP or in the console
     #[default]
-    Websocket,
+    Websocket = "websocket",
     /// No person is asked, and the code runs; for development
-    AutoApprove,
+    AutoApprove = "auto-approve",
     /// No person is asked, and the code does not run
-    AutoReject,
+    AutoReject = "auto-reject",
     /// A person or program that gets the question at a callback URL
-    Callback,
+    Callback = "callback",
 }
 
 impl Confirmation {
@@ -45,34 +46,6 @@ impl Confirmation {
             Self::Websocket | Self::Callback => 1,
             Self::AutoReject => 2,
         }
-    }
-
-    pub const ALL: [Self; 4] = [Self::Websocket, Self::AutoApprove, Self::AutoReject, Self::Callback];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Websocket => "websocket",
-            Self::AutoApprove => "auto-approve",
-            Self::AutoReject => "auto-reject",
-            Self::Callback => "callback",
-        }
-    }
-}
-
-impl std::fmt::Display for Confirmation {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
-
-impl std::str::FromStr for Confirmation {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let known = Self::ALL.into_iter().find(|known| known.as_str() == text);
-        known.ok_or(Error::NameMalformed {
-            what: "a confirmation mode: websocket, auto-approve, auto-reject or callback",
-        })
     }
 }
 
@@ -111,6 +84,15 @@ pub enum RulesAuthor {
     Operator,
     /// Only the user's rules are written.
     User,
+}
+
+/// Decides if the user's rules survive the deletion of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserRules {
+    /// The user or an operator deletes the session.
+    Dropped,
+    /// An agent or retention deletes the session: neither may lift a user's rules.
+    Kept,
 }
 
 /// A session with rules.
@@ -177,44 +159,46 @@ impl Store {
         check_indexed("session_id", &session.session_id)?;
         check_text("changed_by", by)?;
         rules.operator.callback_url.as_ref().map_or(Ok(()), |url| check_text("callback_url", url))?;
-        self.submit_change(SetRules { session, author, rules, at, by: by.to_owned() }).await
+        let by = by.to_owned();
+        self.submit_change(async move |ledger| set_rules(ledger, &session, author, &rules, (at, &by)).await).await
     }
 
-    /// Records that a session is deleted. The operator's rules stay; `user_word` says whether the
-    /// user's stay. A row without a rule that tightens is removed.
+    /// Records that a session is deleted. The operator's rules stay; `user_rules` says whether
+    /// the user's stay. A row without a rule that tightens is removed.
     pub async fn end_session(
         &self,
         session: SessionKey,
-        user_word: UserRules,
+        user_rules: UserRules,
         at: Timestamp,
         by: &str,
     ) -> Result<(), Error> {
         check_text("changed_by", by)?;
-        self.submit_change(EndSession { session, user_word, at, by: by.to_owned() }).await
+        let by = by.to_owned();
+        self.submit_change(async move |ledger| end_session(ledger, &session, user_rules, (at, &by)).await).await
     }
 }
 
 impl SessionKey {
     fn bind(&self, statement: Statement) -> Statement {
-        let statement = statement.bind(self.user_id.as_str()).bind(self.agent_id.as_str());
-        statement.bind(self.session_id.as_str())
+        statement.bind_all(self.key())
     }
 
     fn key(&self) -> [Value; 3] {
         [self.user_id.as_str().into(), self.agent_id.as_str().into(), self.session_id.as_str().into()]
     }
 
-    fn event(&self, verb: &str, at: Timestamp, by: &str, detail: serde_json::Value) -> Draft {
-        let event = Event {
-            at,
-            actor: by.to_owned(),
-            action: format!("session.{verb}"),
-            subject: self.session_id.clone(),
-            user_id: Some(self.user_id.clone()),
-            agent_id: Some(self.agent_id.clone()),
-            detail,
-        };
-        Draft { event, digest: None }
+    /// Appends an entry about the session, with the digest of its row.
+    async fn append(
+        &self,
+        ledger: &mut Ledger<'_>,
+        action: &str,
+        (at, by): (Timestamp, &str),
+        detail: serde_json::Value,
+    ) -> Result<(), Error> {
+        let digest = SESSIONS.digest(ledger, self.key()).await?;
+        let draft = Draft::new(at, by, action, &self.session_id, detail);
+        ledger.append(draft.owned_by(Some(&self.user_id), Some(&self.agent_id)).with_digest(digest));
+        Ok(())
     }
 }
 
@@ -250,108 +234,74 @@ fn read(row: &Row) -> Result<SessionRules, BadColumn> {
     })
 }
 
-struct SetRules {
-    session: SessionKey,
+async fn set_rules(
+    ledger: &mut Ledger<'_>,
+    session: &SessionKey,
     author: RulesAuthor,
-    rules: SessionRules,
-    at: Timestamp,
-    by: String,
-}
-
-impl Operation for SetRules {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let SessionRules { operator, user, .. } = &self.rules;
-        let statement = match self.author {
-            RulesAuthor::Operator => {
-                let text = "INSERT INTO sessions (user_id, agent_id, session_id, user_confirmation, \
-                            user_security_mode, changed_at, changed_by, confirmation, callback_url, security_mode) \
-                            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
-                            ON CONFLICT (user_id, agent_id, session_id) DO UPDATE SET \
-                            user_confirmation = excluded.user_confirmation, \
-                            user_security_mode = excluded.user_security_mode, changed_at = excluded.changed_at, \
-                            changed_by = excluded.changed_by, confirmation = excluded.confirmation, \
-                            callback_url = excluded.callback_url, security_mode = excluded.security_mode, ended = 0";
-                self.bind_user_word(text)
-                    .bind(operator.confirmation.map(Confirmation::as_str))
-                    .bind(operator.callback_url.as_deref())
-                    .bind(operator.security_mode.as_deref())
-            }
-            RulesAuthor::User => self.bind_user_word(
-                "INSERT INTO sessions (user_id, agent_id, session_id, user_confirmation, user_security_mode, \
-                 changed_at, changed_by) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-                 ON CONFLICT (user_id, agent_id, session_id) DO UPDATE SET \
-                 user_confirmation = excluded.user_confirmation, \
-                 user_security_mode = excluded.user_security_mode, changed_at = excluded.changed_at, \
-                 changed_by = excluded.changed_by",
-            ),
-        };
-        ledger.execute(statement).await?;
-        let (author, word) = match self.author {
-            RulesAuthor::Operator => ("operator", operator),
-            RulesAuthor::User => ("user", user),
-        };
-        let AuthorRules { confirmation, callback_url, security_mode } = word;
-        let detail = json!({ "author": author, "confirmation": confirmation, "callback_url": callback_url,
-            "security_mode": security_mode });
-        let mut draft = self.session.event("changed", self.at, &self.by, detail);
-        draft.digest = SESSIONS.digest(ledger, self.session.key()).await?;
-        ledger.append(draft);
-        Ok(())
-    }
-}
-
-impl SetRules {
-    /// Binds $1 to $7, which both statements share.
-    fn bind_user_word(&self, text: &'static str) -> Statement {
-        let user = &self.rules.user;
-        let statement = self.session.bind(Statement::new("store the rules of a session", text));
-        statement
+    SessionRules { operator, user, .. }: &SessionRules,
+    (at, by): (Timestamp, &str),
+) -> Result<(), Error> {
+    // Both statements share $1 to $7.
+    let bind = |text: &'static str| {
+        session
+            .bind(Statement::new("store the rules of a session", text))
             .bind(user.confirmation.map(Confirmation::as_str))
             .bind(user.security_mode.as_deref())
-            .bind(self.at)
-            .bind(self.by.as_str())
-    }
+            .bind(at)
+            .bind(by)
+    };
+    let (statement, author, rules) = match author {
+        RulesAuthor::Operator => {
+            let text = "INSERT INTO sessions (user_id, agent_id, session_id, user_confirmation, \
+                        user_security_mode, changed_at, changed_by, confirmation, callback_url, security_mode) \
+                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+                        ON CONFLICT (user_id, agent_id, session_id) DO UPDATE SET \
+                        user_confirmation = excluded.user_confirmation, \
+                        user_security_mode = excluded.user_security_mode, changed_at = excluded.changed_at, \
+                        changed_by = excluded.changed_by, confirmation = excluded.confirmation, \
+                        callback_url = excluded.callback_url, security_mode = excluded.security_mode, ended = 0";
+            let statement = bind(text)
+                .bind(operator.confirmation.map(Confirmation::as_str))
+                .bind(operator.callback_url.as_deref())
+                .bind(operator.security_mode.as_deref());
+            (statement, "operator", operator)
+        }
+        RulesAuthor::User => {
+            let text = "INSERT INTO sessions (user_id, agent_id, session_id, user_confirmation, user_security_mode, \
+                        changed_at, changed_by) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+                        ON CONFLICT (user_id, agent_id, session_id) DO UPDATE SET \
+                        user_confirmation = excluded.user_confirmation, \
+                        user_security_mode = excluded.user_security_mode, changed_at = excluded.changed_at, \
+                        changed_by = excluded.changed_by";
+            (bind(text), "user", user)
+        }
+    };
+    ledger.execute(statement).await?;
+    let AuthorRules { confirmation, callback_url, security_mode } = rules;
+    let detail = json!({ "author": author, "confirmation": confirmation, "callback_url": callback_url,
+        "security_mode": security_mode });
+    session.append(ledger, "session.changed", (at, by), detail).await
 }
 
-/// Decides if the user's rules survive the deletion of the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UserRules {
-    /// The user or an operator deletes the session.
-    Dropped,
-    /// An agent or retention deletes the session: neither may lift a user's rules.
-    Kept,
-}
-
-struct EndSession {
-    session: SessionKey,
-    user_word: UserRules,
-    at: Timestamp,
-    by: String,
-}
-
-impl Operation for EndSession {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let text = match self.user_word {
-            UserRules::Dropped => {
-                "UPDATE sessions SET ended = 1, user_confirmation = NULL, user_security_mode = NULL \
-                 WHERE user_id = $1 AND agent_id = $2 AND session_id = $3"
-            }
-            UserRules::Kept => "UPDATE sessions SET ended = 1 WHERE user_id = $1 AND agent_id = $2 AND session_id = $3",
-        };
-        ledger.execute(self.session.bind(Statement::new("record the deletion of a session", text))).await?;
-        // After the deletion only rules that tighten apply, so a row without any is removed.
-        let text = "DELETE FROM sessions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3 \
-                    AND (confirmation IS NULL OR confirmation = 'auto-approve') \
-                    AND (security_mode IS NULL OR security_mode = 'permissive') \
-                    AND user_confirmation IS NULL AND user_security_mode IS NULL";
-        ledger.execute(self.session.bind(Statement::new("remove the row of a deleted session", text))).await?;
-        let mut draft = self.session.event("deleted", self.at, &self.by, json!({}));
-        draft.digest = SESSIONS.digest(ledger, self.session.key()).await?;
-        ledger.append(draft);
-        Ok(())
-    }
+async fn end_session(
+    ledger: &mut Ledger<'_>,
+    session: &SessionKey,
+    user_rules: UserRules,
+    author: (Timestamp, &str),
+) -> Result<(), Error> {
+    let text = match user_rules {
+        UserRules::Dropped => {
+            "UPDATE sessions SET ended = 1, user_confirmation = NULL, user_security_mode = NULL \
+             WHERE user_id = $1 AND agent_id = $2 AND session_id = $3"
+        }
+        UserRules::Kept => "UPDATE sessions SET ended = 1 WHERE user_id = $1 AND agent_id = $2 AND session_id = $3",
+    };
+    ledger.execute(session.bind(Statement::new("record the deletion of a session", text))).await?;
+    // After the deletion only rules that tighten apply, so a row without any is removed.
+    let text = "DELETE FROM sessions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3 \
+                AND (confirmation IS NULL OR confirmation = 'auto-approve') \
+                AND (security_mode IS NULL OR security_mode = 'permissive') \
+                AND user_confirmation IS NULL AND user_security_mode IS NULL";
+    ledger.execute(session.bind(Statement::new("remove the row of a deleted session", text))).await?;
+    session.append(ledger, "session.deleted", author, json!({})).await
 }

@@ -6,7 +6,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::audit::entry::{Draft, Event};
+use crate::audit::entry::Draft;
 use crate::audit::rows::SETTINGS;
 use crate::db::driver::BadColumn;
 use crate::db::statement::{Statement, check_text};
@@ -14,7 +14,6 @@ use crate::error::Error;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -59,47 +58,25 @@ impl Store {
     /// Saves a new version if `expected` is the current one; 0 expects that there is none yet.
     pub async fn save_settings(&self, document: &Json, expected: i64, at: Timestamp, by: &str) -> Result<Saved, Error> {
         check_text("saved_by", by)?;
-        self.submit(Save { document: document.to_string(), expected, at, by: by.to_owned() }).await
+        let (document, by) = (document.to_string(), by.to_owned());
+        self.submit(async move |ledger| save(ledger, &document, expected, at, &by).await).await
     }
 }
 
-struct Save {
-    document: String,
-    expected: i64,
-    at: Timestamp,
-    by: String,
-}
-
-impl Operation for Save {
-    type Answer = Saved;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Saved, Error> {
-        let query =
-            Statement::new("read the settings' version", "SELECT coalesce(max(version), 0) AS version FROM settings");
-        let row = ledger.row(query).await?;
-        let current = row.map_or(Ok(0), |row| row.read("settings", "version", |row| row.get("version")))?;
-        if current != self.expected {
-            return Ok(Saved::Conflict { current });
-        }
-        let version = current + 1;
-        let text = "INSERT INTO settings (version, document, saved_at, saved_by) VALUES ($1, $2, $3, $4)";
-        let insertion = Statement::new("save the settings", text)
-            .bind(version)
-            .bind(self.document.as_str())
-            .bind(self.at)
-            .bind(self.by.as_str());
-        ledger.execute(insertion).await?;
-        let digest = SETTINGS.digest(ledger, [version.into()]).await?;
-        let event = Event {
-            at: self.at,
-            actor: self.by.clone(),
-            action: "settings.changed".to_owned(),
-            subject: "settings".to_owned(),
-            user_id: None,
-            agent_id: None,
-            detail: json!({ "version": version }),
-        };
-        ledger.append(Draft { event, digest });
-        Ok(Saved::Recorded { version })
+async fn save(ledger: &mut Ledger<'_>, document: &str, expected: i64, at: Timestamp, by: &str) -> Result<Saved, Error> {
+    let query =
+        Statement::new("read the settings' version", "SELECT coalesce(max(version), 0) AS version FROM settings");
+    let row = ledger.row(query).await?;
+    let current = row.map_or(Ok(0), |row| row.read("settings", "version", |row| row.get("version")))?;
+    if current != expected {
+        return Ok(Saved::Conflict { current });
     }
+    let version = current + 1;
+    let text = "INSERT INTO settings (version, document, saved_at, saved_by) VALUES ($1, $2, $3, $4)";
+    let insertion = Statement::new("save the settings", text).bind(version).bind(document).bind(at).bind(by);
+    ledger.execute(insertion).await?;
+    let digest = SETTINGS.digest(ledger, [version.into()]).await?;
+    let draft = Draft::new(at, by, "settings.changed", "settings", json!({ "version": version }));
+    ledger.append(draft.with_digest(digest));
+    Ok(Saved::Recorded { version })
 }

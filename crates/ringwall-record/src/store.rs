@@ -12,7 +12,7 @@ use crate::db::driver::Pool;
 use crate::db::statement::Statement;
 use crate::error::Error;
 use crate::read_cache::ReadCache;
-use crate::writer::queue::{Operation, Queue};
+use crate::writer::queue::{Durability, Operation, Queue};
 
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -85,7 +85,7 @@ impl Store {
     /// Submits an operation on rows that [`ReadCache`] caches, and then invalidates the caches of
     /// all processes. Runs in a task of its own, so that the invalidation happens even if the
     /// caller drops the future.
-    pub(crate) async fn submit_change<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
+    pub(crate) async fn submit_change<A: Send + 'static>(&self, operation: impl Operation<A>) -> Result<A, Error> {
         let store = self.clone();
         let changing = tokio::spawn(async move {
             let changed = store.submit(operation).await;
@@ -96,10 +96,19 @@ impl Store {
         changing.await.unwrap_or(Err(Error::Closed))
     }
 
-    pub(crate) fn submit<O: Operation>(
+    /// Submits an operation; the answer comes when it is on disk.
+    pub(crate) fn submit<A: Send + 'static, O: Operation<A>>(
         &self,
         operation: O,
-    ) -> impl Future<Output = Result<O::Answer, Error>> + Send + use<O> {
-        self.shared.queue.submit(operation)
+    ) -> impl Future<Output = Result<A, Error>> + Send + use<A, O> {
+        self.shared.queue.submit(Durability::Now, operation)
+    }
+
+    /// Submits an operation; the answer can come before it is on disk ([`Durability::Soon`]).
+    pub(crate) fn submit_soon<A: Send + 'static, O: Operation<A>>(
+        &self,
+        operation: O,
+    ) -> impl Future<Output = Result<A, Error>> + Send + use<A, O> {
+        self.shared.queue.submit(Durability::Soon, operation)
     }
 }

@@ -8,7 +8,7 @@
 use ringwall_ids::{AgentId, TokenId, UserId};
 use serde_json::json;
 
-use crate::audit::entry::{Draft, Event};
+use crate::audit::entry::Draft;
 use crate::audit::rows::TOKENS;
 use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, check_text};
@@ -19,7 +19,6 @@ use crate::page::{Cursor, Limit, Page};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
 /// The role of a token, with its user and agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +96,7 @@ impl Store {
     pub async fn create_token(&self, token: NewToken) -> Result<(), Error> {
         check_text("created_by", &token.created_by)?;
         token.label.as_ref().map_or(Ok(()), |label| check_text("label", label))?;
-        match self.submit(Create(token)).await? {
+        match self.submit(async move |ledger| create(ledger, &token).await).await? {
             Created::Recorded => Ok(()),
             Created::Taken => Err(Error::TokenTaken),
         }
@@ -138,98 +137,66 @@ impl Store {
     /// first.
     pub async fn revoke_token(&self, id: &TokenId, at: Timestamp, by: &str) -> Result<Revocation, Error> {
         check_text("actor", by)?;
-        self.submit_change(Revoke { id: id.clone(), at, by: by.to_owned() }).await
+        let (id, by) = (id.clone(), by.to_owned());
+        self.submit_change(async move |ledger| revoke(ledger, &id, at, &by).await).await
     }
 }
-
-struct Create(NewToken);
 
 enum Created {
     Recorded,
     Taken,
 }
 
-impl Operation for Create {
-    type Answer = Created;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Created, Error> {
-        let token = &self.0;
-        let (user_id, agent_id) = token.holder.subject();
-        let text = "INSERT INTO tokens (seq, id, hash, role, user_id, agent_id, label, created_at, created_by, expires_at) \
-                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
-        let insertion = Statement::new("record a token", text)
-            .bind(ledger.next())
-            .bind(token.id.as_str())
-            .bind(token.hash)
-            .bind(token.holder.role())
-            .bind(user_id.map(UserId::as_str))
-            .bind(agent_id.map(AgentId::as_str))
-            .bind(token.label.as_deref())
-            .bind(token.created_at)
-            .bind(token.created_by.as_str())
-            .bind(token.expires_at);
-        if ledger.execute(insertion).await? == 0 {
-            return Ok(Created::Taken);
-        }
-        let event = Event {
-            at: token.created_at,
-            actor: token.created_by.clone(),
-            action: "token.created".to_owned(),
-            subject: token.id.to_string(),
-            user_id: user_id.cloned(),
-            agent_id: agent_id.cloned(),
-            detail: json!({ "role": token.holder.role(), "label": token.label, "expires_at": token.expires_at }),
-        };
-        let digest = TOKENS.digest(ledger, [token.id.as_str().into()]).await?;
-        ledger.append(Draft { event, digest });
-        Ok(Created::Recorded)
+async fn create(ledger: &mut Ledger<'_>, token: &NewToken) -> Result<Created, Error> {
+    let (user_id, agent_id) = token.holder.subject();
+    let text = "INSERT INTO tokens (seq, id, hash, role, user_id, agent_id, label, created_at, created_by, expires_at) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
+    let insertion = Statement::new("record a token", text)
+        .bind(ledger.next())
+        .bind(token.id.as_str())
+        .bind(token.hash)
+        .bind(token.holder.role())
+        .bind(user_id.map(UserId::as_str))
+        .bind(agent_id.map(AgentId::as_str))
+        .bind(token.label.as_deref())
+        .bind(token.created_at)
+        .bind(token.created_by.as_str())
+        .bind(token.expires_at);
+    if ledger.execute(insertion).await? == 0 {
+        return Ok(Created::Taken);
     }
+    let detail = json!({ "role": token.holder.role(), "label": token.label, "expires_at": token.expires_at });
+    let draft = Draft::new(token.created_at, &token.created_by, "token.created", &token.id, detail);
+    let digest = TOKENS.digest(ledger, [token.id.as_str().into()]).await?;
+    ledger.append(draft.owned_by(user_id, agent_id).with_digest(digest));
+    Ok(Created::Recorded)
 }
 
-struct Revoke {
-    id: TokenId,
-    at: Timestamp,
-    by: String,
+async fn revoke(ledger: &mut Ledger<'_>, id: &TokenId, at: Timestamp, by: &str) -> Result<Revocation, Error> {
+    let query = Statement::new("read a token", format!("{SELECT} WHERE id = $1")).bind(id.as_str());
+    let Some(row) = ledger.row(query).await? else { return Ok(Revocation::Unknown) };
+    let (_, token) = read(&row)?;
+    if let Some(before) = token.revoked_at {
+        return Ok(Revocation::AlreadyRevoked(before));
+    }
+    if token.holder == Holder::Owner && token.is_valid(at) && !leaves_an_owner(ledger, id, at).await? {
+        return Ok(Revocation::LastOwner);
+    }
+    let update = Statement::new("revoke a token", "UPDATE tokens SET revoked_at = $1 WHERE id = $2");
+    ledger.execute(update.bind(at).bind(id.as_str())).await?;
+    let (user_id, agent_id) = token.holder.subject();
+    let draft = Draft::new(at, by, "token.revoked", id, json!({ "role": token.holder.role() }));
+    let digest = TOKENS.digest(ledger, [id.as_str().into()]).await?;
+    ledger.append(draft.owned_by(user_id, agent_id).with_digest(digest));
+    Ok(Revocation::Recorded)
 }
 
-impl Operation for Revoke {
-    type Answer = Revocation;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Revocation, Error> {
-        let query = Statement::new("read a token", format!("{SELECT} WHERE id = $1")).bind(self.id.as_str());
-        let Some(row) = ledger.row(query).await? else { return Ok(Revocation::Unknown) };
-        let (_, token) = read(&row)?;
-        if let Some(before) = token.revoked_at {
-            return Ok(Revocation::AlreadyRevoked(before));
-        }
-        if token.holder == Holder::Owner && token.is_valid(self.at) && !self.leaves_an_owner(ledger).await? {
-            return Ok(Revocation::LastOwner);
-        }
-        let update = Statement::new("revoke a token", "UPDATE tokens SET revoked_at = $1 WHERE id = $2");
-        ledger.execute(update.bind(self.at).bind(self.id.as_str())).await?;
-        let (user_id, agent_id) = token.holder.subject();
-        let event = Event {
-            at: self.at,
-            actor: self.by.clone(),
-            action: "token.revoked".to_owned(),
-            subject: self.id.to_string(),
-            user_id: user_id.cloned(),
-            agent_id: agent_id.cloned(),
-            detail: json!({ "role": token.holder.role() }),
-        };
-        let digest = TOKENS.digest(ledger, [self.id.as_str().into()]).await?;
-        ledger.append(Draft { event, digest });
-        Ok(Revocation::Recorded)
-    }
-}
-
-impl Revoke {
-    async fn leaves_an_owner(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {
-        let text = "SELECT id FROM tokens WHERE role = 'owner' AND id <> $1 AND revoked_at IS NULL \
-                    AND (expires_at IS NULL OR expires_at > $2) LIMIT 1";
-        let query = Statement::new("look for another owner token", text).bind(self.id.as_str()).bind(self.at);
-        Ok(ledger.row(query).await?.is_some())
-    }
+/// True if another owner token than this one is valid.
+async fn leaves_an_owner(ledger: &mut Ledger<'_>, id: &TokenId, at: Timestamp) -> Result<bool, Error> {
+    let text = "SELECT id FROM tokens WHERE role = 'owner' AND id <> $1 AND revoked_at IS NULL \
+                AND (expires_at IS NULL OR expires_at > $2) LIMIT 1";
+    let query = Statement::new("look for another owner token", text).bind(id.as_str()).bind(at);
+    Ok(ledger.row(query).await?.is_some())
 }
 
 fn read(row: &Row) -> Result<(i64, Token), Error> {

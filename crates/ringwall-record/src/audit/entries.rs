@@ -12,8 +12,6 @@ use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
 use crate::store::Store;
-use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
 /// Entries per page of an export.
 const EXPORT_PAGE: i64 = 256;
@@ -44,7 +42,7 @@ impl Store {
     /// Appends an event and returns its number in the chain.
     pub async fn append(&self, event: Event) -> Result<i64, Error> {
         event.check()?;
-        self.submit(Append(event)).await
+        self.submit(async move |ledger| Ok(ledger.append(Draft { event: event.clone(), digest: None }))).await
     }
 
     /// Newest first.
@@ -117,16 +115,6 @@ fn query(filter: &AuditFilter, limit: Limit, cursor: Option<Cursor>) -> Result<S
         format!("{} ORDER BY seq DESC LIMIT {at_most}", parts.join(" UNION ALL ")).into()
     };
     Ok(query)
-}
-
-struct Append(Event);
-
-impl Operation for Append {
-    type Answer = i64;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
-        Ok(ledger.append(Draft { event: self.0.clone(), digest: None }))
-    }
 }
 
 #[cfg(test)]

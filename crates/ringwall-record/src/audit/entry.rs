@@ -89,6 +89,22 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
+    /// An entry without user, agent and digest. The parameters are in the order of the columns.
+    pub(crate) fn new(at: Timestamp, actor: &str, action: &str, subject: impl ToString, detail: Json) -> Self {
+        let (actor, action, subject) = (actor.to_owned(), action.to_owned(), subject.to_string());
+        let event = Event { at, actor, action, subject, user_id: None, agent_id: None, detail };
+        Self { event, digest: None }
+    }
+
+    pub(crate) fn owned_by(mut self, user_id: Option<&UserId>, agent_id: Option<&AgentId>) -> Self {
+        (self.event.user_id, self.event.agent_id) = (user_id.cloned(), agent_id.cloned());
+        self
+    }
+
+    pub(crate) fn with_digest(self, digest: Option<Digest>) -> Self {
+        Self { digest, ..self }
+    }
+
     pub(crate) fn after(self, head: Link) -> Entry {
         let Event { at, actor, action, subject, user_id, agent_id, detail } = self.event;
         let mut entry = Entry {

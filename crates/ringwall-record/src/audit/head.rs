@@ -12,15 +12,13 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
 use sha2::Sha256;
 
-use crate::audit::entry::{Draft, Event, Link};
+use crate::audit::entry::{Draft, Link};
 use crate::db::driver::Row;
 use crate::db::statement::Statement;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
 pub(crate) const SELECT_HEAD: &str = "SELECT seq, hash, mac FROM audit_head";
 pub(crate) const SIGNED_ACTION: &str = "audit.signed";
@@ -103,16 +101,8 @@ impl HeadState {
     /// The entry about a head in this state that is replaced by a signed one. Without it a cut
     /// chain would look intact after the next entry.
     pub(crate) fn draft(self, through: i64, at: Timestamp) -> Draft {
-        let event = Event {
-            at,
-            actor: "ringwall".to_owned(),
-            action: SIGNED_ACTION.to_owned(),
-            subject: "audit".to_owned(),
-            user_id: None,
-            agent_id: None,
-            detail: json!({ "found": self.as_str(), "through": through }),
-        };
-        Draft { event, digest: None }
+        let detail = json!({ "found": self.as_str(), "through": through });
+        Draft::new(at, "ringwall", SIGNED_ACTION, "audit", detail)
     }
 }
 
@@ -174,18 +164,11 @@ impl Store {
     /// For the start of a server: signs a head that this key has not signed, and appends an entry
     /// about it.
     pub async fn sign_head(&self, at: Timestamp) -> Result<(), Error> {
-        self.submit(SignHead(at)).await
-    }
-}
-
-struct SignHead(Timestamp);
-
-impl Operation for SignHead {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        ledger.require_signature(self.0);
-        Ok(())
+        self.submit(async move |ledger| {
+            ledger.require_signature(at);
+            Ok(())
+        })
+        .await
     }
 }
 

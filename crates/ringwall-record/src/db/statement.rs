@@ -24,70 +24,30 @@ impl Value {
     }
 }
 
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Value::Integer(Some(number))
-    }
+/// Conversions of a type and of its `Option`.
+macro_rules! into_value {
+    ($($type:ty => $variant:ident($convert:expr)),+ $(,)?) => {$(
+        impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                Some(value).into()
+            }
+        }
+
+        impl From<Option<$type>> for Value {
+            fn from(value: Option<$type>) -> Self {
+                Value::$variant(value.map($convert))
+            }
+        }
+    )+};
 }
 
-impl From<Option<i64>> for Value {
-    fn from(number: Option<i64>) -> Self {
-        Value::Integer(number)
-    }
-}
-
-impl From<Timestamp> for Value {
-    fn from(at: Timestamp) -> Self {
-        Value::Integer(Some(at.milliseconds()))
-    }
-}
-
-impl From<Option<Timestamp>> for Value {
-    fn from(at: Option<Timestamp>) -> Self {
-        Value::Integer(at.map(Timestamp::milliseconds))
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Value::Text(Some(text.to_owned()))
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Value::Text(Some(text))
-    }
-}
-
-impl From<Option<&str>> for Value {
-    fn from(text: Option<&str>) -> Self {
-        Value::Text(text.map(str::to_owned))
-    }
-}
-
-impl From<Option<String>> for Value {
-    fn from(text: Option<String>) -> Self {
-        Value::Text(text)
-    }
-}
-
-impl From<Digest> for Value {
-    fn from(digest: Digest) -> Self {
-        Value::Bytes(Some(digest.as_bytes().to_vec()))
-    }
-}
-
-impl From<Vec<u8>> for Value {
-    fn from(bytes: Vec<u8>) -> Self {
-        Value::Bytes(Some(bytes))
-    }
-}
-
-impl From<Option<Digest>> for Value {
-    fn from(digest: Option<Digest>) -> Self {
-        Value::Bytes(digest.map(|digest| digest.as_bytes().to_vec()))
-    }
+into_value! {
+    i64 => Integer(|number| number),
+    Timestamp => Integer(Timestamp::milliseconds),
+    &str => Text(str::to_owned),
+    String => Text(|text| text),
+    Vec<u8> => Bytes(|bytes| bytes),
+    Digest => Bytes(|digest| digest.as_bytes().to_vec()),
 }
 
 #[derive(Debug, Clone)]

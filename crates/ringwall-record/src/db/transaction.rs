@@ -26,9 +26,9 @@ pub(crate) enum Uncommitted {
 }
 
 impl<'c> Transaction<'c> {
-    /// Begins and reads one row with the query `head_query`. Write transactions of several processes run
-    /// one after the other: SQLite takes its only write lock at once, because a transaction that
-    /// starts with a read can fail with `SQLITE_BUSY` at its first write; PostgreSQL locks the row.
+    /// Begins, and reads one row with `head_query`. Write transactions of several processes run one
+    /// after the other: SQLite takes its only write lock at once, because a transaction that starts
+    /// with a read can fail with `SQLITE_BUSY` at its first write; PostgreSQL locks the row.
     pub(crate) async fn begin(
         connection: &'c mut Connection,
         head_query: Statement,

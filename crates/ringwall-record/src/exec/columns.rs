@@ -294,7 +294,10 @@ pub(crate) fn json<T: serde::de::DeserializeOwned>(row: &Row, column: &'static s
     serde_json::from_str(&row.get::<String>(column)?).map_err(|error| BadColumn::new(column, error))
 }
 
-fn optional_json<T: serde::de::DeserializeOwned>(row: &Row, column: &'static str) -> Result<Option<T>, BadColumn> {
+pub(crate) fn optional_json<T: serde::de::DeserializeOwned>(
+    row: &Row,
+    column: &'static str,
+) -> Result<Option<T>, BadColumn> {
     let text: Option<String> = row.get(column)?;
     text.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| BadColumn::new(column, error))
 }

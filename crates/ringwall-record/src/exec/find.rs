@@ -40,7 +40,7 @@ impl Store {
         Ok(Page::cut(rows, limit))
     }
 
-    /// The commands of these execs: long columns that [`ExecSummary`] omits. Not limited to a scope.
+    /// The commands of these execs: long columns that [`ExecSummary`] omits. Takes no scope.
     pub async fn commands(&self, execs: &[ExecId]) -> Result<Vec<ExecCommand>, Error> {
         let mut found = Vec::new();
         for some in execs.chunks(MAX_IDS) {

@@ -7,7 +7,7 @@
 use ringwall_ids::{AgentId, ExecId, UserId};
 use serde_json::json;
 
-use crate::audit::entry::{Draft, Event};
+use crate::audit::entry::Draft;
 use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, Value};
 use crate::error::Error;
@@ -18,7 +18,6 @@ use crate::exec::{columns, columns::name};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::queue::{Durability, Operation};
 
 /// Number of execs that one transaction marks as lost; other operations can run in between.
 const MAX_EXECS: i64 = 256;
@@ -26,7 +25,7 @@ const MAX_EXECS: i64 = 256;
 impl Store {
     /// Records the outcome of an exec. The operation is queued when this returns, before the future
     /// is polled. The answer comes after the commit and can precede the sync to disk
-    /// ([`Durability::Soon`]): after a power cut the outcome may be missing, and the exec becomes
+    /// ([`Store::submit_soon`]): after a power cut the outcome may be missing, and the exec becomes
     /// LOST.
     pub fn finish<W: Into<ExecOwner>>(
         &self,
@@ -37,7 +36,7 @@ impl Store {
         let exec_id = owner.exec_id.clone();
         let outcome = columns::outcome_values(outcome).map(|values| {
             let draft = draft(&owner, outcome, &values, columns::OUTCOME_ACTION);
-            self.submit(RecordOutcome { owner, values, draft })
+            self.submit_soon(async move |ledger| record(ledger, &owner, &values, &draft).await)
         });
         async move { outcome?.await?.ok_or(Error::UnknownExec(exec_id)) }
     }
@@ -48,12 +47,12 @@ impl Store {
         let mut lost = Vec::new();
         let mut through = None;
         loop {
-            let some = self.submit(MarkLost { at, through }).await?;
-            through = Some(some.through);
-            if some.lost.is_empty() {
+            let (some, last) = self.submit(async move |ledger| mark_some_lost(ledger, at, through).await).await?;
+            through = Some(last);
+            if some.is_empty() {
                 return Ok(lost);
             }
-            lost.extend(some.lost);
+            lost.extend(some);
         }
     }
 }
@@ -72,63 +71,45 @@ impl From<&NewExec> for ExecOwner {
     }
 }
 
-struct RecordOutcome {
-    owner: ExecOwner,
-    values: Vec<Value>,
-    draft: Draft,
+/// `None` if this user and agent have no such exec.
+async fn record(
+    ledger: &mut Ledger<'_>,
+    owner: &ExecOwner,
+    values: &[Value],
+    draft: &Draft,
+) -> Result<Option<FinishResult>, Error> {
+    if end(ledger, owner, values, || draft.clone()).await? == Update::Done {
+        return Ok(Some(FinishResult::Recorded));
+    }
+    // An exec without an outcome was not matched because it belongs to another user or agent.
+    let status = status_of(ledger, &owner.exec_id).await?;
+    Ok(status.filter(|status| status.is_ended()).map(FinishResult::AlreadyEnded))
 }
 
-impl Operation for RecordOutcome {
-    /// `None` if this user and agent have no such exec.
-    type Answer = Option<FinishResult>;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
-        if end(ledger, &self.owner, &self.values, || self.draft.clone()).await? == Update::Done {
-            return Ok(Some(FinishResult::Recorded));
-        }
-        // An exec without an outcome was not matched because it belongs to another user or agent.
-        let status = status_of(ledger, &self.owner.exec_id).await?;
-        Ok(status.filter(|status| status.is_ended()).map(FinishResult::AlreadyEnded))
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Soon
-    }
-}
-
-struct MarkLost {
+/// Marks up to [`MAX_EXECS`] execs as LOST. `through` is the newest entry at the first call: later
+/// execs are not lost. Returns the lost execs and this number.
+async fn mark_some_lost(
+    ledger: &mut Ledger<'_>,
     at: Timestamp,
-    /// The newest entry when the first of these operations ran; later execs are not lost.
     through: Option<i64>,
-}
-
-struct LostExecs {
-    lost: Vec<ExecId>,
-    through: i64,
-}
-
-impl Operation for MarkLost {
-    type Answer = LostExecs;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<LostExecs, Error> {
-        let through = self.through.unwrap_or(ledger.head().seq);
-        let text = "SELECT exec_id, user_id, agent_id FROM sandbox_execs \
-                    WHERE filed = 0 AND ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
-        let query = Statement::new("list unfinished execs", text);
-        let rows = ledger.rows(query.bind(through).bind(MAX_EXECS)).await?;
-        let read = |row: &Row| -> Result<ExecOwner, BadColumn> {
-            let (user_id, agent_id) = (name(row, "user_id")?, name(row, "agent_id")?);
-            Ok(ExecOwner { exec_id: name(row, "exec_id")?, user_id, agent_id })
-        };
-        let unfinished = rows.iter().map(|row| row.read("sandbox_execs", "exec_id", read));
-        let unfinished: Vec<ExecOwner> = unfinished.collect::<Result<_, Error>>()?;
-        let outcome = lost(self.at);
-        let values = columns::outcome_values(&outcome)?;
-        for owner in &unfinished {
-            end(ledger, owner, &values, || draft(owner, &outcome, &values, columns::LOST_ACTION)).await?;
-        }
-        Ok(LostExecs { lost: unfinished.into_iter().map(|owner| owner.exec_id).collect(), through })
+) -> Result<(Vec<ExecId>, i64), Error> {
+    let through = through.unwrap_or(ledger.head().seq);
+    let text = "SELECT exec_id, user_id, agent_id FROM sandbox_execs \
+                WHERE filed = 0 AND ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
+    let query = Statement::new("list unfinished execs", text);
+    let rows = ledger.rows(query.bind(through).bind(MAX_EXECS)).await?;
+    let read = |row: &Row| -> Result<ExecOwner, BadColumn> {
+        let (user_id, agent_id) = (name(row, "user_id")?, name(row, "agent_id")?);
+        Ok(ExecOwner { exec_id: name(row, "exec_id")?, user_id, agent_id })
+    };
+    let unfinished = rows.iter().map(|row| row.read("sandbox_execs", "exec_id", read));
+    let unfinished: Vec<ExecOwner> = unfinished.collect::<Result<_, Error>>()?;
+    let outcome = lost(at);
+    let values = columns::outcome_values(&outcome)?;
+    for owner in &unfinished {
+        end(ledger, owner, &values, || draft(owner, &outcome, &values, columns::LOST_ACTION)).await?;
     }
+    Ok((unfinished.into_iter().map(|owner| owner.exec_id).collect(), through))
 }
 
 fn lost(at: Timestamp) -> ExecOutcome {
@@ -172,19 +153,13 @@ async fn end(
 }
 
 fn draft(owner: &ExecOwner, outcome: &ExecOutcome, values: &[Value], action: &str) -> Draft {
-    let event = Event {
-        at: outcome.ended_at,
-        actor: "ringwall".to_owned(),
-        action: action.to_owned(),
-        subject: owner.exec_id.to_string(),
-        user_id: Some(owner.user_id.clone()),
-        agent_id: Some(owner.agent_id.clone()),
-        detail: json!({
-            "status": Status::from(outcome.status),
-            "exit_code": outcome.exit_code,
-            "duration_ms": outcome.duration_ms,
-            "error_reason": outcome.error_reason,
-        }),
-    };
-    Draft { event, digest: Some(columns::outcome_digest(values)) }
+    let detail = json!({
+        "status": Status::from(outcome.status),
+        "exit_code": outcome.exit_code,
+        "duration_ms": outcome.duration_ms,
+        "error_reason": outcome.error_reason,
+    });
+    Draft::new(outcome.ended_at, "ringwall", action, &owner.exec_id, detail)
+        .owned_by(Some(&owner.user_id), Some(&owner.agent_id))
+        .with_digest(Some(columns::outcome_digest(values)))
 }

@@ -1,11 +1,12 @@
-//! Records the intent of an exec before it runs, and the start of a waiting exec.
+//! Records the intent of an exec before it runs, the start of a waiting exec, and the policy that
+//! an exec runs under.
 //!
 //! If the intent is not on disk, nothing may run. An exec that ended while it waited cannot start.
 
 use ringwall_ids::ExecId;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use crate::audit::entry::{Draft, Event, read_digest};
+use crate::audit::entry::{Draft, read_digest};
 use crate::db::driver::Row;
 use crate::db::statement::{Statement, Value, check_text};
 use crate::digest::Digest;
@@ -16,7 +17,6 @@ use crate::exec::{columns, columns::name};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
-use crate::writer::queue::Operation;
 
 impl Store {
     /// Records an exec that is about to run, or a denied one with its outcome. Of several intents
@@ -24,7 +24,8 @@ impl Store {
     /// others get its id. The operation is queued when this returns, before the future is polled.
     pub fn intend(&self, exec: &NewExec) -> impl Future<Output = Result<IntentResult, Error>> + Send + use<> {
         let exec_id = exec.exec_id.clone();
-        let intending = Intend::new(exec).map(|intend| self.submit(intend));
+        let intent = Intent::new(exec);
+        let intending = intent.map(|intent| self.submit(async move |ledger| intent.record(ledger).await));
         async move { intending?.await?.ok_or(Error::ExecIdTaken(exec_id)) }
     }
 
@@ -36,7 +37,8 @@ impl Store {
 
     /// Records that a waiting exec starts. After an error it must not start.
     pub async fn begin(&self, exec_id: &ExecId, started_at: Timestamp) -> Result<(), Error> {
-        match self.submit(Begin { exec_id: exec_id.clone(), started_at }).await? {
+        let id = exec_id.clone();
+        match self.submit(async move |ledger| begin(ledger, &id, started_at).await).await? {
             Begun::Running => Ok(()),
             Begun::NotWaiting(status) => Err(Error::NotWaiting { exec_id: exec_id.clone(), status }),
             Begun::Unknown => Err(Error::UnknownExec(exec_id.clone())),
@@ -46,14 +48,47 @@ impl Store {
     /// Puts a running exec back to AWAITING_APPROVAL, when the decision right before the creation
     /// of its box finds that it needs an approval. Fails if the exec is not running.
     pub async fn return_to_approval(&self, exec_id: &ExecId) -> Result<(), Error> {
-        match self.submit(WaitAgain(exec_id.clone())).await? {
-            true => Ok(()),
-            false => Err(Error::UnknownExec(exec_id.clone())),
-        }
+        let id = exec_id.clone();
+        let returned = self.submit(async move |ledger| {
+            let text = "UPDATE sandbox_execs SET status = 'AWAITING_APPROVAL', started_at = NULL \
+                        WHERE exec_id = $1 AND status = 'RUNNING'";
+            ledger.execute(Statement::new("return an exec to AWAITING_APPROVAL", text).bind(id.as_str())).await
+        });
+        if returned.await? == 1 { Ok(()) } else { Err(Error::UnknownExec(exec_id.clone())) }
+    }
+
+    /// Records the policy that an exec runs under, if it differs from the policy of its intent:
+    /// after an approval, or because settings or allowed paths changed while the exec waited. After
+    /// an error the exec must not run.
+    ///
+    /// An intent never changes, so this policy has a table of its own. Reads of the exec return it
+    /// in place of the intent's policy.
+    pub async fn record_policy(&self, exec: &NewExec, snapshot: &Json, at: Timestamp) -> Result<(), Error> {
+        let text = snapshot.to_string();
+        check_text("policy_snapshot", &text)?;
+        let detail = json!({
+            "policy": snapshot["version"],
+            "path_control": snapshot["path_control"],
+            "when_disabled": snapshot["when_disabled"],
+            "paths": snapshot["paths"],
+            "digest": Digest::of(text.as_bytes()).to_string(),
+        });
+        let draft = Draft::new(at, "ringwall", "exec.policy", &exec.exec_id, detail)
+            .owned_by(Some(&exec.user_id), Some(&exec.agent_id));
+        let exec_id = exec.exec_id.clone();
+        self.submit(async move |ledger| {
+            let insertion = "INSERT INTO exec_policies (exec_id, snapshot) VALUES ($1, $2) \
+                             ON CONFLICT (exec_id) DO UPDATE SET snapshot = excluded.snapshot";
+            let insertion = Statement::new("record the policy of an exec", insertion);
+            ledger.execute(insertion.bind(exec_id.as_str()).bind(text.as_str())).await?;
+            ledger.append(draft.clone());
+            Ok(())
+        })
+        .await
     }
 }
 
-struct Intend {
+struct Intent {
     started_at: Option<Timestamp>,
     intent: Vec<Value>,
     first: Vec<Value>,
@@ -62,20 +97,7 @@ struct Intend {
     key: Option<(String, String)>,
 }
 
-impl Operation for Intend {
-    /// `None` if the exec id is taken.
-    type Answer = Option<IntentResult>;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
-        if ledger.execute(self.insertion(ledger.next())).await? == 0 {
-            return self.find_known(ledger).await;
-        }
-        ledger.append(self.draft.clone());
-        Ok(Some(IntentResult::Recorded))
-    }
-}
-
-impl Intend {
+impl Intent {
     fn new(exec: &NewExec) -> Result<Self, Error> {
         let (intent, first) = (columns::intent_values(exec)?, columns::first_values(exec));
         let started_at = match exec.start {
@@ -86,15 +108,17 @@ impl Intend {
         Ok(Self { started_at, draft: draft(exec, &intent, &first), intent, first, key })
     }
 
-    fn insertion(&self, next: i64) -> Statement {
-        Statement::new("record an intent", columns::INSERT.as_str())
-            .bind(next)
+    /// `None` if the exec id is taken.
+    async fn record(&self, ledger: &mut Ledger<'_>) -> Result<Option<IntentResult>, Error> {
+        let insertion = Statement::new("record an intent", columns::INSERT.as_str())
+            .bind(ledger.next())
             .bind(self.started_at)
             .bind_all(self.intent.iter().cloned())
-            .bind_all(self.first.iter().cloned())
-    }
-
-    async fn find_known(&self, ledger: &mut Ledger<'_>) -> Result<Option<IntentResult>, Error> {
+            .bind_all(self.first.iter().cloned());
+        if ledger.execute(insertion).await? == 1 {
+            ledger.append(self.draft.clone());
+            return Ok(Some(IntentResult::Recorded));
+        }
         let Some((caller, key)) = &self.key else { return Ok(None) };
         let row = ledger.row(look_for_key(caller, key)).await?;
         let known = row.as_ref().map(read_known).transpose()?;
@@ -114,27 +138,19 @@ fn draft(exec: &NewExec, intent: &[Value], first: &[Value]) -> Draft {
             (columns::INTENT_ACTION, None, columns::intent_digest(intent))
         }
     };
-    Draft {
-        event: Event {
-            at: exec.created_at,
-            actor: exec.caller.clone(),
-            action: action.to_owned(),
-            subject: exec.exec_id.to_string(),
-            user_id: Some(exec.user_id.clone()),
-            agent_id: Some(exec.agent_id.clone()),
-            detail: json!({
-                "status": exec.start.status(),
-                "project_id": exec.project_id,
-                "skill_id": exec.skill_id,
-                "backend": exec.backend,
-                "cmd": exec.cmd,
-                "policy": exec.policy_snapshot.get("version"),
-                "error_reason": reason,
-                "from": exec.from,
-            }),
-        },
-        digest: Some(digest),
-    }
+    let detail = json!({
+        "status": exec.start.status(),
+        "project_id": exec.project_id,
+        "skill_id": exec.skill_id,
+        "backend": exec.backend,
+        "cmd": exec.cmd,
+        "policy": exec.policy_snapshot.get("version"),
+        "error_reason": reason,
+        "from": exec.from,
+    });
+    Draft::new(exec.created_at, &exec.caller, action, &exec.exec_id, detail)
+        .owned_by(Some(&exec.user_id), Some(&exec.agent_id))
+        .with_digest(Some(digest))
 }
 
 fn look_for_key(caller: &str, key: &str) -> Statement {
@@ -146,46 +162,20 @@ fn read_known(row: &Row) -> Result<(ExecId, Digest), Error> {
     row.read("sandbox_execs", "exec_id", |row| Ok((name(row, "exec_id")?, read_digest(row, "body_digest")?)))
 }
 
-struct Begin {
-    exec_id: ExecId,
-    started_at: Timestamp,
-}
-
 enum Begun {
     Running,
     NotWaiting(Status),
     Unknown,
 }
 
-impl Operation for Begin {
-    type Answer = Begun;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Begun, Error> {
-        let text = "UPDATE sandbox_execs SET status = 'RUNNING', started_at = $1 \
-                    WHERE exec_id = $2 AND status IN ('QUEUED', 'AWAITING_APPROVAL')";
-        let update = Statement::new("start an exec", text).bind(self.started_at).bind(self.exec_id.as_str());
-        if ledger.execute(update).await? == 1 {
-            return Ok(Begun::Running);
-        }
-        Ok(match status_of(ledger, &self.exec_id).await? {
-            Some(status) => Begun::NotWaiting(status),
-            None => Begun::Unknown,
-        })
+async fn begin(ledger: &mut Ledger<'_>, exec_id: &ExecId, started_at: Timestamp) -> Result<Begun, Error> {
+    let text = "UPDATE sandbox_execs SET status = 'RUNNING', started_at = $1 \
+                WHERE exec_id = $2 AND status IN ('QUEUED', 'AWAITING_APPROVAL')";
+    let update = Statement::new("start an exec", text).bind(started_at).bind(exec_id.as_str());
+    if ledger.execute(update).await? == 1 {
+        return Ok(Begun::Running);
     }
-}
-
-struct WaitAgain(ExecId);
-
-impl Operation for WaitAgain {
-    /// `false` if the exec does not exist or was not running.
-    type Answer = bool;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {
-        let text = "UPDATE sandbox_execs SET status = 'AWAITING_APPROVAL', started_at = NULL \
-                    WHERE exec_id = $1 AND status = 'RUNNING'";
-        let update = Statement::new("return an exec to AWAITING_APPROVAL", text).bind(self.0.as_str());
-        Ok(ledger.execute(update).await? == 1)
-    }
+    Ok(status_of(ledger, exec_id).await?.map_or(Begun::Unknown, Begun::NotWaiting))
 }
 
 /// The exec's status as this transaction sees it.

@@ -4,6 +4,5 @@ pub(crate) mod columns;
 pub(crate) mod find;
 pub(crate) mod finish;
 pub(crate) mod intend;
-pub(crate) mod policies;
 pub(crate) mod rows;
 pub(crate) mod status;

@@ -1,51 +1,24 @@
 //! The status of an exec. Its names are the same in the database, the API and the audit chain.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::text_enum::text_enum;
 
-use crate::error::Error;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, utoipa::ToSchema)]
-#[schema(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Status {
-    Queued,
-    Running,
-    AwaitingApproval,
-    Succeeded,
-    Failed,
-    Timeout,
-    Cancelled,
-    PolicyDenied,
-    Lost,
+text_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, utoipa::ToSchema)]
+    #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+    Status,
+    "a status: QUEUED, RUNNING, AWAITING_APPROVAL, SUCCEEDED, FAILED, TIMEOUT, CANCELLED, POLICY_DENIED or LOST",
+    Queued = "QUEUED",
+    Running = "RUNNING",
+    AwaitingApproval = "AWAITING_APPROVAL",
+    Succeeded = "SUCCEEDED",
+    Failed = "FAILED",
+    Timeout = "TIMEOUT",
+    Cancelled = "CANCELLED",
+    PolicyDenied = "POLICY_DENIED",
+    Lost = "LOST",
 }
 
 impl Status {
-    pub const ALL: [Self; 9] = [
-        Self::Queued,
-        Self::Running,
-        Self::AwaitingApproval,
-        Self::Succeeded,
-        Self::Failed,
-        Self::Timeout,
-        Self::Cancelled,
-        Self::PolicyDenied,
-        Self::Lost,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Status::Queued => "QUEUED",
-            Status::Running => "RUNNING",
-            Status::AwaitingApproval => "AWAITING_APPROVAL",
-            Status::Succeeded => "SUCCEEDED",
-            Status::Failed => "FAILED",
-            Status::Timeout => "TIMEOUT",
-            Status::Cancelled => "CANCELLED",
-            Status::PolicyDenied => "POLICY_DENIED",
-            Status::Lost => "LOST",
-        }
-    }
-
     /// An ended exec never changes again.
     pub const fn is_ended(self) -> bool {
         match self {
@@ -57,30 +30,6 @@ impl Status {
             | Status::PolicyDenied
             | Status::Lost => true,
         }
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Status {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let found = Self::ALL.into_iter().find(|status| status.as_str() == text);
-        found.ok_or(Error::NameMalformed {
-            what: "a status: QUEUED, RUNNING, AWAITING_APPROVAL, SUCCEEDED, FAILED, TIMEOUT, CANCELLED, \
-                   POLICY_DENIED or LOST",
-        })
-    }
-}
-
-impl serde::Serialize for Status {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
     }
 }
 

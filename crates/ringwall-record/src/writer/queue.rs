@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -52,18 +52,11 @@ pub(crate) enum Durability {
     Soon,
 }
 
-/// A write. It is applied again if its transaction was rolled back because another operation
-/// failed.
-pub(crate) trait Operation: Send + Sync + 'static {
-    type Answer: Send + 'static;
+/// A write. It is called again if its transaction was rolled back because another operation failed.
+/// If its answer rejects the request, it must have written nothing.
+pub(crate) trait Operation<A>: AsyncFn(&mut Ledger<'_>) -> Result<A, Error> + Send + 'static {}
 
-    /// Must have written nothing if the answer rejects the request.
-    fn apply(&self, ledger: &mut Ledger<'_>) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
-
-    fn durability(&self) -> Durability {
-        Durability::Now
-    }
-}
+impl<A, F: AsyncFn(&mut Ledger<'_>) -> Result<A, Error> + Send + 'static> Operation<A> for F {}
 
 /// Sends operations to the writer thread.
 #[derive(Debug, Clone)]
@@ -117,12 +110,13 @@ impl Queue {
     ///
     /// The operation is queued before the future is polled, unless the queue is full. Dropping the
     /// future does not cancel a queued operation.
-    pub(crate) fn submit<O: Operation>(
+    pub(crate) fn submit<A: Send + 'static, O: Operation<A>>(
         &self,
+        durability: Durability,
         operation: O,
-    ) -> impl Future<Output = Result<O::Answer, Error>> + Send + use<O> {
+    ) -> impl Future<Output = Result<A, Error>> + Send + use<A, O> {
         let (reply, answer) = oneshot::channel();
-        let job = Message::Write(Box::new(QueuedOperation { operation, answer: None, reply }));
+        let job = Message::Write(Box::new(QueuedOperation { operation, durability, answer: None, reply }));
         let sent = self.0.try_send(job);
         let queue = self.0.clone();
         async move {
@@ -152,28 +146,29 @@ impl Queue {
 
 /// An operation of any type, with the channel for its answer.
 trait Job: Send {
-    fn apply<'j>(&'j mut self, ledger: &'j mut Ledger<'_>) -> BoxFuture<'j, Result<(), Error>>;
+    fn apply<'j>(&'j mut self, ledger: &'j mut Ledger<'_>) -> LocalBoxFuture<'j, Result<(), Error>>;
     fn durability(&self) -> Durability;
     fn answer(self: Box<Self>, outcome: Result<(), Error>);
 }
 
-struct QueuedOperation<O: Operation> {
+struct QueuedOperation<A, O> {
     operation: O,
+    durability: Durability,
     /// The answer of the last attempt. Valid only after the commit.
-    answer: Option<O::Answer>,
-    reply: oneshot::Sender<Result<O::Answer, Error>>,
+    answer: Option<A>,
+    reply: oneshot::Sender<Result<A, Error>>,
 }
 
-impl<O: Operation> Job for QueuedOperation<O> {
-    fn apply<'j>(&'j mut self, ledger: &'j mut Ledger<'_>) -> BoxFuture<'j, Result<(), Error>> {
+impl<A: Send, O: Operation<A>> Job for QueuedOperation<A, O> {
+    fn apply<'j>(&'j mut self, ledger: &'j mut Ledger<'_>) -> LocalBoxFuture<'j, Result<(), Error>> {
         Box::pin(async move {
-            self.answer = Some(self.operation.apply(ledger).await?);
+            self.answer = Some((self.operation)(ledger).await?);
             Ok(())
         })
     }
 
     fn durability(&self) -> Durability {
-        self.operation.durability()
+        self.durability
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {

@@ -6,7 +6,6 @@ use serde_json::json;
 use super::*;
 use crate::audit::entry::tests::test_key;
 use crate::audit::entry::{Draft, Event};
-use crate::db::statement::Statement;
 use crate::{Database, Store};
 
 /// Large enough that few of them fit on a page.
@@ -14,54 +13,38 @@ fn event(number: i64) -> Event {
     Event { detail: json!({ "filler": "x".repeat(1000) }), ..crate::audit::entry::tests::event(number) }
 }
 
-/// Runs any statement on the writer's connection.
-struct Raw(&'static str);
-
-impl Operation for Raw {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        ledger.rows(Statement::new("run a statement of a test", self.0)).await.map(drop)
-    }
+/// Runs a statement on the writer's connection.
+async fn run(ledger: &mut Ledger<'_>, text: &'static str) -> Result<(), Error> {
+    ledger.rows(Statement::new("run a statement of a test", text)).await.map(drop)
 }
 
-/// Appends an entry and then fails.
-struct AppendAndFail;
-
-impl Operation for AppendAndFail {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        ledger.append(Draft { event: event(-1), digest: None });
-        Raw("SELECT * FROM nowhere").apply(ledger).await
-    }
+fn raw(text: &'static str) -> impl Operation<()> {
+    async move |ledger: &mut Ledger<'_>| run(ledger, text).await
 }
 
-/// Appends an entry and makes the transaction fail at its end.
-struct AppendAndBreak(&'static [&'static str]);
-
-/// The INSERT of its entries fails, so the operation fails alone.
-const WITHOUT_ENTRIES: AppendAndBreak = AppendAndBreak(&["DROP TABLE audit"]);
-/// The update of the head fails, so all operations fail.
-const WITHOUT_HEAD: AppendAndBreak = AppendAndBreak(&["DROP TABLE audit_head"]);
-/// `COMMIT` itself fails at a deferred foreign key.
-const WITHOUT_PARENT: AppendAndBreak = AppendAndBreak(&[
-    "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
-    "CREATE TABLE child (id INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
-    "INSERT INTO child VALUES (1)",
-]);
-
-impl Operation for AppendAndBreak {
-    type Answer = ();
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+/// Appends an entry, and then runs statements that make the operation or the commit fail.
+fn append_and_run(texts: &'static [&'static str]) -> impl Operation<()> {
+    async move |ledger: &mut Ledger<'_>| {
         ledger.append(Draft { event: event(-1), digest: None });
-        for text in self.0 {
-            Raw(text).apply(ledger).await?;
+        for text in texts {
+            run(ledger, text).await?;
         }
         Ok(())
     }
 }
+
+/// The statement itself fails.
+const FAILING: &[&str] = &["SELECT * FROM nowhere"];
+/// The INSERT of its entries fails, so the operation fails alone.
+const WITHOUT_ENTRIES: &[&str] = &["DROP TABLE audit"];
+/// The update of the head fails, so all operations fail.
+const WITHOUT_HEAD: &[&str] = &["DROP TABLE audit_head"];
+/// `COMMIT` itself fails at a deferred foreign key.
+const WITHOUT_PARENT: &[&str] = &[
+    "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
+    "CREATE TABLE child (id INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
+    "INSERT INTO child VALUES (1)",
+];
 
 fn purpose<T>(outcome: Result<T, Error>) -> &'static str {
     match outcome {
@@ -90,7 +73,7 @@ async fn failing_operation_does_not_fail_others() {
     let signer = Signer::new(test_key());
     let lock = Ledger::begin(&mut connection, &signer).await.unwrap();
     let good = join_all((1..=20).map(|number| store.append(event(number))));
-    let bad = join_all((0..5).map(|_| store.submit(AppendAndFail)));
+    let bad = join_all((0..5).map(|_| store.submit(append_and_run(FAILING))));
     let release = async {
         // The writer may or may not wait for the lock by now; the result is the same.
         tokio::task::yield_now().await;
@@ -112,7 +95,7 @@ async fn full_disk_keeps_acknowledged_entries() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     // SQLite raises the limit to the current size.
-    store.submit(Raw("PRAGMA max_page_count = 1")).await.unwrap();
+    store.submit(raw("PRAGMA max_page_count = 1")).await.unwrap();
     let mut acknowledged = 0;
     let refused = loop {
         match store.append(event(acknowledged)).await {
@@ -133,7 +116,7 @@ async fn operation_after_an_error_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     for number in 1..=200 {
-        assert_eq!(purpose(store.submit(WITHOUT_HEAD).await), "store the end of the audit chain");
+        assert_eq!(purpose(store.submit(append_and_run(WITHOUT_HEAD)).await), "store the end of the audit chain");
         assert_eq!(store.append(event(number)).await.unwrap(), number);
     }
 }
@@ -144,14 +127,14 @@ async fn failed_insert_of_entries_fails_one_operation_and_failed_commit_all() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     let mut writer = writer(&store);
-    let (first, one) = job(AppendOne(Durability::Now));
-    let (bad, two) = job(WITHOUT_ENTRIES);
-    let (second, three) = job(AppendOne(Durability::Now));
+    let (first, one) = job(Durability::Now, append_one());
+    let (bad, two) = job(Durability::Now, append_and_run(WITHOUT_ENTRIES));
+    let (second, three) = job(Durability::Now, append_one());
     assert!(writer.write_and_answer(vec![first, bad, second]).await.is_ok());
     assert_eq!((one.await.unwrap().unwrap(), three.await.unwrap().unwrap()), (1, 2));
     assert_eq!(purpose(two.await.unwrap()), "append to the audit chain");
     for (bad, stage) in [(WITHOUT_HEAD, "store the end of the audit chain"), (WITHOUT_PARENT, "commit")] {
-        let ((good, _), (bad, _)) = (job(AppendOne(Durability::Now)), job(bad));
+        let ((good, _), (bad, _)) = (job(Durability::Now, append_one()), job(Durability::Now, append_and_run(bad)));
         let Err((unanswered, error)) = writer.write_and_answer(vec![good, bad]).await else {
             panic!("the write succeeded")
         };
@@ -161,41 +144,15 @@ async fn failed_insert_of_entries_fails_one_operation_and_failed_commit_all() {
     assert_intact(&store, 3).await;
 }
 
-/// Appends one entry with the given durability.
-struct AppendOne(Durability);
-
-impl Operation for AppendOne {
-    type Answer = i64;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
-        Ok(ledger.append(Draft { event: event(1), digest: None }))
-    }
-
-    fn durability(&self) -> Durability {
-        self.0
-    }
+fn append_one() -> impl Operation<i64> {
+    async |ledger: &mut Ledger<'_>| Ok(ledger.append(Draft { event: event(1), digest: None }))
 }
 
-/// The same operation with [`Durability::Soon`].
-struct Deferred<O>(O);
+type Answered<A> = oneshot::Receiver<Result<A, Error>>;
 
-impl<O: Operation> Operation for Deferred<O> {
-    type Answer = O::Answer;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<O::Answer, Error> {
-        self.0.apply(ledger).await
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Soon
-    }
-}
-
-type Answered<O> = oneshot::Receiver<Result<<O as Operation>::Answer, Error>>;
-
-fn job<O: Operation>(operation: O) -> (Box<dyn Job>, Answered<O>) {
+fn job<A: Send + 'static>(durability: Durability, operation: impl Operation<A>) -> (Box<dyn Job>, Answered<A>) {
     let (reply, answer) = oneshot::channel();
-    (Box::new(QueuedOperation { operation, answer: None, reply }), answer)
+    (Box::new(QueuedOperation { operation, durability, answer: None, reply }), answer)
 }
 
 /// A second writer of the same database, in this thread.
@@ -220,7 +177,7 @@ async fn unsynced_commit_is_synced_alone_or_with_the_next_one() {
     let store = open(&directory).await;
     let mut writer = writer(&store);
     let wal = writer.connector.wal_path().unwrap();
-    let one = |durability| job(AppendOne(durability)).0;
+    let one = |durability| job(durability, append_one()).0;
     for payment in ["forced", "at once", "together"] {
         assert!(writer.write(&mut [one(Durability::Soon)]).await.is_ok());
         assert_eq!(writer.sync_state, SyncState::Pending, "{payment}");
@@ -233,10 +190,10 @@ async fn unsynced_commit_is_synced_alone_or_with_the_next_one() {
     }
     assert!(wal.exists(), "there is a WAL to sync");
     // A change without an entry must be synced too; a query need not.
-    let (asks, _) = job(Raw("SELECT 1"));
+    let (asks, _) = job(Durability::Now, raw("SELECT 1"));
     assert!(writer.write(&mut [asks]).await.is_ok());
     assert_eq!((writer.sync_state, writer.wal.is_some()), (SyncState::Synced, true));
-    let (changes, _) = job(Deferred(Raw("UPDATE audit_head SET seq = seq")));
+    let (changes, _) = job(Durability::Soon, raw("UPDATE audit_head SET seq = seq"));
     assert!(writer.write(&mut [changes]).await.is_ok());
     assert_eq!(writer.sync_state, SyncState::Pending);
     assert_intact(&store, 6).await;
@@ -251,7 +208,7 @@ async fn failed_wal_sync_stops_the_writer() {
         let mut writer = writer(&store);
         let wal = writer.connector.wal_path().unwrap();
         let length = || std::fs::metadata(&wal).map_or(0, |wal| wal.len());
-        let one = |durability| job(AppendOne(durability)).0;
+        let one = |durability| job(durability, append_one()).0;
         assert!(writer.write(&mut [one(Durability::Now)]).await.is_ok() && writer.wal.is_some());
         // `fdatasync` of a pipe fails.
         let (end, _other) = std::io::pipe().unwrap();
@@ -297,7 +254,7 @@ async fn lists_show_each_entry_once_before_and_after_it_is_filed() {
         row.unwrap().get::<i64>("count").unwrap()
     };
     for number in 1..=3 {
-        assert!(writer.write(&mut [job(AppendOne(Durability::Now)).0]).await.is_ok());
+        assert!(writer.write(&mut [job(Durability::Now, append_one()).0]).await.is_ok());
         assert_eq!((writer.unindexed, left().await, count().await), (1, 1, number));
         writer.update_list_indexes().await;
         assert_eq!((writer.unindexed, left().await, count().await), (0, 0, number));
