@@ -17,7 +17,7 @@ async fn fill(store: &Store) -> Vec<ExecSummary> {
         };
         let new = NewExec {
             user_id: ["ann", "bob"][usize::from(number % 3 == 0)].parse().unwrap(),
-            agent_id: format!("agent {}", number % 2).parse().unwrap(),
+            agent_id: format!("agent-{}", number % 2).parse().unwrap(),
             project_id: format!("project {}", number % 5),
             task_id: (number % 2 == 0).then(|| format!("task {}", number % 7)),
             ..base
@@ -47,7 +47,7 @@ fn scopes() -> [Scope; 4] {
     [
         Scope::All,
         Scope::User("ann".parse().unwrap()),
-        Scope::Agent("bob".parse().unwrap(), "agent 0".parse().unwrap()),
+        Scope::Agent("bob".parse().unwrap(), "agent-0".parse().unwrap()),
         Scope::User("nobody".parse().unwrap()),
     ]
 }

@@ -131,7 +131,7 @@ pub async fn settings_based_on_stale_version_are_refused(db: TestDatabase) {
 
 pub async fn host_uid_of_agent_is_permanent(db: TestDatabase) {
     let store = db.open().await;
-    let name = |number: usize| format!("agent {}", number % 10).parse().unwrap();
+    let name = |number: usize| format!("agent-{}", number % 10).parse().unwrap();
     let agents: Vec<ringwall_ids::AgentId> = (0..40).map(name).collect();
     let user = "ann".parse().unwrap();
     let answers = join_all(agents.iter().map(|agent| store.host_uid(&user, agent, 1000..=1009, at(1)))).await;
