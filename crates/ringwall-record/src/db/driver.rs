@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use rusqlite::types::FromSql;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Arguments, AssertSqlSafe, Connection as _, Postgres, Row as _, Sqlite};
+use sqlx::postgres::PgRow;
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{AssertSqlSafe, Connection as _, Encode, PgExecutor, Postgres, Row as _, Sqlite, SqliteExecutor, Type};
 use tokio::time::timeout;
 
 use crate::db::database::ANSWER_TIMEOUT;
@@ -45,20 +46,10 @@ pub(crate) enum Row {
 
 impl Pool {
     pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Row>, Error> {
-        let purpose = statement.purpose;
-        let text = AssertSqlSafe(statement.text);
-        let rows = match self {
-            Pool::Sqlite(pool) => sqlx::query_with(text, for_sqlite(statement.values)?)
-                .fetch_all(pool)
-                .await
-                .map(|rows| rows.into_iter().map(Row::Sqlite).collect()),
-            Pool::Postgres(pool) => {
-                with_answer_timeout(sqlx::query_with(text, for_postgres(statement.values)?).fetch_all(pool))
-                    .await
-                    .map(|rows| rows.into_iter().map(Row::Postgres).collect())
-            }
-        };
-        rows.map_err(|error| Error::from_database(purpose, error))
+        match self {
+            Pool::Sqlite(pool) => rows_of_sqlite(pool, statement).await,
+            Pool::Postgres(pool) => rows_of_postgres(pool, statement).await,
+        }
     }
 
     pub(crate) async fn row(&self, statement: Statement) -> Result<Option<Row>, Error> {
@@ -97,14 +88,8 @@ impl Connection {
 impl Snapshot {
     pub(crate) async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, Error> {
         match self {
-            Snapshot::Sqlite(transaction) => {
-                let (purpose, text) = (statement.purpose, AssertSqlSafe(statement.text));
-                let query = sqlx::query_with(text, for_sqlite(statement.values)?);
-                let rows = query.fetch_all(&mut **transaction).await;
-                let rows = rows.map_err(|error| Error::from_database(purpose, error))?;
-                Ok(rows.into_iter().map(Row::Sqlite).collect())
-            }
-            Snapshot::Postgres(transaction) => rows_of_postgres(transaction, statement).await,
+            Snapshot::Sqlite(transaction) => rows_of_sqlite(&mut **transaction, statement).await,
+            Snapshot::Postgres(transaction) => rows_of_postgres(&mut **transaction, statement).await,
         }
     }
 
@@ -120,15 +105,37 @@ impl Snapshot {
     }
 }
 
-pub(crate) async fn rows_of_postgres(
-    connection: &mut sqlx::PgConnection,
+async fn rows_of_sqlite<'e>(executor: impl SqliteExecutor<'e>, statement: Statement) -> Result<Vec<Row>, Error> {
+    let purpose = statement.purpose;
+    let rows = query(statement).fetch_all(executor).await;
+    let rows = rows.map_err(|error| Error::from_database(purpose, error))?;
+    Ok(rows.into_iter().map(Row::Sqlite).collect())
+}
+
+pub(crate) async fn rows_of_postgres<'e>(
+    executor: impl PgExecutor<'e>,
     statement: Statement,
 ) -> Result<Vec<Row>, Error> {
-    let (purpose, text) = (statement.purpose, AssertSqlSafe(statement.text));
-    let query = sqlx::query_with(text, for_postgres(statement.values)?);
-    let rows =
-        with_answer_timeout(query.fetch_all(connection)).await.map_err(|error| Error::from_database(purpose, error))?;
+    let purpose = statement.purpose;
+    let rows = with_answer_timeout(query(statement).fetch_all(executor)).await;
+    let rows = rows.map_err(|error| Error::from_database(purpose, error))?;
     Ok(rows.into_iter().map(Row::Postgres).collect())
+}
+
+/// The statement for either of sqlx's drivers. A value that cannot be encoded is reported when the
+/// query runs.
+pub(crate) fn query<DB: sqlx::Database>(statement: Statement) -> Query<'static, DB, DB::Arguments>
+where
+    Option<i64>: for<'v> Encode<'v, DB> + Type<DB>,
+    Option<String>: for<'v> Encode<'v, DB> + Type<DB>,
+    Option<Vec<u8>>: for<'v> Encode<'v, DB> + Type<DB>,
+{
+    let query = sqlx::query(AssertSqlSafe(statement.text));
+    statement.values.into_iter().fold(query, |query, value| match value {
+        Value::Integer(number) => query.bind(number),
+        Value::Text(text) => query.bind(text),
+        Value::Bytes(bytes) => query.bind(bytes),
+    })
 }
 
 /// A column whose value cannot be read.
@@ -185,33 +192,4 @@ pub(crate) async fn with_answer_timeout<T>(
 ) -> Result<T, sqlx::Error> {
     let silence = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
     timeout(ANSWER_TIMEOUT, answer).await.unwrap_or_else(silence)
-}
-
-fn for_sqlite(values: Vec<Value>) -> Result<SqliteArguments, Error> {
-    let mut arguments = SqliteArguments::default();
-    add_all(&mut arguments, values, |arguments, value| match value {
-        Value::Integer(number) => arguments.add(number),
-        Value::Text(text) => arguments.add(text),
-        Value::Bytes(bytes) => arguments.add(bytes),
-    })?;
-    Ok(arguments)
-}
-
-pub(crate) fn for_postgres(values: Vec<Value>) -> Result<PgArguments, Error> {
-    let mut arguments = PgArguments::default();
-    add_all(&mut arguments, values, |arguments, value| match value {
-        Value::Integer(number) => arguments.add(number),
-        Value::Text(text) => arguments.add(text),
-        Value::Bytes(bytes) => arguments.add(bytes),
-    })?;
-    Ok(arguments)
-}
-
-fn add_all<A>(
-    arguments: &mut A,
-    values: Vec<Value>,
-    add: impl Fn(&mut A, Value) -> Result<(), sqlx::error::BoxDynError>,
-) -> Result<(), Error> {
-    let failed = |error| Error::from_database("bind values", sqlx::Error::Encode(error));
-    values.into_iter().try_for_each(|value| add(arguments, value).map_err(failed))
 }

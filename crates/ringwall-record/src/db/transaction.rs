@@ -1,8 +1,8 @@
 //! The writer's transaction. SQLite's runs synchronously in the writer's thread.
 
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Postgres};
+use sqlx::{Connection as _, Postgres};
 
-use crate::db::driver::{Connection, Row, for_postgres, rows_of_postgres, with_answer_timeout};
+use crate::db::driver::{Connection, Row, query, rows_of_postgres, with_answer_timeout};
 use crate::db::statement::Statement;
 use crate::db::{sqlite, sqlite::StatementResult};
 use crate::error::Error;
@@ -56,7 +56,7 @@ impl<'c> Transaction<'c> {
             Transaction::Sqlite(connection) => {
                 run(connection, &statement).map(|answer| answer.rows.into_iter().map(Row::Rusqlite).collect())
             }
-            Transaction::Postgres(transaction) => rows_of_postgres(transaction, statement).await,
+            Transaction::Postgres(transaction) => rows_of_postgres(&mut **transaction, statement).await,
         }
     }
 
@@ -68,7 +68,11 @@ impl<'c> Transaction<'c> {
     pub(crate) async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
         match self {
             Transaction::Sqlite(connection) => run(connection, &statement).map(|answer| answer.affected),
-            Transaction::Postgres(transaction) => execute_on_postgres(transaction, statement).await,
+            Transaction::Postgres(transaction) => {
+                let purpose = statement.purpose;
+                let done = with_answer_timeout(query(statement).execute(&mut **transaction)).await;
+                done.map(|done| done.rows_affected()).map_err(|error| Error::from_database(purpose, error))
+            }
         }
     }
 
@@ -102,12 +106,4 @@ impl<'c> Transaction<'c> {
 
 fn run(connection: &rusqlite::Connection, statement: &Statement) -> Result<StatementResult, Error> {
     sqlite::run(connection, statement).map_err(|error| Error::from_database(statement.purpose, error))
-}
-
-async fn execute_on_postgres(connection: &mut PgConnection, statement: Statement) -> Result<u64, Error> {
-    let purpose = statement.purpose;
-    let query = sqlx::query_with(AssertSqlSafe(statement.text), for_postgres(statement.values)?);
-    let done =
-        with_answer_timeout(query.execute(connection)).await.map_err(|error| Error::from_database(purpose, error))?;
-    Ok(done.rows_affected())
 }
