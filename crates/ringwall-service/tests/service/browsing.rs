@@ -40,7 +40,7 @@ async fn begin(fixture: &Fixture, window: BrowserKind, action: &str, params: Val
 
 /// While one action waits for approval, 32 more may wait for the browser. A cancelled or dropped
 /// one frees its place.
-pub fn waiting_for_a_browser_is_bounded() {
+pub fn waiting_browser_actions_are_limited() {
     in_fixture(async |fixture| {
         let host = serve();
         fixture.set(json!({ "browser": { "allowed_hosts": [host] } })).await;
@@ -84,7 +84,7 @@ pub fn waiting_for_a_browser_is_bounded() {
 }
 
 /// Cancelling a browser that is starting leaves no process and no file in the session's box.
-pub fn a_browser_that_is_not_wanted_leaves_nothing() {
+pub fn cancelled_browser_start_leaves_nothing() {
     in_fixture(async |fixture| {
         fixture.set(json!({ "sessions": { "confirmation": "auto-approve" } })).await;
         let in_box = async |line: &str| {

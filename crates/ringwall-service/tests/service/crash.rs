@@ -31,7 +31,7 @@ pub fn be_the_child(data: PathBuf) -> ExitCode {
     ExitCode::FAILURE
 }
 
-pub fn a_killed_service_loses_its_execs_and_says_so() {
+pub fn execs_of_killed_service_are_lost() {
     let directory = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .env(DATA, directory.path())

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{in_fixture, limited, shell};
 
-pub fn denials_are_recorded() {
+pub fn denied_request_is_recorded() {
     in_fixture(async |fixture| {
         let kind = ExecRequest { kind: "perl".to_owned(), ..shell("true") };
         let command = ExecRequest { command: "sh".to_owned(), ..shell("true") };
@@ -33,7 +33,7 @@ pub fn denials_are_recorded() {
     });
 }
 
-pub fn an_intent_says_where_it_came_in() {
+pub fn intent_records_origin_of_request() {
     in_fixture(async |fixture| {
         let client = Some(ClientClaim::new("claude\u{1b}", "1.0"));
         let by = fixture.owner.clone().through(Origin { door: "mcp", remote: None, client });
@@ -56,7 +56,7 @@ pub fn an_intent_says_where_it_came_in() {
     });
 }
 
-pub fn what_is_malformed_leaves_no_trace() {
+pub fn malformed_request_is_not_recorded() {
     in_fixture(async |fixture| {
         let text = |text: &str| Some(text.to_owned());
         let wrong = [
@@ -80,7 +80,7 @@ pub fn what_is_malformed_leaves_no_trace() {
     });
 }
 
-pub fn settings_are_the_operators_layer() {
+pub fn settings_are_operator_layer_of_policy() {
     in_fixture(async |fixture| {
         let change = async |patch| fixture.service.change_settings(&fixture.owner, patch).await;
         let shown = json!(change(json!({"sandbox": {"limits": {"timeout_ms": 120_000}}})).await.unwrap());

@@ -59,7 +59,7 @@ pub fn exec_over_disk_quota_is_stopped_with_reason() {
     });
 }
 
-pub fn a_filler_of_names_is_stopped_too() {
+pub fn exec_over_file_quota_is_stopped() {
     in_fixture(async |fixture| {
         limit(fixture, 1000, 300).await;
         let view = fixture.run_shell("i=0; while :; do : > f$i; mkdir d$i; i=$((i+1)); done").await;
@@ -69,7 +69,7 @@ pub fn a_filler_of_names_is_stopped_too() {
     });
 }
 
-pub fn what_is_on_its_way_counts() {
+pub fn staged_artifacts_count_against_quota() {
     in_fixture(async |fixture| {
         limit(fixture, 8, 1000).await;
         let view = fixture.run_shell(&format!("cd /workspace/artifacts; {FILLER}")).await;
@@ -79,7 +79,7 @@ pub fn what_is_on_its_way_counts() {
     });
 }
 
-pub fn inputs_need_room() {
+pub fn inputs_over_quota_are_rejected() {
     in_fixture(async |fixture| {
         limit(fixture, 8, 1000).await;
         let inputs = |size| vec![("data".to_owned(), vec![b'x'; size]), ("more".to_owned(), vec![b'x'; 10])];
@@ -94,7 +94,7 @@ pub fn inputs_need_room() {
 }
 
 /// Execs that are too short to be measured while they run are measured afterwards.
-pub fn a_workspace_is_measured_after_its_execs() {
+pub fn workspace_is_measured_after_execs() {
     in_fixture(async |fixture| {
         limit(fixture, 8, 1000).await;
         assert_eq!(fixture.run_shell("true").await.summary.status, Status::Succeeded);
@@ -121,7 +121,7 @@ fn path(text: &str) -> AgentPath {
     AgentPath::parse(text).unwrap()
 }
 
-pub fn the_files_of_an_agent_need_room() {
+pub fn agent_files_over_quota_are_rejected() {
     in_fixture(async |fixture| {
         limit(fixture, 4, 1000).await;
         let (service, owner, here) = (&fixture.service, &fixture.owner, &address());
@@ -168,7 +168,7 @@ pub fn the_files_of_an_agent_need_room() {
 }
 
 /// An edit needs the disk space of the resulting file, not only of the added text.
-pub fn edits_need_room_for_what_they_write() {
+pub fn edit_over_quota_is_rejected() {
     in_fixture(async |fixture| {
         limit(fixture, 16, 1000).await;
         let (service, owner, here) = (&fixture.service, &fixture.owner, &address());
@@ -246,7 +246,7 @@ fn session(fixture: &Fixture, id: &str, hours: u32) -> PathBuf {
     directory
 }
 
-pub fn idle_sessions_and_strays_are_given_back() {
+pub fn gc_removes_idle_sessions_and_leftovers() {
     in_fixture(async |fixture| {
         fixture.run_shell("true").await;
         let (old, fresh) = (session(fixture, "old", 25), session(fixture, "fresh", 23));

@@ -73,7 +73,7 @@ async fn said(fixture: &Fixture, view: &ExecView) -> String {
     fixture.text(view, Stream::Stdout).await + &fixture.text(view, Stream::Stderr).await
 }
 
-pub fn what_is_allowed_gets_through_and_is_on_record() {
+pub fn allowed_host_is_reached_and_recorded() {
     in_fixture(async |fixture| {
         let other = Other::serve();
         // Without the setting there is no proxy.
@@ -139,7 +139,7 @@ pub fn direct_connection_without_proxy_fails() {
 
 /// The proxy's listening socket ends with its box, also if the next box of the user reuses the
 /// network namespace.
-pub fn a_way_out_is_not_passed_on() {
+pub fn proxy_socket_ends_with_its_box() {
     in_fixture(async |fixture| {
         let other = Other::serve();
         let sockets = async || {
@@ -199,7 +199,7 @@ print(json.dumps(told))
 
 /// Two concurrent boxes of one user cannot connect to each other, directly or through the proxy,
 /// although the list allows both ports.
-pub fn boxes_with_a_way_out_do_not_find_each_other() {
+pub fn boxes_with_proxy_cannot_reach_each_other() {
     in_fixture(async |fixture| {
         let ports = [20_001, 20_002];
         let both = ports.map(|port| format!("127.0.0.1:{port}"));
@@ -218,7 +218,7 @@ pub fn boxes_with_a_way_out_do_not_find_each_other() {
 }
 
 /// A connection waits for approval; concurrent connections to the same host ask one question.
-pub fn a_person_is_asked_about_other_hosts() {
+pub fn unlisted_host_asks_for_approval() {
     in_fixture(async |fixture| {
         let other = Other::serve();
         other.allow(fixture, "ask").await;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::fixture::{HELD, in_fixture, limited, reason, shell};
 
-pub fn success_and_failure() {
+pub fn succeeded_and_failed_execs_report_exit_code() {
     in_fixture(async |fixture| {
         let view = fixture.run_shell("echo out; echo err >&2; pwd").await;
         assert_eq!((view.summary.status, view.summary.exit_code), (Status::Succeeded, Some(0)));
@@ -33,7 +33,7 @@ pub fn success_and_failure() {
     });
 }
 
-pub fn timeout() {
+pub fn timeout_ends_exec() {
     in_fixture(async |fixture| {
         // Retries with longer timeouts, in case the shell does not print in time.
         let mut said = String::new();
@@ -52,7 +52,7 @@ pub fn timeout() {
     });
 }
 
-pub fn memory() {
+pub fn memory_limit_ends_exec() {
     in_fixture(async |fixture| {
         let greedy = "/usr/bin/python3 -c 'x = bytearray(300 << 20); print(len(x))'";
         let view = fixture.run(limited(greedy, json!({"memory_mb": 64}))).await;
@@ -66,7 +66,7 @@ pub fn memory() {
     });
 }
 
-pub fn cancel() {
+pub fn cancelled_exec_ends() {
     in_fixture(async |fixture| {
         let submitted = fixture.service.submit(&fixture.owner, shell(HELD)).await.unwrap();
         assert_eq!((submitted.status, submitted.known), (Status::Running, false));
@@ -79,7 +79,7 @@ pub fn cancel() {
     });
 }
 
-pub fn missing_directories_and_backends() {
+pub fn missing_directory_or_backend_fails_exec() {
     in_fixture(async |fixture| {
         let view = fixture.run(ExecRequest { cwd: Some("work/nowhere".to_owned()), ..shell("true") }).await;
         assert_eq!(view.summary.status, Status::Failed);
@@ -92,7 +92,7 @@ pub fn missing_directories_and_backends() {
     });
 }
 
-pub fn truncation_does_not_kill() {
+pub fn truncated_output_does_not_end_exec() {
     in_fixture(async |fixture| {
         let limits = json!({"max_stdout_bytes": 1000, "max_stderr_bytes": 10});
         let script = "head -c 300000 /dev/zero | tr '\\0' x; printf 0123456789 >&2; echo done > /workspace/work/done";
@@ -110,7 +110,7 @@ pub fn truncation_does_not_kill() {
     });
 }
 
-pub fn background_output_is_not_waited_for() {
+pub fn background_output_does_not_delay_end() {
     in_fixture(async |fixture| {
         let view = fixture.run_shell("echo first; sleep 1000 & echo last").await;
         assert_eq!(view.summary.status, Status::Succeeded);
@@ -118,7 +118,7 @@ pub fn background_output_is_not_waited_for() {
     });
 }
 
-pub fn skills_run() {
+pub fn skill_runs_as_exec() {
     in_fixture(async |fixture| {
         let invoke =
             async |id: &str, body| fixture.service.invoke(&fixture.owner, id, body, InvokeOptions::default()).await;

@@ -33,7 +33,7 @@ async fn last(fixture: &Fixture) -> ExecView {
     fixture.service.exec(&fixture.owner, &page.items[0].exec_id).await.unwrap()
 }
 
-pub fn a_line_runs_on_the_agents_files() {
+pub fn line_runs_on_agent_files() {
     in_fixture(async |fixture| {
         let ran = run(fixture, "echo hello > files/x; echo err >&2; exit 7").await;
         assert_eq!(ran, Executed { stdout: String::new(), stderr: "err\n".to_owned(), exit_code: 7 });
@@ -57,7 +57,7 @@ pub fn a_line_runs_on_the_agents_files() {
     });
 }
 
-pub fn a_program_runs_in_its_directory() {
+pub fn program_runs_in_its_directory() {
     in_fixture(async |fixture| {
         run(fixture, "mkdir -p skills/技能; echo 'import os; print(os.getcwd())' > skills/技能/main.py").await;
         assert_eq!(
@@ -81,7 +81,7 @@ pub fn a_program_runs_in_its_directory() {
     });
 }
 
-pub fn what_is_not_allowed_is_on_record() {
+pub fn denied_line_is_recorded() {
     in_fixture(async |fixture| {
         for (line, message) in [
             ("ls; nc x", "Security Error: Command 'nc' is not allowed."),
@@ -109,7 +109,7 @@ pub fn what_is_not_allowed_is_on_record() {
     });
 }
 
-pub fn time_is_up_in_the_words_of_each_contract() {
+pub fn timeout_message_follows_contract() {
     in_fixture(async |fixture| {
         run(fixture, "mkdir -p skills/s").await;
         fixture.set(json!({"sandbox": {"limits": {"timeout_ms": 1000}}})).await;
@@ -128,7 +128,7 @@ pub fn time_is_up_in_the_words_of_each_contract() {
     });
 }
 
-pub fn output_is_cut_between_characters() {
+pub fn truncated_output_ends_at_character() {
     in_fixture(async |fixture| {
         fixture.set(json!({"sandbox": {"limits": {"max_stdout_bytes": 4096}}})).await;
         let ran = run(fixture, "python3 -c \"print('x' + 'é' * 4096)\"").await;
@@ -138,7 +138,7 @@ pub fn output_is_cut_between_characters() {
     });
 }
 
-pub fn skills_are_healed_and_failures_without_a_network_explained() {
+pub fn exec_heals_skills_and_explains_missing_network() {
     in_fixture(async |fixture| {
         run(fixture, "python3 -c \"import os; os.makedirs('skills/s/deep'); open('skills/s/deep/skill.md', 'w').write('name: s')\"").await;
         assert_eq!(run(fixture, "ls skills/s; cat skills/s/SKILL.md").await.stdout, "SKILL.md\ndeep\nname: s");

@@ -18,7 +18,7 @@ async fn let_go(mut connection: SqliteConnection) {
     connection.close().await.unwrap();
 }
 
-pub fn without_a_record_nothing_runs() {
+pub fn exec_does_not_run_without_recorded_intent() {
     in_fixture(async |fixture| {
         // After a first exec the workspace is registered, so that the next write is an exec's
         // intent.
@@ -35,7 +35,7 @@ pub fn without_a_record_nothing_runs() {
     });
 }
 
-pub fn an_ending_is_recorded_when_it_can_be() {
+pub fn outcome_is_recorded_once_database_is_unlocked() {
     in_fixture(async |fixture| {
         let exec_id = fixture.service.submit(&fixture.owner, shell(HELD)).await.unwrap().exec_id;
         let held = hold_the_database(fixture).await;

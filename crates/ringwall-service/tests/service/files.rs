@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::fixture::{in_fixture, limited, reason, shell};
 
-pub fn bad_inputs_write_nothing() {
+pub fn invalid_inputs_write_nothing() {
     in_fixture(async |fixture| {
         let inputs = |paths: &[&str]| paths.iter().map(|path| ((*path).to_owned(), b"data".to_vec())).collect();
         for bad in ["../x", "/x", "", "a/../../b", "a\0b"] {
@@ -64,7 +64,7 @@ pub fn artifacts_are_listed_and_limited() {
     });
 }
 
-pub fn no_value_of_the_environment_is_stored() {
+pub fn environment_values_are_not_stored() {
     in_fixture(async |fixture| {
         let value = "hunter2-9d1c7e55";
         let env = [("PASSWORD".to_owned(), Secret::new(value))].into();

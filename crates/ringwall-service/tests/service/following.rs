@@ -43,7 +43,7 @@ async fn follow(fixture: &Fixture, id: &ExecId, stays: &[usize]) -> (Vec<u8>, Ve
     }
 }
 
-pub fn any_reconnects_give_the_exact_bytes() {
+pub fn reconnecting_client_gets_each_byte_once() {
     let script = "for i in $(seq 3000); do echo out $i; [ $((i % 7)) = 0 ] && echo err $i >&2; done; true";
     let out: String = (1..=3000).map(|i| format!("out {i}\n")).collect();
     let err: String = (1..=3000).filter(|i| i % 7 == 0).map(|i| format!("err {i}\n")).collect();
@@ -67,7 +67,7 @@ pub fn any_reconnects_give_the_exact_bytes() {
     block_on(async move { drop(fixture) });
 }
 
-pub fn a_follower_sees_output_before_the_end() {
+pub fn client_gets_output_of_running_exec() {
     in_fixture(async |fixture| {
         let submitted = fixture.service.submit(&fixture.owner, shell(HELD)).await.unwrap();
         let events = fixture.service.events(&fixture.owner, &submitted.exec_id, None).await.unwrap();

@@ -16,7 +16,7 @@ async fn count(fixture: &Fixture) -> usize {
     fixture.service.execs(&fixture.owner, ExecFilter::default(), Limit::nearest(1000), None).await.unwrap().items.len()
 }
 
-pub fn one_key_is_one_exec() {
+pub fn same_key_returns_same_exec() {
     in_fixture(async |fixture| {
         let first = fixture.service.submit(&fixture.owner, keyed("k", 1, "echo x >> x")).await.unwrap();
         fixture.service.finished(&fixture.owner, &first.exec_id).await.unwrap();
@@ -36,7 +36,7 @@ pub fn one_key_is_one_exec() {
 }
 
 /// Digests are keyed, so a copy of the database cannot be used to test guesses of a request.
-pub fn no_digest_can_be_guessed() {
+pub fn request_digest_is_keyed() {
     let recorded = || {
         let mut found = Vec::new();
         in_fixture(async |fixture| {
@@ -55,7 +55,7 @@ pub fn no_digest_can_be_guessed() {
     assert_ne!(one, other, "the same request, known by its digest on another server");
 }
 
-pub fn many_at_once_are_one() {
+pub fn concurrent_requests_with_same_key_start_one_exec() {
     in_fixture(async |fixture| {
         let submissions = (0..20).map(|_| fixture.service.submit(&fixture.owner, keyed("k", 1, "echo x >> x")));
         let submitted: Vec<_> = join_all(submissions).await.into_iter().map(Result::unwrap).collect();
@@ -69,7 +69,7 @@ pub fn many_at_once_are_one() {
 }
 
 /// With a queue of one place, all requests with the key of the queued exec return that exec.
-pub fn known_while_the_queue_is_full() {
+pub fn key_of_queued_exec_is_known_while_queue_is_full() {
     in_fixture(async |fixture| {
         fixture.set(json!({"sandbox": {"max_concurrent_execs": 1, "max_queued_execs": 1}})).await;
         let first = fixture.service.submit(&fixture.owner, keyed("first", 1, HELD)).await.unwrap();
@@ -96,7 +96,7 @@ pub fn known_while_the_queue_is_full() {
     });
 }
 
-pub fn known_when_it_would_no_longer_be_allowed() {
+pub fn key_is_known_after_policy_denies_request() {
     in_fixture(async |fixture| {
         fixture.set(json!({"sandbox": {"limits": {"timeout_ms": 90_000}}})).await;
         let wide = || ExecRequest { overrides: Some(json!({"timeout_ms": 80_000})), ..keyed("k", 1, "true") };
@@ -109,7 +109,7 @@ pub fn known_when_it_would_no_longer_be_allowed() {
     });
 }
 
-pub fn known_after_a_restart() {
+pub fn key_is_known_after_restart() {
     block_on(async {
         let fixture = Fixture::open().await;
         let first = fixture.service.submit(&fixture.owner, keyed("k", 1, "true")).await.unwrap();

@@ -28,7 +28,7 @@ fn using(megabytes: u32) -> String {
     format!("/usr/bin/python3 -c 'x = bytearray({megabytes} << 20)'")
 }
 
-pub fn the_peak_is_ones_own() {
+pub fn memory_peak_does_not_carry_over() {
     in_fixture(async |fixture| {
         for _ in 0..3 {
             let large = with_memory(fixture, &using(200), 512).await;
@@ -39,7 +39,7 @@ pub fn the_peak_is_ones_own() {
     });
 }
 
-pub fn a_kill_for_memory_is_ones_own() {
+pub fn out_of_memory_does_not_carry_over() {
     in_fixture(async |fixture| {
         for _ in 0..3 {
             let greedy = with_memory(fixture, &using(300), 64).await;
@@ -68,7 +68,7 @@ except BlockingIOError:
     print(\"full\")
 ";
 
-pub fn processes_are_ones_own() {
+pub fn process_count_does_not_carry_over() {
     in_fixture(async |fixture| {
         let limits = || json!({"pids": 32, "timeout_ms": 20_000});
         for _ in 0..3 {
@@ -82,14 +82,14 @@ pub fn processes_are_ones_own() {
     });
 }
 
-pub fn limits_are_ones_own() {
+pub fn limits_do_not_carry_over() {
     in_fixture(async |fixture| {
         for _ in 0..3 {
             ends_well(fixture, 512).await;
             let greedy = with_memory(fixture, &using(300), 64).await;
-            assert_eq!(greedy.summary.status, Status::Failed, "what has 64 MB got more: {greedy:?}");
+            assert_eq!(greedy.summary.status, Status::Failed, "more than the limit of 64 MB was available: {greedy:?}");
             let fits = with_memory(fixture, &using(300), 512).await;
-            assert_eq!(fits.summary.status, Status::Succeeded, "what has 512 MB got less: {fits:?}");
+            assert_eq!(fits.summary.status, Status::Succeeded, "less than the limit of 512 MB was available: {fits:?}");
         }
     });
 }
@@ -109,7 +109,7 @@ fn groups(directory: &Path, prefix: &str, found: &mut Vec<String>) {
     }
 }
 
-pub fn no_group_is_left() {
+pub fn drained_service_leaves_no_cgroup() {
     let find = || {
         let mut found = Vec::new();
         groups(Path::new("/sys/fs/cgroup"), &format!("ringwall-{}-", std::process::id()), &mut found);
@@ -122,7 +122,7 @@ pub fn no_group_is_left() {
         }
         with_memory(&fixture, &using(300), 64).await;
         if rustix::process::geteuid().is_root() {
-            assert!(!find().is_empty(), "the control: groups are seen");
+            assert!(!find().is_empty(), "control: the cgroups of a running service are found");
         }
         fixture.service.drain(std::time::Duration::from_secs(5)).await;
     });

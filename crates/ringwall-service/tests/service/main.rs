@@ -3,7 +3,7 @@
 //! This binary has four roles: the tests, the jail of their boxes, the agent in session boxes, and
 //! a service that is killed. As root it also runs all tests as an ordinary user.
 
-#![expect(clippy::disallowed_methods, reason = "the service to be killed is this program")]
+#![expect(clippy::disallowed_methods, reason = "this program starts itself as the service to be killed")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed test")]
 
 mod browsing;
@@ -32,6 +32,80 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+/// The name and the function of each test.
+macro_rules! cases {
+    ($($module:ident :: { $($name:ident),* $(,)? })*) => {
+        &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name as fn()),)*)*]
+    };
+}
+
+const CASES: &[(&str, fn())] = cases! {
+    endings::{
+        succeeded_and_failed_execs_report_exit_code, timeout_ends_exec, memory_limit_ends_exec,
+        cancelled_exec_ends, missing_directory_or_backend_fails_exec, truncated_output_does_not_end_exec,
+        background_output_does_not_delay_end, skill_runs_as_exec,
+    }
+    denials::{
+        denied_request_is_recorded, intent_records_origin_of_request, malformed_request_is_not_recorded,
+        settings_are_operator_layer_of_policy,
+    }
+    executing::{
+        line_runs_on_agent_files, program_runs_in_its_directory, denied_line_is_recorded,
+        timeout_message_follows_contract, truncated_output_ends_at_character,
+        exec_heals_skills_and_explains_missing_network,
+    }
+    files::{ invalid_inputs_write_nothing, artifacts_are_listed_and_limited, environment_values_are_not_stored }
+    disk::{
+        exec_over_disk_quota_is_stopped_with_reason, exec_over_file_quota_is_stopped,
+        staged_artifacts_count_against_quota, inputs_over_quota_are_rejected,
+        workspace_is_measured_after_execs, agent_files_over_quota_are_rejected, edit_over_quota_is_rejected,
+        gc_removes_idle_sessions_and_leftovers,
+    }
+    following::{ reconnecting_client_gets_each_byte_once, client_gets_output_of_running_exec }
+    idempotency::{
+        same_key_returns_same_exec, request_digest_is_keyed, concurrent_requests_with_same_key_start_one_exec,
+        key_of_queued_exec_is_known_while_queue_is_full, key_is_known_after_policy_denies_request,
+        key_is_known_after_restart,
+    }
+    queueing::{ queue_alternates_between_users, full_queue_rejects_exec, waiting_exec_can_be_cancelled }
+    tenants::{ exec_of_other_user_is_not_found, tokens_grant_rights_of_their_role, revoked_token_is_rejected_at_once }
+    crash::{ execs_of_killed_service_are_lost }
+    faults::{ exec_does_not_run_without_recorded_intent, outcome_is_recorded_once_database_is_unlocked }
+    retention::{
+        old_execs_are_removed_with_their_files, old_execs_are_removed_in_batches,
+        chain_verifies_after_removal_of_old_entries, failed_retention_step_does_not_stop_others,
+    }
+    stopping::{
+        second_service_on_data_directory_is_refused, drain_cancels_running_execs,
+        drain_waits_for_execs_that_end_in_time,
+    }
+    outside::{
+        killed_spawner_fails_exec, killed_init_fails_exec_after_its_processes_ended,
+        stopped_spawner_is_replaced,
+    }
+    leftovers::{
+        memory_peak_does_not_carry_over, out_of_memory_does_not_carry_over, process_count_does_not_carry_over,
+        limits_do_not_carry_over, drained_service_leaves_no_cgroup,
+    }
+    egress::{
+        allowed_host_is_reached_and_recorded, direct_connection_without_proxy_fails,
+        unlisted_host_asks_for_approval, session_box_connections_belong_to_running_command,
+        proxy_socket_ends_with_its_box, boxes_with_proxy_cannot_reach_each_other,
+    }
+    pool::{ session_box_is_replaced_after_use_limit_and_idle_time }
+    browsing::{ waiting_browser_actions_are_limited, cancelled_browser_start_leaves_nothing }
+};
+
+/// Tests of warm boxes and reused network namespaces, which need root, and the run as an ordinary user.
+const ROOT_CASES: &[(&str, fn())] = cases! {
+    pool::{ first_run_takes_warm_box }
+    networks::{
+        used_network_namespace_is_not_reused, unused_network_namespace_is_reused,
+        concurrent_boxes_have_different_network_namespaces, network_namespace_with_open_socket_is_not_reused,
+    }
+    ordinary::{ all_tests_pass_as_ordinary_user }
+};
+
 fn main() -> ExitCode {
     let name = std::env::args_os().next();
     if name.as_ref().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
@@ -43,90 +117,11 @@ fn main() -> ExitCode {
     if let Some(data) = std::env::var_os(crash::DATA) {
         return crash::be_the_child(data.into());
     }
-    let mut tries: Vec<(&str, fn())> = vec![
-        ("success and failure", endings::success_and_failure),
-        ("timeout", endings::timeout),
-        ("memory", endings::memory),
-        ("cancel", endings::cancel),
-        ("commands that are not there", endings::missing_directories_and_backends),
-        ("truncation", endings::truncation_does_not_kill),
-        ("output of processes that stay", endings::background_output_is_not_waited_for),
-        ("skills", endings::skills_run),
-        ("denials", denials::denials_are_recorded),
-        ("intents", denials::an_intent_says_where_it_came_in),
-        ("malformed", denials::what_is_malformed_leaves_no_trace),
-        ("settings", denials::settings_are_the_operators_layer),
-        ("lines on files", executing::a_line_runs_on_the_agents_files),
-        ("programs on files", executing::a_program_runs_in_its_directory),
-        ("denials on files", executing::what_is_not_allowed_is_on_record),
-        ("timeouts on files", executing::time_is_up_in_the_words_of_each_contract),
-        ("output on files", executing::output_is_cut_between_characters),
-        ("files afterwards", executing::skills_are_healed_and_failures_without_a_network_explained),
-        ("inputs", files::bad_inputs_write_nothing),
-        ("artifacts", files::artifacts_are_listed_and_limited),
-        ("secrets", files::no_value_of_the_environment_is_stored),
-        ("disk, filled", disk::exec_over_disk_quota_is_stopped_with_reason),
-        ("disk, filled with names", disk::a_filler_of_names_is_stopped_too),
-        ("disk, on its way", disk::what_is_on_its_way_counts),
-        ("disk, inputs", disk::inputs_need_room),
-        ("disk, afterwards", disk::a_workspace_is_measured_after_its_execs),
-        ("disk, files of an agent", disk::the_files_of_an_agent_need_room),
-        ("disk, edits", disk::edits_need_room_for_what_they_write),
-        ("disk, given back", disk::idle_sessions_and_strays_are_given_back),
-        ("following", following::any_reconnects_give_the_exact_bytes),
-        ("following live", following::a_follower_sees_output_before_the_end),
-        ("once", idempotency::one_key_is_one_exec),
-        ("once, on record", idempotency::no_digest_can_be_guessed),
-        ("once, at once", idempotency::many_at_once_are_one),
-        ("once, while the queue is full", idempotency::known_while_the_queue_is_full),
-        ("once, under other settings", idempotency::known_when_it_would_no_longer_be_allowed),
-        ("once, after a restart", idempotency::known_after_a_restart),
-        ("turns", queueing::users_take_turns),
-        ("bound", queueing::the_queue_is_bounded),
-        ("cancelled while waiting", queueing::a_waiting_exec_can_be_cancelled),
-        ("tenants", tenants::what_is_anothers_is_not_there),
-        ("tokens", tenants::tokens_open_what_they_should),
-        ("revoked tokens", tenants::tokens_close_at_once),
-        ("killed", crash::a_killed_service_loses_its_execs_and_says_so),
-        ("record that does not answer", faults::without_a_record_nothing_runs),
-        ("ending that waits", faults::an_ending_is_recorded_when_it_can_be),
-        ("retention", retention::old_execs_go_with_their_files),
-        ("retention in batches", retention::many_old_execs_go),
-        ("retention of the chain", retention::old_entries_go_and_the_chain_holds),
-        ("retention where a step fails", retention::a_step_that_fails_stops_no_other),
-        ("one server", stopping::one_server_for_one_directory),
-        ("drain", stopping::drain_ends_what_runs),
-        ("drain waits", stopping::drain_waits_for_what_ends),
-        ("killed spawner", outside::a_killed_spawner_is_told),
-        ("killed init", outside::a_killed_init_is_told_when_all_are_gone),
-        ("spawner that stands still", outside::a_spawner_that_stands_still_is_replaced),
-        ("memory after memory", leftovers::the_peak_is_ones_own),
-        ("memory after a kill for it", leftovers::a_kill_for_memory_is_ones_own),
-        ("processes after a bomb", leftovers::processes_are_ones_own),
-        ("limits after other limits", leftovers::limits_are_ones_own),
-        ("groups after the service", leftovers::no_group_is_left),
-        ("way out", egress::what_is_allowed_gets_through_and_is_on_record),
-        ("way out, other ways", egress::direct_connection_without_proxy_fails),
-        ("way out, asked about", egress::a_person_is_asked_about_other_hosts),
-        ("way out, in a session", egress::session_box_connections_belong_to_running_command),
-        ("way out, once", egress::a_way_out_is_not_passed_on),
-        ("way out, of two boxes", egress::boxes_with_a_way_out_do_not_find_each_other),
-        ("pool, boxes of sessions", pool::a_sessions_box_is_replaced_after_its_last_use_and_when_it_was_idle),
-        ("browsers, waited for", browsing::waiting_for_a_browser_is_bounded),
-        ("browsers, not wanted", browsing::a_browser_that_is_not_wanted_leaves_nothing),
-    ];
-    if rustix::process::geteuid().is_root() {
-        tries.push(("pool, the first run", pool::the_first_run_finds_a_box_that_was_made_ahead));
-        // Without root, every box has its own network namespace.
-        tries.push(("networks that were used", networks::a_used_network_is_not_passed_on));
-        tries.push(("networks that were not used", networks::an_unused_network_is_passed_on));
-        tries.push(("networks of two at once", networks::two_boxes_never_share_one));
-        tries.push(("networks with a socket left", networks::a_network_of_which_a_socket_lives_on_is_not_passed_on));
-        tries.push(("all as an ordinary user", ordinary::all_as_an_ordinary_user));
-    }
-    let trials = tries.into_iter().map(|(name, attempt)| {
-        Trial::test(name, move || {
-            attempt();
+    let is_root = rustix::process::geteuid().is_root();
+    let cases = CASES.iter().chain(if is_root { ROOT_CASES } else { &[] });
+    let trials = cases.map(|(name, test)| {
+        Trial::test(*name, move || {
+            test();
             Ok(())
         })
     });

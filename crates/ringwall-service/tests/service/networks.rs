@@ -28,7 +28,7 @@ EOF
 
 /// A used namespace is not reused: its port could still be in TIME_WAIT, and its counters would
 /// disclose the use.
-pub fn a_used_network_is_not_passed_on() {
+pub fn used_network_namespace_is_not_reused() {
     in_fixture(async |fixture| {
         for round in 0..3 {
             let view = fixture.run_shell(SERVE_AND_ASK).await;
@@ -42,7 +42,7 @@ pub fn a_used_network_is_not_passed_on() {
 }
 
 /// An unused namespace is reused. Control for the other tests.
-pub fn an_unused_network_is_passed_on() {
+pub fn unused_network_namespace_is_reused() {
     in_fixture(async |fixture| {
         let mut seen = Vec::new();
         // The kernel may still be destroying a box; until then the next one gets another namespace.
@@ -58,7 +58,7 @@ pub fn an_unused_network_is_passed_on() {
 }
 
 /// Two concurrent boxes have different namespaces.
-pub fn two_boxes_never_share_one() {
+pub fn concurrent_boxes_have_different_network_namespaces() {
     in_fixture(async |fixture| {
         // Each box waits until the other has written its namespace to the shared work directory.
         let script = |own: &str, other: &str| {
@@ -78,7 +78,7 @@ pub fn two_boxes_never_share_one() {
 
 /// A namespace is not reused while another box holds a socket of it, because that box could
 /// communicate in it.
-pub fn a_network_of_which_a_socket_lives_on_is_not_passed_on() {
+pub fn network_namespace_with_open_socket_is_not_reused() {
     in_fixture(async |fixture| {
         let keeper = r#"
 import os, socket

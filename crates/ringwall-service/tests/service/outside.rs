@@ -38,7 +38,7 @@ async fn held(fixture: &Fixture) -> ExecId {
     exec_id
 }
 
-async fn is_told_and_the_next_one_runs(fixture: &Fixture, exec_id: &ExecId) {
+async fn assert_failed_and_next_exec_runs(fixture: &Fixture, exec_id: &ExecId) {
     let view = fixture.service.finished(&fixture.owner, exec_id).await.unwrap();
     assert_eq!((view.summary.status, view.summary.exit_code), (Status::Failed, Some(137)));
     assert_eq!(reason(&view), "RUNTIME_ERROR");
@@ -47,11 +47,11 @@ async fn is_told_and_the_next_one_runs(fixture: &Fixture, exec_id: &ExecId) {
     assert_eq!(fixture.run_shell("true").await.summary.status, Status::Succeeded);
 }
 
-pub fn a_killed_spawner_is_told() {
+pub fn killed_spawner_fails_exec() {
     in_fixture(async |fixture| {
         let exec_id = held(fixture).await;
         signal(spawner(), Signal::KILL);
-        is_told_and_the_next_one_runs(fixture, &exec_id).await;
+        assert_failed_and_next_exec_runs(fixture, &exec_id).await;
     });
 }
 
@@ -59,7 +59,7 @@ pub fn a_killed_spawner_is_told() {
 const CROWD: &str = "for i in {1..24}; do /usr/bin/python3 -c 'x = b\"x\" * (20 << 20); print(1, flush=True); \
                      import time; time.sleep(1000)' & done; wait";
 
-pub fn a_killed_init_is_told_when_all_are_gone() {
+pub fn killed_init_fails_exec_after_its_processes_ended() {
     in_fixture(async |fixture| {
         // Warm boxes would be children of the spawner too.
         fixture.set(json!({ "pool": { "min_instances": 0 } })).await;
@@ -77,12 +77,12 @@ pub fn a_killed_init_is_told_when_all_are_gone() {
         fixture.service.finished(&fixture.owner, &exec_id).await.unwrap();
         let left: Vec<&u32> = crowd.iter().filter(|one| Path::new(&format!("/proc/{one}")).exists()).collect();
         assert!(left.is_empty(), "{left:?}");
-        is_told_and_the_next_one_runs(fixture, &exec_id).await;
+        assert_failed_and_next_exec_runs(fixture, &exec_id).await;
     });
 }
 
 /// Takes 10 s, the timeout for starting a box.
-pub fn a_spawner_that_stands_still_is_replaced() {
+pub fn stopped_spawner_is_replaced() {
     in_fixture(async |fixture| {
         // A warm box would not need the spawner.
         fixture.set(json!({ "pool": { "min_instances": 0 } })).await;

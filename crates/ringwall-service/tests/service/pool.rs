@@ -41,7 +41,7 @@ async fn warm_wait(fixture: &Fixture, count: u32) {
 }
 
 /// Requires root; otherwise there are no warm boxes.
-pub fn the_first_run_finds_a_box_that_was_made_ahead() {
+pub fn first_run_takes_warm_box() {
     in_fixture(async |fixture| {
         warm_wait(fixture, 2).await;
         assert_eq!(run(fixture, python("s", "print(1)", None)).await.stdout, "1\n");
@@ -66,7 +66,7 @@ pub fn the_first_run_finds_a_box_that_was_made_ahead() {
 /// Prints whether `/tmp/mark` exists and creates it. A box's `/tmp` exists as long as the box.
 const MARK: &str = "from pathlib import Path\nmark = Path('/tmp/mark')\nprint(mark.exists())\nmark.touch()";
 
-pub fn a_sessions_box_is_replaced_after_its_last_use_and_when_it_was_idle() {
+pub fn session_box_is_replaced_after_use_limit_and_idle_time() {
     in_fixture(async |fixture| {
         fixture.set(json!({ "sessions": { "confirmation": "auto-approve" } })).await;
         fixture.set(json!({ "pool": { "min_instances": 0, "max_use_count": 2 } })).await;

@@ -14,7 +14,7 @@ async fn ended(fixture: &Fixture) -> Vec<String> {
     begun.map(|entry| entry.subject).collect()
 }
 
-pub fn users_take_turns() {
+pub fn queue_alternates_between_users() {
     in_fixture(async |fixture| {
         fixture.set(json!({"sandbox": {"max_concurrent_execs": 1}})).await;
         let submit = async |user: &str, script: &str| {
@@ -41,7 +41,7 @@ pub fn users_take_turns() {
     });
 }
 
-pub fn the_queue_is_bounded() {
+pub fn full_queue_rejects_exec() {
     in_fixture(async |fixture| {
         fixture.set(json!({"sandbox": {"max_concurrent_execs": 1, "max_queued_execs": 2}})).await;
         let mut ids = Vec::new();
@@ -58,7 +58,7 @@ pub fn the_queue_is_bounded() {
     });
 }
 
-pub fn a_waiting_exec_can_be_cancelled() {
+pub fn waiting_exec_can_be_cancelled() {
     in_fixture(async |fixture| {
         fixture.set(json!({"sandbox": {"max_concurrent_execs": 1}})).await;
         let running = fixture.service.submit(&fixture.owner, shell(HELD)).await.unwrap().exec_id;

@@ -22,7 +22,7 @@ async fn is_intact(fixture: &Fixture) -> bool {
     fixture.service.verify_audit(&fixture.owner, None, |_| {}).await.unwrap().is_intact()
 }
 
-pub fn old_execs_go_with_their_files() {
+pub fn old_execs_are_removed_with_their_files() {
     in_fixture(async |fixture| {
         let ended = fixture.run_shell("echo x > /workspace/artifacts/x; echo y > /workspace/work/y").await;
         let running = fixture.service.submit(&fixture.owner, shell(HELD)).await.unwrap().exec_id;
@@ -47,7 +47,7 @@ pub fn old_execs_go_with_their_files() {
 }
 
 /// More execs than fit in one batch.
-pub fn many_old_execs_go() {
+pub fn old_execs_are_removed_in_batches() {
     in_fixture(async |fixture| {
         fixture.set(json!({"retention": {"execs_days": 1}})).await;
         for _ in 0..120 {
@@ -59,7 +59,7 @@ pub fn many_old_execs_go() {
     });
 }
 
-pub fn old_entries_go_and_the_chain_holds() {
+pub fn chain_verifies_after_removal_of_old_entries() {
     in_fixture(async |fixture| {
         fixture.run_shell("true").await;
         fixture.set(json!({"retention": {"audit_days": 1}})).await;
@@ -73,7 +73,7 @@ pub fn old_entries_go_and_the_chain_holds() {
 }
 
 /// A step that fails does not prevent the other steps.
-pub fn a_step_that_fails_stops_no_other() {
+pub fn failed_retention_step_does_not_stop_others() {
     in_fixture(async |fixture| {
         fixture.run_shell("true").await;
         fixture.set(json!({"retention": {"execs_days": 1, "audit_days": 1}})).await;

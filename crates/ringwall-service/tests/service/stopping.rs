@@ -6,14 +6,14 @@ use ringwall_service::{Auth, Service, Status};
 
 use crate::fixture::{Fixture, HELD, block_on, config, in_fixture, shell};
 
-pub fn one_server_for_one_directory() {
+pub fn second_service_on_data_directory_is_refused() {
     in_fixture(async |fixture| {
         let second = Service::open(config(fixture.directory.path(), Auth::Disabled)).await;
         assert!(matches!(second, Err(ringwall_service::Error::DataInUse)), "{second:?}");
     });
 }
 
-pub fn drain_ends_what_runs() {
+pub fn drain_cancels_running_execs() {
     block_on(async {
         let Fixture { service, owner, directory } = Fixture::open().await;
         service.change_settings(&owner, serde_json::json!({"sandbox": {"max_concurrent_execs": 1}})).await.unwrap();
@@ -35,7 +35,7 @@ pub fn drain_ends_what_runs() {
     });
 }
 
-pub fn drain_waits_for_what_ends() {
+pub fn drain_waits_for_execs_that_end_in_time() {
     in_fixture(async |fixture| {
         let running = fixture.service.submit(&fixture.owner, shell(HELD)).await.unwrap().exec_id;
         let drain = fixture.service.drain(Duration::from_secs(60));

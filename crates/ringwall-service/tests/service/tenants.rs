@@ -23,7 +23,7 @@ fn agent(user: &str, name: &str) -> Holder {
     Holder::Agent(user.parse().unwrap(), name.parse().unwrap())
 }
 
-pub fn what_is_anothers_is_not_there() {
+pub fn exec_of_other_user_is_not_found() {
     block_on(async {
         let directory = tempfile::tempdir().unwrap();
         let service = Service::open(config(directory.path(), Auth::Tokens)).await.unwrap();
@@ -63,7 +63,7 @@ pub fn what_is_anothers_is_not_there() {
     });
 }
 
-pub fn tokens_open_what_they_should() {
+pub fn tokens_grant_rights_of_their_role() {
     block_on(async {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ pub fn tokens_open_what_they_should() {
 
 /// An expired or revoked token is rejected at once although it was just used, also if another
 /// process revoked it.
-pub fn tokens_close_at_once() {
+pub fn revoked_token_is_rejected_at_once() {
     block_on(async {
         let directory = tempfile::tempdir().unwrap();
         let settings = config(directory.path(), Auth::Tokens);
