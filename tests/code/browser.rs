@@ -205,7 +205,7 @@ fn sandbox_browser_shares_files_and_network_of_session_box() {
     });
     assert_eq!(answer["title"], "clicked");
     assert_eq!(files, ["data/report.txt"]);
-    assert!(notes.len() == 1 && notes[0].as_str().unwrap().contains("huge.bin was not kept"), "{notes:?}");
+    assert!(notes.len() == 1 && notes[0].as_str().unwrap().contains("huge.bin was not stored"), "{notes:?}");
     assert_eq!(fixture.run_in_session_box("ls -A /tmp/browser-*/downloads"), "");
     assert_eq!(fixture.run_in_session_box("rm data/report.txt"), "");
     let kept = expect_success(fixture.browse("download", json!({ "url": pages.at("/file") })));

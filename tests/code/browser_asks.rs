@@ -215,6 +215,6 @@ fn sandbox_browser_asks_for_unknown_host() {
         "Form",
         "remembered"
     );
-    assert!(fixture.last_action()["connections"].to_string().contains("allowed before by a person"));
+    assert!(fixture.last_action()["connections"].to_string().contains("remembered from an earlier approval"));
     assert_eq!(fixture.pending(), [Value::Null; 0]);
 }

@@ -203,7 +203,7 @@ impl Service {
         service.expire_approvals();
         service.prune_on_schedule();
         service.observe();
-        service.measure_boxes_on_schedule();
+        service.check_box_quotas_on_schedule();
         service.inner.boxes.keep(service.default_spec(&service.settings_now()).map(BoxSort::Native));
         Ok(service)
     }

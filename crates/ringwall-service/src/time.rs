@@ -6,7 +6,12 @@ use ringwall_record::Timestamp;
 
 /// The current time of the system clock.
 pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    timestamp(SystemTime::now())
+}
+
+/// Times before 1970 become 0.
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_milliseconds(milliseconds(since).try_into().unwrap_or(i64::MAX))
 }
 

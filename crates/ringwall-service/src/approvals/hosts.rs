@@ -47,7 +47,9 @@ impl Service {
     /// Removes an entry. Running execs keep what they were allowed.
     pub async fn forget_host(&self, by: &Principal, id: i64) -> Result<AllowedHost, Error> {
         if let Holder::Agent(..) = by.holder() {
-            return Err(Error::Forbidden { why: "an agent changes nothing that a person allowed".to_owned() });
+            return Err(Error::Forbidden {
+                why: "an agent cannot remove an allowed host; its user or an operator can".to_owned(),
+            });
         }
         let missing = || Error::NotFound { what: format!("allowed host {id}") };
         if !self.allowed_hosts(by).await?.iter().any(|host| host.id == id) {
@@ -57,9 +59,9 @@ impl Service {
         forgotten.map(AllowedHost::from).ok_or_else(missing)
     }
 
-    /// The entries shown in the question, as a change of the list of the user whose box asked.
+    /// The change that adds the entries of a question to the list of the user whose box asked.
     pub(crate) fn remembering_hosts(user: &UserId, entries: &[String]) -> Result<Remembering, Error> {
-        // Each entry is one host and one port; nothing wider is remembered.
+        // Each entry is one host and one port.
         entries.iter().try_for_each(|entry| NetEntry::read(entry).map(drop))?;
         Ok(Remembering::Hosts { user: user.clone(), entries: entries.to_vec() })
     }
@@ -82,7 +84,7 @@ impl Service {
             Box::pin(async move {
                 match service {
                     Some(service) => service.ask_about_host(&asking, host, port).await,
-                    None => Ruling::Refused("the server stops".to_owned()),
+                    None => Ruling::Refused("the server is stopping".to_owned()),
                 }
             })
         }))
@@ -92,11 +94,11 @@ impl Service {
         match self.remembered_hosts(&asking.user_id).await {
             Ok(remembered) => {
                 if let Some(entry) = remembered.find(&host, port) {
-                    return Ruling::Allowed(format!("{entry}, allowed before by a person"));
+                    return Ruling::Allowed(format!("{entry}, remembered from an earlier approval"));
                 }
             }
             Err(error) => {
-                tracing::warn!(error = %causes(&error), "could not read which hosts are allowed");
+                tracing::warn!(error = %causes(&error), "could not read the list of allowed hosts");
                 return Ruling::Refused("the list of allowed hosts could not be read".to_owned());
             }
         }
@@ -104,16 +106,16 @@ impl Service {
         let mut waiting = match self.ask(question(asking, &entry)).await {
             Ok(waiting) => waiting,
             Err(error) => {
-                tracing::warn!(exec_id = %asking.exec_id, error = %causes(&error), "nobody could be asked");
-                return Ruling::Refused("nobody could be asked".to_owned());
+                tracing::warn!(exec_id = %asking.exec_id, error = %causes(&error), "could not ask about a host");
+                return Ruling::Refused("no question about it could be opened; see the server log".to_owned());
             }
         };
-        tracing::info!(exec_id = %asking.exec_id, approval = %waiting.id(), "a connection waits for a person");
+        tracing::info!(exec_id = %asking.exec_id, approval = %waiting.id(), "a connection waits for approval");
         match waiting.decision().await {
             Decision::Approved { by, .. } => Ruling::Allowed(format!("{entry}, allowed by {by}")),
             Decision::Denied { .. } => Ruling::Refused("a person has denied it".to_owned()),
-            Decision::Expired => Ruling::Refused("nobody answered in time whether it may be reached".to_owned()),
-            Decision::Cancelled | Decision::Void => Ruling::Refused("nobody answered".to_owned()),
+            Decision::Expired => Ruling::Refused("nobody answered the question about it in time".to_owned()),
+            Decision::Cancelled | Decision::Void => Ruling::Refused("the question about it was cancelled".to_owned()),
         }
     }
 }

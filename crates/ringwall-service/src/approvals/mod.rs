@@ -10,8 +10,6 @@
 mod answer;
 mod ask;
 mod covered_files;
-mod expire;
-mod follow;
 mod hosts;
 mod open_approvals;
 mod question;
@@ -19,8 +17,8 @@ mod view;
 mod wait;
 
 pub use answer::{Answer, Verdict};
-pub use follow::{Announcement, Following, Gone, Watched};
 pub use hosts::AllowedHost;
+pub use open_approvals::{Announcement, Following, Gone, Watched};
 pub use view::ApprovalView;
 
 pub(crate) use covered_files::{Coverage, Covering};

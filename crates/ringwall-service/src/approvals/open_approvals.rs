@@ -2,30 +2,31 @@
 //!
 //! Limited in number, per user and in bytes, so that an agent that asks in a loop exhausts neither
 //! memory nor its approver. A follower subscribes under the same lock that announces questions, so
-//! it gets each announcement exactly once.
+//! it gets each announcement exactly once. A follower gets only the questions that it may see.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use ringwall_ids::{ApprovalId, UserId};
+use ringwall_ids::{ApprovalId, ExecId, UserId};
+use ringwall_record::Holder;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
 
-use super::follow::{Announcement, Following, News, Watched};
 use super::question::{Decision, StillStands};
 use super::view::ApprovalView;
 use crate::auth::principal::Principal;
 use crate::error::Error;
+use crate::service::Service;
 
 const MAX_OPEN: usize = 2048;
 const MAX_OPEN_PER_USER: usize = 512;
 const MAX_BYTES: usize = 64 << 20;
-/// Number of announcements that a follower may lag behind. A slower one gets
-/// [`Gone::Behind`](super::Gone::Behind) and must reconnect.
-const BEHIND: usize = 1024;
+/// Number of announcements that a follower may lag behind. A slower one gets [`Gone::Behind`] and
+/// must reconnect.
+const MAX_LAG: usize = 1024;
 
-#[derive(Debug)]
 pub(crate) struct OpenApprovals {
     held: Mutex<Held>,
     news: broadcast::Sender<News>,
@@ -33,7 +34,7 @@ pub(crate) struct OpenApprovals {
     pub(super) deadlines_changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Held {
     open: HashMap<ApprovalId, Entry>,
     deadlines: BTreeSet<(Instant, ApprovalId)>,
@@ -43,15 +44,9 @@ struct Held {
 
 struct Entry {
     open: Arc<Open>,
-    told: Option<oneshot::Sender<Decision>>,
+    decision: oneshot::Sender<Decision>,
     /// Set after the question is committed; only then it is shown.
     is_announced: bool,
-}
-
-impl std::fmt::Debug for Entry {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Entry").field("id", &self.open.view.id).finish_non_exhaustive()
-    }
 }
 
 /// One open question.
@@ -64,30 +59,106 @@ pub(super) struct Open {
     pub(super) settling: tokio::sync::Mutex<()>,
 }
 
+/// Selects the questions that a follower gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Watched {
+    Session(String),
+    Exec(ExecId),
+    /// All that the follower may see: for a user, those of their agents.
+    Own,
+    /// All users' questions; requires an operator.
+    All,
+}
+
+impl Watched {
+    /// Fails if `id` is not a valid session id.
+    pub fn session(id: &str) -> Result<Self, Error> {
+        id.parse::<ringwall_ids::SessionId>()?;
+        Ok(Self::Session(id.to_owned()))
+    }
+
+    fn concerns(&self, by: &Principal, view: &ApprovalView) -> bool {
+        let is_watched = match self {
+            Watched::Session(session) => view.session_id == *session,
+            Watched::Exec(exec_id) => view.exec_id == *exec_id,
+            Watched::Own | Watched::All => true,
+        };
+        is_watched && by.sees(&view.user, &view.agent)
+    }
+}
+
+/// `None` when the server stops.
+type News = Option<Announcement>;
+
+#[derive(Debug, Clone)]
+pub enum Announcement {
+    Opened(Arc<ApprovalView>),
+    Resolved(Arc<ApprovalView>),
+}
+
+/// Why a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// The follower was too slow and missed announcements. A new stream starts with the open
+    /// questions.
+    Behind,
+    /// The server stops.
+    Stopping,
+}
+
+/// A stream of the open questions, oldest first, followed by announcements.
+#[derive(Debug)]
+pub struct Following {
+    by: Principal,
+    watched: Watched,
+    open: VecDeque<Arc<ApprovalView>>,
+    news: broadcast::Receiver<News>,
+}
+
+impl Following {
+    /// Waits for the next announcement. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Announcement, Gone> {
+        if let Some(view) = self.open.pop_front() {
+            return Ok(Announcement::Opened(view));
+        }
+        loop {
+            let announcement = match self.news.recv().await {
+                Ok(Some(announcement)) => announcement,
+                Ok(None) | Err(RecvError::Closed) => return Err(Gone::Stopping),
+                Err(RecvError::Lagged(_)) => return Err(Gone::Behind),
+            };
+            let (Announcement::Opened(view) | Announcement::Resolved(view)) = &announcement;
+            if self.watched.concerns(&self.by, view) {
+                return Ok(announcement);
+            }
+        }
+    }
+}
+
 impl Default for OpenApprovals {
     fn default() -> Self {
-        Self { held: Mutex::default(), news: broadcast::Sender::new(BEHIND), deadlines_changed: Notify::new() }
+        Self { held: Mutex::default(), news: broadcast::Sender::new(MAX_LAG), deadlines_changed: Notify::new() }
     }
 }
 
 impl OpenApprovals {
     /// Adds a question without announcing it. Fails if a limit is reached.
     pub(super) fn take(&self, open: Arc<Open>) -> Result<oneshot::Receiver<Decision>, Error> {
-        let (told, decision) = oneshot::channel();
+        let (sender, decision) = oneshot::channel();
         let mut held = self.lock();
         if held.is_closed {
             return Err(Error::Stopping);
         }
         let view = &open.view;
-        let of_one = held.open.values().filter(|other| other.open.view.user == view.user).count();
+        let of_user = held.open.values().filter(|other| other.open.view.user == view.user).count();
         let bytes = held.bytes + view.size();
-        if held.open.len() >= MAX_OPEN || of_one >= MAX_OPEN_PER_USER || bytes > MAX_BYTES {
+        if held.open.len() >= MAX_OPEN || of_user >= MAX_OPEN_PER_USER || bytes > MAX_BYTES {
             return Err(Error::TooManyApprovals);
         }
         held.bytes = bytes;
-        held.deadlines.insert((open.deadline, view.id.clone()));
-        let entry = Entry { told: Some(told), is_announced: false, open: open.clone() };
-        held.open.insert(open.view.id.clone(), entry);
+        let id = view.id.clone();
+        held.deadlines.insert((open.deadline, id.clone()));
+        held.open.insert(id, Entry { decision: sender, is_announced: false, open });
         drop(held);
         self.deadlines_changed.notify_one();
         Ok(decision)
@@ -110,16 +181,14 @@ impl OpenApprovals {
     /// Removes a question and sends the result to the waiting exec and to the followers.
     pub(super) fn close_one(&self, id: &ApprovalId, resolved: Option<Arc<ApprovalView>>, decision: Decision) {
         let mut held = self.lock();
-        let Some(mut entry) = held.open.remove(id) else { return };
+        let Some(entry) = held.open.remove(id) else { return };
         held.deadlines.remove(&(entry.open.deadline, id.clone()));
         held.bytes = held.bytes.saturating_sub(entry.open.view.size());
         if let Some(view) = resolved.filter(|_| entry.is_announced) {
             let _ = self.news.send(Some(Announcement::Resolved(view)));
         }
-        if let Some(told) = entry.told.take() {
-            // Fails if the exec no longer waits.
-            let _ = told.send(decision);
-        }
+        // Fails if the exec no longer waits.
+        let _ = entry.decision.send(decision);
     }
 
     /// Removes the deadlines up to `at`. Returns their questions and the next deadline.
@@ -150,14 +219,14 @@ impl OpenApprovals {
 
     /// Closes all questions and rejects new ones. Waiting execs get `Cancelled`; followers get the
     /// resolved questions, then the end.
-    pub(super) fn close(&self, become_of: impl Fn(&ApprovalView) -> ApprovalView) {
+    pub(super) fn close(&self, resolved: impl Fn(&ApprovalView) -> ApprovalView) {
         let mut held = self.lock();
         let left = std::mem::replace(&mut *held, Held { is_closed: true, ..Held::default() });
         for entry in left.open.into_values() {
             if entry.is_announced {
-                let _ = self.news.send(Some(Announcement::Resolved(Arc::new(become_of(&entry.open.view)))));
+                let _ = self.news.send(Some(Announcement::Resolved(Arc::new(resolved(&entry.open.view)))));
             }
-            let _ = entry.told.map(|told| told.send(Decision::Cancelled));
+            let _ = entry.decision.send(Decision::Cancelled);
         }
         let _ = self.news.send(None);
     }
@@ -169,11 +238,27 @@ impl OpenApprovals {
         let all = held.open.values().filter(|entry| entry.is_announced).map(|entry| &entry.open.view);
         let mut open: Vec<_> = all.filter(|view| watched.concerns(by, view)).cloned().collect();
         open.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
-        Following::new(by.clone(), watched, open, news)
+        Following { by: by.clone(), watched, open: open.into(), news }
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock()
+    }
+}
+
+impl Service {
+    /// All users' questions, for the server's own components such as the webhook.
+    pub fn announcements(&self) -> Following {
+        self.inner.open_approvals.follow(&Principal::new("ringwall", Holder::Owner), Watched::All)
+    }
+
+    /// Fails if the server is stopping.
+    pub fn follow_approvals(&self, by: &Principal, watched: Watched) -> Result<Following, Error> {
+        if watched == Watched::All {
+            by.require_operator("follow the approvals of all users")?;
+        }
+        self.inner.registry.check_open()?;
+        Ok(self.inner.open_approvals.follow(by, watched))
     }
 }
 
@@ -183,7 +268,6 @@ mod tests {
 
     use ringwall_record::{Approval, ApprovalKind, ApprovalStatus, Digest, Holder, NewApproval, RiskLevel, Timestamp};
 
-    use super::super::follow::Gone;
     use super::super::view::shared;
     use super::*;
 
@@ -222,19 +306,19 @@ mod tests {
     }
 
     /// The numbers of the next `count` announcements, negative for resolved questions.
-    async fn told(following: &mut Following, count: usize) -> Vec<i64> {
-        let mut told = Vec::new();
+    async fn numbers(following: &mut Following, count: usize) -> Vec<i64> {
+        let mut numbers = Vec::new();
         for _ in 0..count {
-            told.push(match following.next().await.unwrap() {
+            numbers.push(match following.next().await.unwrap() {
                 Announcement::Opened(view) => view.created_at.milliseconds(),
                 Announcement::Resolved(view) => -view.created_at.milliseconds(),
             });
         }
-        told
+        numbers
     }
 
     #[tokio::test]
-    async fn a_follower_misses_none_and_sees_none_twice() {
+    async fn follower_gets_each_announcement_exactly_once() {
         let open_approvals = OpenApprovals::default();
         let [one, two, three] = [1, 2, 3].map(|number| open(number, "u", ""));
         let decision = open_approvals.take(one.clone()).unwrap();
@@ -244,30 +328,30 @@ mod tests {
         let mut following = open_approvals.follow(&owner(), Watched::All);
         open_approvals.announce(&two.view.id);
         open_approvals.close_one(&one.view.id, Some(one.view.clone()), Decision::Expired);
-        assert_eq!(told(&mut following, 3).await, [1, 2, -1]);
+        assert_eq!(numbers(&mut following, 3).await, [1, 2, -1]);
         assert_eq!(decision.await, Ok(Decision::Expired));
         // A question that was never announced is not announced as resolved.
         open_approvals.take(three.clone()).unwrap();
         open_approvals.close_one(&three.view.id, Some(three.view.clone()), Decision::Cancelled);
-        assert_eq!(told(&mut open_approvals.follow(&owner(), Watched::All), 1).await, [2]);
+        assert_eq!(numbers(&mut open_approvals.follow(&owner(), Watched::All), 1).await, [2]);
         open_approvals.close(ApprovalView::clone);
-        assert_eq!(told(&mut following, 1).await, [-2]);
+        assert_eq!(numbers(&mut following, 1).await, [-2]);
         assert_eq!(following.next().await.unwrap_err(), Gone::Stopping);
         assert!(matches!(open_approvals.take(three), Err(Error::Stopping)));
     }
 
     #[tokio::test]
-    async fn follower_behind_its_buffer_gets_error() {
+    async fn slow_follower_is_disconnected() {
         let open_approvals = OpenApprovals::default();
         let one = open(1, "u", "");
         open_approvals.take(one.clone()).unwrap();
         let mut following = open_approvals.follow(&owner(), Watched::All);
-        (0..=BEHIND).for_each(|_| open_approvals.announce(&one.view.id));
+        (0..=MAX_LAG).for_each(|_| open_approvals.announce(&one.view.id));
         assert_eq!(following.next().await.unwrap_err(), Gone::Behind);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn deadlines_come_due_in_their_order() {
+    async fn deadlines_are_due_in_order() {
         let (open_approvals, now) = (OpenApprovals::default(), Instant::now());
         for (number, seconds) in [(1, 30), (2, 10), (3, 20)] {
             open_approvals.take(due(number, "u", "", now + Duration::from_secs(seconds))).unwrap();
@@ -280,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn open_approvals_above_user_limits_are_refused() {
+    async fn questions_beyond_a_limit_are_refused() {
         let open_approvals = OpenApprovals::default();
         let many = u32::try_from(MAX_OPEN_PER_USER).unwrap();
         for number in 0..many {

@@ -28,14 +28,14 @@ pub struct ApprovalView {
     pub user: UserId,
     #[schema(value_type = String)]
     pub agent: AgentId,
-    /// What is asked, in a sentence
+    /// The question in one sentence
     pub description: String,
     pub command: String,
-    /// The whole of it
+    /// The complete code
     pub code: Option<String>,
-    /// What remembering the answer would store
+    /// The entries that a remembered answer adds to the list
     pub requested_paths: Vec<String>,
-    /// What the command names and nobody has allowed
+    /// Paths or hosts that the command uses and that are not allowed
     pub blocked_paths: Vec<String>,
     pub risk_level: RiskLevel,
     pub patterns: Vec<String>,

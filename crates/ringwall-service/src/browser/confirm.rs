@@ -1,4 +1,4 @@
-//! Asks for approval of risky browser actions, with the session's confirmation mode. The text to be
+//! Asks for approval of risky browser actions, in the session's confirmation mode. The text to be
 //! typed is not part of the question, so it is neither recorded nor shown.
 
 use std::sync::Arc;
@@ -8,92 +8,94 @@ use ringwall_record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledStat
 use ringwall_risk::{Content, Level};
 use serde_json::json;
 
-use super::perform::Deed;
-use super::request::{ActionRequest, Evaluate, shortened};
+use super::perform::RunningAction;
+use super::request::{ActionRequest, shortened};
 use crate::approvals::{Decision, Question, StillStands};
 use crate::boxes::browser::Fault;
 use crate::settings::Rules;
 
+const RULES_CHANGED: &str = "the session's rules changed while it waited for approval; send it again";
+
 /// Describes what needs approval; `None` if the action needs none.
-pub(super) fn deserves_care(request: &ActionRequest, field: FieldKind) -> Option<String> {
-    let assessed = ringwall_risk::assess(Content::Browser, &request.for_assessment().to_string());
-    match (request, field) {
-        (ActionRequest::Evaluate(_), _) => Some("run a script in the page".to_owned()),
-        (ActionRequest::Press(press), _) if !press.types() => None,
-        (ActionRequest::Fill(_) | ActionRequest::Press(_), FieldKind::Password | FieldKind::Payment) => {
-            Some(format!("type into {field}"))
-        }
-        (ActionRequest::Select(_), FieldKind::Password | FieldKind::Payment) => Some(format!("choose in {field}")),
+pub(super) fn needs_approval(request: &ActionRequest, field: FieldKind) -> Option<String> {
+    use ActionRequest::{Evaluate, Fill, Press, Select};
+    let is_secret = matches!(field, FieldKind::Password | FieldKind::Payment);
+    match request {
+        Evaluate { .. } => Some("run a script in the page".to_owned()),
+        Press { .. } if !request.types_character() => None,
+        Fill { .. } | Press { .. } if is_secret => Some(format!("type into {field}")),
+        Select { .. } if is_secret => Some(format!("choose in {field}")),
         // The agent's selector looks like a password or payment field, even if the page declares an
         // ordinary one.
-        (ActionRequest::Fill(_) | ActionRequest::Select(_), _) if assessed.level >= Level::High => {
-            Some("type into a field for a password or a payment".to_owned())
+        Fill { .. } | Select { .. } => {
+            let assessed = ringwall_risk::assess(Content::Browser, &request.for_assessment().to_string());
+            let is_risky = assessed.level >= Level::High;
+            is_risky.then(|| "type into a field for a password or a payment".to_owned())
         }
         _ => None,
     }
 }
 
-impl Deed {
+impl RunningAction {
     /// Returns when the action on this page is approved.
     pub(super) async fn confirm(&self, request: &ActionRequest, doing: &str, page: &str) -> Result<(), Fault> {
-        let rules = self.service.session_rules(&self.place).await?;
+        let rules = self.service.session_rules(&self.session).await?;
         let question = self.question(request, doing, page, &rules);
-        let settled = match rules.confirmation {
+        let automatic = match rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => None,
             Confirmation::AutoApprove => Some(SettledStatus::Approved),
             Confirmation::AutoReject => Some(SettledStatus::Denied),
         };
-        let mut waiting = match settled {
+        let mut waiting = match automatic {
             None => self.service.ask(question).await?,
-            Some(settled) => self.service.ask_nobody(question, settled, rules.confirmation.as_str()).await?,
+            Some(status) => self.service.ask_nobody(question, status, rules.confirmation.as_str()).await?,
         };
-        tracing::info!(action_id = %self.id, approval = %waiting.id(), "a browser's action waits for its confirmation");
+        tracing::info!(action_id = %self.id, approval = %waiting.id(), "a browser action waits for approval");
         let decision = waiting.decision().await;
         // The wait for an answer does not count as idle time of the browser.
         self.slot.used();
-        let refused = |why: &str| Err(Fault::refused(format!("Refused: {why}")));
-        match decision {
+        let why = match decision {
             Decision::Approved { modified: Some(_), .. } => {
-                refused("a browser's action cannot be changed; deny it, and say what to do instead")
+                "the code of a browser action cannot be edited; deny the action and tell the agent what to do instead"
+                    .to_owned()
             }
-            Decision::Approved { modified: None, .. } => match self.service.session_rules(&self.place).await {
-                Ok(now) if now == rules => Ok(()),
-                Ok(_) | Err(_) => refused("how its session is treated changed meanwhile; send it again"),
+            Decision::Approved { modified: None, .. } => match self.service.session_rules(&self.session).await {
+                Ok(now) if now == rules => return Ok(()),
+                Ok(_) | Err(_) => RULES_CHANGED.to_owned(),
             },
-            Decision::Denied { .. } if settled.is_some() => {
-                refused("its session rejects what deserves a person's word")
+            Decision::Denied { .. } if automatic.is_some() => {
+                "the session's confirmation is auto_reject, and this action needs approval".to_owned()
             }
-            Decision::Denied { reason: Some(reason), .. } => refused(&format!("a person has denied it: {reason}")),
-            Decision::Denied { reason: None, .. } => refused("a person has denied it"),
-            Decision::Expired => refused("nobody answered in time"),
-            Decision::Cancelled => {
-                refused("nobody can answer any more: the server stops, or the question was taken back")
-            }
-            Decision::Void => refused("how its session is treated changed meanwhile; send it again"),
-        }
+            Decision::Denied { reason: Some(reason), .. } => format!("a person has denied it: {reason}"),
+            Decision::Denied { reason: None, .. } => "a person has denied it".to_owned(),
+            Decision::Expired => "nobody answered in time".to_owned(),
+            Decision::Cancelled => "the question was cancelled, or the server is stopping".to_owned(),
+            Decision::Void => RULES_CHANGED.to_owned(),
+        };
+        Err(Fault::refused(format!("Refused: {why}")))
     }
 
     fn question(&self, request: &ActionRequest, doing: &str, page: &str, rules: &Rules) -> Question {
-        // The target comes last: the agent chooses this text, and it could imitate the rest of the
+        // The target comes last: the agent chooses its text, which could imitate the rest of the
         // sentence.
         let target = match request.target() {
             Ok(Some(target)) => format!(": {}", shortened(&target.to_string())),
             Ok(None) | Err(_) => String::new(),
         };
         let code = match request {
-            ActionRequest::Evaluate(Evaluate { script }) => Some(script.clone()),
+            ActionRequest::Evaluate { script } => Some(script.clone()),
             _ => None,
         };
         let action = json!({
             "action_id": self.id, "action": request.verb(), "detail": request.detail(), "page": page,
-            "session": self.place.id.as_str(),
+            "session": self.session.id.as_str(),
         });
         Question {
             kind: ApprovalKind::Risk,
             exec_id: self.id.clone(),
-            user_id: self.place.name.user_id.clone(),
-            agent_id: self.place.name.agent_id.clone(),
-            session_id: self.place.id.to_string(),
+            user_id: self.session.name.user_id.clone(),
+            agent_id: self.session.name.agent_id.clone(),
+            session_id: self.session.id.to_string(),
             command: format!("Browser at {page}: {doing}{target}"),
             code,
             requested_paths: Vec::new(),
@@ -111,14 +113,11 @@ impl Deed {
 
     /// The check that the session's rules have not changed since the question was asked.
     fn rules_stand(&self, rules: &Rules) -> StillStands {
-        let parts = Arc::new((self.service.clone(), self.place.clone(), rules.clone()));
+        let (service, session, rules) = (self.service.clone(), self.session.clone(), rules.clone());
         Arc::new(move || {
-            let parts = parts.clone();
-            Box::pin(async move {
-                let (service, place, rules) = parts.as_ref();
-                // Rules that cannot be read count as changed.
-                service.session_rules(place).await.is_ok_and(|now| now == *rules)
-            })
+            let (service, session, rules) = (service.clone(), session.clone(), rules.clone());
+            // Rules that cannot be read count as changed.
+            Box::pin(async move { service.session_rules(&session).await.is_ok_and(|now| now == rules) })
         })
     }
 }

@@ -4,19 +4,18 @@
 //! through a proxy that checks the address of every connection. A *sandbox* browser is a process in
 //! the session's box: it sees the session's files and has the network of the session's code.
 //!
-//! - `request`: parses an action. `perform`: one action from its record to its outcome.
-//! - `confirm`: approval of risky actions. `files`: uploads and downloads. `watch`: idle timeout.
-//! - `home`: the browser's box. `boxes/browser`: `slots` limits browsers and their lifetime, `instance` is the running browser, `stop` cancels actions.
+//! - `request` parses an action; `perform` runs one action from its record to its outcome.
+//! - `confirm` asks for approval of risky actions; `files` copies uploads and downloads.
+//! - `browser_box` starts the browser's box and closes idle browsers; `view` is the API's output.
+//! - `boxes/browser`: `slots` limits the number of browsers, `instance` is a running browser, `stop`
+//!   cancels actions.
 
-mod answer;
+mod browser_box;
 mod confirm;
 mod files;
-mod home;
 mod perform;
 mod request;
 mod view;
-mod watch;
 
-pub use answer::BrowserAnswer;
 pub use perform::{BrowserBegun, BrowserRequest};
-pub use view::{BrowserActionView, BrowserView};
+pub use view::{BrowserActionView, BrowserAnswer, BrowserView};

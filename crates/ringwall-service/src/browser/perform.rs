@@ -14,11 +14,11 @@ use ringwall_record::{BrowserOutcome, BrowserStatus, NewBrowserAction};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::answer::{BrowserAnswer, Done};
-use super::confirm::deserves_care;
-use super::files::TakenOut;
+use super::browser_box::close_when_idle;
+use super::confirm::needs_approval;
+use super::files::StoredDownloads;
 use super::request::{ActionRequest, Known};
-use super::watch::watch_over;
+use super::view::{BrowserAnswer, Done};
 use crate::auth::principal::Principal;
 use crate::boxes::browser::{BrowserSlot, Fault, Instance, MISSING, Refused, Stop, Turn};
 use crate::egress::Asking;
@@ -28,10 +28,10 @@ use crate::session_ref::{SessionAddress, SessionRef};
 use crate::time::now;
 
 const PAUSED: &str = "the session is paused, and its browser with it; resume it first";
-const OFF: &str = "there is no external browser on this server (browser.external); ask for the one in the session's own box: \
-                   context.is_research or context.needs_file_access";
-/// Maximum length of a recorded URL or error message.
-const MAX_URL_LEN: usize = 4096;
+const EXTERNAL_OFF: &str = "external browsers are switched off on this server (browser.external); use the one in the \
+                            session's box: set context.is_research or context.needs_file_access";
+/// Maximum length of a recorded URL or error message in bytes.
+const MAX_NOTED: usize = 4096;
 
 /// A request for a browser action, as the transports pass it on.
 #[derive(Debug, Clone)]
@@ -43,12 +43,12 @@ pub struct BrowserRequest {
     pub window: Option<BrowserKind>,
 }
 
-/// A started action. Its result can be awaited more than once.
+/// A started action. Its result can be awaited several times.
 #[derive(Debug, Clone)]
 pub struct BrowserBegun {
     pub action_id: ExecId,
-    told: watch::Receiver<Option<Arc<PerformResult>>>,
-    taken_back: Arc<watch::Sender<bool>>,
+    result: watch::Receiver<Option<Arc<PerformResult>>>,
+    cancelled: Arc<watch::Sender<bool>>,
 }
 
 /// If the action could not start, only the first caller gets the error, because errors are not
@@ -56,89 +56,88 @@ pub struct BrowserBegun {
 type PerformResult = Result<BrowserAnswer, Mutex<Option<Error>>>;
 
 impl BrowserBegun {
-    /// Cancels the action as far as it has not been performed yet.
-    pub fn take_back(&self) {
-        self.taken_back.send_replace(true);
+    /// Cancels the action. Effects that it had on the page before remain.
+    pub fn cancel(&self) {
+        self.cancelled.send_replace(true);
     }
 
     pub fn is_over(&self) -> bool {
-        self.told.borrow().is_some()
+        self.result.borrow().is_some()
     }
 }
 
 /// A running action.
 #[derive(Debug)]
-pub(super) struct Deed {
+pub(super) struct RunningAction {
     pub(super) service: Service,
     pub(super) by: Principal,
-    pub(super) place: SessionRef,
+    pub(super) session: SessionRef,
     pub(super) id: ExecId,
     pub(super) slot: Arc<BrowserSlot>,
-    asked: Option<BrowserKind>,
+    requested: Option<BrowserKind>,
 }
 
 impl Service {
     pub async fn begin_browser(&self, by: &Principal, request: BrowserRequest) -> Result<BrowserBegun, Error> {
-        let place = SessionRef::read(by, &request.session)?;
+        let session = SessionRef::read(by, &request.session)?;
         let action = ActionRequest::read(&request.action, request.params)?;
-        if !matches!(action, ActionRequest::Close(_)) && ringwall_browser::find_executable().is_none() {
+        if !matches!(action, ActionRequest::Close {}) && ringwall_browser::find_executable().is_none() {
             return Err(Error::BackendUnavailable { backend: "browser".to_owned(), why: MISSING.to_owned() });
         }
-        let shared = self.inner.session_gates.try_share(&place.name)?;
+        let shared = self.inner.session_gates.try_share(&session.name)?;
         // Records the end of an earlier session with this id before a new one starts.
-        self.session_rules(&place).await?;
-        let slot = self.inner.browsers.slot(&place.name)?;
+        self.session_rules(&session).await?;
+        let slot = self.inner.browsers.slot(&session.name)?;
         let in_line = slot.line_up()?;
         let id = ExecId::random()?;
-        let deed = Deed { service: self.clone(), by: by.clone(), place, id: id.clone(), slot, asked: request.window };
-        let (tell, told) = watch::channel(None);
-        let taken_back = Arc::new(watch::Sender::new(false));
-        let unwanted = taken_back.subscribe();
+        let (service, by) = (self.clone(), by.clone());
+        let running = RunningAction { service, by, session, id: id.clone(), slot, requested: request.window };
+        let (sender, result) = watch::channel(None);
+        let cancelled = Arc::new(watch::Sender::new(false));
+        let mut stop = Stop::new(running.slot.clone(), cancelled.subscribe());
         tokio::spawn(async move {
             let _shared = shared;
-            let service = deed.service.clone();
+            let service = running.service.clone();
             let _acting = service.inner.browsers.act();
-            let mut stop = Stop::new(deed.slot.clone(), unwanted);
-            let turn = stop.unless_gone(deed.slot.turn()).await;
+            let turn = stop.unless_gone(running.slot.turn()).await;
             drop(in_line);
             let answer = match turn {
-                Ok(turn) => deed.live(turn, action, stop).await,
+                Ok(turn) => running.run(turn, action, stop).await,
                 Err(error) => Err(error),
             };
-            let answer = answer.map_err(|error| Mutex::new(Some(error)));
-            tell.send_replace(Some(Arc::new(answer)));
+            sender.send_replace(Some(Arc::new(answer.map_err(|error| Mutex::new(Some(error))))));
         });
-        Ok(BrowserBegun { action_id: id, told, taken_back })
+        Ok(BrowserBegun { action_id: id, result, cancelled })
     }
 
     /// Waits for the result.
     pub async fn finish_browser(&self, begun: &BrowserBegun) -> Result<BrowserAnswer, Error> {
-        let mut told = begun.told.clone();
-        let gone = || Error::Runtime { message: "whoever did it is gone".to_owned() };
-        let answer = told.wait_for(Option::is_some).await.map_err(|_| gone())?.clone().ok_or_else(gone)?;
-        match answer.as_ref() {
+        let mut result = begun.result.clone();
+        let lost = || Error::Runtime { message: "the task of the browser action ended without a result".to_owned() };
+        let result = result.wait_for(Option::is_some).await.map_err(|_| lost())?.clone().ok_or_else(lost)?;
+        match result.as_ref() {
             Ok(answer) => Ok(answer.clone()),
-            Err(error) => Err(error.lock().take().unwrap_or_else(gone)),
+            Err(error) => Err(error.lock().take().unwrap_or_else(lost)),
         }
     }
 }
 
-impl Deed {
+impl RunningAction {
     pub(super) fn address(&self) -> SessionAddress {
         SessionAddress {
-            session_id: self.place.id.to_string(),
-            user_id: Some(self.place.name.user_id.as_str().to_owned()),
-            agent_id: Some(self.place.name.agent_id.as_str().to_owned()),
+            session_id: self.session.id.to_string(),
+            user_id: Some(self.session.name.user_id.as_str().to_owned()),
+            agent_id: Some(self.session.name.agent_id.as_str().to_owned()),
         }
     }
 
-    /// Runs the action from its turn to its recorded outcome. Returns an error if it was not
-    /// performed.
-    async fn live(self, mut turn: Turn, action: ActionRequest, mut stop: Stop) -> Result<BrowserAnswer, Error> {
-        let window = self.asked.or(turn.as_ref().map(|there| there.window)).unwrap_or(BrowserKind::External);
+    /// Records the intent, performs the action and records the outcome. An error means that the
+    /// intent could not be recorded, so nothing was done.
+    async fn run(self, mut turn: Turn, action: ActionRequest, mut stop: Stop) -> Result<BrowserAnswer, Error> {
+        let window = self.requested.or(turn.as_ref().map(|there| there.window)).unwrap_or(BrowserKind::External);
         let new = NewBrowserAction {
             id: self.id.clone(),
-            session: self.place.name.clone(),
+            session: self.session.name.clone(),
             kind: window.key().to_owned(),
             action: action.verb().to_owned(),
             detail: action.detail(),
@@ -146,8 +145,8 @@ impl Deed {
             started_at: now(),
         };
         self.service.inner.store.intend_browser_action(new, self.by.origin.note()).await?;
-        let done = self.act(&mut turn, window, action, &mut stop).await;
-        self.conclude(&turn, &done).await;
+        let done = self.perform(&mut turn, window, action, &mut stop).await;
+        self.record_outcome(&turn, &done).await;
         match turn.as_ref() {
             Some(_) => self.slot.used(),
             None => self.slot.vacate(),
@@ -156,9 +155,8 @@ impl Deed {
         Ok(BrowserAnswer::new(self.id.clone(), window, done))
     }
 
-    /// Performs the action. Cancelling does not interrupt closing a browser; it does interrupt
-    /// everything that is done with one.
-    async fn act(
+    /// Performs the action. Cancelling interrupts every step except opening and closing a browser.
+    async fn perform(
         &self,
         turn: &mut Turn,
         window: BrowserKind,
@@ -168,36 +166,33 @@ impl Deed {
         if turn.as_ref().is_some_and(Instance::is_paused) {
             return Err(Fault::failed(PAUSED));
         }
-        let is_off = self.service.settings_now().browser.external == ExternalMode::Off;
-        match (&action, window) {
-            (ActionRequest::Close(_), _) => {
-                self.end_browser(turn, None).await;
-                self.slot.take_ended();
-                return Ok(Done { answer: Answer::default(), files: Vec::new(), notes: Vec::new() });
-            }
-            (_, BrowserKind::External) if is_off => {
-                if turn.as_ref().is_some_and(|there| there.window == BrowserKind::External) {
-                    self.end_browser(turn, Some("external browsers were switched off")).await;
-                }
-                return Err(Fault::refused(OFF));
-            }
-            (_, BrowserKind::External | BrowserKind::Sandbox) => {}
+        if let ActionRequest::Close {} = action {
+            self.end_browser(turn, None).await;
+            self.slot.take_ended();
+            return Ok(Done::default());
         }
-        let page = action.page().map(|text| self.check(text, window)).transpose()?;
-        let (opens, is_download, words) =
-            (Opens::of(&action), matches!(action, ActionRequest::Download(_)), action.words());
-        let mut notes = self.have_browser(turn, window, stop).await?;
+        if window == BrowserKind::External && self.service.settings_now().browser.external == ExternalMode::Off {
+            if turn.as_ref().is_some_and(|there| there.window == BrowserKind::External) {
+                self.end_browser(turn, Some("external browsers were switched off")).await;
+            }
+            return Err(Fault::refused(EXTERNAL_OFF));
+        }
+        let page = action.page().map(|text| self.check_url(text, window)).transpose()?;
+        let opens = Opens::of(&action);
+        let is_download = matches!(action, ActionRequest::Download { .. });
+        let asking = self.asking(action.description());
+        let mut notes = self.ensure_browser(turn, window, stop).await?;
         let mut there = present(turn)?;
-        let mut under_way = there.home.begin(self.asking(&words));
-        let deed = stop.unless(self.prepare(there, action, page)).await?;
-        let mut performed = stop.unless(deed.perform(there)).await?;
+        let mut under_way = there.home.begin(asking.clone());
+        let prepared = stop.unless(self.prepare(there, action, page)).await?;
+        let mut performed = stop.unless(prepared.perform(there)).await?;
         if performed.is_err() && opens == Opens::Page && !there.is_alive() {
             // The browser had died unnoticed: open another one and try once more.
             drop(under_way);
-            notes = self.have_browser(turn, window, stop).await?;
+            notes = self.ensure_browser(turn, window, stop).await?;
             there = present(turn)?;
-            under_way = there.home.begin(self.asking(&words));
-            performed = stop.unless(deed.perform(there)).await?;
+            under_way = there.home.begin(asking);
+            performed = stop.unless(prepared.perform(there)).await?;
         }
         drop(under_way);
         let refused = there.home.gate.take_refused();
@@ -206,14 +201,15 @@ impl Deed {
         }
         let mut answer = performed?;
         let downloads = std::mem::take(&mut answer.downloads);
-        let TakenOut { mut files, lost } = stop.unless(async { Ok(self.take_out(there, &downloads).await) }).await?;
-        match lost.first() {
+        let StoredDownloads { mut files, failed } =
+            stop.unless(async { Ok(self.store_downloads(there, &downloads).await) }).await?;
+        match failed.first() {
             // A `download` action without a file has failed.
             Some(why) if is_download && files.is_empty() => return Err(Fault::failed(why)),
-            Some(_) | None => notes.extend(lost),
+            Some(_) | None => notes.extend(failed),
         }
         if let Some(document) = answer.pdf.take() {
-            files.push(self.keep("page.pdf", document).await?);
+            files.push(self.store("page.pdf", document).await?);
         }
         self.slot.looks(&answer.url, &answer.title, answer.screenshot.clone());
         Ok(Done { answer, files, notes })
@@ -227,7 +223,7 @@ impl Deed {
             None => FieldKind::Ordinary,
         };
         // An approval is valid for one document; the action then fails if the page has changed.
-        let document = match deserves_care(&action, field) {
+        let document = match needs_approval(&action, field) {
             Some(doing) => {
                 let document = there.browser.document().await?;
                 self.confirm(&action, &doing, &without_query(&document.url)).await?;
@@ -239,19 +235,19 @@ impl Deed {
             there.home.gate.ask_ahead(host, port).await;
             self.slot.used();
         }
-        let uploads = self.take_in(there, action.files()).await?;
+        let uploads = self.copy_uploads(there, action.files()).await?;
         let action = action.action(Known { page, field, uploads });
-        Ok(Prepared { document, action: action.ok_or_else(|| Fault::failed("nothing is to be done"))? })
+        Ok(Prepared { document, action: action.ok_or_else(|| Fault::failed("the action lacks a required parameter"))? })
     }
 
-    /// The origin of network questions caused by this action.
-    fn asking(&self, words: &str) -> Asking {
+    /// The origin of questions about hosts that this action connects to.
+    fn asking(&self, command: String) -> Asking {
         Asking {
             exec_id: self.id.clone(),
-            user_id: self.place.name.user_id.clone(),
-            agent_id: self.place.name.agent_id.clone(),
-            session_id: self.place.id.to_string(),
-            command: words.to_owned(),
+            user_id: self.session.name.user_id.clone(),
+            agent_id: self.session.name.agent_id.clone(),
+            session_id: self.session.id.to_string(),
+            command,
             author: self.by.author(),
             policy_version: self.service.settings_now().version.to_string(),
         }
@@ -259,57 +255,55 @@ impl Deed {
 
     /// Checks the URL of a page. The addresses that its name resolves to are checked when the
     /// browser connects.
-    fn check(&self, text: &str, window: BrowserKind) -> Result<String, Fault> {
+    fn check_url(&self, text: &str, window: BrowserKind) -> Result<String, Fault> {
         let settings = self.service.settings_now();
         let is_lifted = |host: &NetHost, port: u16| {
-            let lists = match window {
-                BrowserKind::External => vec![&settings.browser.allowed_hosts],
-                BrowserKind::Sandbox => vec![&settings.browser.allowed_hosts, &settings.egress.allowed_hosts],
-            };
-            lists.into_iter().any(|list| list.find(host, port).is_some())
+            settings.browser.allowed_hosts.find(host, port).is_some()
+                || (window == BrowserKind::Sandbox && settings.egress.allowed_hosts.find(host, port).is_some())
         };
         Ok(check_page(text, (window, settings.browser.external), is_lifted)?)
     }
 
     /// Opens the requested browser if it is not open. Returns notes for the caller.
-    async fn have_browser(&self, turn: &mut Turn, window: BrowserKind, stop: &mut Stop) -> Result<Vec<String>, Fault> {
+    async fn ensure_browser(
+        &self,
+        turn: &mut Turn,
+        window: BrowserKind,
+        stop: &mut Stop,
+    ) -> Result<Vec<String>, Fault> {
         match turn.as_ref() {
             Some(there) if there.window == window && there.is_alive() => return Ok(Vec::new()),
             Some(there) if !there.is_alive() => self.end_browser(turn, Some("it has crashed or was killed")).await,
-            Some(_) => self.end_browser(turn, Some("the other browser was asked for")).await,
+            Some(_) => self.end_browser(turn, Some("an action requested the other kind of browser")).await,
             None => {}
         }
-        let notes = self
-            .slot
-            .take_ended()
-            .map(|why| format!("the browser before this one was closed ({why}): its page is lost"));
+        let ended = self.slot.take_ended();
+        let note = ended.map(|why| format!("the previous browser was closed ({why}), so its page is lost"));
         let inner = &self.service.inner;
         let most = self.service.settings_now().browser.max_instances.get() as usize;
         inner.browsers.take_place(&inner.store, most, &self.slot, window).await?;
-        let home = stop.unless(self.service.make_home(&self.place, window)).await?;
+        let home = stop.unless(self.service.browser_box(&self.session, window)).await?;
         let instance = Instance::open(window, home, inner.browsers.next_number(), stop).await?;
         let process = instance.process();
-        let watching = watch_over(Arc::downgrade(inner), Arc::downgrade(&self.slot), instance.number, async move {
-            process.ended().await
-        });
-        tokio::spawn(watching);
+        let (weak_inner, weak_slot, number) = (Arc::downgrade(inner), Arc::downgrade(&self.slot), instance.number);
+        tokio::spawn(close_when_idle(weak_inner, weak_slot, number, async move { process.ended().await }));
         **turn = Some(instance);
-        Ok(notes.into_iter().collect())
+        Ok(note.into_iter().collect())
     }
 
     async fn end_browser(&self, turn: &mut Turn, why: Option<&'static str>) {
         self.slot.end(&self.service.inner.store, turn.take(), why).await;
     }
 
-    async fn conclude(&self, turn: &Turn, done: &Result<Done, Fault>) {
+    async fn record_outcome(&self, turn: &Turn, done: &Result<Done, Fault>) {
         let connections = turn.as_ref().map_or_else(|| json!([]), |there| there.home.gate.take());
         let (status, error, url) = match done {
             Ok(done) => (BrowserStatus::Succeeded, None, Some(without_query(&done.answer.url))),
             Err(fault) => (fault.status, Some(cut(&fault.message)), None),
         };
-        let ending = BrowserOutcome { status, error, url: url.filter(|url| !url.is_empty()), connections, at: now() };
-        if let Err(error) = self.service.inner.store.finish_browser_action(&self.id, ending).await {
-            tracing::error!(action_id = %self.id, error = %causes(&error), "could not record what a browser did");
+        let outcome = BrowserOutcome { status, error, url: url.filter(|url| !url.is_empty()), connections, at: now() };
+        if let Err(error) = self.service.inner.store.finish_browser_action(&self.id, outcome).await {
+            tracing::error!(action_id = %self.id, error = %causes(&error), "could not record the outcome of a browser action");
         }
     }
 }
@@ -337,7 +331,7 @@ fn present(turn: &Turn) -> Result<&Instance, Fault> {
     turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))
 }
 
-/// The page or URL that an action opens by itself.
+/// What an action opens by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Opens {
     /// A page that replaces the current one.
@@ -351,7 +345,7 @@ enum Opens {
 impl Opens {
     fn of(action: &ActionRequest) -> Self {
         match action {
-            ActionRequest::Navigate(_) => Opens::Page,
+            ActionRequest::Navigate { .. } => Opens::Page,
             _ if action.page().is_some() => Opens::Beside,
             _ => Opens::Nothing,
         }
@@ -384,7 +378,7 @@ fn without_query(url: &str) -> String {
 /// Shortens text for the record and replaces NUL, which the database rejects. Error messages may
 /// contain text of the page.
 fn cut(text: &str) -> String {
-    text[..text.floor_char_boundary(MAX_URL_LEN)].replace('\0', "\u{fffd}")
+    text[..text.floor_char_boundary(MAX_NOTED)].replace('\0', "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -392,9 +386,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_text_is_cut_and_cleaned_for_record() {
+    fn recorded_text_is_cut_and_without_nul_or_query() {
         assert_eq!(cut("covered by <div#a\0b>"), "covered by <div#a\u{fffd}b>");
-        assert_eq!(cut(&"ü".repeat(MAX_URL_LEN)).len(), MAX_URL_LEN);
+        assert_eq!(cut(&"ü".repeat(MAX_NOTED)).len(), MAX_NOTED);
         assert_eq!(without_query("https://a.com/b?c=d#e"), "https://a.com/b");
     }
 }

@@ -16,152 +16,92 @@ const MAX_SECONDS: u64 = 120;
 const MAX_SCRIPT: usize = 256 << 10;
 /// Maximum recorded length of a script, an address or a target in bytes. A script's SHA-256 digest
 /// is recorded too.
-const NOTED: usize = 4096;
+const MAX_NOTED: usize = 4096;
 const MAX_FILES: usize = 20;
 
+/// An element is named by exactly one of `selector`, `ref` and `text`.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "action", content = "params", rename_all = "snake_case")]
+#[serde(tag = "action", content = "params", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum ActionRequest {
-    Navigate(Navigate),
-    Click(At),
-    Fill(Fill),
-    Screenshot(Screenshot),
-    GetContent(Content),
-    Close(Nothing),
-    WaitFor(WaitFor),
-    Press(Press),
-    Select(Select),
-    Scroll(Scroll),
-    Back(Nothing),
-    Evaluate(Evaluate),
-    Download(Download),
-    Upload(Upload),
-    Pdf(Nothing),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Navigate {
-    url: String,
-    timeout: Option<u64>,
-}
-
-/// An element, identified by exactly one of these fields.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct At {
-    selector: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    text: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Fill {
-    selector: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    value: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Screenshot {
-    selector: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    #[serde(default)]
-    full_page: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Content {
-    #[serde(default)]
-    format: ContentFormat,
+    Navigate {
+        url: String,
+        timeout: Option<u64>,
+    },
+    Click {
+        selector: Option<String>,
+        r#ref: Option<String>,
+        text: Option<String>,
+    },
+    Fill {
+        selector: Option<String>,
+        r#ref: Option<String>,
+        value: String,
+    },
+    Screenshot {
+        selector: Option<String>,
+        r#ref: Option<String>,
+        #[serde(default)]
+        full_page: bool,
+    },
+    GetContent {
+        #[serde(default)]
+        format: ContentFormat,
+    },
+    Close {},
+    WaitFor {
+        selector: Option<String>,
+        r#ref: Option<String>,
+        text: Option<String>,
+        timeout: Option<u64>,
+    },
+    Press {
+        key: String,
+    },
+    Select {
+        selector: Option<String>,
+        r#ref: Option<String>,
+        values: Vec<String>,
+    },
+    Scroll {
+        selector: Option<String>,
+        r#ref: Option<String>,
+        text: Option<String>,
+        #[serde(default)]
+        x: i32,
+        #[serde(default)]
+        y: i32,
+    },
+    Back {},
+    Evaluate {
+        script: String,
+    },
+    Download {
+        selector: Option<String>,
+        r#ref: Option<String>,
+        text: Option<String>,
+        url: Option<String>,
+        timeout: Option<u64>,
+    },
+    /// `files` are paths relative to the session's files.
+    Upload {
+        selector: Option<String>,
+        r#ref: Option<String>,
+        files: Vec<String>,
+    },
+    Pdf {},
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum ContentFormat {
+pub(super) enum ContentFormat {
     #[default]
     Text,
     Html,
     Outline,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WaitFor {
-    selector: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    text: Option<String>,
-    timeout: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Press {
-    key: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Select {
-    selector: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    values: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Scroll {
-    selector: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    text: Option<String>,
-    #[serde(default)]
-    x: i32,
-    #[serde(default)]
-    y: i32,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Evaluate {
-    pub(super) script: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Download {
-    selector: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    text: Option<String>,
-    url: Option<String>,
-    timeout: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Upload {
-    selector: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    /// Paths relative to the session's files.
-    files: Vec<String>,
-}
-
 /// Keys that insert no character.
-const SILENT: [&str; 14] = [
+const SILENT_KEYS: [&str; 14] = [
     "Enter",
     "Tab",
     "Shift+Tab",
@@ -177,13 +117,6 @@ const SILENT: [&str; 14] = [
     "Backspace",
     "Delete",
 ];
-
-impl Press {
-    /// True if the key may insert a character.
-    pub(super) fn types(&self) -> bool {
-        !SILENT.contains(&self.key.as_str())
-    }
-}
 
 /// Results of the preparation that the action needs.
 #[derive(Debug)]
@@ -206,49 +139,44 @@ impl ActionRequest {
 
     pub(super) const fn verb(&self) -> &'static str {
         match self {
-            ActionRequest::Navigate(_) => "navigate",
-            ActionRequest::Click(_) => "click",
-            ActionRequest::Fill(_) => "fill",
-            ActionRequest::Screenshot(_) => "screenshot",
-            ActionRequest::GetContent(_) => "get_content",
-            ActionRequest::Close(_) => "close",
-            ActionRequest::WaitFor(_) => "wait_for",
-            ActionRequest::Press(_) => "press",
-            ActionRequest::Select(_) => "select",
-            ActionRequest::Scroll(_) => "scroll",
-            ActionRequest::Back(_) => "back",
-            ActionRequest::Evaluate(_) => "evaluate",
-            ActionRequest::Download(_) => "download",
-            ActionRequest::Upload(_) => "upload",
-            ActionRequest::Pdf(_) => "pdf",
+            Self::Navigate { .. } => "navigate",
+            Self::Click { .. } => "click",
+            Self::Fill { .. } => "fill",
+            Self::Screenshot { .. } => "screenshot",
+            Self::GetContent { .. } => "get_content",
+            Self::Close {} => "close",
+            Self::WaitFor { .. } => "wait_for",
+            Self::Press { .. } => "press",
+            Self::Select { .. } => "select",
+            Self::Scroll { .. } => "scroll",
+            Self::Back {} => "back",
+            Self::Evaluate { .. } => "evaluate",
+            Self::Download { .. } => "download",
+            Self::Upload { .. } => "upload",
+            Self::Pdf {} => "pdf",
         }
     }
 
     fn check(&self) -> Result<(), String> {
         self.timeout()?;
-        let target = self.target()?;
-        let (needs_one, is_text_too) = match self {
-            ActionRequest::Click(_) | ActionRequest::Fill(_) | ActionRequest::Select(_) | ActionRequest::Upload(_) => {
-                (true, false)
-            }
-            ActionRequest::Download(download) => (download.url.is_none(), download.url.is_some()),
-            _ => (false, false),
-        };
-        if needs_one && target.is_none() {
-            return Err("what it is done to is missing: selector, ref or text".to_owned());
-        }
-        if is_text_too && target.is_some() {
-            return Err("either url or an element".to_owned());
-        }
+        let has_target = self.target()?.is_some();
         match self {
-            ActionRequest::Evaluate(evaluate) if evaluate.script.len() > MAX_SCRIPT => {
+            Self::Click { .. }
+            | Self::Fill { .. }
+            | Self::Select { .. }
+            | Self::Upload { .. }
+            | Self::Download { url: None, .. }
+                if !has_target =>
+            {
+                Err("the element is missing: name it by selector, ref or text".to_owned())
+            }
+            Self::Download { url: Some(_), .. } if has_target => Err("either url or an element".to_owned()),
+            Self::Screenshot { full_page: true, .. } if has_target => Err("either full_page or an element".to_owned()),
+            Self::Evaluate { script } if script.len() > MAX_SCRIPT => {
                 Err(format!("script: at most {MAX_SCRIPT} bytes"))
             }
-            ActionRequest::Upload(upload) if !(1..=MAX_FILES).contains(&upload.files.len()) => {
+            Self::Upload { files, .. } if !(1..=MAX_FILES).contains(&files.len()) => {
                 Err(format!("files: 1 to {MAX_FILES}"))
-            }
-            ActionRequest::Screenshot(picture) if picture.full_page && target.is_some() => {
-                Err("either full_page or an element".to_owned())
             }
             _ => Ok(()),
         }
@@ -257,44 +185,49 @@ impl ActionRequest {
     /// The element that the action applies to, if any.
     pub(super) fn target(&self) -> Result<Option<Target>, String> {
         let (selector, reference, text) = match self {
-            ActionRequest::Click(At { selector, reference, text })
-            | ActionRequest::WaitFor(WaitFor { selector, reference, text, .. })
-            | ActionRequest::Scroll(Scroll { selector, reference, text, .. })
-            | ActionRequest::Download(Download { selector, reference, text, .. }) => (selector, reference, text),
-            ActionRequest::Fill(Fill { selector, reference, .. })
-            | ActionRequest::Screenshot(Screenshot { selector, reference, .. })
-            | ActionRequest::Select(Select { selector, reference, .. })
-            | ActionRequest::Upload(Upload { selector, reference, .. }) => (selector, reference, &None),
-            ActionRequest::Press(_) => return Ok(Some(Target::Focused)),
-            ActionRequest::Navigate(_)
-            | ActionRequest::GetContent(_)
-            | ActionRequest::Close(_)
-            | ActionRequest::Back(_)
-            | ActionRequest::Evaluate(_)
-            | ActionRequest::Pdf(_) => return Ok(None),
+            Self::Click { selector, r#ref, text }
+            | Self::WaitFor { selector, r#ref, text, .. }
+            | Self::Scroll { selector, r#ref, text, .. }
+            | Self::Download { selector, r#ref, text, .. } => (selector, r#ref, text),
+            Self::Fill { selector, r#ref, .. }
+            | Self::Screenshot { selector, r#ref, .. }
+            | Self::Select { selector, r#ref, .. }
+            | Self::Upload { selector, r#ref, .. } => (selector, r#ref, &None),
+            Self::Press { .. } => return Ok(Some(Target::Focused)),
+            Self::Navigate { .. }
+            | Self::GetContent { .. }
+            | Self::Close {}
+            | Self::Back {}
+            | Self::Evaluate { .. }
+            | Self::Pdf {} => return Ok(None),
         };
-        match (selector, reference, text) {
+        match (selector.clone(), reference.clone(), text.clone()) {
             (None, None, None) => Ok(None),
-            (Some(selector), None, None) => Ok(Some(Target::Css(selector.clone()))),
-            (None, Some(reference), None) => Ok(Some(Target::Reference(reference.clone()))),
-            (None, None, Some(text)) => Ok(Some(Target::Text(text.clone()))),
-            _ => Err("one of selector, ref and text, not more".to_owned()),
+            (Some(selector), None, None) => Ok(Some(Target::Css(selector))),
+            (None, Some(reference), None) => Ok(Some(Target::Reference(reference))),
+            (None, None, Some(text)) => Ok(Some(Target::Text(text))),
+            _ => Err("name one element, by selector, ref or text".to_owned()),
         }
     }
 
     /// The field that the action types into or selects in.
     pub(super) fn field(&self) -> Option<Target> {
         match self {
-            ActionRequest::Fill(_) | ActionRequest::Press(_) | ActionRequest::Select(_) => self.target().ok().flatten(),
+            Self::Fill { .. } | Self::Press { .. } | Self::Select { .. } => self.target().ok().flatten(),
             _ => None,
         }
+    }
+
+    /// True if a key press may insert a character.
+    pub(super) fn types_character(&self) -> bool {
+        matches!(self, Self::Press { key } if !SILENT_KEYS.contains(&key.as_str()))
     }
 
     /// The URL that the action opens.
     pub(super) fn page(&self) -> Option<&str> {
         match self {
-            ActionRequest::Navigate(Navigate { url, .. }) => Some(url),
-            ActionRequest::Download(Download { url, .. }) => url.as_deref(),
+            Self::Navigate { url, .. } => Some(url),
+            Self::Download { url, .. } => url.as_deref(),
             _ => None,
         }
     }
@@ -302,31 +235,27 @@ impl ActionRequest {
     /// The files that it uploads.
     pub(super) fn files(&self) -> &[String] {
         match self {
-            ActionRequest::Upload(Upload { files, .. }) => files,
+            Self::Upload { files, .. } => files,
             _ => &[],
         }
     }
 
     fn timeout(&self) -> Result<Duration, String> {
-        let said = match self {
-            ActionRequest::Navigate(Navigate { timeout, .. })
-            | ActionRequest::WaitFor(WaitFor { timeout, .. })
-            | ActionRequest::Download(Download { timeout, .. }) => *timeout,
+        let seconds = match self {
+            Self::Navigate { timeout, .. } | Self::WaitFor { timeout, .. } | Self::Download { timeout, .. } => *timeout,
             _ => None,
         };
-        match said {
-            Some(1..=MAX_SECONDS) | None => Ok(Duration::from_secs(said.unwrap_or(DEFAULT_SECONDS))),
-            Some(_) => Err(format!("timeout: 1 to {MAX_SECONDS} seconds")),
+        match seconds.unwrap_or(DEFAULT_SECONDS) {
+            seconds @ 1..=MAX_SECONDS => Ok(Duration::from_secs(seconds)),
+            _ => Err(format!("timeout: 1 to {MAX_SECONDS} seconds")),
         }
     }
 
-    /// Describes the action in questions about network access that it causes, without the text to
-    /// be typed.
-    pub(super) fn words(&self) -> String {
-        let target = self.target().ok().flatten().map(|target| target.to_string());
-        let about = self.page().map(|page| page.split(['?', '#']).next().unwrap_or_default().to_owned()).or(target);
-        match about {
-            Some(about) => format!("Browser: {} {}", self.verb(), shortened(&about)),
+    /// Describes the action in questions about hosts that it causes, without the text to be typed.
+    pub(super) fn description(&self) -> String {
+        let page = self.page().map(|page| page.split(['?', '#']).next().unwrap_or_default().to_owned());
+        match page.or(self.target().ok().flatten().map(|target| target.to_string())) {
+            Some(object) => format!("Browser: {} {}", self.verb(), shortened(&object)),
             None => format!("Browser: {}", self.verb()),
         }
     }
@@ -334,9 +263,7 @@ impl ActionRequest {
     /// The input of the risk assessment: what identifies the field, without the text to be typed.
     pub(super) fn for_assessment(&self) -> Value {
         let field = match self {
-            ActionRequest::Fill(Fill { selector, .. }) | ActionRequest::Select(Select { selector, .. }) => {
-                selector.clone()
-            }
+            Self::Fill { selector, .. } | Self::Select { selector, .. } => selector.as_ref(),
             _ => None,
         };
         json!({ "action": self.verb(), "params": { "selector": field, "url": self.page() } })
@@ -344,29 +271,26 @@ impl ActionRequest {
 
     /// The recorded details, without the text to be typed.
     pub(super) fn detail(&self) -> Value {
-        let mut detail = Map::new();
-        let mut say = |name: &str, value: Value| {
-            detail.insert(name.to_owned(), value);
-        };
+        let mut detail = json!({});
         if let Some(page) = self.page() {
-            say("url", shortened(page).into());
+            detail["url"] = shortened(page).into();
         }
         if let Ok(Some(target)) = self.target() {
-            say("target", shortened(&target.to_string()).into());
+            detail["target"] = shortened(&target.to_string()).into();
         }
         match self {
-            ActionRequest::Fill(Fill { value, .. }) => say("characters", value.chars().count().into()),
+            Self::Fill { value, .. } => detail["characters"] = value.chars().count().into(),
             // A single character may be part of a password.
-            ActionRequest::Press(Press { key }) if key.chars().count() > 1 => say("key", shortened(key).into()),
-            ActionRequest::Evaluate(Evaluate { script }) => {
-                say("script", shortened(script).into());
-                say("script_sha256", Digest::of(script.as_bytes()).to_string().into());
+            Self::Press { key } if key.chars().count() > 1 => detail["key"] = shortened(key).into(),
+            Self::Evaluate { script } => {
+                detail["script"] = shortened(script).into();
+                detail["script_sha256"] = Digest::of(script.as_bytes()).to_string().into();
             }
-            ActionRequest::Upload(Upload { files, .. }) => say("files", json!(files)),
-            ActionRequest::GetContent(Content { format }) => say("format", format!("{format:?}").to_lowercase().into()),
+            Self::Upload { files, .. } => detail["files"] = json!(files),
+            Self::GetContent { format } => detail["format"] = format!("{format:?}").to_lowercase().into(),
             _ => {}
         }
-        Value::Object(detail)
+        detail
     }
 
     /// The browser command; `None` for `close` or if a required part is missing.
@@ -375,49 +299,43 @@ impl ActionRequest {
         let target = self.target().ok().flatten();
         let Known { page, field, uploads } = known;
         Some(match self {
-            ActionRequest::Navigate(_) => Action::Navigate { url: page?, timeout },
-            ActionRequest::Click(_) => Action::Click { target: target? },
-            ActionRequest::Fill(Fill { value, .. }) => Action::Fill { target: target?, text: value, expected: field },
-            ActionRequest::Screenshot(Screenshot { full_page, .. }) => {
-                let viewport = if full_page { ScreenshotArea::FullPage } else { ScreenshotArea::Viewport };
-                Action::Screenshot { of: target.map_or(viewport, ScreenshotArea::Element) }
+            Self::Navigate { .. } => Action::Navigate { url: page?, timeout },
+            Self::Click { .. } => Action::Click { target: target? },
+            Self::Fill { value, .. } => Action::Fill { target: target?, text: value, expected: field },
+            Self::Screenshot { full_page, .. } => {
+                let area = if full_page { ScreenshotArea::FullPage } else { ScreenshotArea::Viewport };
+                Action::Screenshot { of: target.map_or(area, ScreenshotArea::Element) }
             }
-            ActionRequest::GetContent(Content { format }) => Action::Content {
-                format: match format {
-                    ContentFormat::Text => Format::Text,
-                    ContentFormat::Html => Format::Html,
-                    ContentFormat::Outline => Format::Outline,
-                },
-            },
-            ActionRequest::WaitFor(WaitFor { text: Some(text), .. }) => {
-                Action::WaitFor { until: WaitCondition::Text(text), timeout }
-            }
-            ActionRequest::WaitFor(_) => {
+            Self::GetContent { format: ContentFormat::Text } => Action::Content { format: Format::Text },
+            Self::GetContent { format: ContentFormat::Html } => Action::Content { format: Format::Html },
+            Self::GetContent { format: ContentFormat::Outline } => Action::Content { format: Format::Outline },
+            Self::WaitFor { text: Some(text), .. } => Action::WaitFor { until: WaitCondition::Text(text), timeout },
+            Self::WaitFor { .. } => {
                 Action::WaitFor { until: target.map_or(WaitCondition::Load, WaitCondition::Element), timeout }
             }
-            ActionRequest::Press(Press { key }) => Action::Press { key, expected: field },
-            ActionRequest::Select(Select { values, .. }) => Action::Select { target: target?, values, expected: field },
-            ActionRequest::Scroll(Scroll { x, y, .. }) => {
+            Self::Press { key } => Action::Press { key, expected: field },
+            Self::Select { values, .. } => Action::Select { target: target?, values, expected: field },
+            Self::Scroll { x, y, .. } => {
                 Action::Scroll { to: target.map_or(ScrollTarget::By { x, y }, ScrollTarget::Element) }
             }
-            ActionRequest::Back(_) => Action::Back,
-            ActionRequest::Evaluate(Evaluate { script }) => Action::Evaluate { script },
-            ActionRequest::Download(_) => {
+            Self::Back {} => Action::Back,
+            Self::Evaluate { script } => Action::Evaluate { script },
+            Self::Download { .. } => {
                 let from = match page {
                     Some(url) => DownloadSource::Url(url),
                     None => DownloadSource::Element(target?),
                 };
                 Action::Download { from, timeout }
             }
-            ActionRequest::Upload(_) => Action::Upload { target: target?, paths: uploads },
-            ActionRequest::Pdf(_) => Action::Pdf,
-            ActionRequest::Close(_) => return None,
+            Self::Upload { .. } => Action::Upload { target: target?, paths: uploads },
+            Self::Pdf {} => Action::Pdf,
+            Self::Close {} => return None,
         })
     }
 }
 
 pub(super) fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(NOTED)]
+    &text[..text.floor_char_boundary(MAX_NOTED)]
 }
 
 #[cfg(test)]
@@ -425,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn malformed_browser_action_is_refused() {
+    fn malformed_action_is_refused() {
         for (action, params) in [
             ("teleport", json!({})),
             ("navigate", json!({})),
@@ -448,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_typed_is_told_to_the_record() {
+    fn typed_text_is_not_recorded() {
         let known = || Known { page: None, field: FieldKind::Password, uploads: Vec::new() };
         for (action, params) in [
             ("fill", json!({"selector": "#p", "value": "hunter2"})),
@@ -456,8 +374,8 @@ mod tests {
             ("select", json!({"ref": "e7", "values": ["hunter2"]})),
         ] {
             let request = ActionRequest::read(action, params).unwrap();
-            let told = format!("{}{}", request.detail(), request.for_assessment());
-            assert!(!told.contains("hunter2") && !told.contains("\"7\""), "{told}");
+            let recorded = format!("{}{}", request.detail(), request.for_assessment());
+            assert!(!recorded.contains("hunter2") && !recorded.contains("\"7\""), "{recorded}");
             assert!(request.action(known()).is_some());
         }
         assert!(ActionRequest::read("close", Value::Null).unwrap().action(known()).is_none());

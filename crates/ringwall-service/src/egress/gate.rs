@@ -2,22 +2,22 @@
 //! connections.
 //!
 //! Processes in a session box may outlive the exec: allowed hosts stay allowed, no person is asked
-//! in the exec's name any more, and later connections are passed to `late`.
+//! for the ended exec, and later connections are passed to [`Late`].
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
-use ringwall_executor::egress::{Connection, Fate, Gate, Ruling};
+use ringwall_executor::egress::{Connection, Fate, Gate, Proxy, Ruling};
 use ringwall_policy::NetHost;
 use ringwall_record::ExecNetwork;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::ask::{Asking, Questions};
-use super::late::Late;
-use super::rule::NetRule;
-use super::session::OnDuty;
-use super::view::ConnectionView;
+use super::rule::{Asking, NetRule, Questions};
+use super::session::{Late, OnDuty};
+use crate::time::{milliseconds, timestamp};
 
 #[derive(Debug)]
 pub(crate) struct ExecGate {
@@ -85,7 +85,7 @@ impl Gate for ExecGate {
             match self.rule.judge(&host, port) {
                 Some(known) => known,
                 None if self.is_over() => {
-                    Ruling::Refused("the command in whose name it could be asked about is over".to_owned())
+                    Ruling::Refused("nobody is asked about it, because the command that would ask has ended".to_owned())
                 }
                 None => self.questions.ask(&self.exec, host, port).await,
             }
@@ -100,7 +100,7 @@ impl Gate for ExecGate {
                 late.add(&self.exec, connection);
             }
             (true, None) => {
-                tracing::error!(exec_id = %self.exec.exec_id, ?connection, "a connection of a box that is gone");
+                tracing::error!(exec_id = %self.exec.exec_id, ?connection, "a connection was reported after its box had ended");
             }
             (false, _) => {
                 if connection.fate == Fate::Refused && noted.refused.is_none() {
@@ -115,5 +115,72 @@ impl Gate for ExecGate {
 impl OnDuty for ExecGate {
     fn is_over(&self) -> bool {
         self.lock().is_over
+    }
+}
+
+/// The proxy of a box that serves one exec.
+#[derive(Debug)]
+pub(crate) struct Egress {
+    pub(crate) gate: Arc<ExecGate>,
+    pub(crate) proxy: Proxy,
+    pub(crate) listener: OwnedFd,
+}
+
+impl Egress {
+    /// Serves until the box has ended and returns the gate with its connections.
+    pub(crate) async fn serve(self, over: impl Future<Output = ()>) -> Arc<ExecGate> {
+        if let Err(error) = self.proxy.serve(self.listener, over).await {
+            // Without the proxy the box has no network.
+            tracing::warn!(exec_id = %self.gate.exec.exec_id, %error, "could not serve the egress proxy of a box");
+        }
+        self.gate
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = ExecNetwork)]
+pub struct NetworkView {
+    /// In the order in which they ended
+    pub connections: Vec<ConnectionView>,
+    /// Number of connections beyond those that are kept
+    pub left_out: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = ExecConnection)]
+pub struct ConnectionView {
+    /// Time of the request in milliseconds since 1970
+    pub at: i64,
+    pub duration_ms: u64,
+    pub host: String,
+    pub port: u16,
+    /// The address of the peer; null if there was no connection
+    pub address: Option<String>,
+    /// `allowed`, `refused`, or `failed` if the peer could not be reached
+    pub outcome: String,
+    /// The rule that allowed it, or why it was refused or failed
+    pub reason: String,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+}
+
+impl From<Connection> for ConnectionView {
+    fn from(connection: Connection) -> Self {
+        Self {
+            at: timestamp(connection.at).milliseconds(),
+            duration_ms: milliseconds(connection.duration),
+            host: connection.host,
+            port: connection.port,
+            address: connection.address.map(|address| address.to_string()),
+            outcome: match connection.fate {
+                Fate::Allowed => "allowed",
+                Fate::Refused => "refused",
+                Fate::Failed => "failed",
+            }
+            .to_owned(),
+            reason: connection.reason,
+            bytes_sent: connection.bytes_sent,
+            bytes_received: connection.bytes_received,
+        }
     }
 }

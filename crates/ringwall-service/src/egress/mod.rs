@@ -1,23 +1,16 @@
 //! The network of an exec: allowed hosts, questions about others, and the record of its
 //! connections.
 //!
-//! The executor's proxy carries the bytes and asks here. An unlisted host is refused, or a person
-//! is asked while the connection waits. Hosts allowed for good apply to boxes of that user where
-//! the policy asks.
+//! The executor's proxy forwards the bytes and asks here before it connects. An unlisted host is
+//! refused, or a person is asked while the connection waits, depending on `net.unknown`. Remembered
+//! hosts (`approvals/hosts`) apply to boxes of that user where `net.unknown` is `ask`.
 
-mod ask;
 mod gate;
-mod late;
-mod proxy_socket;
 mod rule;
 mod session;
-mod view;
 
-pub use view::{ConnectionView, NetworkView};
+pub use gate::{ConnectionView, NetworkView};
 
-pub(crate) use ask::{Asking, Questions};
-pub(crate) use gate::ExecGate;
-pub(crate) use late::{Late, LateNetwork, RecordLate};
-pub(crate) use proxy_socket::Egress;
-pub(crate) use rule::NetRule;
-pub(crate) use session::{OnDuty, SessionWay};
+pub(crate) use gate::{Egress, ExecGate};
+pub(crate) use rule::{Asking, NetRule, Questions};
+pub(crate) use session::{Late, LateNetwork, OnDuty, RecordLate, SessionWay};

@@ -1,18 +1,27 @@
 //! The egress proxy of a session box, served for the life of the box.
 //!
-//! The latest running command or browser action of the session decides about connections and keeps
+//! The latest running command or browser action of the session decides about connections and lists
 //! them; if none runs, the latest one does. Before the first one every connection is refused.
+//! Connections that end after their command are recorded from here.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use ringwall_executor::egress::{Connection, Gate, Proxy, Resolver, Ruling};
+use ringwall_ids::{AgentId, ExecId, UserId};
 use ringwall_policy::{NetHost, NetList};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-use super::late::{Late, RecordLate};
+use super::gate::Notes;
+use super::rule::Asking;
+
+/// Late connections are written in batches at this interval, so that a box which connects in a loop
+/// does not cause one write per connection.
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct SessionWay {
@@ -86,7 +95,7 @@ async fn serve(
             served = &mut serving => {
                 if let Err(error) = served {
                     // The box then has no network.
-                    tracing::warn!(%error, "could not serve the way out of a session's box");
+                    tracing::warn!(%error, "could not serve the egress proxy of a session box");
                 }
                 true
             }
@@ -117,17 +126,56 @@ impl Duty {
 
 impl Gate for Duty {
     fn judge(&self, _: NetHost, _: u16) -> BoxFuture<'_, Ruling> {
-        Box::pin(std::future::ready(Ruling::Refused("no command has the box yet".to_owned())))
+        Box::pin(std::future::ready(Ruling::Refused("no command has used the box yet".to_owned())))
     }
 
     fn note(&self, connection: Connection) {
-        tracing::warn!(?connection, "a box asked for a connection before a command had it");
+        tracing::warn!(?connection, "a box asked for a connection before its first command");
     }
 
     fn on_duty(&self) -> Option<Arc<dyn Gate>> {
         let all = self.lock();
         let found = all.iter().rfind(|gate| !gate.is_over()).or(all.last());
         found.cloned().map(|gate| gate as Arc<dyn Gate>)
+    }
+}
+
+/// Connections of a session box that ended after the exec that allowed them.
+#[derive(Debug)]
+pub(crate) struct LateNetwork {
+    pub(crate) exec_id: ExecId,
+    pub(crate) owner: (UserId, AgentId),
+    pub(crate) notes: Notes,
+}
+
+/// Records late connections. Must hold no strong reference to the server.
+pub(crate) type RecordLate = Box<dyn Fn(Vec<LateNetwork>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Collects the connections of a session box that end after their exec.
+#[derive(Debug, Default)]
+pub(crate) struct Late {
+    held: Mutex<BTreeMap<ExecId, LateNetwork>>,
+    added: Notify,
+}
+
+impl Late {
+    pub(super) fn add(&self, exec: &Asking, connection: Connection) {
+        let mut held = self.held.lock();
+        let owner = || (exec.user_id.clone(), exec.agent_id.clone());
+        let new = || LateNetwork { exec_id: exec.exec_id.clone(), owner: owner(), notes: Notes::default() };
+        held.entry(exec.exec_id.clone()).or_insert_with(new).notes.add(connection);
+        self.added.notify_one();
+    }
+
+    /// Returns one interval after something was added.
+    pub(super) async fn due(&self) {
+        self.added.notified().await;
+        tokio::time::sleep(WRITE_INTERVAL).await;
+    }
+
+    /// Everything that was added since the last call.
+    pub(super) fn take(&self) -> Vec<LateNetwork> {
+        std::mem::take(&mut *self.held.lock()).into_values().collect()
     }
 }
 
@@ -155,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn last_running_gate_judges_connection() {
+    async fn latest_running_gate_decides_else_latest_gate() {
         let duty = Duty::default();
         let [process, exec, browser] =
             ["process", "exec", "browser"].map(|name| Arc::new(One(name, AtomicBool::new(false))));
@@ -171,12 +219,12 @@ mod tests {
         duty.take(exec.clone());
         assert_eq!(on_duty().await, "exec");
         over(&exec, true);
-        assert_eq!(on_duty().await, "process", "which is still there");
+        assert_eq!(on_duty().await, "process", "it still runs");
         duty.take(browser.clone());
         assert_eq!(on_duty().await, "browser");
         over(&browser, true);
         over(&process, true);
-        assert_eq!(on_duty().await, "browser", "nothing is under way, and it was the last");
+        assert_eq!(on_duty().await, "browser", "none runs, and it was the last");
         // The next action of the same browser, after a command has run.
         let other: Arc<One> = Arc::new(One("other", AtomicBool::new(true)));
         duty.take(other);
@@ -184,9 +232,9 @@ mod tests {
         over(&browser, false);
         assert_eq!(on_duty().await, "browser");
         duty.take(browser.clone());
-        assert_eq!(duty.lock().len(), 2, "those who are over do not gather");
+        assert_eq!(duty.lock().len(), 2, "ended gates are dropped");
         let gone: Arc<dyn OnDuty> = browser;
         duty.lock().retain(|other| !Arc::ptr_eq(other, &gone));
-        assert_eq!(on_duty().await, "other", "who is told what its box asks for when it is over");
+        assert_eq!(on_duty().await, "other", "gets the connections of its box after its end");
     }
 }

@@ -100,7 +100,7 @@ impl Service {
                 Ok(Pruned { execs, entries }) => tracing::info!(execs, entries, "removed what is no longer kept"),
                 Err(_) => return ControlFlow::Break(()),
             }
-            service.end_forsaken_boxes().await;
+            service.end_orphaned_boxes().await;
             ControlFlow::Continue(())
         }));
         *self.inner.pruner.lock() = Some(task);

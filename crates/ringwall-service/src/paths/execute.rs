@@ -1,8 +1,8 @@
 //! Runs a session's command: a shell line on the session's files and the allowed paths of the host.
 //!
-//! The paths that the line names are judged before anything runs; a path that the parser misses is
-//! not in the box. Then it is an ordinary exec. A command that fails is a result and not an error
-//! of this module.
+//! The policy decides on the paths that the line names before anything runs; a path that the parser
+//! misses is not in the box. Otherwise it is an ordinary exec. A command that fails is a result, not
+//! an error.
 
 use std::path::PathBuf;
 
@@ -13,6 +13,7 @@ use ringwall_workspace::Stream;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::approvals::Covering;
 use crate::auth::principal::Principal;
 use crate::blocking;
 use crate::boxes::{HOME, WORKSPACE};
@@ -20,10 +21,9 @@ use crate::error::Error;
 use crate::exec::artifacts::SHOWN;
 use crate::exec::backend::Backend;
 use crate::exec::spec::{ExecSpec, Needs, PROJECT, Target};
+use crate::exec::submit::Submitted;
 use crate::service::Service;
 use crate::settings::layers;
-
-use crate::approvals::Covering;
 
 /// A requested command.
 #[derive(Debug, Clone)]
@@ -58,9 +58,8 @@ impl Service {
     ) -> Result<SessionExecuted, Error> {
         let settings = self.settings_now();
         let spec = blocking::in_place(|| read(by, command, settings.operator.clone())).await?;
-        let submitted = self.admit(spec).await?;
+        let Submitted { exec_id, status, .. } = self.admit(spec).await?;
         let (stdout, stderr) = Default::default();
-        let (exec_id, status) = (submitted.exec_id, submitted.status);
         Ok(SessionExecuted { exec_id, status, stdout, stderr, exit_code: None, error_reason: None })
     }
 
@@ -89,7 +88,7 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Exec
     let cwd = normalise(command.cwd.as_deref().unwrap_or(WORKSPACE), WORKSPACE, Some(HOME));
     let cwd = cwd.map_err(|error| Error::invalid(format!("cwd: {error}")))?;
     if cwd.style() == PathStyle::Windows {
-        return Err(Error::invalid("cwd: a box has no drives; name a directory from / on"));
+        return Err(Error::invalid("cwd: a box has no drives; use an absolute path such as /workspace"));
     }
     let line = CommandLine::read(&command.command)?;
     // The working directory counts as the first named path.

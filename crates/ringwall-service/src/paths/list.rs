@@ -104,19 +104,20 @@ fn normal(entry: PathEntry) -> Option<Listed> {
     match read_path(&entry.path) {
         Ok(path) => Some(Listed { path, entry }),
         Err(error) => {
-            tracing::warn!(id = entry.id, %error, "a row of sandbox_paths names no path, and allows nothing");
+            tracing::warn!(id = entry.id, %error, "a row of sandbox_paths is ignored because its path is invalid");
             None
         }
     }
 }
 
-/// The path of a stored row or of a key in a request. `~` is the home of the account that runs the server, and a relative
-/// path starts at the server's working directory.
+/// The path of a stored row or of a key in a request. `~` is the home of the account that runs the
+/// server, and a relative path starts at the server's working directory.
 pub(crate) fn read_path(text: &str) -> Result<HostPath, ringwall_policy::Error> {
     normalise(text, &HERE, home().map(HostPath::as_str))
 }
 
-/// The path of a new entry. It refuses patterns and empty segments, which [`read_path`] accepts in rows written by hand.
+/// The path of a new entry. Refuses patterns and empty segments, which [`read_path`] accepts in rows
+/// written by hand.
 pub(super) fn read_new_path(text: &str) -> Result<NewEntry, ringwall_policy::Error> {
     normalise_entry(text, &HERE, home().map(HostPath::as_str))
 }

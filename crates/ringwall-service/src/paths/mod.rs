@@ -1,19 +1,16 @@
 //! The paths of the host that agents may reach, and the commands that use them.
 //!
-//! `list` reads the entries, `change` edits them, and `remember` adds those that a person allowed
-//! for good. `reach` resolves names on the host for the policy. `execute` runs a session's command,
-//! `ask` waits for approval of paths that are not allowed, and `cover` digests the files that such
-//! a command runs and reads.
+//! `list` reads the entries and `change` edits them. `state` describes the switch. `reach` resolves
+//! names on the host for the policy. `execute` runs a session's command, `question` asks about paths
+//! that are not allowed, and `preview` shows the effect of a remembered answer.
 
 mod change;
+mod execute;
 mod list;
 mod preview;
-mod reach;
-mod remember;
-mod state;
-
-mod execute;
 mod question;
+mod reach;
+mod state;
 
 pub use change::{NewSandboxPath, SwitchedPaths, WantedPath};
 pub use execute::{SessionCommand, SessionExecuted};

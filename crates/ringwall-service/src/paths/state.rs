@@ -1,5 +1,5 @@
-//! The state of path control, and what a session's box shows of the host, in words for log, API and
-//! MCP.
+//! The state of path control, and its description for the log, the API and MCP: which host paths a
+//! session box shows.
 
 use ringwall_policy::HostView;
 use ringwall_risk::Locale;
@@ -7,7 +7,7 @@ use ringwall_risk::Locale;
 use crate::error::Error;
 use crate::service::Service;
 
-/// Path control as it is in force.
+/// Path control with the meaning of "off" on this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PathControl {
     On,
@@ -44,7 +44,7 @@ impl PathControl {
         }
     }
 
-    /// What a session's box shows of the host beside its system directories, as whole sentences.
+    /// Describes the host paths that a session box shows in addition to the system directories.
     pub fn shown(self, locale: Locale) -> &'static str {
         use HostView::{Full, ReadOnly};
 
@@ -86,7 +86,7 @@ impl PathControl {
         }
     }
 
-    /// How to show all paths of the host while path control is off, unless that is in force.
+    /// How to show all paths of the host while path control is off; `None` if they are shown.
     pub fn remedy(self, locale: Locale) -> Option<&'static str> {
         match (self.when_disabled()?, locale) {
             (HostView::Full, _) => None,

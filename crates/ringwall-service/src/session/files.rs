@@ -7,8 +7,8 @@ use ringwall_workspace::{AgentPath, Download, Lines, Text, Tree};
 
 use crate::agent_files::{Edit, make};
 use crate::auth::principal::Principal;
-use crate::blocking;
-use crate::blocking::detached;
+use crate::blocking::{self, detached};
+use crate::disk::Disk;
 use crate::error::{Error, causes};
 use crate::service::Service;
 use crate::session_ref::{SessionAddress, SessionRef, no_session};
@@ -22,8 +22,8 @@ impl Service {
         address: &SessionAddress,
         path: AgentPath,
     ) -> Result<Vec<String>, Error> {
-        let (place, tree) = self.session_files(by, address).await?;
-        let reading = self.inner.agent_locks.read(&place.name.user_id, &place.name.agent_id).await?;
+        let (session, tree) = self.session_files(by, address).await?;
+        let reading = self.inner.agent_locks.read(&session.name.user_id, &session.name.agent_id).await?;
         detached(move || {
             let listed = tree.list(&path);
             drop(reading);
@@ -45,8 +45,8 @@ impl Service {
         path: &AgentPath,
         lines: Lines,
     ) -> Result<Text, Error> {
-        let (place, tree) = self.session_files(by, address).await?;
-        let _reading = self.inner.agent_locks.read(&place.name.user_id, &place.name.agent_id).await?;
+        let (session, tree) = self.session_files(by, address).await?;
+        let _reading = self.inner.agent_locks.read(&session.name.user_id, &session.name.agent_id).await?;
         blocking::in_place(|| Ok(tree.read(path, lines)?)).await
     }
 
@@ -58,12 +58,11 @@ impl Service {
         path: &AgentPath,
         edit: &Edit,
     ) -> Result<(), Error> {
-        let (place, tree) = self.session_files(by, address).await?;
-        let _shared = self.inner.session_gates.try_share(&place.name)?;
-        let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
-        let disk = self.disk(&place.name.user_id, &place.name.agent_id, tree.workspace());
-        let own = self.session_disk(&disk, &place.id);
-        blocking::in_place(|| make(tree.edit(path, &edit.old, &edit.new, edit.expected)?, &[&disk, &own])).await
+        let (session, tree) = self.session_files(by, address).await?;
+        let _shared = self.inner.session_gates.try_share(&session.name)?;
+        let _writing = self.inner.agent_locks.write(&session.name.user_id, &session.name.agent_id).await?;
+        let disks = self.session_disks(&session, tree.workspace());
+        blocking::in_place(|| make(tree.edit(path, &edit.old, &edit.new, edit.expected)?, &disks.each_ref())).await
     }
 
     /// Opens a file, or lists a directory, for download.
@@ -73,8 +72,8 @@ impl Service {
         address: &SessionAddress,
         path: AgentPath,
     ) -> Result<Download, Error> {
-        let (place, tree) = self.session_files(by, address).await?;
-        let reading = self.inner.agent_locks.read(&place.name.user_id, &place.name.agent_id).await?;
+        let (session, tree) = self.session_files(by, address).await?;
+        let reading = self.inner.agent_locks.read(&session.name.user_id, &session.name.agent_id).await?;
         detached(move || {
             let download = tree.download(&path);
             drop(reading);
@@ -91,19 +90,18 @@ impl Service {
         path: AgentPath,
         content: impl AsRef<[u8]> + Send + 'static,
     ) -> Result<(), Error> {
-        let place = SessionRef::read(by, address)?;
-        let shared = self.inner.session_gates.try_share(&place.name)?;
+        let session = SessionRef::read(by, address)?;
+        let shared = self.inner.session_gates.try_share(&session.name)?;
         // Records the end of an earlier session with this id before a new one exists.
-        self.session_rules(&place).await?;
-        let workspace = self.session_workspace(&place.name).await?;
-        let writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
-        let disk = self.disk(&place.name.user_id, &place.name.agent_id, &workspace);
-        let own = self.session_disk(&disk, &place.id);
+        self.session_rules(&session).await?;
+        let workspace = self.session_workspace(&session.name).await?;
+        let writing = self.inner.agent_locks.write(&session.name.user_id, &session.name.agent_id).await?;
+        let disks = self.session_disks(&session, &workspace);
         detached(move || {
             let (_writing, _shared) = (writing, shared);
-            let session = workspace.session(&place.id)?;
+            let session = workspace.session(&session.id)?;
             session.create_directories()?;
-            make(session.tree().replace_lines(&path, None, content.as_ref())?, &[&disk, &own])
+            make(session.tree().replace_lines(&path, None, content.as_ref())?, &disks.each_ref())
         })
         .await
     }
@@ -115,30 +113,24 @@ impl Service {
         address: &SessionAddress,
         path: &AgentPath,
     ) -> Result<(), Error> {
-        let (place, tree) = self.session_files(by, address).await?;
-        let _shared = self.inner.session_gates.try_share(&place.name)?;
-        let writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
+        let (session, tree) = self.session_files(by, address).await?;
+        let _shared = self.inner.session_gates.try_share(&session.name)?;
+        let writing = self.inner.agent_locks.write(&session.name.user_id, &session.name.agent_id).await?;
         let removed = blocking::in_place(|| Ok(tree.delete(path)?)).await?;
         drop(writing);
         if let Err(error) = detached(move || Ok(removed.erase()?)).await {
             // The path is gone; its space is freed at the next start.
-            tracing::warn!(error = %causes(&error), "could not erase what was deleted");
+            tracing::warn!(error = %causes(&error), "could not erase a deleted file or directory");
         }
-        let disk = self.disk(&place.name.user_id, &place.name.agent_id, tree.workspace());
-        self.session_disk(&disk, &place.id).shrink();
-        disk.shrink();
+        self.session_disks(&session, tree.workspace()).iter().for_each(Disk::shrink);
         Ok(())
     }
 
-    pub(super) async fn session_files(
-        &self,
-        by: &Principal,
-        address: &SessionAddress,
-    ) -> Result<(SessionRef, Tree), Error> {
-        let place = SessionRef::read(by, address)?;
-        let workspace = self.session_workspace(&place.name).await?;
-        let session = blocking::in_place(|| Ok(workspace.find_session(&place.id)?)).await?;
-        let session = session.ok_or_else(|| no_session(&place.id))?;
-        Ok((place, session.tree().clone()))
+    async fn session_files(&self, by: &Principal, address: &SessionAddress) -> Result<(SessionRef, Tree), Error> {
+        let session = SessionRef::read(by, address)?;
+        let workspace = self.session_workspace(&session.name).await?;
+        let found = blocking::in_place(|| Ok(workspace.find_session(&session.id)?)).await?;
+        let found = found.ok_or_else(|| no_session(&session.id))?;
+        Ok((session, found.tree().clone()))
     }
 }

@@ -10,7 +10,7 @@ use crate::approvals::ApprovalView;
 use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::service::Service;
-use crate::session_ref::{SessionRef, no_session};
+use crate::session_ref::SessionRef;
 use crate::settings::{Rules, SessionsPart, Webhook, is_address, read_mode, tightens};
 use crate::time::now;
 
@@ -33,7 +33,7 @@ impl SessionChange {
 
     pub(super) fn check_role(&self, by: &Principal) -> Result<(), Error> {
         if let Holder::Agent(..) = by.holder() {
-            return Err(Error::Forbidden { why: "an agent does not change how it is watched".to_owned() });
+            return Err(Error::Forbidden { why: "an agent cannot change the rules of its session".to_owned() });
         }
         match self.confirmation {
             Some(mode @ Confirmation::AutoApprove) => {
@@ -67,11 +67,11 @@ impl SessionChange {
         };
         match (self.confirmation, &after.operator.callback_url) {
             (Some(Confirmation::Callback), None) if webhook_url.is_none() => Err(Error::invalid(
-                "callback_url: where a question is told is missing, and there is no approvals.webhook_url either",
+                "callback_url: confirmation callback needs a callback_url, because approvals.webhook_url is not set",
             )),
             (_, Some(url)) if !is_address(url) || url.len() > MAX_URL_LEN => {
                 let message = format!(
-                    "callback_url: an address with http:// or https:// and without blanks, at most {MAX_URL_LEN} bytes"
+                    "callback_url: a URL with http:// or https://, without whitespace, of at most {MAX_URL_LEN} bytes"
                 );
                 Err(Error::invalid(message))
             }
@@ -85,9 +85,8 @@ impl SessionChange {
         if has_ended {
             // These rules were set for a deleted session. A rule that loosens the settings must not
             // become valid again when another field is changed.
-            let is_kept = |word: &Confirmation| tightens(settings.confirmation, *word);
-            operator.confirmation = operator.confirmation.filter(is_kept);
-            operator.security_mode = operator.security_mode.filter(|word| read_mode(word) == SecurityMode::Strict);
+            operator.confirmation = operator.confirmation.filter(|mode| tightens(settings.confirmation, *mode));
+            operator.security_mode = operator.security_mode.filter(|mode| read_mode(mode) == SecurityMode::Strict);
         }
         if let Some(confirmation) = self.confirmation {
             operator.confirmation = Some(confirmation);
@@ -100,7 +99,7 @@ impl SessionChange {
         operator.callback_url = match operator.confirmation {
             Some(Confirmation::Callback) => self.callback_url.clone().or(operator.callback_url),
             Some(_) | None if self.callback_url.is_some() => {
-                return Err(Error::invalid("callback_url: it counts with confirmation callback alone"));
+                return Err(Error::invalid("callback_url: only valid with confirmation callback"));
             }
             Some(_) | None => None,
         };
@@ -112,17 +111,16 @@ impl SessionChange {
         let SessionRules { operator, mut user, has_ended } = before;
         let base = SessionRules { operator: operator.clone(), user: AuthorRules::default(), has_ended };
         let base = Rules::over(base, settings);
-        if let Some(word) = self.confirmation {
-            if !tightens(base.confirmation, word) {
-                return Err(Error::Forbidden {
-                    why: format!(
-                        "an operator set the confirmation of this session to {}; a user may only tighten it, and {word} \
-                         does not; ask an operator",
-                        base.confirmation
-                    ),
-                });
+        if let Some(wanted) = self.confirmation {
+            if !tightens(base.confirmation, wanted) {
+                let why = format!(
+                    "an operator set the confirmation of this session to {}; a user may only tighten it, and {wanted} \
+                     does not; ask an operator",
+                    base.confirmation
+                );
+                return Err(Error::Forbidden { why });
             }
-            user.confirmation = Some(word);
+            user.confirmation = Some(wanted);
         }
         if let Some(mode) = self.security_mode {
             user.security_mode = Some(mode.key().to_owned());
@@ -132,19 +130,19 @@ impl SessionChange {
 }
 
 impl Service {
-    pub(crate) async fn session_rules(&self, place: &SessionRef) -> Result<Rules, Error> {
-        let said = self.said_of(place).await?;
-        Ok(Rules::over(said, self.settings_now().sessions))
+    pub(crate) async fn session_rules(&self, session: &SessionRef) -> Result<Rules, Error> {
+        Ok(Rules::over(self.stored_rules(session).await?, self.settings_now().sessions))
     }
 
-    pub(super) async fn said_of(&self, place: &SessionRef) -> Result<SessionRules, Error> {
-        let Some(said) = self.inner.store.session_rules(&place.name).await? else { return Ok(SessionRules::default()) };
-        if said.has_ended || self.session_times(place).await?.is_some() {
-            return Ok(said);
+    pub(super) async fn stored_rules(&self, session: &SessionRef) -> Result<SessionRules, Error> {
+        let stored = self.inner.store.session_rules(&session.name).await?;
+        let Some(rules) = stored else { return Ok(SessionRules::default()) };
+        if rules.has_ended || self.session_times(session).await?.is_some() {
+            return Ok(rules);
         }
         // The session's directory was removed by hand.
-        self.inner.store.end_session(place.name.clone(), UserRules::Kept, now(), BY).await?;
-        Ok(SessionRules { has_ended: true, ..said })
+        self.inner.store.end_session(session.name.clone(), UserRules::Kept, now(), BY).await?;
+        Ok(SessionRules { has_ended: true, ..rules })
     }
 
     /// The session's rules after a change. Fails if the change is invalid or not allowed to the
@@ -157,28 +155,29 @@ impl Service {
     ) -> Result<SessionRules, Error> {
         let settings = self.settings_now();
         let url = settings.approvals.webhook_url.as_deref();
-        let said = change.over(author_of(by), before, settings.sessions, url)?;
+        let rules = change.over(author_of(by), before, settings.sessions, url)?;
         if change.confirmation == Some(Confirmation::Callback) && settings.approvals.webhook_secret.is_none() {
-            return Err(Error::Conflict {
-                message: "a callback is signed, and there is no secret to sign with; start the server with \
-                          RINGWALL_APPROVALS_WEBHOOK_SECRET"
-                    .to_owned(),
-            });
+            let message = "callbacks are signed, and the server has no secret for that; start it with \
+                           RINGWALL_APPROVALS_WEBHOOK_SECRET";
+            return Err(Error::Conflict { message: message.to_owned() });
         }
-        Ok(said)
+        Ok(rules)
     }
 
-    /// Stores a caller's change. The caller holds the agent's write lock, so the session cannot be
-    /// deleted before the change is stored.
-    pub(super) async fn rule_session(
+    /// Stores a change, unless it is empty. The caller holds the agent's write lock, so the session
+    /// cannot be deleted before the change is stored.
+    pub(super) async fn store_rules(
         &self,
         by: &Principal,
-        place: &SessionRef,
+        session: &SessionRef,
         change: &SessionChange,
     ) -> Result<(), Error> {
-        self.session_times(place).await?.ok_or_else(|| no_session(&place.id))?;
-        let said = self.check_change(by, change, self.said_of(place).await?)?;
-        self.inner.store.set_session_rules(place.name.clone(), author_of(by), said, now(), by.caller()).await?;
+        if change.is_empty() {
+            return Ok(());
+        }
+        self.require_session(session).await?;
+        let rules = self.check_change(by, change, self.stored_rules(session).await?)?;
+        self.inner.store.set_session_rules(session.name.clone(), author_of(by), rules, now(), by.caller()).await?;
         self.review_approvals();
         Ok(())
     }
@@ -186,17 +185,16 @@ impl Service {
     /// The session's own webhook for a risk question and the secret that signs the call. Questions
     /// about paths and hosts have none.
     pub async fn callback(&self, asked: &ApprovalView) -> Option<Webhook> {
-        match asked.kind {
-            ApprovalKind::Risk => {}
-            ApprovalKind::Path | ApprovalKind::Network => return None,
+        if asked.kind != ApprovalKind::Risk {
+            return None;
         }
         let name = SessionKey {
             user_id: asked.user.clone(),
             agent_id: asked.agent.clone(),
             session_id: asked.session_id.clone(),
         };
-        let place = SessionRef { id: asked.session_id.parse().ok()?, name };
-        let rules = self.session_rules(&place).await.ok()?;
+        let session = SessionRef { id: asked.session_id.parse().ok()?, name };
+        let rules = self.session_rules(&session).await.ok()?;
         Some(Webhook { url: rules.callback_url?, secret: self.settings_now().approvals.webhook_secret.clone()? })
     }
 }
@@ -220,7 +218,7 @@ mod tests {
         SessionChange { confirmation, callback_url: url.map(str::to_owned), security_mode: mode }
     }
 
-    fn word(confirmation: Option<Confirmation>, mode: Option<SecurityMode>) -> AuthorRules {
+    fn rule(confirmation: Option<Confirmation>, mode: Option<SecurityMode>) -> AuthorRules {
         let security_mode = mode.map(|mode| mode.key().to_owned());
         AuthorRules { confirmation, callback_url: None, security_mode }
     }
@@ -243,7 +241,7 @@ mod tests {
                     for mode in MODES {
                         for has_ended in [false, true] {
                             let settings = settings(by_settings, mode_by_settings);
-                            let operator = word(operator, mode);
+                            let operator = rule(operator, mode);
                             check(settings, &SessionRules { operator, user: AuthorRules::default(), has_ended });
                         }
                     }
@@ -257,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn stored_user_word_never_loosens() {
+    fn stored_user_rule_never_loosens() {
         for_all_bases(|settings, base| {
             let before = Rules::over(base.clone(), settings);
             for confirmation in confirmations() {
                 for mode in MODES {
-                    let after = SessionRules { user: word(confirmation, mode), ..base.clone() };
+                    let after = SessionRules { user: rule(confirmation, mode), ..base.clone() };
                     let after = Rules::over(after, settings);
                     assert!(!is_looser(&after, &before), "{settings:?} {base:?} {confirmation:?} {mode:?}");
                 }
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn user_may_take_back_their_own_word() {
+    fn user_may_take_back_their_own_rule() {
         let settings = settings(Websocket, Strict);
         let rejecting = change(Some(AutoReject), None, None).by_user(SessionRules::default(), settings).unwrap();
         let asking = change(Some(Websocket), None, None).by_user(rejecting, settings).unwrap();
@@ -293,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn operator_word_of_deleted_session_only_tightens() {
+    fn operator_rule_of_deleted_session_only_tightens() {
         for_all_bases(|settings, base| {
             let ended = SessionRules { has_ended: true, ..base.clone() };
             let floor = Rules::over(SessionRules::default(), settings);
@@ -310,9 +308,9 @@ mod tests {
     }
 
     #[test]
-    fn operator_change_replaces_user_word_of_same_field_only() {
+    fn operator_change_replaces_user_rule_of_same_field_only() {
         let settings = settings(Websocket, Permissive);
-        let user = word(Some(AutoReject), Some(Strict));
+        let user = rule(Some(AutoReject), Some(Strict));
         let before = SessionRules { user, ..SessionRules::default() };
         let after = change(Some(AutoApprove), None, None).by_operator(before, settings).unwrap();
         let after = Rules::over(after, settings);
@@ -320,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn lenience_is_an_operators_to_give() {
+    fn only_operators_may_loosen_rules() {
         let user = || "u".parse().unwrap();
         let holders =
             [Holder::Owner, Holder::Operator, Holder::User(user()), Holder::Agent(user(), "a".parse().unwrap())];
@@ -341,20 +339,20 @@ mod tests {
     }
 
     #[test]
-    fn a_callback_has_an_address_and_nothing_else_has() {
+    fn callback_url_is_valid_only_with_confirmation_callback() {
         let settings = settings(Websocket, Strict);
         let put = |change: SessionChange, before, url| change.over(RulesAuthor::Operator, before, settings, url);
         let callback = change(Some(Callback), Some("https://hooks.example/x"), None);
-        let said = put(callback, SessionRules::default(), None).unwrap();
-        assert_eq!(said.operator.callback_url.as_deref(), Some("https://hooks.example/x"));
-        let strict = put(change(None, None, Some(Strict)), said.clone(), None).unwrap().operator;
-        let before = said.operator.clone();
+        let rules = put(callback, SessionRules::default(), None).unwrap();
+        assert_eq!(rules.operator.callback_url.as_deref(), Some("https://hooks.example/x"));
+        let strict = put(change(None, None, Some(Strict)), rules.clone(), None).unwrap().operator;
+        let before = rules.operator.clone();
         assert_eq!((strict.confirmation, strict.callback_url), (before.confirmation, before.callback_url));
-        let away = put(change(Some(Websocket), None, None), said, None).unwrap();
+        let away = put(change(Some(Websocket), None, None), rules, None).unwrap();
         assert_eq!(away.operator.callback_url, None);
-        let told_with_all = change(Some(Callback), None, None);
-        let said = put(told_with_all, SessionRules::default(), Some("https://hooks.example/all")).unwrap().operator;
-        assert_eq!((said.confirmation, said.callback_url), (Some(Callback), None));
+        let without_url = change(Some(Callback), None, None);
+        let rules = put(without_url, SessionRules::default(), Some("https://hooks.example/all")).unwrap().operator;
+        assert_eq!((rules.confirmation, rules.callback_url), (Some(Callback), None));
         for (confirmation, url) in [
             (Some(Callback), None),
             (Some(Callback), Some("file:///etc/passwd")),

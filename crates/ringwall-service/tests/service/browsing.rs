@@ -68,14 +68,14 @@ pub fn waiting_browser_actions_are_limited() {
         assert_eq!(one_more.code(), "QUEUE_FULL", "{one_more}");
         // A cancelled action ends at once, although the first one still waits for approval.
         let taken_back = waiting.pop().unwrap();
-        taken_back.take_back();
+        taken_back.cancel();
         assert_eq!(finish(&taken_back).await.unwrap_err().code(), "CONFLICT");
         // A dropped action frees its place too.
         waiting.push(ask("get_content", json!({})).await.unwrap());
         waiting.pop();
         let next = seen("a place", async || ask("get_content", json!({})).await.ok()).await;
         assert!(!typing.is_over() && !next.is_over(), "nothing was done meanwhile");
-        typing.take_back();
+        typing.cancel();
         assert!(!finish(&typing).await.unwrap().success);
         assert!(finish(&next).await.unwrap().success, "the line moves on");
         let settled = fixture.service.approval(&fixture.owner, question.id.as_str()).await.unwrap();
@@ -96,7 +96,7 @@ pub fn cancelled_browser_start_leaves_nothing() {
         assert_eq!(folders().await, "");
         let begun = begin(fixture, BrowserKind::Sandbox, "navigate", json!({ "url": "about:blank" })).await.unwrap();
         let _ = seen("a folder", async || Some(folders().await).filter(|found| !found.is_empty())).await;
-        begun.take_back();
+        begun.cancel();
         let answer = fixture.service.finish_browser(&begun).await.unwrap();
         // If the start completed before it was cancelled, the browser is open and must be closed.
         if answer.success {

@@ -57,7 +57,7 @@ impl Call<'_> {
             let view = tokio::select! {
                 biased;
                 () = self.context.ct.cancelled() => {
-                    begun.take_back();
+                    begun.cancel();
                     return Ok(error_result(CANCELLED).into());
                 }
                 answer = self.service.finish_browser(&begun) => return Ok(browser_result(answer?).into()),
@@ -87,7 +87,7 @@ impl Call<'_> {
             let answer = tokio::select! {
                 biased;
                 () = self.context.ct.cancelled() => {
-                    begun.take_back();
+                    begun.cancel();
                     return Ok(error_result(CANCELLED).into());
                 }
                 answer = self.service.finish_browser(&begun) => return Ok(browser_result(answer?).into()),

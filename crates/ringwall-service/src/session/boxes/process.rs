@@ -23,10 +23,10 @@ use crate::service::{Service, no_exec};
 use crate::session::code::{CodeBegun, goes_on_as};
 use crate::session_ref::{SessionAddress, SessionRef};
 
-/// Bytes of one stream per request.
-const MAX_COUNT: u64 = 1 << 20;
-/// Timeout for a write to a process that does not read its stdin.
-const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// Maximum bytes of one stream per request.
+const MAX_OUTPUT: u64 = 1 << 20;
+/// For a write to a process that does not read its stdin.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The output of a process from the requested offsets.
 #[derive(Debug)]
@@ -60,13 +60,13 @@ impl Service {
         exec_id: &ExecId,
         from: (u64, u64),
     ) -> Result<ProcessOutput, Error> {
-        let place = SessionRef::read(by, address)?;
-        let view = self.latest_process(by, &place, exec_id).await?;
-        let now = &view.summary.exec_id;
-        let stdout = self.output(by, now, Stream::Stdout, from.0, MAX_COUNT).await?;
-        let stderr = self.output(by, now, Stream::Stderr, from.1, MAX_COUNT).await?;
+        let session = SessionRef::read(by, address)?;
+        let view = self.latest_process(by, &session, exec_id).await?;
+        let latest = &view.summary.exec_id;
+        let stdout = self.output(by, latest, Stream::Stdout, from.0, MAX_OUTPUT).await?;
+        let stderr = self.output(by, latest, Stream::Stderr, from.1, MAX_OUTPUT).await?;
         Ok(ProcessOutput {
-            goes_on_as: (now != exec_id).then(|| now.clone()),
+            goes_on_as: (latest != exec_id).then(|| latest.clone()),
             status: view.summary.status,
             exit_code: view.summary.exit_code,
             stdout,
@@ -75,13 +75,12 @@ impl Service {
     }
 
     /// The process with this id, or the last one of the chain of execs that replaced it.
-    async fn latest_process(&self, by: &Principal, place: &SessionRef, exec_id: &ExecId) -> Result<ExecView, Error> {
+    async fn latest_process(&self, by: &Principal, session: &SessionRef, exec_id: &ExecId) -> Result<ExecView, Error> {
         let mut view = self.exec(by, exec_id).await?;
-        let is_its_own = |summary: &ExecSummary| {
-            (&summary.user_id, &summary.agent_id) == (&place.name.user_id, &place.name.agent_id)
-                && summary.conversation_id.as_deref() == Some(place.id.as_str())
-        };
-        if !is_its_own(&view.summary) {
+        let ExecSummary { user_id, agent_id, conversation_id, .. } = &view.summary;
+        let is_of_session = (user_id, agent_id) == (&session.name.user_id, &session.name.agent_id)
+            && conversation_id.as_deref() == Some(session.id.as_str());
+        if !is_of_session {
             return Err(no_exec(exec_id));
         }
         while let Some(next) = view.error_reason.as_ref().and_then(goes_on_as) {
@@ -90,8 +89,7 @@ impl Service {
         Ok(view)
     }
 
-    /// Writes to the stdin of a process and returns when all bytes are accepted, or fails after 10
-    /// s.
+    /// Writes to the stdin of a process and returns when all bytes are accepted. Fails after 10 s.
     pub async fn write_to_process(
         &self,
         by: &Principal,
@@ -101,15 +99,15 @@ impl Service {
         after: AfterInput,
     ) -> Result<(), Error> {
         let running = self.process(by, address, exec_id).await?;
-        let handle = running.process().ok_or_else(|| not_reached(exec_id))?;
+        let handle = running.process().ok_or_else(|| no_process(exec_id))?;
         let mut stdin = handle.stdin.lock().await;
         let closed = || Error::Conflict { message: format!("the input of {exec_id} is closed") };
         let input = stdin.as_mut().ok_or_else(closed)?;
-        match tokio::time::timeout(TAKEN_WITHIN, input.write(bytes)).await {
+        match tokio::time::timeout(WRITE_TIMEOUT, input.write(bytes)).await {
             Ok(written) => written.map_err(|_| closed())?,
             Err(_) => {
                 let message =
-                    format!("{exec_id} does not read what is written to it; a part of it may have been taken");
+                    format!("{exec_id} did not read all of its input within 10 s; a part may have been written");
                 return Err(Error::Conflict { message });
             }
         }
@@ -128,8 +126,9 @@ impl Service {
         number: i32,
     ) -> Result<(), Error> {
         let running = self.process(by, address, exec_id).await?;
-        let signal = Signal::from_named_raw(number).ok_or_else(|| Error::invalid(format!("{number} is no signal")))?;
-        running.process().ok_or_else(|| not_reached(exec_id))?.handle.signal(signal);
+        let signal =
+            Signal::from_named_raw(number).ok_or_else(|| Error::invalid(format!("{number} is not a signal number")))?;
+        running.process().ok_or_else(|| no_process(exec_id))?.handle.signal(signal);
         Ok(())
     }
 
@@ -139,12 +138,12 @@ impl Service {
         address: &SessionAddress,
         exec_id: &ExecId,
     ) -> Result<Arc<RunningExec>, Error> {
-        let place = SessionRef::read(by, address)?;
-        let find = |exec_id: &ExecId| self.find_running(by, exec_id).filter(|running| running.is_in(&place.name));
+        let session = SessionRef::read(by, address)?;
+        let find = |exec_id: &ExecId| self.find_running(by, exec_id).filter(|running| running.is_in(&session.name));
         if let Some(running) = find(exec_id) {
             return Ok(running);
         }
-        let latest = self.latest_process(by, &place, exec_id).await?;
+        let latest = self.latest_process(by, &session, exec_id).await?;
         find(&latest.summary.exec_id).ok_or_else(|| no_exec(exec_id))
     }
 
@@ -152,26 +151,26 @@ impl Service {
     /// session box alive. The limit is `sandbox.max_concurrent_execs_per_user`.
     pub(crate) fn check_company(&self, spec: &ExecSpec) -> Result<(), Error> {
         let (Lifetime::UntilStopped, Some(own)) = (spec.lifetime(), spec.session()) else { return Ok(()) };
-        let most = self.settings_now().sandbox.max_concurrent_execs_per_user.get() as usize;
-        let lives = self.inner.registry.all();
-        let kept: BTreeSet<_> = lives
+        let max_sessions = self.settings_now().sandbox.max_concurrent_execs_per_user.get() as usize;
+        let execs = self.inner.registry.all();
+        let others: BTreeSet<_> = execs
             .iter()
             .filter(|running| running.lifetime() == Lifetime::UntilStopped && running.user_id == spec.user_id)
             .map(|running| (&running.agent_id, running.session.as_deref()))
             .filter(|(agent, session)| **agent != spec.agent_id || *session != Some(own.as_str()))
             .collect();
-        if kept.len() < most {
+        if others.len() < max_sessions {
             return Ok(());
         }
         let message = format!(
-            "processes and terminals of {} other sessions keep their boxes, and a user's may keep {most} at once; end \
-             some, or have an operator raise sandbox.max_concurrent_execs_per_user",
-            kept.len()
+            "processes and terminals run in {} other sessions of this user, and the limit is {max_sessions}; end some, \
+             or ask an operator to raise sandbox.max_concurrent_execs_per_user",
+            others.len()
         );
         Err(Error::PoolFull { message })
     }
 }
 
-fn not_reached(exec_id: &ExecId) -> Error {
-    Error::Conflict { message: format!("{exec_id} has not begun, or is no process of a session's box") }
+fn no_process(exec_id: &ExecId) -> Error {
+    Error::Conflict { message: format!("{exec_id} has not started, or is not a process of a session box") }
 }

@@ -1,20 +1,23 @@
-//! Provides the box in which a browser runs: its own box or the session's box.
+//! The box of a browser: starts a box of its own or uses the session's box, and closes browsers that
+//! died or were idle for `browser.idle_timeout_s`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ringwall_executor::egress::{Proxy, Resolver};
 use ringwall_executor::pool::OnBusy;
 use ringwall_policy::{
     BrowserKind, ExternalMode, Field, Isolation, Net, NetList, NetMode, NetRequest, PathAccess, PathControl, Request,
-    Root, SecurityMode, SessionMounts, UnknownHost, Workspace, profile,
+    Root, SessionMounts, UnknownHost, Workspace, profile,
 };
+use tokio::time::Instant;
 
 use crate::blocking;
-use crate::boxes::browser::{BrowserGate, BrowserHost, Fault, Home, Reach, grant};
+use crate::boxes::browser::{BrowserGate, BrowserHost, BrowserSlot, Fault, Home, Reach, grant};
 use crate::boxes::{BoxKey, WORKSPACE};
 use crate::egress::NetRule;
-use crate::service::Service;
+use crate::error::Error;
+use crate::service::{Inner, Service};
 use crate::session::boxes::home_grant;
 use crate::session_ref::SessionRef;
 use crate::settings::layers;
@@ -25,18 +28,18 @@ const PROXY: &str = "http://127.0.0.1:3128";
 const AGENT: &str = "ringwall-agent";
 
 impl Service {
-    pub(super) async fn make_home(&self, place: &SessionRef, window: BrowserKind) -> Result<Home, Fault> {
+    pub(super) async fn browser_box(&self, session: &SessionRef, kind: BrowserKind) -> Result<Home, Fault> {
         // Starting a browser may be the first use of a session.
-        let workspace = self.session_workspace(&place.name).await?;
-        blocking::in_place(|| Ok(workspace.session(&place.id)?.create_directories()?)).await?;
-        match window {
-            BrowserKind::External => self.make_own_home().await,
-            BrowserKind::Sandbox => self.join_session(place).await,
+        let workspace = self.session_workspace(&session.name).await?;
+        blocking::in_place(|| Ok(workspace.session(&session.id)?.create_directories()?)).await?;
+        match kind {
+            BrowserKind::External => self.start_own_box().await,
+            BrowserKind::Sandbox => self.use_session_box(session).await,
         }
     }
 
     /// Starts a box that contains only the host's programs and no session files.
-    async fn make_own_home(&self) -> Result<Home, Fault> {
+    async fn start_own_box(&self) -> Result<Home, Fault> {
         let settings = self.settings_now();
         let mut operator = settings.operator.clone();
         operator.limits.insert(Field::MemoryMb, settings.browser.memory_mb.get().into());
@@ -53,9 +56,9 @@ impl Service {
             self.inner.backends.executor.start_session_box(grant(&request, &[AGENT.to_owned()], &layers)?).await?;
         let lifted = settings.browser.allowed_hosts.clone();
         let server = Arc::downgrade(&self.inner);
-        let external = move || match server.upgrade() {
-            Some(server) => server.settings.read().browser.external,
-            None => ExternalMode::Off,
+        let external = move || {
+            let server = server.upgrade();
+            server.map_or(ExternalMode::Off, |inner| Service { inner }.settings_now().browser.external)
         };
         let reach = Reach::Public { lifted: lifted.clone(), external: Box::new(external) };
         let gate = Arc::new(BrowserGate::new(reach));
@@ -67,7 +70,7 @@ impl Service {
         tokio::spawn(async move {
             if let Err(error) = proxy.serve(listener, gone).await {
                 // Without the proxy the browser has no network.
-                tracing::warn!(%error, "could not serve the way out of a browser's box");
+                tracing::warn!(%error, "could not serve the egress proxy of a browser's box");
             }
         });
         let proxy_socket = ringwall_browser::Egress::Proxy(PROXY.to_owned());
@@ -75,27 +78,26 @@ impl Service {
     }
 
     /// Uses the session's box and starts it if necessary.
-    async fn join_session(&self, place: &SessionRef) -> Result<Home, Fault> {
-        let mode: SecurityMode = self.session_rules(place).await?.mode;
-        let isolation = self.session_isolation(mode).await?;
+    async fn use_session_box(&self, session: &SessionRef) -> Result<Home, Fault> {
+        let isolation = self.session_isolation(self.session_rules(session).await?.mode).await?;
         if isolation != Isolation::Native {
             return Err(Fault::refused(format!(
-                "the boxes of this session are {isolation} ones, and the sandbox browser is in native ones alone; leave \
-                 is_research and needs_file_access out for the external browser"
+                "this session has a {isolation} box, and the sandbox browser runs only in native boxes; use the external \
+                 browser: leave out is_research and needs_file_access"
             )));
         }
-        let work = self.session_work(place);
-        let owner = self.owner_of(&place.name.user_id, &place.name.agent_id).await?;
+        let work = self.session_work(session);
+        let owner = self.owner_of(&session.name.user_id, &session.name.agent_id).await?;
         let owner = ringwall_policy::Owner::new(owner.uid, owner.gid)?;
         let mounts = SessionMounts { work, owner, control: PathControl::On(PathAccess::default()), hidden: Vec::new() };
         let layers = layers(profile::FILES, self.settings_now().operator.clone(), Vec::new());
         let request = request(Workspace::Session(Box::new(mounts)));
         let own = grant(&request, &[AGENT.to_owned()], &layers)?;
         let net = own.effective().net.clone();
-        let home = || home_grant(&own, &layers, &[AGENT.to_owned()]);
-        let key = BoxKey::new(place, isolation);
-        let name = format!("box-{}", ringwall_ids::random_digits::<16>().map_err(crate::error::Error::from)?);
-        let lease = self.enter_box(&key, isolation, home, name, OnBusy::Wait).await?;
+        let box_grant = || home_grant(&own, &layers, &[AGENT.to_owned()]);
+        let key = BoxKey::new(session, isolation);
+        let name = format!("box-{}", ringwall_ids::random_digits::<16>().map_err(Error::from)?);
+        let lease = self.enter_box(&key, isolation, box_grant, name, OnBusy::Wait).await?;
         let home = lease.session_box().clone();
         let Some(hold) = lease.hold() else { return Err(Fault::failed("the session's box is ending; try again")) };
         let proxy_socket = match net {
@@ -117,5 +119,39 @@ fn request(workspace: Workspace) -> Request {
         root: Root::Host,
         workspace,
         read_only: Vec::new(),
+    }
+}
+
+/// Watches one browser until it is closed. Holds only weak references, so it keeps neither the
+/// server nor the slot alive.
+pub(super) async fn close_when_idle(
+    inner: Weak<Inner>,
+    slot: Weak<BrowserSlot>,
+    number: u64,
+    ended: impl Future<Output = ()>,
+) {
+    tokio::pin!(ended);
+    let Some(mut settings) = inner.upgrade().map(|inner| inner.browsers.settings_changes()) else { return };
+    let due = |inner: &Inner, slot: &BrowserSlot| slot.last_used() + inner.settings.read().browser.idle_timeout();
+    loop {
+        settings.borrow_and_update();
+        let Some(until) = inner.upgrade().zip(slot.upgrade()).map(|(inner, slot)| due(&inner, &slot)) else { return };
+        let died = tokio::select! {
+            biased;
+            () = &mut ended => Some("it has crashed or was killed"),
+            () = tokio::time::sleep_until(until) => None,
+            Ok(()) = settings.changed() => continue,
+        };
+        let Some((inner, slot)) = inner.upgrade().zip(slot.upgrade()) else { return };
+        let mut turn = slot.turn().await;
+        let Some(instance) = turn.as_ref().filter(|instance| instance.number == number) else { return };
+        if instance.is_paused() {
+            // A paused browser is not idle, and it could not be closed.
+            slot.used();
+        }
+        if died.is_some() || due(&inner, &slot) <= Instant::now() {
+            slot.end(&inner.store, turn.take(), Some(died.unwrap_or("it was idle for too long"))).await;
+            return;
+        }
     }
 }

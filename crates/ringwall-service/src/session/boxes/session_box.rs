@@ -1,0 +1,205 @@
+//! The life of a session box: gets it from the pool or creates it, pauses and resumes it, and ends it
+//! when its session's files are gone or too large.
+//!
+//! Two concurrent callers get the same box, one after the other. The box has its own grant: the most
+//! that the settings allow any code of the session. For each exec the box checks that the exec's
+//! grant fits into it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall_executor::docker::Runtime;
+use ringwall_executor::pool::{Lease, OnBusy, Refused};
+use ringwall_policy::{Field, Grant, Isolation, Layers, Request, Root, UNLIMITED, Verdict};
+
+use crate::auth::principal::Principal;
+use crate::boxes::{BoxKey, Boxes, PooledBox, Shared};
+use crate::egress::SessionWay;
+use crate::error::Error;
+use crate::exec::code::CodeSpec;
+use crate::exec::lifecycle::Exec;
+use crate::service::Service;
+use crate::session_ref::{SessionAddress, SessionRef};
+
+/// The argv of the box's grant, which is replaced by the agent.
+const AGENT: &str = "ringwall-agent";
+/// Interval of the quota checks. Background processes may write when no exec watches the disk.
+const QUOTA_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Exec {
+    /// Exclusive use of the session box, with the isolation that was chosen.
+    pub(crate) async fn enter_session_box(
+        &self,
+        grant: &Grant,
+        code: &CodeSpec,
+    ) -> Result<Lease<Boxes>, ringwall_executor::Error> {
+        let key = BoxKey::new(&code.place, code.home);
+        let box_grant = || home_grant(grant, &self.spec.layers, &[AGENT.to_owned()]);
+        let name = format!("box-{}", self.intent.exec_id);
+        tokio::select! {
+            biased;
+            lease = self.service.enter_box(&key, code.home, box_grant, name, code.on_busy()) => lease,
+            // A cancelled exec stops waiting for the box.
+            _ = self.running.cancelled() => Err(ringwall_executor::Error::PoolStopped),
+        }
+    }
+}
+
+impl Service {
+    /// Exclusive use of a session box. If there is none yet, it is created under `name` with the grant
+    /// that `box_grant` returns.
+    pub(crate) async fn enter_box(
+        &self,
+        key: &BoxKey,
+        isolation: Isolation,
+        box_grant: impl FnOnce() -> Result<Grant, ringwall_executor::Error>,
+        name: String,
+        on_busy: OnBusy,
+    ) -> Result<Lease<Boxes>, ringwall_executor::Error> {
+        let make = || {
+            let (service, key, grant) = (self.clone(), key.clone(), box_grant());
+            async move { make(service, key, isolation, grant?, name).await }
+        };
+        self.inner.boxes.acquire(key, on_busy, make).await.map_err(refused)
+    }
+
+    /// Freezes every process in the session's boxes. Their timeouts stop too. Every client that may
+    /// use the session may pause and resume it.
+    pub async fn pause_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
+        let (_shared, boxes) = self.boxes_of(by, address)?;
+        for pooled in boxes {
+            pooled.session_box.pause().await.map_err(conflict)?;
+        }
+        Ok(())
+    }
+
+    pub async fn resume_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
+        let (_shared, boxes) = self.boxes_of(by, address)?;
+        for pooled in boxes {
+            pooled.session_box.resume().await.map_err(conflict)?;
+        }
+        Ok(())
+    }
+
+    /// Fails while an approved command has exclusive use of the session: its boxes stay paused then.
+    fn boxes_of(&self, by: &Principal, address: &SessionAddress) -> Result<(Shared, Vec<Arc<PooledBox>>), Error> {
+        let session = SessionRef::read(by, address)?;
+        let shared = self.inner.session_gates.try_share(&session.name)?;
+        let boxes: Vec<_> = self.homes(&session).into_iter().map(|(_, pooled)| pooled).collect();
+        if boxes.is_empty() {
+            return Err(Error::NotFound { what: format!("box of the session {}", session.id) });
+        }
+        Ok((shared, boxes))
+    }
+
+    /// Ends the browsers and boxes of sessions whose files no longer exist.
+    pub(crate) async fn end_orphaned_boxes(&self) {
+        for name in self.inner.browsers.unused_sessions() {
+            let Ok(id) = name.session_id.parse() else { continue };
+            let session = SessionRef { name, id };
+            if matches!(self.session_times(&session).await, Ok(None)) {
+                self.inner.browsers.dismiss_unused(&self.inner.store, &session.name).await;
+            }
+        }
+        for session in self.inner.boxes.keys().iter().filter_map(BoxKey::place) {
+            if matches!(self.session_times(&session).await, Ok(None)) {
+                self.end_boxes(&session).await;
+            }
+        }
+    }
+
+    /// Starts the task that ends boxes which exceed a disk quota. It holds a weak reference between
+    /// checks, so that it does not keep the service alive.
+    pub(crate) fn check_box_quotas_on_schedule(&self) {
+        let inner = Arc::downgrade(&self.inner);
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(QUOTA_CHECK_INTERVAL).await;
+                let Some(inner) = inner.upgrade() else { return };
+                Service { inner }.check_box_quotas().await;
+            }
+        });
+        *self.inner.measurer.lock() = Some(task);
+    }
+
+    /// Skips paused boxes: their processes cannot write.
+    async fn check_box_quotas(&self) {
+        let boxes = &self.inner.boxes;
+        for key in boxes.keys() {
+            let (Some(pooled), Some(session)) = (boxes.find(&key), key.place()) else { continue };
+            if pooled.session_box.is_paused() {
+                continue;
+            }
+            for disk in self.session_disks(&session, &pooled.workspace) {
+                if let Some(message) = disk.glance().await {
+                    pooled.end_as_full(message);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The grant of a session box or of an interpreter in it: the most that the session's code may
+/// have. It has no timeout, because each exec has its own.
+pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Result<Grant, ringwall_executor::Error> {
+    let request = Request {
+        argv: argv.iter().map(Into::into).collect(),
+        env: Default::default(),
+        cwd: Some(grant.cwd().to_owned()),
+        root: grant.root().clone(),
+        workspace: grant.workspace().clone(),
+        read_only: grant.read_only().to_vec(),
+    };
+    let mut layers = layers.clone();
+    // Limits of one exec do not apply to the box. Other narrowing, such as that of the network, does.
+    layers.narrowing.iter_mut().for_each(|layer| layer.limits.clear());
+    layers.operator.limits.remove(&Field::TimeoutMs);
+    (layers.system.timeout_ms, layers.ceilings.limits.timeout_ms) = (UNLIMITED, UNLIMITED);
+    match ringwall_policy::decide(&request, &layers) {
+        Verdict::Allow(grant) => Ok(grant),
+        Verdict::Ask(_) | Verdict::Deny(_) => Err(ringwall_executor::Error::NotForThisBox { what: "files" }),
+    }
+}
+
+async fn make(
+    service: Service,
+    key: BoxKey,
+    isolation: Isolation,
+    grant: Grant,
+    name: String,
+) -> Result<PooledBox, ringwall_executor::Error> {
+    let inner = &service.inner;
+    let unknown = || ringwall_executor::Error::NotForThisBox { what: "files" };
+    let session = key.place().ok_or_else(unknown)?;
+    let workspace = service.session_workspace(&session.name).await.map_err(|_| unknown())?;
+    let mut session_box = match (isolation, grant.root()) {
+        (Isolation::Native, _) => inner.backends.executor.start_session_box(grant).await,
+        (Isolation::Gvisor, Root::Host | Root::Image(_)) => {
+            inner.backends.executor.start_session_box_on_gvisor(grant).await
+        }
+        (Isolation::Gvisor, Root::Docker(_)) => {
+            inner.backends.docker.start_session_box(grant, &name, Runtime::Gvisor).await
+        }
+        (Isolation::Docker, _) => inner.settle_on_docker(grant, &name).await,
+    }?;
+    let proxy = session_box.proxy_socket.take().map(|listener| {
+        let lifted = service.settings_now().egress.allowed_hosts.clone();
+        SessionWay::open(listener, lifted, session_box.gone(), service.record_late_networks())
+    });
+    Ok(PooledBox::new(session_box, proxy, workspace))
+}
+
+fn refused(refused: Refused<ringwall_executor::Error>) -> ringwall_executor::Error {
+    match refused {
+        Refused::Failed(error) => error,
+        Refused::Busy => ringwall_executor::Error::SessionBusy,
+        Refused::TimedOut => ringwall_executor::Error::PoolFull,
+        Refused::Stopped => ringwall_executor::Error::PoolStopped,
+        Refused::Ended => ringwall_executor::Error::BoxDied { why: "it was ended while it was being made".to_owned() },
+    }
+}
+
+fn conflict(error: ringwall_executor::Error) -> Error {
+    Error::Conflict { message: error.to_string() }
+}
