@@ -259,8 +259,6 @@ impl Report {
             Ok(docker) => {
                 let names = ["`true` in a session's docker box, POST", "docker exec, `true`"];
                 add(names, &docker.sessions.session, &docker.sessions.docker_exec);
-                let names = ["the first `true` of a session, container made ahead, POST", "docker run --rm, `true`"];
-                add(names, &docker.sessions.first, &docker.sessions.docker_run);
             }
             Err(reason) => drop(writeln!(rest, "No docker: {reason}.")),
         }
@@ -379,7 +377,6 @@ impl Report {
                     "home_private_kb": kept.home, "interpreter_private_kb": kept.interpreter,
                     "docker_session": self.measured.docker.as_ref().ok().map(|docker| json!({
                         "session": sampled(&docker.sessions.session), "docker_exec": sampled(&docker.sessions.docker_exec),
-                        "first": sampled(&docker.sessions.first), "docker_run": sampled(&docker.sessions.docker_run),
                     })),
                 }),
                 Err(reason) => json!({ "not_measured": reason }),

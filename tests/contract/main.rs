@@ -15,6 +15,7 @@ mod fixture;
 mod answers;
 mod code;
 mod default_image;
+mod docker_sessions;
 mod egress;
 mod events;
 mod faults;
@@ -24,7 +25,6 @@ mod outcomes;
 mod records;
 mod restarts;
 mod sessions;
-mod warm_containers;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ const ON_EACH_DATABASE: &[(&str, Test)] = cases! {
     }
 };
 
-const ON_DOCKER: &[(&str, Test)] = cases! { warm_containers::{ session_gets_warm_container } };
+const ON_DOCKER: &[(&str, Test)] = cases! { docker_sessions::{ session_containers_end_with_server } };
 
 const WITHOUT_FIXTURE: &[(&str, fn())] = cases! {
     faults::{ missing_client_is_reported, missing_daemon_is_reported, hanging_daemon_is_reported, stopped_daemon_is_reported, killed_daemon_fails_session_execs, configured_client_builds_image }

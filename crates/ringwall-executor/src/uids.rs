@@ -61,13 +61,9 @@ impl Leases {
         Leases { size, uid, state: Mutex::default() }
     }
 
-    /// Returns a uid of no living box, or `None` if `most` are in use.
-    pub(crate) fn take(self: &Arc<Self>, most: u32) -> Option<Lease> {
+    /// Returns a uid of no living box, or `None` if all are in use.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Lease> {
         let mut state = self.state.lock();
-        let over = state.left.iter().filter(|(_, init)| is_over(init)).count();
-        if (state.begun as usize).saturating_sub(over) >= most.min(self.size) as usize {
-            return None;
-        }
         let free = state.left.iter().position(|(_, init)| is_over(init));
         let slot = match free.and_then(|free| state.left.remove(free)) {
             Some((slot, _)) => slot,
@@ -107,13 +103,12 @@ mod tests {
     #[test]
     fn uid_of_living_box_is_not_reused() {
         let leases = Arc::new(Leases::new(WARM_UIDS, warm_uid));
-        assert!(leases.take(0).is_none(), "as few as are said");
-        let held: Vec<Lease> = (0..WARM_UIDS).map(|_| leases.take(WARM_UIDS).expect("one is free")).collect();
+        let held: Vec<Lease> = (0..WARM_UIDS).map(|_| leases.take().expect("one is free")).collect();
         let mut users: Vec<u32> = held.iter().map(|lease| lease.owner().uid).collect();
         users.sort_unstable();
         users.dedup();
         assert_eq!(users.len(), held.len());
-        assert!(leases.take(WARM_UIDS).is_none());
+        assert!(leases.take().is_none());
 
         // This process stands in for a PID 1 that outlives its lease.
         let living = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
@@ -124,7 +119,7 @@ mod tests {
         first.bind(init);
         let (not_yet, free) = (first.owner(), second.owner());
         drop((first, second));
-        assert_eq!(leases.take(WARM_UIDS).map(|lease| lease.owner()), Some(free));
-        assert_ne!(leases.take(WARM_UIDS).map(|lease| lease.owner()), Some(not_yet));
+        assert_eq!(leases.take().map(|lease| lease.owner()), Some(free));
+        assert_ne!(leases.take().map(|lease| lease.owner()), Some(not_yet));
     }
 }

@@ -23,7 +23,6 @@ mod docker {
 
     pub(crate) mod session;
 
-    pub(crate) mod ahead;
     pub(crate) mod faithless;
     pub(crate) mod processes;
     pub(crate) mod staying;
@@ -33,7 +32,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use docker::daemon::Daemon;
-use docker::{ahead, contract, endings, faithless, faults, inspection, leftovers, processes, reaching, staying};
+use docker::{contract, endings, faithless, faults, inspection, leftovers, processes, reaching, staying};
 use libtest_mimic::{Arguments, Trial};
 
 type Try = fn(&Daemon);
@@ -69,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 fn cases(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 42] = [
+    let shared: [(&str, Try); 41] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
         ("working directory", contract::the_working_directory_is_there_and_no_link),
@@ -110,7 +109,6 @@ fn cases(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
         ("pause", staying::a_paused_box_stands_still),
         ("pause, ended", staying::process_in_paused_box_can_be_ended),
         ("nothing left", staying::nothing_stays_behind),
-        ("made ahead", ahead::a_container_made_ahead_becomes_a_sessions_box),
         ("faithless agents", faithless::an_agent_is_believed_nothing),
     ];
     let alone: [(&str, fn()); 5] = [

@@ -9,7 +9,7 @@
 //! `roles/spawn_init`, `roles/init` (PID 1), `roles/command` and [`report`] (output). `roles/warm`
 //! serves boxes made before their command is known, `roles/gvisor_init` the processes of gVisor,
 //! [`agent`] session boxes and [`shim`] containers with network access. The executor itself calls
-//! [`sources`], [`late_mounts`], [`cgroups`] and [`wire`].
+//! [`sources`], [`cgroups`] and [`wire`].
 
 mod processor;
 mod progress;
@@ -19,8 +19,6 @@ mod setup;
 mod sys;
 
 pub use setup::seccomp;
-
-pub use setup::late_mounts;
 
 pub use setup::sources;
 

@@ -29,7 +29,7 @@ use crate::auth::tickets::Tickets;
 use crate::blocking;
 use crate::boxes::SessionGates;
 use crate::boxes::browser::Browsers;
-use crate::boxes::{BoxBackends, BoxPool, BoxSort, Boxes};
+use crate::boxes::{BoxBackends, BoxPool, Boxes};
 use crate::disk::Quotas;
 use crate::error::{Error, causes};
 use crate::exec::assess::Assessors;
@@ -204,7 +204,7 @@ impl Service {
         service.prune_on_schedule();
         service.observe();
         service.check_box_quotas_on_schedule();
-        service.inner.boxes.keep(service.default_spec(&service.settings_now()).map(BoxSort::Native));
+        service.inner.boxes.keep(service.default_spec(&service.settings_now()));
         Ok(service)
     }
 

@@ -5,13 +5,12 @@
 //! environment variable; those are in `--env-file`. Paths use `--mount`, a CSV line in which a path
 //! can be quoted. `-v` would split a path at a colon and create a missing source directory.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
 use ringwall_jail::agent::AGENT;
 use ringwall_jail::shim::PROXY_SOCKET_PATH;
-use ringwall_policy::{Access, DockerImage, Field, Grant, Net, ProjectMounts, Root, Secret, SessionMounts, Workspace};
+use ringwall_policy::{Access, DockerImage, Field, Grant, Net, ProjectMounts, Root, SessionMounts, Workspace};
 
 use super::daemon::{Daemon, Runtime};
 use super::instance::Instance;
@@ -58,38 +57,6 @@ pub(crate) struct ContainerParams<'a> {
     pub(crate) doorway: Option<&'a Path>,
 }
 
-/// The limits of a container that are fixed at its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sizes {
-    memory_mb: u64,
-    scratch_mb: u64,
-    cpu_millis: u64,
-    pids: u64,
-}
-
-impl Sizes {
-    pub(crate) fn of(grant: &Grant) -> Self {
-        let limit = |field| grant.effective().limits.get(field);
-        Sizes {
-            memory_mb: limit(Field::MemoryMb),
-            scratch_mb: limit(Field::ScratchMb),
-            cpu_millis: limit(Field::CpuMillis),
-            pids: limit(Field::Pids),
-        }
-    }
-}
-
-/// The common parts of cold and warm containers.
-struct Outline<'a> {
-    image: &'a DockerImage,
-    sizes: Sizes,
-    user: (u32, u32),
-    directory: &'a Path,
-    mounts: Vec<OsString>,
-    environment: &'a BTreeMap<String, Secret>,
-    command: Vec<OsString>,
-}
-
 /// All arguments after `docker`.
 pub(crate) fn argv(grant: &Grant, daemon: &Daemon, params: &ContainerParams<'_>) -> Result<Vec<OsString>, Error> {
     let image = image(grant)?;
@@ -114,48 +81,6 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, params: &ContainerParams<'_>)
         Stay::SessionBox => (Path::new("/"), vec![AGENT.into()]),
         Stay::OneCommand => (grant.cwd(), params.python.argv(grant.argv()).map(Into::into).collect()),
     };
-    let outline = Outline {
-        image,
-        sizes: Sizes::of(grant),
-        user: (owner.uid(), owner.gid()),
-        directory,
-        mounts,
-        environment: grant.env(),
-        command,
-    };
-    words(outline, daemon, params)
-}
-
-/// All arguments after `docker` for a warm container: the agent, and an empty read-only
-/// `/workspace` until a session takes it.
-pub(crate) fn argv_ahead(
-    image: &DockerImage,
-    sizes: Sizes,
-    user: (u32, u32),
-    daemon: &Daemon,
-    params: &ContainerParams<'_>,
-) -> Result<Vec<OsString>, Error> {
-    let outline = Outline {
-        image,
-        sizes,
-        user,
-        directory: Path::new("/"),
-        mounts: vec!["--mount".into(), empty(WORKSPACE).into()],
-        environment: &BTreeMap::new(),
-        command: vec![AGENT.into()],
-    };
-    words(outline, daemon, params)
-}
-
-/// The image of the grant's root.
-pub(crate) fn image(grant: &Grant) -> Result<&DockerImage, Error> {
-    match grant.root() {
-        Root::Docker(image) => Ok(image),
-        Root::Host | Root::Image(_) => Err(Error::NotForDocker("a root file system that is not a docker image")),
-    }
-}
-
-fn words(outline: Outline<'_>, daemon: &Daemon, params: &ContainerParams<'_>) -> Result<Vec<OsString>, Error> {
     let ContainerParams { name, instance, runtime, environment, stay, program, doorway, .. } = params;
     let mut words: Vec<OsString> = ["run", "--rm", "--init", "--interactive", "--pull=never"].map(Into::into).into();
     words.push(format!("--name={name}").into());
@@ -169,11 +94,10 @@ fn words(outline: Outline<'_>, daemon: &Daemon, params: &ContainerParams<'_>) ->
         words.push("--ulimit=core=1".into());
     }
     words.push("--ulimit=nofile=4096".into());
-    words.extend(limits(outline.sizes, daemon, *runtime, *stay).into_iter().map(Into::into));
-    let (uid, gid) = outline.user;
-    words.push(format!("--user={uid}:{gid}").into());
-    words.push(joined("--workdir=", outline.directory)?);
-    words.extend(outline.mounts);
+    words.extend(limits(grant, daemon, *runtime, *stay).into_iter().map(Into::into));
+    words.push(format!("--user={}:{}", owner.uid(), owner.gid()).into());
+    words.push(joined("--workdir=", directory)?);
+    words.extend(mounts);
     for (source, at) in [(program, AGENT), (doorway, PROXY_SOCKET_PATH)] {
         if let Some(source) = source {
             words.extend(["--mount".into(), format!("{},readonly", bind(source, at)?).into()]);
@@ -181,17 +105,25 @@ fn words(outline: Outline<'_>, daemon: &Daemon, params: &ContainerParams<'_>) ->
     }
     words.push(joined("--env-file=", environment)?);
     let ours: &[(&str, &str)] = if doorway.is_some() { &egress::ENVIRONMENT } else { &[] };
-    let is_set = |key: &str| outline.environment.contains_key(key) || ours.iter().any(|(name, _)| *name == key);
+    let is_set = |key: &str| grant.env().contains_key(key) || ours.iter().any(|(name, _)| *name == key);
     let unset = PROXIES.iter().filter(|key| !is_set(key));
     words.extend(unset.map(|key| format!("--env={key}").into()));
     // An image's entry point would run in place of the granted command, with it as arguments.
     words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--"].map(Into::into));
-    words.push(outline.image.as_str().into());
+    words.push(image.as_str().into());
     if doorway.is_some() {
         words.extend([AGENT.into(), egress::PORT.to_string().into()]);
     }
-    words.extend(outline.command);
+    words.extend(command);
     Ok(words)
+}
+
+/// The image of the grant's root.
+pub(crate) fn image(grant: &Grant) -> Result<&DockerImage, Error> {
+    match grant.root() {
+        Root::Docker(image) => Ok(image),
+        Root::Host | Root::Image(_) => Err(Error::NotForDocker("a root file system that is not a docker image")),
+    }
 }
 
 /// No network, no capabilities, no IPC or cgroup namespace of the host, and a read-only image.
@@ -206,19 +138,20 @@ fn isolation() -> [&'static str; 6] {
     ]
 }
 
-fn limits(sizes: Sizes, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<String> {
+fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<String> {
     let ours = not_the_boxs_own(runtime)
         + match stay {
             Stay::SessionBox => limits::OUR_AGENT,
             Stay::OneCommand => 0,
         };
-    let memory = sizes.memory_mb * MIB;
-    let scratch = sizes.scratch_mb * MIB;
+    let limit = |field| grant.effective().limits.get(field);
+    let memory = limit(Field::MemoryMb) * MIB;
+    let scratch = limit(Field::ScratchMb) * MIB;
     // Docker refuses `--cpus` above the number of CPUs.
     let most = daemon.cpus.max(1).saturating_mul(MILLIS);
-    let cpus = sizes.cpu_millis.min(most);
+    let cpus = limit(Field::CpuMillis).min(most);
     let mut words = vec![
-        format!("--pids-limit={}", sizes.pids + ours),
+        format!("--pids-limit={}", limit(Field::Pids) + ours),
         format!("--memory={memory}b"),
         format!("--cpus={}.{:03}", cpus / MILLIS, cpus % MILLIS),
         format!(

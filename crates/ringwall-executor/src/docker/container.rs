@@ -29,7 +29,6 @@ use super::words::{NotStarted, Words};
 use crate::error::Error;
 use crate::outcome::Ending;
 use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
-use crate::uids::Lease;
 
 /// Limit for a docker command on the container, and for the end of the container after SIGKILL.
 const ORDERED_WITHIN: Duration = Duration::from_secs(5);
@@ -56,8 +55,6 @@ pub(crate) struct Container {
     errand: Errand,
     protections: Vec<Protection>,
     runtime: Runtime,
-    /// The container's uid, returned when the container is gone.
-    lease: Option<Lease>,
 }
 
 /// The command's name, for messages, and its time limit.
@@ -188,18 +185,7 @@ impl Container {
             errand,
             protections,
             runtime,
-            lease: None,
         })
-    }
-
-    /// Keeps the container's uid reserved while the container lives.
-    pub(crate) fn hold(&mut self, lease: Lease) {
-        self.lease = Some(lease);
-    }
-
-    /// The container's state, as the daemon's events report it.
-    pub(crate) fn container_state(&self) -> watch::Receiver<ContainerState> {
-        self.control.container_state.clone()
     }
 
     /// Waits until the daemon has started the container. `false` if the client ended without that;

@@ -28,16 +28,7 @@ pub(crate) struct EnvironmentFile(OwnedFd);
 
 impl EnvironmentFile {
     pub(crate) fn new(grant: &Grant) -> Result<Self, Error> {
-        Self::of(&grant.effective().net, grant.env())
-    }
-
-    /// Only the variables of every box, for a warm container.
-    pub(crate) fn ahead() -> Result<Self, Error> {
-        Self::of(&Net::None, &BTreeMap::new())
-    }
-
-    fn of(net: &Net, granted: &BTreeMap<String, Secret>) -> Result<Self, Error> {
-        let text = text(net, granted)?;
+        let text = text(&grant.effective().net, grant.env())?;
         let write = || {
             let mut file = File::from(rustix::fs::memfd_create(c"environment", MemfdFlags::CLOEXEC)?);
             file.write_all(&text)?;

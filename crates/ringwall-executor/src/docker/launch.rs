@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,7 +23,6 @@ use super::daemon::{self, Daemon, DockerState, Runtime};
 use super::doorway::{self, Doorway};
 use super::environment::EnvironmentFile;
 use super::events::Events;
-use super::images::Images;
 use super::instance::Instance;
 use super::name::ContainerName;
 use super::pulse::{self, Pulse};
@@ -74,9 +73,6 @@ pub(crate) struct Shared {
     pub(crate) unremoved: AtomicU64,
     /// Sweeps requested since the last one that was completed.
     pub(crate) sweeps: AtomicU64,
-    pub(super) images: Images,
-    /// Warm containers are impossible here.
-    pub(super) is_not_for_warm_boxes: AtomicBool,
 }
 
 impl Drop for Shared {
@@ -103,8 +99,6 @@ impl Docker {
             data: sources::follow(data),
             unremoved: AtomicU64::new(0),
             sweeps: AtomicU64::new(0),
-            images: Images::new(client.clone()),
-            is_not_for_warm_boxes: AtomicBool::new(false),
             client,
             instance,
         };

@@ -8,7 +8,6 @@
 //! and cannot be inspected afterwards, so their state comes from the daemon's events. Containers
 //! left behind are removed as soon as the daemon answers.
 
-mod ahead;
 mod argv;
 mod build;
 mod client;
@@ -17,14 +16,12 @@ mod daemon;
 mod doorway;
 mod environment;
 mod events;
-mod images;
 mod instance;
 mod launch;
 mod look;
 mod mirror;
 mod name;
 pub mod paths;
-mod proof;
 mod protection;
 mod pulse;
 mod sweep;
@@ -32,7 +29,6 @@ mod usage;
 mod watcher;
 mod words;
 
-pub use ahead::{ContainerShape, WarmContainer};
 pub use build::{BuildStep, DEFAULT_IMAGE};
 pub use daemon::{Daemon, DockerState, Runtime};
 pub use launch::{Docker, DockerSettings};

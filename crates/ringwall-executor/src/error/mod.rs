@@ -138,8 +138,6 @@ pub enum Error {
     NoFreeUid { limit: u32 },
     #[error("a box that was made ahead cannot serve: {0}")]
     WarmBoxUnfit(&'static str),
-    #[error("containers cannot be made ahead with this docker daemon: {0}")]
-    NoWarmBoxes(&'static str),
     #[error("the box was held at {0:?} until it was ended")]
     Held(Step),
 }

@@ -94,7 +94,7 @@ impl Executor {
             (Privilege::Root, Some(owner)) => self.begin(number, owner, network),
             // A box without a workspace has a uid that no other living box has.
             (Privilege::Root, None) => {
-                let lease = self.own_uids.take(OWN_UIDS).ok_or(Error::NoFreeUid { limit: OWN_UIDS })?;
+                let lease = self.own_uids.take().ok_or(Error::NoFreeUid { limit: OWN_UIDS })?;
                 let mut prepared = self.begin(number, lease.owner(), NetworkSource::New)?;
                 prepared.lease = Some(lease);
                 Ok(prepared)

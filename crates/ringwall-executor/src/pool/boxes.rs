@@ -4,8 +4,14 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::sort::Sort;
+/// A kind of warm boxes. Warm boxes of equal kind are interchangeable.
+pub trait Sort: Clone + Eq + Debug + Send + Sync {
+    /// How long no exec may have asked for a warm box before one more is made, if `waiting` are
+    /// ready. Making one takes CPU from running execs.
+    fn pause(&self, waiting: usize) -> Duration;
+}
 
 /// Makes warm boxes and ends both kinds.
 pub trait PoolBoxes: Debug + Send + Sync + 'static {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 use super::*;
-use crate::pool::{Pace, Sort, WarmFigures};
+use crate::pool::{Sort, WarmFigures};
 
 /// The current and the maximum number of boxes.
 #[derive(Debug, Default)]
@@ -72,10 +72,6 @@ struct Wood(u8);
 impl Sort for Wood {
     fn pause(&self, _: usize) -> Duration {
         Duration::ZERO
-    }
-
-    fn pace(&self) -> Pace {
-        Pace::Quick
     }
 }
 

@@ -13,13 +13,11 @@ mod keeper;
 mod lease;
 mod settle;
 mod slots;
-mod sort;
 mod warm_boxes;
 
 pub use bounds::Bounds;
-pub use boxes::PoolBoxes;
+pub use boxes::{PoolBoxes, Sort};
 pub use figures::{Figures, WarmFigures};
 pub use keeper::{Pool, Present, Refused};
 pub use lease::{Hold, Lease};
 pub use slots::OnBusy;
-pub use sort::{Pace, Sort};

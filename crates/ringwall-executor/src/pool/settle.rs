@@ -3,8 +3,8 @@
 //!
 //! Each operation changes one thing and then calls this, so none has to know the consequences.
 
+use super::boxes::Sort;
 use super::slots::{Course, Member, MemberId, Moment, Role, Slots, State, Step, Ticket, Turn};
-use super::sort::{Pace, Sort};
 
 impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
     pub(super) fn settle(&mut self, now: Moment) -> Vec<Step<Kind>> {
@@ -58,7 +58,7 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
                 let Some(by) = self.next_of(&key) else { break };
                 let id = self.add(Role::Session(key), Some(by));
                 steps.push(Step::Serve(by, Turn::Make(id)));
-            } else if self.will_soon_be_enough() {
+            } else if self.will_be_enough(0) {
                 break;
             } else if let Some(id) = self.victim() {
                 steps.extend(self.end(id));
@@ -76,15 +76,12 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
         }
     }
 
-    /// The cheapest box to evict: the oldest idle warm box that is quick to make, then the oldest
-    /// other warm box, then the session box that was idle longest.
+    /// The cheapest box to evict: the oldest idle warm box, then the session box that was idle
+    /// longest.
     fn victim(&self) -> Option<MemberId> {
         let rank = |member: &Member<Key, Kind>| match (&member.role, member.state) {
-            (Role::WarmBox(kind), State::Idle { since }) => match kind.pace() {
-                Pace::Quick => Some((0, since)),
-                Pace::Slow => Some((1, since)),
-            },
-            (Role::Session(_), State::Idle { since }) if member.is_free() => Some((2, since)),
+            (Role::WarmBox(_), State::Idle { since }) => Some((0, since)),
+            (Role::Session(_), State::Idle { since }) if member.is_free() => Some((1, since)),
             (Role::WarmBox(_) | Role::Session(_), _) => None,
         };
         let ranked = self.members.iter().filter_map(|(id, member)| Some((rank(member)?, *id)));
@@ -111,22 +108,11 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
     /// made is evicted when it is ready.
     fn will_be_enough(&self, newcomers: usize) -> bool {
         let becoming_free = self.ending().saturating_add(self.warm_boxes_starting());
-        becoming_free as usize >= self.waiting_for_place() + newcomers
-    }
-
-    /// The same, without warm boxes that are slow to make. If it holds, no idle session loses its
-    /// box; otherwise a waiter does not wait for a slow box while an idle one can be evicted.
-    fn will_soon_be_enough(&self) -> bool {
-        let becoming_free = self.ending().saturating_add(self.warm_boxes_starting_at(Pace::Quick));
-        becoming_free as usize >= self.waiting_for_place()
-    }
-
-    fn waiting_for_place(&self) -> usize {
-        let wait_for_place = self.lines.keys().filter(|key| match self.sessions.get(key) {
+        let wait_for_slot = self.lines.keys().filter(|key| match self.sessions.get(key) {
             Some(id) => self.members.get(id).is_some_and(|member| member.state == State::Ending),
             None => true,
         });
-        wait_for_place.count()
+        becoming_free as usize >= wait_for_slot.count() + newcomers
     }
 
     fn ending(&self) -> u32 {

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::bounds::Bounds;
+use super::boxes::Sort;
 use super::demand::Demand;
 use super::figures::{Figures, WarmFigures};
-use super::sort::Sort;
 
 /// Time since the pool was created.
 pub(super) type Moment = Duration;

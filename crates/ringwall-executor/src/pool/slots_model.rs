@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pool::Pace;
 use crate::pool::slots::*;
 
 pub(super) const IDLE: Duration = Duration::from_secs(10);
@@ -14,11 +13,6 @@ impl Sort for u8 {
     /// The first warm box is made at once, each further one after a pause.
     fn pause(&self, waiting: usize) -> Duration {
         if waiting == 0 { Duration::ZERO } else { IDLE / 2 }
-    }
-
-    /// Odd kinds are slow to make.
-    fn pace(&self) -> Pace {
-        if self.is_multiple_of(2) { Pace::Quick } else { Pace::Slow }
     }
 }
 
@@ -329,9 +323,7 @@ impl Model {
 
     /// No unwanted warm box is made or stays, and none takes a slot that a request waits for.
     fn check_warm_boxes(&self, figures: Figures) {
-        let being_made = [Pace::Quick, Pace::Slow].map(|pace| self.rule.warm_boxes_starting_at(pace));
-        assert!(being_made.iter().all(|count| *count <= 1), "one of each pace after the other");
-        assert_eq!(figures.warm_boxes.warming, being_made.iter().sum::<u32>());
+        assert!(figures.warm_boxes.warming <= 1, "warm boxes are made one after another");
         let is_warm = |role: &Role<Key, Kind>| matches!(role, Role::WarmBox(_));
         let of_life =
             |wanted: Life| self.boxes.values().filter(|(role, life)| is_warm(role) && *life == wanted).count();

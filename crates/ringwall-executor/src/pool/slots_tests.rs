@@ -48,39 +48,29 @@ fn sessions_and_spares_in_every_order_of_events() {
 }
 
 #[test]
-fn slow_warm_kind_does_not_delay_sessions_or_quick_kind() {
+fn warm_boxes_of_two_kinds_are_made_one_after_another() {
     let mut model = Model::new(3, 1);
-    let makes = |model: &Model, kind: Kind| {
-        model.boxes.values().filter(|of| **of == (Role::WarmBox(kind), Life::Begun)).count()
-    };
-    model.happen(Event::TakeWarmBox(1));
-    model.happen(Event::TakeWarmBox(1));
-    assert_eq!(makes(&model, 1), 1, "one after the other");
-    model.happen(Event::TakeWarmBox(0));
-    assert_eq!(makes(&model, 0), 1, "beside it");
-    let quick = *model.boxes.keys().last().expect("a spare");
-    model.happen(Event::Made(quick));
-    for key in 0..2 {
-        model.happen(Event::Acquire(key, OnBusy::Wait));
+    for kind in [1, 0] {
+        model.happen(Event::TakeWarmBox(kind));
+        assert_eq!(model.boxes[&MemberId(1)], (Role::WarmBox(1), Life::Begun));
+        assert_eq!(model.boxes.len(), 1);
     }
-    assert_eq!(model.boxes[&quick].1, Life::Ends, "a session does not wait for what takes long");
-    model.happen(Event::Ended(quick));
-    model.happen(Event::Acquire(2, OnBusy::Fail));
-    assert_eq!(model.refused, 0, "and is not refused when that alone is in its way");
+    model.happen(Event::Made(MemberId(1)));
+    assert_eq!(model.boxes[&MemberId(2)], (Role::WarmBox(0), Life::Begun));
 }
 
 #[test]
-fn quick_warm_box_is_evicted_before_slow_one() {
+fn session_without_slot_evicts_oldest_warm_box() {
     let mut model = Model::new(2, 1);
     for kind in [1, 0] {
         model.happen(Event::TakeWarmBox(kind));
-        let made = *model.boxes.keys().last().expect("a spare");
+        let made = *model.boxes.keys().last().expect("a warm box");
         model.happen(Event::Made(made));
         model.now += Duration::from_secs(1);
     }
-    let quick = *model.boxes.keys().last().expect("a spare");
     model.happen(Event::Acquire(0, OnBusy::Wait));
-    assert_eq!(model.boxes[&quick], (Role::WarmBox(0), Life::Ends), "although the other has waited longer");
+    let ending = model.boxes.values().filter(|(_, life)| *life == Life::Ends);
+    assert_eq!(ending.collect::<Vec<_>>(), [&(Role::WarmBox(1), Life::Ends)]);
 }
 
 proptest! {

@@ -5,8 +5,8 @@
 //! from running execs, so boxes are made one after another, after the pause that their kind asks
 //! for.
 
+use super::boxes::Sort;
 use super::slots::{Course, Member, MemberId, Moment, Role, Slots, State, Step};
-use super::sort::{Pace, Sort};
 
 /// Number of warm boxes of one kind.
 #[derive(Debug, Clone, Copy, Default)]
@@ -78,7 +78,8 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
     /// The kind to make next and when: earliest first, then the kind with the fewest boxes.
     pub(super) fn next_to_make(&self, now: Moment) -> Option<(Moment, Kind)> {
         let is_full = self.total() >= self.bounds.max_instances;
-        if self.course == Course::Stopping || is_full || self.next_without_box().is_some() {
+        let is_busy = self.next_without_box().is_some() || self.warm_boxes_starting() > 0;
+        if self.course == Course::Stopping || is_full || is_busy {
             return None;
         }
         let wishes = self.demand.wishes();
@@ -96,22 +97,15 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
         let lacking = wishes.iter().zip(ready).filter_map(|(demand, ready)| {
             let count = ready.waiting + ready.being_made;
             let moment = self.demand.not_before(demand, demand.kind.pause(ready.waiting)).max(now);
-            let is_turn = self.warm_boxes_starting_at(demand.kind.pace()) == 0;
-            (is_turn && count < demand.wanted as usize).then_some((moment, count, &demand.kind))
+            (count < demand.wanted as usize).then_some((moment, count, &demand.kind))
         });
         let next = lacking.min_by_key(|(moment, count, _)| (*moment, *count));
         next.map(|(moment, _, kind)| (moment, kind.clone()))
     }
 
     pub(super) fn warm_boxes_starting(&self) -> u32 {
-        self.warm_boxes_starting_at(Pace::Quick) + self.warm_boxes_starting_at(Pace::Slow)
-    }
-
-    pub(super) fn warm_boxes_starting_at(&self, pace: Pace) -> u32 {
-        let is_being_made = |member: &&Member<Key, Kind>| {
-            let is_warming = matches!(member.state, State::Warming { .. });
-            is_warming && matches!(&member.role, Role::WarmBox(kind) if kind.pace() == pace)
-        };
+        let is_being_made =
+            |member: &&Member<Key, Kind>| member.is_warm() && matches!(member.state, State::Warming { .. });
         u32::try_from(self.members.values().filter(is_being_made).count()).unwrap_or(u32::MAX)
     }
 

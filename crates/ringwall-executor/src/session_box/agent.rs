@@ -7,15 +7,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_jail::agent::frame::{BaseEnvironment, Enabled, ProcessSpec, ToAgent};
-use ringwall_jail::plan::Command;
+use ringwall_jail::agent::frame::Enabled;
 use ringwall_jail::report::{Protection, ProtectionName};
 use tokio::net::unix::pipe::Sender;
 
 use super::listen::{ignore, listen};
-use super::register::{Death, Life, Progress, Shared, Wanted};
+use super::register::{Death, Life, Shared};
 use super::writer::AgentWriter;
-use crate::c_string::literal;
 use crate::counters::register;
 use crate::error::Error;
 use crate::outcome::{Ending, Outcome};
@@ -23,8 +21,6 @@ use crate::running::RunningBox;
 
 /// Time limit for the agent's first message and for starting a command.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for the answer of [`AgentConnection::reaches`]; the caller has an alternative.
-const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct AgentConnection {
@@ -65,32 +61,6 @@ impl AgentConnection {
 
     pub(crate) fn is_alive(&self) -> bool {
         self.shared.doom().is_none() && !matches!(*self.shared.life.borrow(), Life::Over(_))
-    }
-
-    /// Asks the agent to execute a directory as a command, which always fails. The kind of failure
-    /// shows that the agent answers and that the directory is reachable in the box.
-    pub(crate) async fn reaches(&self, directory: &str) -> bool {
-        let none = Wanted { stdin: Enabled::No, stderr: Enabled::No, channel: Enabled::No };
-        let Ok(registered) = self.shared.register(none) else { return false };
-        let place = literal(directory);
-        let command =
-            Command { argv: vec![place.clone()], environment: Vec::new(), search: Vec::new(), directory: place };
-        let start = ProcessSpec {
-            command,
-            base: BaseEnvironment::Empty,
-            fallback: None,
-            terminal: None,
-            channel: Enabled::No,
-            stdin: Enabled::No,
-        };
-        let mut progress = registered.progress.clone();
-        let answered = async {
-            let place = self.shared.writer.place().await?;
-            place.say(&ToAgent::Start { process: registered.id, spec: Box::new(start) });
-            progress.wait_for(|progress| *progress != Progress::Asked).await.ok().map(|progress| progress.clone())
-        };
-        let answer = tokio::time::timeout(SHORT_TIMEOUT, answered).await;
-        matches!(answer, Ok(Some(Progress::NotStarted { tried, .. })) if tried == directory)
     }
 
     /// Ends the box and waits for its last process.

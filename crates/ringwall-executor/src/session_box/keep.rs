@@ -33,12 +33,8 @@ pub struct SessionBox {
 
 impl SessionBox {
     pub(crate) async fn begin(running: RunningBox, grant: Grant, wardrobe: Wardrobe) -> Result<Self, Error> {
-        Ok(Self::of(AgentConnection::begin(running).await?, grant, wardrobe))
-    }
-
-    /// Gives a box without a grant this grant.
-    pub(crate) fn of(mut agent: AgentConnection, grant: Grant, wardrobe: Wardrobe) -> Self {
-        SessionBox { proxy_socket: agent.proxy_socket.take(), agent, grant, wardrobe }
+        let mut agent = AgentConnection::begin(running).await?;
+        Ok(SessionBox { proxy_socket: agent.proxy_socket.take(), agent, grant, wardrobe })
     }
 
     /// Starts a command in the box and returns when it runs.

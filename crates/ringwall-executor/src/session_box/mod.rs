@@ -18,7 +18,6 @@ mod process;
 mod register;
 mod writer;
 
-pub(crate) use agent::AgentConnection;
 pub(crate) use lower::Wardrobe;
 
 pub use input::ProcessInput;

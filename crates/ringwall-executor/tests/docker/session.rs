@@ -3,7 +3,7 @@
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
-use ringwall_executor::docker::{ContainerShape, Docker, DockerSettings, Runtime, WarmContainer};
+use ringwall_executor::docker::{Docker, Runtime};
 use ringwall_executor::session_box::{ProcessOptions, ProcessOutput, SessionBox, StartedProcess};
 use ringwall_executor::{Error, Executor, Host, Outcome};
 use ringwall_policy::{Field, Grant, Owner, PathAccess, PathControl, Root, SessionMounts, Workspace};
@@ -37,14 +37,6 @@ impl Session {
         let project = Project::new();
         let docker = Some(daemon.docker(project.data()));
         Self::with(maker, project, docker)
-    }
-
-    /// A session on docker with this client.
-    pub(crate) fn through(client: PathBuf) -> Self {
-        let project = Project::new();
-        let settings = DockerSettings { client: Some(client), context: None };
-        let docker = Docker::new(settings, project.data()).unwrap();
-        Self::with(TestBackend::Docker, project, Some(docker))
     }
 
     pub(crate) fn without_docker(maker: TestBackend) -> Self {
@@ -91,32 +83,6 @@ impl Session {
         };
         let run_request = RunRequest { root, ..run_request.clone() };
         self.project.grant_on(Workspace::Session(Box::new(mounts)), &run_request, command)
-    }
-
-    /// The same session on another backend.
-    pub(crate) fn by(mut self, maker: TestBackend) -> Self {
-        self.maker = maker;
-        self
-    }
-
-    /// The shape of a warm container for this request.
-    pub(crate) async fn shape(&self, run_request: &RunRequest) -> Option<ContainerShape> {
-        self.docker.as_ref().unwrap().shape_for(&self.executor, &self.run_request(run_request, &["nothing"])).await
-    }
-
-    pub(crate) async fn prepare(&self, run_request: &RunRequest) -> Result<WarmContainer, Error> {
-        let shape = self.shape(run_request).await.expect("a container can be made ahead");
-        self.docker.as_ref().unwrap().prepare_warm_box(&self.executor, &shape).await
-    }
-
-    pub(crate) async fn settle_in(
-        &self,
-        warm_box: WarmContainer,
-        run_request: &RunRequest,
-    ) -> Result<SessionBox, Error> {
-        let grant = self.run_request(run_request, &["nothing"]);
-        let settled = self.docker.as_ref().unwrap().start_session_box_in(&self.executor, warm_box, grant).await;
-        settled.map_err(|unserved| unserved.error)
     }
 
     /// Starts a session box.

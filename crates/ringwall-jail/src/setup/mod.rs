@@ -3,7 +3,6 @@
 
 pub mod cgroups;
 pub(crate) mod identity;
-pub mod late_mounts;
 pub(crate) mod mount_target;
 pub(crate) mod mounts;
 pub(crate) mod network;

@@ -18,7 +18,7 @@ pub(crate) use answer::CellAnswer;
 pub(crate) use exclusive::{Hold, SessionGates, Shared};
 pub(crate) use interpreter::{Conversed, Interpreter, words};
 pub(crate) use keyboard::{Keyboard, Pressed};
-pub(crate) use pool::{BackendWarmBox, BoxBackends, BoxPool, BoxSort, Boxes};
+pub(crate) use pool::{BoxBackends, BoxPool, Boxes};
 pub(crate) use pooled_box::{BoxKey, Context, Doing, Entered, MAX_CONTEXTS, PooledBox};
 pub(crate) use process::ProcessHandle;
 pub(crate) use terminal::TerminalHandle;

@@ -5,11 +5,10 @@
 
 use std::fs::File;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use ringwall_executor::Executor;
-use ringwall_executor::docker::{ContainerShape, Docker, WarmContainer};
-use ringwall_executor::pool::{Pace, Pool, PoolBoxes, Sort};
+use ringwall_executor::docker::Docker;
+use ringwall_executor::pool::{Pool, PoolBoxes};
 use ringwall_executor::warm::{WarmBox, WarmSpec};
 
 use super::pooled_box::{BoxKey, PooledBox};
@@ -39,80 +38,31 @@ impl Boxes {
     }
 }
 
-/// The kinds of warm boxes: native boxes for single execs, and containers for session boxes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum BoxSort {
-    Native(WarmSpec),
-    Container(ContainerShape),
-}
-
-#[derive(Debug)]
-pub(crate) enum BackendWarmBox {
-    Native(Box<WarmBox>),
-    Container(Box<WarmContainer>),
-}
-
-impl Sort for BoxSort {
-    fn pause(&self, waiting: usize) -> Duration {
-        match self {
-            BoxSort::Native(sort) => sort.pause(waiting),
-            BoxSort::Container(shape) => shape.pause(waiting),
-        }
-    }
-
-    fn pace(&self) -> Pace {
-        match self {
-            BoxSort::Native(sort) => sort.pace(),
-            BoxSort::Container(shape) => shape.pace(),
-        }
-    }
-}
-
 impl PoolBoxes for Boxes {
     type Key = BoxKey;
-    type Kind = BoxSort;
+    type Kind = WarmSpec;
     type SessionBox = PooledBox;
-    type WarmBox = BackendWarmBox;
+    type WarmBox = WarmBox;
     type Tools = Arc<BoxBackends>;
 
     fn tools(&self) -> Option<Arc<BoxBackends>> {
         self.backends.upgrade()
     }
 
-    async fn make_warm_box(backends: &Arc<BoxBackends>, sort: &BoxSort) -> Option<BackendWarmBox> {
-        let was_possible = backends.docker.is_for_warm_boxes();
-        let (made, kind) = match sort {
-            BoxSort::Native(sort) => {
-                let made = backends.executor.prepare_warm_box(sort).await;
-                (made.map(|warm_box| BackendWarmBox::Native(Box::new(warm_box))), format!("{:?}", sort.kind))
-            }
-            BoxSort::Container(shape) => {
-                let made = backends.docker.prepare_warm_box(&backends.executor, shape).await;
-                (made.map(|warm_box| BackendWarmBox::Container(Box::new(warm_box))), "Container".to_owned())
-            }
-        };
-        let failed = |error: &ringwall_executor::Error| match (sort, was_possible) {
-            // Already logged when warm containers turned out not to work here.
-            (BoxSort::Container(_), false) => {}
-            (BoxSort::Native(_) | BoxSort::Container(_), _) => {
-                tracing::info!(%kind, error = %causes(error), "could not make a box ahead");
-            }
+    async fn make_warm_box(backends: &Arc<BoxBackends>, sort: &WarmSpec) -> Option<WarmBox> {
+        let made = backends.executor.prepare_warm_box(sort).await;
+        let failed = |error: &ringwall_executor::Error| {
+            tracing::info!(kind = ?sort.kind, error = %causes(error), "could not make a warm box");
         };
         made.inspect_err(failed).ok()
     }
 
-    fn is_alive(warm_box: &BackendWarmBox) -> bool {
-        match warm_box {
-            BackendWarmBox::Native(warm_box) => warm_box.is_alive(),
-            BackendWarmBox::Container(warm_box) => warm_box.is_alive(),
-        }
+    fn is_alive(warm_box: &WarmBox) -> bool {
+        warm_box.is_alive()
     }
 
-    async fn end_warm_box(warm_box: BackendWarmBox) {
-        match warm_box {
-            BackendWarmBox::Native(warm_box) => warm_box.end().await,
-            BackendWarmBox::Container(warm_box) => warm_box.end().await,
-        }
+    async fn end_warm_box(warm_box: WarmBox) {
+        warm_box.end().await;
     }
 
     async fn died(session_box: &PooledBox) {

@@ -6,7 +6,6 @@ use ringwall_record::Saved;
 use serde_json::{Value, json};
 
 use crate::auth::principal::Principal;
-use crate::boxes::BoxSort;
 use crate::error::Error;
 use crate::service::Service;
 use crate::settings::{PinnedSettings, Settings, SettingsView, SkillNames, Webhook, merge};
@@ -64,7 +63,7 @@ impl Service {
             *settings = Arc::new(changed);
             self.inner.turns.set_bounds(settings.as_ref().into());
             self.inner.boxes.set_bounds(settings.pool.bounds());
-            self.inner.boxes.keep(default.map(BoxSort::Native));
+            self.inner.boxes.keep(default);
         }
         let applied = settings.clone();
         drop(settings);

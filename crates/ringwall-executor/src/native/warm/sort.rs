@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::shape::Shape;
 use super::warm_box::WarmKind;
 use crate::executor::Executor;
-use crate::pool::{Pace, Sort};
+use crate::pool::Sort;
 use ringwall_policy::Grant;
 
 /// After this pause the exec that took the last one has its answer.
@@ -36,9 +36,5 @@ impl Sort for WarmSpec {
             WarmKind::Python => PAUSE,
             WarmKind::Plain => LONG_PAUSE,
         }
-    }
-
-    fn pace(&self) -> Pace {
-        Pace::Quick
     }
 }

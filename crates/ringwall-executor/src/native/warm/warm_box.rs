@@ -19,7 +19,6 @@ use crate::plan::lower::BaseRoot;
 use crate::process::receive;
 use crate::process::spawner::TIMEOUT;
 use crate::running::Streams;
-use crate::uids::WARM_UIDS;
 
 /// What waits in a warm box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +42,7 @@ impl Executor {
     /// Makes a warm box, which takes as long as a cold one plus the start of the interpreter.
     pub async fn prepare_warm_box(&self, sort: &WarmSpec) -> Result<WarmBox, Error> {
         let WarmSpec { kind, shape } = sort;
-        let mut lease = self.leases.take(WARM_UIDS).ok_or(Error::WarmBoxUnfit("there are too many of them"))?;
+        let mut lease = self.leases.take().ok_or(Error::WarmBoxUnfit("there are too many of them"))?;
         let owner = lease.owner();
         let prepared = self.prepare_alone(owner)?;
         let spawned = match &prepared.birth {

@@ -181,7 +181,7 @@ async fn make(
         (Isolation::Gvisor, Root::Docker(_)) => {
             inner.backends.docker.start_session_box(grant, &name, Runtime::Gvisor).await
         }
-        (Isolation::Docker, _) => inner.settle_on_docker(grant, &name).await,
+        (Isolation::Docker, _) => inner.backends.docker.start_session_box(grant, &name, Runtime::Default).await,
     }?;
     let proxy = session_box.proxy_socket.take().map(|listener| {
         let lifted = service.settings_now().egress.allowed_hosts.clone();
