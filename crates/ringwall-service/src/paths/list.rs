@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use ringwall_ids::UserId;
 use ringwall_policy::{HostPath, NewEntry, normalise, normalise_entry};
-use ringwall_record::{Holder, PathEntry, PathScope};
+use ringwall_record::{Holder, PathEntry};
 use ringwall_risk::Locale;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -56,14 +56,6 @@ impl Listed {
 
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.path == other.path && self.entry.scope == other.entry.scope
-    }
-
-    /// True if it applies to this user's execs.
-    pub(crate) fn is_for(&self, user: &UserId) -> bool {
-        match &self.entry.scope {
-            PathScope::Global => true,
-            PathScope::User(own) => own == user,
-        }
     }
 }
 

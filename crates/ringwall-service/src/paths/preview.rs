@@ -1,8 +1,8 @@
-//! What remembering an answer would mean, before anybody says so: the entries that would be stored, and which of the last
-//! commands would not have asked with them.
+//! Previews a remembered answer: the entries that it would store, and how many of the last commands
+//! would not have asked with them.
 //!
-//! Reads what is recorded and changes nothing. Commands are read again by the shell's grammar, as they were when they came;
-//! where links lead is not looked up again, because that was another moment. Bounded in number and in time.
+//! Recorded commands are parsed again. Links are not resolved, because they may have changed since.
+//! The preview considers at most 1000 commands and takes at most 2 s.
 
 use std::time::{Duration, Instant};
 
@@ -20,16 +20,16 @@ use crate::error::Error;
 use crate::exec::spec::PROJECT;
 use crate::service::Service;
 
-/// Commands that are looked at.
-const LOOKED_AT: u64 = 1000;
-/// Of so many execs at most, each page as long as that.
-const PAGES: usize = 10;
-/// A person waits for this.
+/// Maximum number of commands.
+const MAX_COMMANDS: u64 = 1000;
+/// Maximum number of pages of execs, each of `MAX_COMMANDS`, that are searched for commands.
+const MAX_PAGES: usize = 10;
+/// The user interface waits for the preview.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Preview {
-    /// What would be stored
+    /// The entries that a remembered answer would store
     pub entries: Vec<PreviewedPath>,
     pub execs: Considered,
 }
@@ -37,19 +37,19 @@ pub struct Preview {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct PreviewedPath {
     pub path: String,
-    /// `global`, or `user:` and whose it would be
+    /// `global`, or `user:` and the user id
     pub scope: String,
     /// Why the entry is risky
     pub warning: Option<&'static str>,
 }
 
-/// The last commands that the entries would concern.
+/// The last commands of the users to whom the entries would apply
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Considered {
     pub looked_at: u64,
-    /// Those that ask as the list is, and would not with the entries
+    /// Commands that ask with the current list and would not ask with the entries
     pub would_allow: u64,
-    /// Those that ask as the list is, and still would
+    /// Commands that ask with the current list and would still ask with the entries
     pub would_still_ask: u64,
 }
 
@@ -57,13 +57,14 @@ impl Service {
     pub async fn preview_approval(&self, by: &Principal, id: &str, locale: Locale) -> Result<Preview, Error> {
         let asked = self.approval(by, id).await?;
         if asked.kind == ApprovalKind::Network {
-            // Hosts are remembered for whoever's box asked, and no command names them beforehand.
-            let scope = PathScope::User(asked.user.clone()).text();
-            let entries = asked.requested_paths.into_iter();
-            let entries = entries.map(|path| PreviewedPath { path, scope: scope.clone(), warning: None }).collect();
+            // Hosts are remembered for the user whose box asked. Which commands would connect to them is
+            // unknown.
+            let scope = PathScope::User(asked.user).text();
+            let entry = |path| PreviewedPath { path, scope: scope.clone(), warning: None };
+            let entries = asked.requested_paths.into_iter().map(entry).collect();
             return Ok(Preview { entries, execs: Considered::default() });
         }
-        // An agent, who may look and not answer, sees what their user would store.
+        // An agent cannot answer; it sees what its user's answer would store.
         let scope = by.remembers_for(&asked.user).unwrap_or(PathScope::User(asked.user.clone()));
         let paths = asked.requested_paths.iter().map(|path| read_path(path)).collect::<Result<Vec<_>, _>>()?;
         let commands = last_commands(&self.inner.store, &scope).await?;
@@ -82,7 +83,7 @@ impl Service {
     }
 }
 
-/// Of whomever an entry of this scope concerns.
+/// The last commands of the users to whom entries of this scope apply.
 async fn last_commands(store: &Store, scope: &PathScope) -> Result<Vec<ExecCommand>, Error> {
     let scope = match scope {
         PathScope::Global => ringwall_record::Scope::All,
@@ -90,19 +91,19 @@ async fn last_commands(store: &Store, scope: &PathScope) -> Result<Vec<ExecComma
     };
     let filter = ExecListFilter { project_id: Some(PROJECT.to_owned()), ..ExecListFilter::everything(scope) };
     let (mut commands, mut cursor) = (Vec::new(), None);
-    for _ in 0..PAGES {
-        let page = store.list(&filter, Limit::nearest(LOOKED_AT), cursor).await?;
-        // Others of this project are of an agent's files, and of those with a session some are code.
+    for _ in 0..MAX_PAGES {
+        let page = store.list(&filter, Limit::nearest(MAX_COMMANDS), cursor).await?;
+        // Other execs of this project work on an agent's files, and some with a session are code.
         let of_sessions = page.items.into_iter().filter(|exec| exec.conversation_id.is_some());
         let ids: Vec<ExecId> = of_sessions.map(|exec| exec.exec_id).collect();
         let found = store.commands(&ids).await?;
         commands.extend(found.into_iter().filter(|command| !command.is_code));
         cursor = page.next;
-        if cursor.is_none() || commands.len() as u64 >= LOOKED_AT {
+        if cursor.is_none() || commands.len() as u64 >= MAX_COMMANDS {
             break;
         }
     }
-    commands.truncate(LOOKED_AT as usize);
+    commands.truncate(MAX_COMMANDS as usize);
     Ok(commands)
 }
 
@@ -114,14 +115,14 @@ fn consider(commands: &[ExecCommand], listed: &[Listed], more: &[HostPath], scop
             break;
         }
         considered.looked_at += 1;
-        // What cannot be read any more was refused, and would be again.
+        // A command that cannot be parsed was refused, and would be again.
         let Some(named) = named(command) else { continue };
-        let mut entries: Vec<HostPath> =
-            listed.iter().filter(|listed| listed.is_for(&command.user_id)).map(|listed| listed.path.clone()).collect();
+        let own = listed.iter().filter(|listed| applies_to(&listed.entry.scope, &command.user_id));
+        let mut entries: Vec<HostPath> = own.map(|listed| listed.path.clone()).collect();
         if blocked(&named, &entries).is_empty() {
             continue;
         }
-        if concerns(scope, &command.user_id) {
+        if applies_to(scope, &command.user_id) {
             entries.extend(more.iter().cloned());
         }
         match blocked(&named, &entries).is_empty() {
@@ -132,14 +133,14 @@ fn consider(commands: &[ExecCommand], listed: &[Listed], more: &[HostPath], scop
     considered
 }
 
-fn concerns(scope: &PathScope, user: &UserId) -> bool {
+fn applies_to(scope: &PathScope, user: &UserId) -> bool {
     match scope {
         PathScope::Global => true,
         PathScope::User(own) => own == user,
     }
 }
 
-/// What a recorded command names, with the directory in which it began.
+/// The paths that a recorded command names, with its working directory.
 fn named(command: &ExecCommand) -> Option<Vec<HostPath>> {
     let line = CommandLine::read(command.args.last()?).ok()?;
     let mut named = line.operands(&command.cwd, HOME).ok()?;
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_asks_today_is_counted() {
+    fn commands_that_ask_with_current_list_are_counted() {
         let commands = [
             command("ann", "ls"),
             command("ann", "cat /srv/known/a"),
@@ -195,8 +196,9 @@ mod tests {
         assert_eq!(count(PathScope::Global), (6, 2, 1));
         assert_eq!(count(PathScope::User("ann".parse().unwrap())), (6, 1, 2));
     }
+
     #[tokio::test]
-    async fn the_last_thousand_commands_are_looked_at_and_no_more() {
+    async fn preview_considers_last_1000_session_commands() {
         let directory = tempfile::tempdir().unwrap();
         let store =
             Store::open(Database::Sqlite(directory.path().join("record")), Some(HeadKey::new([7; 32]))).await.unwrap();
@@ -225,7 +227,7 @@ mod tests {
         store.intend(&command(1)).await.unwrap();
         store.intend(&command(2)).await.unwrap();
         try_join_all((3..=1000).map(|number| store.intend(&command(number)))).await.unwrap();
-        // Two that are newer, with others between them that are no commands of a session.
+        // Two newer commands, with execs between them that are not commands of a session.
         store.intend(&NewExec { policy_snapshot: json!({ "code": {} }), ..command(1001) }).await.unwrap();
         store.intend(&command(1002)).await.unwrap();
         store.intend(&NewExec { conversation_id: None, ..command(1003) }).await.unwrap();

@@ -1,10 +1,10 @@
-//! Finds out on the host what a session's command can reach: the current list, the real paths
+//! Resolves on the host which paths a session's command can reach: the current list, the real paths
 //! behind names, and which allowed paths exist.
 //!
-//! An entry means the path as spelled. If links lead elsewhere, the real path must be allowed
-//! itself. A command that uses such a link finds its target under that name: the box mounts the
-//! real path there, so a later change of the link has no effect. Everything found here may be stale
-//! a moment later; mounted paths are opened and compared again when the box is made.
+//! An entry allows the path as spelled. If it contains a link, the link's target must be allowed
+//! itself. A command that uses such a link finds the target under that name: the box mounts the real
+//! path there, so a later change of the link has no effect. The results may be stale a moment later;
+//! mounted paths are opened and compared again when the box is created.
 
 use std::path::{Path, PathBuf};
 
@@ -34,11 +34,10 @@ impl Service {
         }
         let mut listed = self.listed_for(user).await?;
         listed.retain(|listed| listed.entry.enabled.is_on());
-        blocking::in_place(|| Ok(PathControl::On(look(&listed, named, approved, &self.hidden_now())))).await
+        blocking::in_place(|| Ok(PathControl::On(resolve_access(&listed, named, approved, &self.hidden_now())))).await
     }
 
-    /// The server's own directories by all their current names; someone may have mounted them a
-    /// second time.
+    /// The server's own directories under all their current names, including bind mounts.
     pub(crate) fn hidden_now(&self) -> Vec<PathBuf> {
         let mut hidden = self.inner.hidden.clone();
         hidden.extend(ringwall_executor::aliases(&self.inner.hidden));
@@ -46,7 +45,7 @@ impl Service {
     }
 }
 
-fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[PathBuf]) -> PathAccess {
+fn resolve_access(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[PathBuf]) -> PathAccess {
     let is_own = |path: &Path| hidden.iter().any(|own| path.starts_with(own));
     let listed: Vec<&Listed> = listed.iter().filter(|listed| !is_own(Path::new(listed.path.as_str()))).collect();
     let entries: Vec<HostPath> = listed.iter().map(|listed| listed.path.clone()).collect();
@@ -60,38 +59,39 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
     let rights = |path: &HostPath| {
         if operators().any(|allowed| allowed.covers(path)) { Rights::Owner } else { Rights::BoxUser }
     };
-    let mut places = Vec::new();
+    let mut mounts = Vec::new();
     for path in entries.iter().chain(&once).filter(|path| path.style() == PathStyle::Linux) {
         let at = Path::new(path.as_str());
         let Some(found) = find_place(at).filter(|found| found.kind != PathKind::Other && !is_own(&found.path)) else {
             continue;
         };
         if found.path != at && !host_path(&found.path).is_some_and(|real| is_allowed(&real)) {
-            tracing::debug!(%path, "an allowed path leads to one that is not allowed, and is not shown");
+            tracing::debug!(%path, "an allowed path is not mounted because it is a link to a path that is not allowed");
             continue;
         }
-        places.push(AllowedPath { at: at.to_owned(), real: found.path, rights: rights(path) });
+        mounts.push(AllowedPath { at: at.to_owned(), real: found.path, rights: rights(path) });
     }
     let named: Vec<NamedPath> =
         named.iter().map(|path| NamedPath { path: path.clone(), real: real_path(path) }).collect();
     for named in named.iter().filter(|named| named.path != named.real && !is_in_every_box(&named.path)) {
-        let Some((at, found, real)) = way(named, is_allowed) else { continue };
+        let Some((at, found, real)) = first_allowed_name(named, is_allowed) else { continue };
         // A path shown under its own name contains the links already.
         if found.path != at && found.kind != PathKind::Other && !is_own(&found.path) {
-            places.push(AllowedPath { at, real: found.path, rights: rights(&real) });
+            mounts.push(AllowedPath { at, real: found.path, rights: rights(&real) });
         }
     }
-    PathAccess { named, approved: once, mounts: places, entries: entries.clone() }
+    PathAccess { named, approved: once, mounts, entries }
 }
 
-/// The first name on the command's way through links below which everything is allowed, and what is
-/// there.
-fn way(named: &NamedPath, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(PathBuf, RealPath, HostPath)> {
+/// The shortest ancestor of the named path for which it and every name between resolve to allowed
+/// paths, with the file there and its real path.
+fn first_allowed_name(
+    named: &NamedPath,
+    is_allowed: impl Fn(&HostPath) -> bool,
+) -> Option<(PathBuf, RealPath, HostPath)> {
     let names = Path::new(named.path.as_str()).ancestors();
-    let real = names.map(|name| (name, host_path(&resolve(name)).filter(|real| is_allowed(real))));
-    let allowed = real.take_while(|(_, real)| real.is_some());
-    let there = allowed.filter_map(|(name, real)| Some((name.to_owned(), find_place(name)?, real?)));
-    there.last()
+    let allowed = names.map_while(|name| Some((name, host_path(&resolve(name)).filter(|real| is_allowed(real))?)));
+    allowed.filter_map(|(name, real)| Some((name.to_owned(), find_place(name)?, real))).last()
 }
 
 /// The real path behind a name in a command.
@@ -104,19 +104,19 @@ fn real_path(path: &HostPath) -> HostPath {
 
 /// For a missing path: the directory that would have to be allowed to create it.
 pub(crate) fn missing_from(path: &HostPath) -> Option<HostPath> {
-    let place = Path::new(path.as_str());
-    if path.style() == PathStyle::Windows || place.symlink_metadata().is_ok() {
+    let on_host = Path::new(path.as_str());
+    if path.style() == PathStyle::Windows || on_host.symlink_metadata().is_ok() {
         return None;
     }
-    place.ancestors().skip(1).find(|parent| parent.is_dir()).and_then(host_path)
+    on_host.ancestors().skip(1).find(|parent| parent.is_dir()).and_then(host_path)
 }
 
 /// The path that "remember" would store: the path itself if it is a directory or missing, else its
 /// directory. Never `/`.
 pub(crate) fn requested(path: &HostPath) -> HostPath {
-    let place = Path::new(path.as_str());
+    let on_host = Path::new(path.as_str());
     let is_file =
-        path.style() == PathStyle::Linux && find_place(place).is_some_and(|found| found.kind != PathKind::Directory);
-    let parent = place.parent().filter(|parent| is_file && *parent != Path::new("/"));
+        path.style() == PathStyle::Linux && find_place(on_host).is_some_and(|found| found.kind != PathKind::Directory);
+    let parent = on_host.parent().filter(|parent| is_file && *parent != Path::new("/"));
     parent.and_then(host_path).unwrap_or_else(|| path.clone())
 }
