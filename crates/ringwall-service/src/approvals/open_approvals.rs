@@ -38,7 +38,6 @@ pub(crate) struct OpenApprovals {
 struct Held {
     open: HashMap<ApprovalId, Entry>,
     deadlines: BTreeSet<(Instant, ApprovalId)>,
-    bytes: usize,
     is_closed: bool,
 }
 
@@ -151,11 +150,10 @@ impl OpenApprovals {
         }
         let view = &open.view;
         let of_user = held.open.values().filter(|other| other.open.view.user == view.user).count();
-        let bytes = held.bytes + view.size();
+        let bytes = held.open.values().map(|other| other.open.view.size()).sum::<usize>() + view.size();
         if held.open.len() >= MAX_OPEN || of_user >= MAX_OPEN_PER_USER || bytes > MAX_BYTES {
             return Err(Error::TooManyApprovals);
         }
-        held.bytes = bytes;
         let id = view.id.clone();
         held.deadlines.insert((open.deadline, id.clone()));
         held.open.insert(id, Entry { decision: sender, is_announced: false, open });
@@ -183,7 +181,6 @@ impl OpenApprovals {
         let mut held = self.lock();
         let Some(entry) = held.open.remove(id) else { return };
         held.deadlines.remove(&(entry.open.deadline, id.clone()));
-        held.bytes = held.bytes.saturating_sub(entry.open.view.size());
         if let Some(view) = resolved.filter(|_| entry.is_announced) {
             let _ = self.news.send(Some(Announcement::Resolved(view)));
         }

@@ -89,7 +89,7 @@ impl RunningAction {
         let mut paths = Vec::new();
         for (number, file) in files.iter().enumerate() {
             let source = AgentPath::in_session(file).map_err(Error::from)?;
-            match to.window {
+            match to.kind {
                 BrowserKind::Sandbox => {
                     let inner = source.inner().map(|inner| inner.as_str().to_owned()).unwrap_or_default();
                     paths.push(format!("{WORKSPACE}/{inner}"));

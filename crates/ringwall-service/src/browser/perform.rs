@@ -40,7 +40,7 @@ pub struct BrowserRequest {
     pub action: String,
     pub params: Value,
     /// Default: the browser that is open, otherwise the external one.
-    pub window: Option<BrowserKind>,
+    pub kind: Option<BrowserKind>,
 }
 
 /// A started action. Its result can be awaited several times.
@@ -91,7 +91,7 @@ impl Service {
         let in_line = slot.line_up()?;
         let id = ExecId::random()?;
         let (service, by) = (self.clone(), by.clone());
-        let running = RunningAction { service, by, session, id: id.clone(), slot, requested: request.window };
+        let running = RunningAction { service, by, session, id: id.clone(), slot, requested: request.kind };
         let (sender, result) = watch::channel(None);
         let cancelled = Arc::new(watch::Sender::new(false));
         let mut stop = Stop::new(running.slot.clone(), cancelled.subscribe());
@@ -134,32 +134,32 @@ impl RunningAction {
     /// Records the intent, performs the action and records the outcome. An error means that the
     /// intent could not be recorded, so nothing was done.
     async fn run(self, mut turn: Turn, action: ActionRequest, mut stop: Stop) -> Result<BrowserAnswer, Error> {
-        let window = self.requested.or(turn.as_ref().map(|there| there.window)).unwrap_or(BrowserKind::External);
+        let kind = self.requested.or(turn.as_ref().map(|instance| instance.kind)).unwrap_or(BrowserKind::External);
         let new = NewBrowserAction {
             id: self.id.clone(),
             session: self.session.name.clone(),
-            kind: window.key().to_owned(),
+            kind: kind.key().to_owned(),
             action: action.verb().to_owned(),
             detail: action.detail(),
             actor: self.by.caller().to_owned(),
             started_at: now(),
         };
         self.service.inner.store.intend_browser_action(new, self.by.origin.note()).await?;
-        let done = self.perform(&mut turn, window, action, &mut stop).await;
+        let done = self.perform(&mut turn, kind, action, &mut stop).await;
         self.record_outcome(&turn, &done).await;
         match turn.as_ref() {
             Some(_) => self.slot.used(),
             None => self.slot.vacate(),
         }
         drop(turn);
-        Ok(BrowserAnswer::new(self.id.clone(), window, done))
+        Ok(BrowserAnswer::new(self.id.clone(), kind, done))
     }
 
     /// Performs the action. Cancelling interrupts every step except opening and closing a browser.
     async fn perform(
         &self,
         turn: &mut Turn,
-        window: BrowserKind,
+        kind: BrowserKind,
         action: ActionRequest,
         stop: &mut Stop,
     ) -> Result<Done, Fault> {
@@ -171,38 +171,38 @@ impl RunningAction {
             self.slot.take_ended();
             return Ok(Done::default());
         }
-        if window == BrowserKind::External && self.service.settings_now().browser.external == ExternalMode::Off {
-            if turn.as_ref().is_some_and(|there| there.window == BrowserKind::External) {
+        if kind == BrowserKind::External && self.service.settings_now().browser.external == ExternalMode::Off {
+            if turn.as_ref().is_some_and(|instance| instance.kind == BrowserKind::External) {
                 self.end_browser(turn, Some("external browsers were switched off")).await;
             }
             return Err(Fault::refused(EXTERNAL_OFF));
         }
-        let page = action.page().map(|text| self.check_url(text, window)).transpose()?;
+        let page = action.page().map(|text| self.check_url(text, kind)).transpose()?;
         let opens = Opens::of(&action);
         let is_download = matches!(action, ActionRequest::Download { .. });
         let asking = self.asking(action.description());
-        let mut notes = self.ensure_browser(turn, window, stop).await?;
-        let mut there = present(turn)?;
-        let mut under_way = there.home.begin(asking.clone());
-        let prepared = stop.unless(self.prepare(there, action, page)).await?;
-        let mut performed = stop.unless(prepared.perform(there)).await?;
-        if performed.is_err() && opens == Opens::Page && !there.is_alive() {
+        let mut notes = self.ensure_browser(turn, kind, stop).await?;
+        let mut instance = present(turn)?;
+        let mut under_way = instance.home.begin(asking.clone());
+        let prepared = stop.unless(self.prepare(instance, action, page)).await?;
+        let mut performed = stop.unless(prepared.perform(instance)).await?;
+        if performed.is_err() && opens == Opens::Page && !instance.is_alive() {
             // The browser had died unnoticed: open another one and try once more.
             drop(under_way);
-            notes = self.ensure_browser(turn, window, stop).await?;
-            there = present(turn)?;
-            under_way = there.home.begin(asking);
-            performed = stop.unless(prepared.perform(there)).await?;
+            notes = self.ensure_browser(turn, kind, stop).await?;
+            instance = present(turn)?;
+            under_way = instance.home.begin(asking);
+            performed = stop.unless(prepared.perform(instance)).await?;
         }
         drop(under_way);
-        let refused = there.home.gate.take_refused();
+        let refused = instance.home.gate.take_refused();
         if let Some(fault) = was_refused(opens, &performed, &refused) {
             return Err(fault);
         }
         let mut answer = performed?;
         let downloads = std::mem::take(&mut answer.downloads);
         let StoredDownloads { mut files, failed } =
-            stop.unless(async { Ok(self.store_downloads(there, &downloads).await) }).await?;
+            stop.unless(async { Ok(self.store_downloads(instance, &downloads).await) }).await?;
         match failed.first() {
             // A `download` action without a file has failed.
             Some(why) if is_download && files.is_empty() => return Err(Fault::failed(why)),
@@ -217,25 +217,30 @@ impl RunningAction {
 
     /// Prepares the action: finds its field, asks for approval, asks about an unlisted host in
     /// advance and copies uploads into the box.
-    async fn prepare(&self, there: &Instance, action: ActionRequest, page: Option<String>) -> Result<Prepared, Fault> {
+    async fn prepare(
+        &self,
+        instance: &Instance,
+        action: ActionRequest,
+        page: Option<String>,
+    ) -> Result<Prepared, Fault> {
         let field = match action.field() {
-            Some(field) => there.browser.field(&field).await?,
+            Some(field) => instance.browser.field(&field).await?,
             None => FieldKind::Ordinary,
         };
         // An approval is valid for one document; the action then fails if the page has changed.
         let document = match needs_approval(&action, field) {
             Some(doing) => {
-                let document = there.browser.document().await?;
+                let document = instance.browser.document().await?;
                 self.confirm(&action, &doing, &without_query(&document.url)).await?;
                 Some(document)
             }
             None => None,
         };
         if let Some((host, port)) = page.as_deref().and_then(page_host) {
-            there.home.gate.ask_ahead(host, port).await;
+            instance.home.gate.ask_ahead(host, port).await;
             self.slot.used();
         }
-        let uploads = self.copy_uploads(there, action.files()).await?;
+        let uploads = self.copy_uploads(instance, action.files()).await?;
         let action = action.action(Known { page, field, uploads });
         Ok(Prepared { document, action: action.ok_or_else(|| Fault::failed("the action lacks a required parameter"))? })
     }
@@ -255,25 +260,22 @@ impl RunningAction {
 
     /// Checks the URL of a page. The addresses that its name resolves to are checked when the
     /// browser connects.
-    fn check_url(&self, text: &str, window: BrowserKind) -> Result<String, Fault> {
+    fn check_url(&self, text: &str, kind: BrowserKind) -> Result<String, Fault> {
         let settings = self.service.settings_now();
         let is_lifted = |host: &NetHost, port: u16| {
             settings.browser.allowed_hosts.find(host, port).is_some()
-                || (window == BrowserKind::Sandbox && settings.egress.allowed_hosts.find(host, port).is_some())
+                || (kind == BrowserKind::Sandbox && settings.egress.allowed_hosts.find(host, port).is_some())
         };
-        Ok(check_page(text, (window, settings.browser.external), is_lifted)?)
+        Ok(check_page(text, (kind, settings.browser.external), is_lifted)?)
     }
 
     /// Opens the requested browser if it is not open. Returns notes for the caller.
-    async fn ensure_browser(
-        &self,
-        turn: &mut Turn,
-        window: BrowserKind,
-        stop: &mut Stop,
-    ) -> Result<Vec<String>, Fault> {
+    async fn ensure_browser(&self, turn: &mut Turn, kind: BrowserKind, stop: &mut Stop) -> Result<Vec<String>, Fault> {
         match turn.as_ref() {
-            Some(there) if there.window == window && there.is_alive() => return Ok(Vec::new()),
-            Some(there) if !there.is_alive() => self.end_browser(turn, Some("it has crashed or was killed")).await,
+            Some(instance) if instance.kind == kind && instance.is_alive() => return Ok(Vec::new()),
+            Some(instance) if !instance.is_alive() => {
+                self.end_browser(turn, Some("it has crashed or was killed")).await
+            }
             Some(_) => self.end_browser(turn, Some("an action requested the other kind of browser")).await,
             None => {}
         }
@@ -281,9 +283,9 @@ impl RunningAction {
         let note = ended.map(|why| format!("the previous browser was closed ({why}), so its page is lost"));
         let inner = &self.service.inner;
         let most = self.service.settings_now().browser.max_instances.get() as usize;
-        inner.browsers.take_place(&inner.store, most, &self.slot, window).await?;
-        let home = stop.unless(self.service.browser_box(&self.session, window)).await?;
-        let instance = Instance::open(window, home, inner.browsers.next_number(), stop).await?;
+        inner.browsers.take_place(&inner.store, most, &self.slot, kind).await?;
+        let home = stop.unless(self.service.browser_box(&self.session, kind)).await?;
+        let instance = Instance::open(kind, home, inner.browsers.next_number(), stop).await?;
         let process = instance.process();
         let (weak_inner, weak_slot, number) = (Arc::downgrade(inner), Arc::downgrade(&self.slot), instance.number);
         tokio::spawn(close_when_idle(weak_inner, weak_slot, number, async move { process.ended().await }));
@@ -296,7 +298,7 @@ impl RunningAction {
     }
 
     async fn record_outcome(&self, turn: &Turn, done: &Result<Done, Fault>) {
-        let connections = turn.as_ref().map_or_else(|| json!([]), |there| there.home.gate.take());
+        let connections = turn.as_ref().map_or_else(|| json!([]), |instance| instance.home.gate.take());
         let (status, error, url) = match done {
             Ok(done) => (BrowserStatus::Succeeded, None, Some(without_query(&done.answer.url))),
             Err(fault) => (fault.status, Some(cut(&fault.message)), None),
@@ -319,10 +321,10 @@ struct Prepared {
 impl Prepared {
     /// Performs the action. The inner error is separate, because the browser may have died before
     /// the action; the caller then tries again.
-    async fn perform(&self, there: &Instance) -> Result<Result<Answer, ringwall_browser::Error>, Fault> {
+    async fn perform(&self, instance: &Instance) -> Result<Result<Answer, ringwall_browser::Error>, Fault> {
         Ok(match &self.document {
-            Some(document) => there.browser.perform_on(document, self.action.clone()).await,
-            None => there.browser.perform(self.action.clone()).await,
+            Some(document) => instance.browser.perform_on(document, self.action.clone()).await,
+            None => instance.browser.perform(self.action.clone()).await,
         })
     }
 }
@@ -331,7 +333,7 @@ fn present(turn: &Turn) -> Result<&Instance, Fault> {
     turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))
 }
 
-/// What an action opens by itself.
+/// The page or file that an action itself opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Opens {
     /// A page that replaces the current one.

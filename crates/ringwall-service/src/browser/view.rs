@@ -1,5 +1,5 @@
-//! What the API returns about browsers: the result of an action, and the state of a session's browser
-//! with its recent actions.
+//! Responses of the browser API: the result of an action, and the state of a session's browser with
+//! its recent actions.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl Service {
         let found = self.inner.store.browser_actions(&session.name, Limit::nearest(SHOWN)).await?;
         let actions = found.into_iter().map(BrowserActionView::from).collect();
         let shown = self.inner.browsers.find(&session.name).map(|slot| slot.show());
-        Ok(match shown.and_then(|shown| Some((shown.window?, shown))) {
+        Ok(match shown.and_then(|shown| Some((shown.kind?, shown))) {
             Some((kind, shown)) => BrowserView {
                 kind: Some(kind.key()),
                 url: Some(shown.url),
@@ -118,11 +118,11 @@ pub(super) struct Done {
 }
 
 impl BrowserAnswer {
-    pub(super) fn new(action_id: ExecId, window: BrowserKind, done: Result<Done, Fault>) -> Self {
+    pub(super) fn new(action_id: ExecId, kind: BrowserKind, done: Result<Done, Fault>) -> Self {
         match done {
             Ok(mut done) => {
                 let picture = done.answer.screenshot.take();
-                Self { action_id, success: true, data: data(window, done), error: None, picture }
+                Self { action_id, success: true, data: data(kind, done), error: None, picture }
             }
             Err(Fault { message, .. }) => {
                 Self { action_id, success: false, data: Value::Null, error: Some(message), picture: None }
@@ -132,14 +132,14 @@ impl BrowserAnswer {
 }
 
 /// The action's data with the page's URL and title. Empty lists are left out.
-fn data(window: BrowserKind, done: Done) -> Value {
+fn data(kind: BrowserKind, done: Done) -> Value {
     let Done { answer, files, notes } = done;
     let mut data = match answer.data {
         Value::Object(object) => object,
         Value::Null => Map::new(),
         other => Map::from_iter([("value".to_owned(), other)]),
     };
-    data.insert("browser".to_owned(), window.key().into());
+    data.insert("browser".to_owned(), kind.key().into());
     data.insert("url".to_owned(), answer.url.into());
     data.insert("title".to_owned(), answer.title.into());
     let shown = |Dialog { kind, message }: &Dialog| json!({ "kind": kind, "message": message });

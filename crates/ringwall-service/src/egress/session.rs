@@ -33,7 +33,7 @@ pub(crate) struct SessionWay {
 
 /// A command or browser action that can decide about connections of a session box.
 pub(crate) trait OnDuty: Gate {
-    /// True if it has ended or is paused.
+    /// True if it has ended. A browser between two actions counts as ended.
     fn is_over(&self) -> bool;
 }
 

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::service::Service;
 use crate::time::now;
 
-use super::list::{Listed, SandboxPath, home, read_new_path, read_path, working_directory};
+use super::list::{Listed, SandboxPath, WORKING_DIRECTORY, home, read_new_path, read_path};
 use super::state::PathControl;
 
 /// Maximum number of entries of a list. Each entry is a mount in every box.
@@ -253,8 +253,8 @@ impl Service {
         Ok(Remembering::Paths(remembered))
     }
 
-    /// Checks that this person may allow the paths, once or permanently. Nobody may allow Ringwall's
-    /// own directories; a user may allow neither system roots nor directories with keys.
+    /// Checks that this person may allow the paths, once or permanently. Ringwall's own directories can
+    /// never be allowed; a user may allow neither system roots nor directories with keys.
     pub(crate) async fn check_grantable(&self, by: &Principal, paths: &[String]) -> Result<Vec<HostPath>, Error> {
         let mut checked = Vec::new();
         for text in paths {
@@ -316,7 +316,7 @@ fn check_count(present: usize, more: usize) -> Result<(), Error> {
 }
 
 fn relative_warning(text: &str, path: &HostPath, locale: Locale) -> String {
-    let here = working_directory();
+    let here = WORKING_DIRECTORY.as_str();
     match locale {
         Locale::English => {
             format!("{text} is a relative path; it was stored as {path}, from the server's working directory {here}")

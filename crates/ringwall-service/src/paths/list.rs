@@ -105,22 +105,18 @@ fn normal(entry: PathEntry) -> Option<Listed> {
 /// The path of a stored row or of a key in a request. `~` is the home of the account that runs the
 /// server, and a relative path starts at the server's working directory.
 pub(crate) fn read_path(text: &str) -> Result<HostPath, ringwall_policy::Error> {
-    normalise(text, &HERE, home().map(HostPath::as_str))
+    normalise(text, &WORKING_DIRECTORY, home().map(HostPath::as_str))
 }
 
 /// The path of a new entry. Refuses patterns and empty segments, which [`read_path`] accepts in rows
 /// written by hand.
 pub(super) fn read_new_path(text: &str) -> Result<NewEntry, ringwall_policy::Error> {
-    normalise_entry(text, &HERE, home().map(HostPath::as_str))
+    normalise_entry(text, &WORKING_DIRECTORY, home().map(HostPath::as_str))
 }
 
-/// The directory in which the server was started.
-pub(super) fn working_directory() -> &'static str {
-    &HERE
-}
-
-/// Cached: it does not change while the server runs, and the list is read for every command.
-static HERE: LazyLock<String> = LazyLock::new(|| {
+/// The directory in which the server was started. Cached: it does not change while the server runs,
+/// and the list is read for every command.
+pub(super) static WORKING_DIRECTORY: LazyLock<String> = LazyLock::new(|| {
     let here = std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
     here.unwrap_or_else(|| "/".to_owned())
 });

@@ -33,8 +33,8 @@ fn address() -> SessionAddress {
     SessionAddress { session_id: "s".to_owned(), ..SessionAddress::default() }
 }
 
-async fn begin(fixture: &Fixture, window: BrowserKind, action: &str, params: Value) -> Result<BrowserBegun, Error> {
-    let request = BrowserRequest { session: address(), action: action.to_owned(), params, window: Some(window) };
+async fn begin(fixture: &Fixture, kind: BrowserKind, action: &str, params: Value) -> Result<BrowserBegun, Error> {
+    let request = BrowserRequest { session: address(), action: action.to_owned(), params, kind: Some(kind) };
     fixture.service.begin_browser(&fixture.owner, request).await
 }
 

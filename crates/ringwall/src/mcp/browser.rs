@@ -27,7 +27,7 @@ impl Call<'_> {
         let flags = [take("needs_file_access"), take("is_research")];
         let has_flag = flags.iter().flatten().next().is_some();
         let is_sandbox = flags.iter().flatten().any(|flag| flag.as_bool() == Some(true));
-        let window = has_flag.then_some(if is_sandbox { BrowserKind::Sandbox } else { BrowserKind::External });
+        let kind = has_flag.then_some(if is_sandbox { BrowserKind::Sandbox } else { BrowserKind::External });
         arguments.retain(|_, value| !value.is_null());
         let request = BrowserRequest {
             session: SessionAddress {
@@ -37,7 +37,7 @@ impl Call<'_> {
             },
             action: tool.action().to_owned(),
             params: Value::Object(arguments),
-            window,
+            kind,
         };
         let begun = self.service.begin_browser(&self.caller.principal, request).await?;
         self.wait_for_browser(begun).await

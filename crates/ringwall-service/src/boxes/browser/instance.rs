@@ -44,7 +44,7 @@ impl Folder {
 
 #[derive(Debug)]
 pub(crate) struct Instance {
-    pub(crate) window: BrowserKind,
+    pub(crate) kind: BrowserKind,
     pub(crate) home: Home,
     pub(crate) browser: Browser,
     pub(crate) folder: Folder,
@@ -58,12 +58,12 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// If the start fails or is cancelled, removes what it has created.
-    pub(crate) async fn open(window: BrowserKind, home: Home, number: u64, stop: &mut Stop) -> Result<Self, Fault> {
+    pub(crate) async fn open(kind: BrowserKind, home: Home, number: u64, stop: &mut Stop) -> Result<Self, Fault> {
         let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>().map_err(crate::error::Error::from)?));
         let started = stop.unless(Self::start(&home, &folder)).await;
         match started {
             Ok((process, running, browser, feeding)) => {
-                Ok(Self { window, home, browser, folder, number, process, running: Mutex::new(running), feeding })
+                Ok(Self { kind, home, browser, folder, number, process, running: Mutex::new(running), feeding })
             }
             Err(fault) => {
                 if let Err(left) = home.end(&folder.0).await {

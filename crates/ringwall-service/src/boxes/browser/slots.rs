@@ -60,7 +60,7 @@ pub(crate) struct BrowserSlot {
 #[derive(Debug, Clone)]
 pub(crate) struct Shown {
     /// `None` if there is no browser.
-    pub(crate) window: Option<BrowserKind>,
+    pub(crate) kind: Option<BrowserKind>,
     pub(crate) url: String,
     pub(crate) title: String,
     pub(crate) picture: Option<Arc<Vec<u8>>>,
@@ -107,7 +107,7 @@ impl Browsers {
             return Err(Error::Stopping);
         }
         if held.slots.len() >= REMEMBERED {
-            held.slots.retain(|_, slot| !is_unused(slot) || slot.lock().window.is_some());
+            held.slots.retain(|_, slot| !is_unused(slot) || slot.lock().kind.is_some());
         }
         Ok(held.slots.entry(session.clone()).or_insert_with(|| Arc::new(BrowserSlot::new(session.clone()))).clone())
     }
@@ -123,18 +123,18 @@ impl Browsers {
         store: &Store,
         most: usize,
         slot: &BrowserSlot,
-        window: BrowserKind,
+        kind: BrowserKind,
     ) -> Result<(), Fault> {
         loop {
             let (other, mut turn) = {
                 let held = self.lock();
                 let open: Vec<&Arc<BrowserSlot>> =
-                    held.slots.values().filter(|slot| slot.lock().window.is_some()).collect();
+                    held.slots.values().filter(|slot| slot.lock().kind.is_some()).collect();
                 let is_own = |other: &&Arc<BrowserSlot>| other.session.user_id == slot.session.user_id;
                 let own = open.iter().filter(|other| is_own(other)).count();
                 let mut candidates = match room(most, open.len(), own) {
                     SlotSource::Free => {
-                        *slot.lock() = Shown { window: Some(window), ..Shown::new() };
+                        *slot.lock() = Shown { kind: Some(kind), ..Shown::new() };
                         return Ok(());
                     }
                     SlotSource::OfAnybody => open,
@@ -232,7 +232,7 @@ fn room(most: usize, taken: usize, own: usize) -> SlotSource {
 impl Shown {
     fn new() -> Self {
         let (url, title) = Default::default();
-        Self { window: None, url, title, picture: None, used: Instant::now(), ended: None }
+        Self { kind: None, url, title, picture: None, used: Instant::now(), ended: None }
     }
 }
 
@@ -288,7 +288,7 @@ impl BrowserSlot {
     /// asked for it. The caller holds the turn.
     pub(crate) async fn end(&self, store: &Store, there: Option<Instance>, why: Option<&'static str>) {
         if let Some(instance) = there {
-            let (gate, window) = (instance.home.gate.clone(), instance.window);
+            let (gate, kind) = (instance.home.gate.clone(), instance.kind);
             let why = why.unwrap_or("it was asked for");
             let why = match instance.close().await {
                 Ok(()) => why.to_owned(),
@@ -298,7 +298,7 @@ impl BrowserSlot {
                 }
             };
             let connections = gate.close().await;
-            let recorded = store.record_browser_end(self.session.clone(), window.key(), &why, connections, now());
+            let recorded = store.record_browser_end(self.session.clone(), kind.key(), &why, connections, now());
             if let Err(error) = recorded.await {
                 tracing::error!(session = %self.session.session_id, error = %causes(&error), "could not record a browser's end");
             }
@@ -308,7 +308,7 @@ impl BrowserSlot {
 
     /// Releases the instance that was reserved for a browser which did not start.
     pub(crate) fn vacate(&self) {
-        self.lock().window = None;
+        self.lock().kind = None;
     }
 
     async fn dismiss(&self, store: &Store, why: &'static str) {

@@ -46,7 +46,7 @@ pub(crate) struct BrowserContext {
 }
 
 impl BrowserContext {
-    fn window(&self) -> BrowserKind {
+    fn kind(&self) -> BrowserKind {
         if self.is_research || self.needs_file_access { BrowserKind::Sandbox } else { BrowserKind::External }
     }
 }
@@ -99,7 +99,7 @@ pub(crate) async fn act(
         session: SessionAddress { session_id, user_id: body.user_id, agent_id: body.agent_id },
         action: body.action,
         params: body.params,
-        window: body.context.as_ref().map(BrowserContext::window),
+        kind: body.context.as_ref().map(BrowserContext::kind),
     };
     let begun = state.service.begin_browser(&principal, request).await.map_err(Problem::from_session_error)?;
     let BrowserAnswer { success, data, error, picture, .. } =
