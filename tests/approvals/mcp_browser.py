@@ -110,7 +110,7 @@ async def check_cancelled_call_ends_action(client, at):
     async with asyncio.timeout(60):
         while (newest := ask("GET", "/api/browser/mcp")["actions"][0])["status"] == "running":
             await asyncio.sleep(0.05)
-    assert (newest["status"], newest["error"]) == ("failed", "it was taken back"), newest
+    assert (newest["status"], newest["error"]) == ("failed", "it was cancelled"), newest
     # The browser is usable, and has closed the connection of the cancelled navigation.
     opened = good(await client.call_tool("browser_navigate", {"url": at + "/first"}))["data"]
     assert opened["title"] == "First" and "notes" not in opened, opened

@@ -13,7 +13,7 @@ use ringwall_policy::{
 use tokio::time::Instant;
 
 use crate::blocking;
-use crate::boxes::browser::{BrowserGate, BrowserHost, BrowserSlot, Fault, Home, Reach, grant};
+use crate::boxes::browser::{BrowserBox, BrowserGate, BrowserHost, BrowserSlot, Fault, Reach, grant};
 use crate::boxes::{BoxKey, WORKSPACE};
 use crate::egress::NetRule;
 use crate::error::Error;
@@ -28,7 +28,7 @@ const PROXY: &str = "http://127.0.0.1:3128";
 const AGENT: &str = "ringwall-agent";
 
 impl Service {
-    pub(super) async fn browser_box(&self, session: &SessionRef, kind: BrowserKind) -> Result<Home, Fault> {
+    pub(super) async fn browser_box(&self, session: &SessionRef, kind: BrowserKind) -> Result<BrowserBox, Fault> {
         // Starting a browser may be the first use of a session.
         let workspace = self.session_workspace(&session.name).await?;
         blocking::in_place(|| Ok(workspace.session(&session.id)?.create_directories()?)).await?;
@@ -39,7 +39,7 @@ impl Service {
     }
 
     /// Starts a box that contains only the host's programs and no session files.
-    async fn start_own_box(&self) -> Result<Home, Fault> {
+    async fn start_own_box(&self) -> Result<BrowserBox, Fault> {
         let settings = self.settings_now();
         let mut operator = settings.operator.clone();
         operator.limits.insert(Field::MemoryMb, settings.browser.memory_mb.get().into());
@@ -74,11 +74,11 @@ impl Service {
             }
         });
         let proxy_socket = ringwall_browser::Egress::Proxy(PROXY.to_owned());
-        Ok(Home { host: BrowserHost::Own(Box::new(session_box)), request, layers, gate, proxy_socket })
+        Ok(BrowserBox { host: BrowserHost::Own(Box::new(session_box)), request, layers, gate, proxy_socket })
     }
 
     /// Uses the session's box and starts it if necessary.
-    async fn use_session_box(&self, session: &SessionRef) -> Result<Home, Fault> {
+    async fn use_session_box(&self, session: &SessionRef) -> Result<BrowserBox, Fault> {
         let isolation = self.session_isolation(self.session_rules(session).await?.mode).await?;
         if isolation != Isolation::Native {
             return Err(Fault::refused(format!(
@@ -107,7 +107,7 @@ impl Service {
         let lifted = home.way.as_ref().map(|way| way.lifted().clone()).unwrap_or_default();
         let (rule, questions) = (NetRule::new(net, lifted), self.host_questions());
         let gate = Arc::new(BrowserGate::new(Reach::AsCode { rule, questions }));
-        Ok(Home { host: BrowserHost::Session { home, _hold: hold }, request, layers, gate, proxy_socket })
+        Ok(BrowserBox { host: BrowserHost::Session { home, _hold: hold }, request, layers, gate, proxy_socket })
     }
 }
 

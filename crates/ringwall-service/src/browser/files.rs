@@ -52,7 +52,7 @@ impl RunningAction {
         if !downloads.is_empty() {
             let paths = downloads.iter().map(|download| download.path.as_str());
             let command: Vec<&str> = ["rm", "-f", "--"].into_iter().chain(paths).collect();
-            if let Err(fault) = from.home.run(&command, None, 0).await {
+            if let Err(fault) = from.browser_box.run(&command, None, 0).await {
                 // They use memory of the box until the browser is closed.
                 tracing::warn!(action_id = %self.id, why = fault.message, "could not delete downloads in a browser's box");
             }
@@ -61,7 +61,7 @@ impl RunningAction {
     }
 
     async fn store_download(&self, from: &Instance, name: &str, path: &str) -> Result<String, Fault> {
-        let content = from.home.run(&["cat", "--", path], None, MAX_BYTES).await?;
+        let content = from.browser_box.run(&["cat", "--", path], None, MAX_BYTES).await?;
         self.store(name, content).await
     }
 
@@ -104,7 +104,7 @@ impl RunningAction {
                     }
                     let path = format!("{}/{number}/{}", to.folder.uploads(), file_name(file));
                     let line = r#"mkdir -p -- "${1%/*}" && exec cat > "$1""#;
-                    to.home.run(&["sh", "-c", line, "sh", &path], Some((&opened).take(size)), 0).await?;
+                    to.browser_box.run(&["sh", "-c", line, "sh", &path], Some((&opened).take(size)), 0).await?;
                     paths.push(path);
                 }
             }

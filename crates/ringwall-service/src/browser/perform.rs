@@ -88,7 +88,7 @@ impl Service {
         // Records the end of an earlier session with this id before a new one starts.
         self.session_rules(&session).await?;
         let slot = self.inner.browsers.slot(&session.name)?;
-        let in_line = slot.line_up()?;
+        let queued = slot.join_queue()?;
         let id = ExecId::random()?;
         let (service, by) = (self.clone(), by.clone());
         let running = RunningAction { service, by, session, id: id.clone(), slot, requested: request.kind };
@@ -100,7 +100,7 @@ impl Service {
             let service = running.service.clone();
             let _acting = service.inner.browsers.act();
             let turn = stop.unless_gone(running.slot.turn()).await;
-            drop(in_line);
+            drop(queued);
             let answer = match turn {
                 Ok(turn) => running.run(turn, action, stop).await,
                 Err(error) => Err(error),
@@ -149,7 +149,7 @@ impl RunningAction {
         self.record_outcome(&turn, &done).await;
         match turn.as_ref() {
             Some(_) => self.slot.used(),
-            None => self.slot.vacate(),
+            None => self.slot.release(),
         }
         drop(turn);
         Ok(BrowserAnswer::new(self.id.clone(), kind, done))
@@ -183,19 +183,19 @@ impl RunningAction {
         let asking = self.asking(action.description());
         let mut notes = self.ensure_browser(turn, kind, stop).await?;
         let mut instance = present(turn)?;
-        let mut under_way = instance.home.begin(asking.clone());
+        let mut current = instance.browser_box.begin(asking.clone());
         let prepared = stop.unless(self.prepare(instance, action, page)).await?;
         let mut performed = stop.unless(prepared.perform(instance)).await?;
         if performed.is_err() && opens == Opens::Page && !instance.is_alive() {
             // The browser had died unnoticed: open another one and try once more.
-            drop(under_way);
+            drop(current);
             notes = self.ensure_browser(turn, kind, stop).await?;
             instance = present(turn)?;
-            under_way = instance.home.begin(asking);
+            current = instance.browser_box.begin(asking);
             performed = stop.unless(prepared.perform(instance)).await?;
         }
-        drop(under_way);
-        let refused = instance.home.gate.take_refused();
+        drop(current);
+        let refused = instance.browser_box.gate.take_refused();
         if let Some(fault) = was_refused(opens, &performed, &refused) {
             return Err(fault);
         }
@@ -211,7 +211,7 @@ impl RunningAction {
         if let Some(document) = answer.pdf.take() {
             files.push(self.store("page.pdf", document).await?);
         }
-        self.slot.looks(&answer.url, &answer.title, answer.screenshot.clone());
+        self.slot.set_page(&answer.url, &answer.title, answer.screenshot.clone());
         Ok(Done { answer, files, notes })
     }
 
@@ -237,7 +237,7 @@ impl RunningAction {
             None => None,
         };
         if let Some((host, port)) = page.as_deref().and_then(page_host) {
-            instance.home.gate.ask_ahead(host, port).await;
+            instance.browser_box.gate.ask_ahead(host, port).await;
             self.slot.used();
         }
         let uploads = self.copy_uploads(instance, action.files()).await?;
@@ -283,9 +283,9 @@ impl RunningAction {
         let note = ended.map(|why| format!("the previous browser was closed ({why}), so its page is lost"));
         let inner = &self.service.inner;
         let most = self.service.settings_now().browser.max_instances.get() as usize;
-        inner.browsers.take_place(&inner.store, most, &self.slot, kind).await?;
-        let home = stop.unless(self.service.browser_box(&self.session, kind)).await?;
-        let instance = Instance::open(kind, home, inner.browsers.next_number(), stop).await?;
+        inner.browsers.reserve(&inner.store, most, &self.slot, kind).await?;
+        let browser_box = stop.unless(self.service.browser_box(&self.session, kind)).await?;
+        let instance = Instance::open(kind, browser_box, inner.browsers.next_number(), stop).await?;
         let process = instance.process();
         let (weak_inner, weak_slot, number) = (Arc::downgrade(inner), Arc::downgrade(&self.slot), instance.number);
         tokio::spawn(close_when_idle(weak_inner, weak_slot, number, async move { process.ended().await }));
@@ -298,7 +298,7 @@ impl RunningAction {
     }
 
     async fn record_outcome(&self, turn: &Turn, done: &Result<Done, Fault>) {
-        let connections = turn.as_ref().map_or_else(|| json!([]), |instance| instance.home.gate.take());
+        let connections = turn.as_ref().map_or_else(|| json!([]), |instance| instance.browser_box.gate.take());
         let (status, error, url) = match done {
             Ok(done) => (BrowserStatus::Succeeded, None, Some(without_query(&done.answer.url))),
             Err(fault) => (fault.status, Some(cut(&fault.message)), None),

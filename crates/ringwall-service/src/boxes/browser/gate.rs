@@ -19,13 +19,13 @@ use tokio::sync::watch;
 use crate::egress::{Asking, ConnectionView, NetRule, OnDuty, Questions};
 
 /// Maximum number of connections listed between two actions; further ones are only counted.
-const KEPT: usize = 200;
+const MAX_LISTED: usize = 200;
 /// How long `close` waits for the connections of an ended browser.
-const OVER_WITHIN: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Hosts that Chromium contacts on its own rather than for a page, to send typed text or to
 /// download components.
-const ERRANDS: [&str; 6] = [
+const BACKGROUND_HOSTS: [&str; 6] = [
     "clients2.google.com",
     "content-autofill.googleapis.com",
     "optimizationguide-pa.googleapis.com",
@@ -82,9 +82,9 @@ pub(crate) struct Refused {
 
 /// The action is current until this is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<BrowserGate>);
+pub(crate) struct CurrentAction(Arc<BrowserGate>);
 
-impl Drop for UnderWay {
+impl Drop for CurrentAction {
     fn drop(&mut self) {
         self.0.acting.send_replace(None);
     }
@@ -98,13 +98,13 @@ impl BrowserGate {
 
     /// Makes this action the current one. Forgets the hosts that were refused before, so that a
     /// person is asked about them again.
-    pub(crate) fn begin(self: &Arc<Self>, asking: Asking) -> UnderWay {
+    pub(crate) fn begin(self: &Arc<Self>, asking: Asking) -> CurrentAction {
         if let Reach::AsCode { questions, .. } = &self.reach {
             questions.begin_anew();
         }
         self.lock().refused.clear();
         self.acting.send_replace(Some(Arc::new(asking)));
-        UnderWay(self.clone())
+        CurrentAction(self.clone())
     }
 
     /// Asks about a page's host before Chromium connects: Chromium waits for seconds, a person
@@ -138,7 +138,7 @@ impl BrowserGate {
     /// Takes the last connections of a browser that has ended. Waits up to 2 s until they are over.
     pub(crate) async fn close(&self) -> Value {
         let mut open = self.open.subscribe();
-        let _ = tokio::time::timeout(OVER_WITHIN, open.wait_for(|open| *open == 0)).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, open.wait_for(|open| *open == 0)).await;
         self.lock().is_closed = true;
         self.take()
     }
@@ -148,12 +148,12 @@ impl BrowserGate {
     }
 }
 
-fn is_errand(host: &str) -> bool {
-    ERRANDS.contains(&host)
+fn is_background_host(host: &str) -> bool {
+    BACKGROUND_HOSTS.contains(&host)
 }
 
-fn errand() -> Ruling {
-    Ruling::Refused("it is an errand of Chromium's own, and no page's".to_owned())
+fn background_host() -> Ruling {
+    Ruling::Refused("Chromium contacts this host on its own, not for a page".to_owned())
 }
 
 /// Asks a person about a host. Stops when the current action is over.
@@ -161,12 +161,12 @@ async fn ask(acting: &watch::Sender<Option<Arc<Asking>>>, questions: &Questions,
     let mut now = acting.subscribe();
     let asking = now.borrow_and_update().clone();
     let Some(asking) = asking else {
-        return Ruling::Refused("no action is under way in whose name it could be asked about".to_owned());
+        return Ruling::Refused("nobody is asked about it, because no action is running".to_owned());
     };
     tokio::select! {
         biased;
         ruling = questions.ask(&asking, host, port) => ruling,
-        _ = now.changed() => Ruling::Refused("the action in whose name it was asked about is over".to_owned()),
+        _ = now.changed() => Ruling::Refused("the action that asked about it has ended".to_owned()),
     }
 }
 
@@ -177,7 +177,7 @@ impl Gate for BrowserGate {
                 (ExternalMode::On | ExternalMode::Allowlist, Some(_)) => {
                     Ruling::Allowed("browser.allowed_hosts".to_owned())
                 }
-                (ExternalMode::On, None) if is_errand(&host.to_string()) => errand(),
+                (ExternalMode::On, None) if is_background_host(&host.to_string()) => background_host(),
                 (mode, _) => match mode.refusal(&host, port) {
                     Some(why) => Ruling::Refused(why),
                     None => Ruling::Allowed("a host of the public internet".to_owned()),
@@ -185,7 +185,7 @@ impl Gate for BrowserGate {
             },
             Reach::AsCode { rule, questions } => match rule.judge(&host, port) {
                 Some(known) => known,
-                None if is_errand(&host.to_string()) => errand(),
+                None if is_background_host(&host.to_string()) => background_host(),
                 None => return Box::pin(ask(&self.acting, questions, host, port)),
             },
         };
@@ -198,19 +198,20 @@ impl Gate for BrowserGate {
 
     fn note(&self, connection: Connection) {
         let mut noted = self.lock();
-        if connection.fate == Fate::Refused && !is_errand(&connection.host) && noted.refused.len() < KEPT {
+        if connection.fate == Fate::Refused && !is_background_host(&connection.host) && noted.refused.len() < MAX_LISTED
+        {
             let Connection { host, port, reason, .. } = &connection;
             let refused = Refused { host: host.clone(), port: *port, why: reason.clone() };
             noted.refused.push(refused);
         }
-        if noted.kept.len() < KEPT {
+        if noted.kept.len() < MAX_LISTED {
             noted.kept.push(connection.into());
         } else {
             noted.left_out += 1;
         }
         let is_closed = noted.is_closed;
         if is_closed {
-            tracing::warn!(connections = ?std::mem::take(&mut noted.kept), "connections of a browser that is gone");
+            tracing::warn!(connections = ?std::mem::take(&mut noted.kept), "connections were reported after their browser had ended");
         }
         drop(noted);
         self.open.send_modify(|open| *open = open.saturating_sub(1));
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_external_browser_reaches_the_public_internet_and_what_is_lifted() {
+    async fn external_browser_reaches_public_and_allowed_hosts() {
         let gate = external(ExternalMode::On);
         for (host, port) in [
             ("good.com", 443),
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_operator_narrows_it_or_switches_it_off() {
+    async fn external_mode_restricts_or_disables_browser() {
         for (mode, words) in
             [(ExternalMode::Allowlist, "browser.allowed_hosts"), (ExternalMode::Off, "browser.external")]
         {

@@ -14,15 +14,15 @@ use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::task::JoinHandle;
 
+use super::browser_box::BrowserBox;
 use super::fault::Fault;
-use super::home::Home;
-use super::stop::Stop;
+use super::slots::Stop;
 
 pub(crate) const MISSING: &str =
     "no Chromium was found on this machine; install it, e.g. with: apt-get install chromium";
-const ON_THE_WAY: usize = 256 << 10;
+const CHANNEL_BUFFER: usize = 256 << 10;
 /// Timeout for Chromium to open its first page.
-const THERE_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
+const START_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The browser's directory in its box: private, in memory, and removed with the browser.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Folder {
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) kind: BrowserKind,
-    pub(crate) home: Home,
+    pub(crate) browser_box: BrowserBox,
     pub(crate) browser: Browser,
     pub(crate) folder: Folder,
     /// Distinguishes this browser from the next one of its slot.
@@ -58,19 +58,21 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// If the start fails or is cancelled, removes what it has created.
-    pub(crate) async fn open(kind: BrowserKind, home: Home, number: u64, stop: &mut Stop) -> Result<Self, Fault> {
+    pub(crate) async fn open(
+        kind: BrowserKind,
+        browser_box: BrowserBox,
+        number: u64,
+        stop: &mut Stop,
+    ) -> Result<Self, Fault> {
         let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>().map_err(crate::error::Error::from)?));
-        let started = stop.unless(Self::start(&home, &folder)).await;
+        let started = stop.unless(Self::start(&browser_box, &folder)).await;
         match started {
             Ok((process, running, browser, feeding)) => {
-                Ok(Self { kind, home, browser, folder, number, process, running: Mutex::new(running), feeding })
+                Ok(Self { kind, browser_box, browser, folder, number, process, running: Mutex::new(running), feeding })
             }
             Err(fault) => {
-                if let Err(left) = home.end(&folder.0).await {
-                    tracing::warn!(
-                        why = left.message,
-                        "files of a browser that did not start are left in its session's box"
-                    );
+                if let Err(left) = browser_box.end(&folder.0).await {
+                    tracing::warn!(why = left.message, "could not remove the files of a browser that did not start");
                 }
                 Err(fault)
             }
@@ -78,25 +80,27 @@ impl Instance {
     }
 
     async fn start(
-        home: &Home,
+        browser_box: &BrowserBox,
         folder: &Folder,
     ) -> Result<(SessionProcess, RunningBox, Browser, JoinHandle<()>), Fault> {
         let executable = ringwall_browser::find_executable().ok_or_else(|| Fault::failed(MISSING))?;
         let (profile, downloads) = (folder.profile(), folder.downloads());
-        home.run(&["mkdir", "-m", "700", "--", &folder.0, &profile, &downloads, &folder.uploads()], None, 0).await?;
-        let words = ringwall_browser::arguments(executable, &profile, home.proxy_socket.clone());
+        browser_box
+            .run(&["mkdir", "-m", "700", "--", &folder.0, &profile, &downloads, &folder.uploads()], None, 0)
+            .await?;
+        let words = ringwall_browser::arguments(executable, &profile, browser_box.proxy_socket.clone());
         let options = ProcessOptions { channel: Channel::Open, ..ProcessOptions::default() };
         let StartedProcess { process, running, streams: ProcessStreams { channel: Some((to, from)), .. } } =
-            home.start(&words, options).await?
+            browser_box.start(&words, options).await?
         else {
-            return Err(Fault::failed("the browser has no way to be controlled"));
+            return Err(Fault::failed("the browser has no control channel"));
         };
-        let (ours, theirs) = tokio::io::duplex(ON_THE_WAY);
+        let (ours, theirs) = tokio::io::duplex(CHANNEL_BUFFER);
         let feeding = tokio::spawn(feed(theirs, to));
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let names = FieldNames { passwords: list(&PASSWORD_FIELDS), payments: list(&PAYMENT_FIELDS) };
         let connecting = Browser::connect(from, ours, Files { downloads }, &names);
-        match tokio::time::timeout(THERE_WITHIN, connecting).await {
+        match tokio::time::timeout(START_TIMEOUT, connecting).await {
             Ok(Ok(browser)) => Ok((process, running, browser, feeding)),
             Ok(Err(error)) => Err(Fault::failed(format!("Chromium did not start: {error}"))),
             Err(_) => Err(Fault::failed("Chromium did not start in time")),
@@ -114,27 +118,27 @@ impl Instance {
 
     /// True while its box is paused.
     pub(crate) fn is_paused(&self) -> bool {
-        self.home.is_paused()
+        self.browser_box.is_paused()
     }
 
     /// Ends the browser. When this returns, none of its processes is left; a paused box is resumed
     /// for the kill, and ended if that fails. An error means that files of the browser are left.
     pub(crate) async fn close(self) -> Result<(), Fault> {
-        let Self { home, browser, folder, process, running, feeding, .. } = self;
+        let Self { browser_box, browser, folder, process, running, feeding, .. } = self;
         browser.close().await;
         let running = running.into_inner();
         // Kills what is left of the browser. `stop` resumes a paused box for that.
         let _ = tokio::join!(running.wait(), process.stop(Signal::KILL));
         feeding.abort();
-        home.end(&folder.0).await
+        browser_box.end(&folder.0).await
     }
 }
 
 /// Copies the server's messages into the box.
 async fn feed(mut from: DuplexStream, mut to: ProcessInput) {
-    let mut portion = vec![0; 64 << 10];
-    while let Ok(count @ 1..) = from.read(&mut portion).await {
-        if to.write(&portion[..count]).await.is_err() {
+    let mut chunk = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut chunk).await {
+        if to.write(&chunk[..count]).await.is_err() {
             return;
         }
     }

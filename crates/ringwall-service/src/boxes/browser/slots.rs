@@ -28,6 +28,8 @@ const REMEMBERED: usize = 1000;
 const MAX_WAITING: usize = 32;
 /// Larger screenshots are not kept for clients that look at the session later.
 const MAX_KEPT_BYTES: usize = 8 << 20;
+const DISMISSED: &str = "the browser was closed, because its session was removed or the server is stopping";
+const CANCELLED: &str = "it was cancelled";
 
 /// Held by the one action that may use the browser.
 pub(crate) type Turn = OwnedMutexGuard<Option<Instance>>;
@@ -118,7 +120,7 @@ impl Browsers {
 
     /// Reserves one of `most` browser instances for this slot. If all are taken, or this user has
     /// its share, closes the browser that has been idle longest.
-    pub(crate) async fn take_place(
+    pub(crate) async fn reserve(
         &self,
         store: &Store,
         most: usize,
@@ -132,13 +134,13 @@ impl Browsers {
                     held.slots.values().filter(|slot| slot.lock().kind.is_some()).collect();
                 let is_own = |other: &&Arc<BrowserSlot>| other.session.user_id == slot.session.user_id;
                 let own = open.iter().filter(|other| is_own(other)).count();
-                let mut candidates = match room(most, open.len(), own) {
+                let mut candidates = match slot_source(most, open.len(), own) {
                     SlotSource::Free => {
                         *slot.lock() = Shown { kind: Some(kind), ..Shown::new() };
                         return Ok(());
                     }
-                    SlotSource::OfAnybody => open,
-                    SlotSource::OfTheirOwn => open.into_iter().filter(is_own).collect(),
+                    SlotSource::OfAnyUser => open,
+                    SlotSource::OfSameUser => open.into_iter().filter(is_own).collect(),
                 };
                 candidates.sort_by_key(|slot| slot.lock().used);
                 let count = candidates.len();
@@ -214,16 +216,16 @@ fn is_unused(slot: &Arc<BrowserSlot>) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 enum SlotSource {
     Free,
-    OfAnybody,
-    OfTheirOwn,
+    OfAnyUser,
+    OfSameUser,
 }
 
 /// `taken` of `most` instances are in use, `own` of them by the user that wants another one.
-fn room(most: usize, taken: usize, own: usize) -> SlotSource {
+fn slot_source(most: usize, taken: usize, own: usize) -> SlotSource {
     if own >= most.div_ceil(2) {
-        SlotSource::OfTheirOwn
+        SlotSource::OfSameUser
     } else if taken >= most {
-        SlotSource::OfAnybody
+        SlotSource::OfAnyUser
     } else {
         SlotSource::Free
     }
@@ -244,7 +246,7 @@ impl BrowserSlot {
     }
 
     /// A permit to wait for the turn; fails if 32 actions are waiting.
-    pub(crate) fn line_up(&self) -> Result<OwnedSemaphorePermit, Error> {
+    pub(crate) fn join_queue(&self) -> Result<OwnedSemaphorePermit, Error> {
         self.waiting.clone().try_acquire_owned().map_err(|_| Error::TooManyActions)
     }
 
@@ -262,7 +264,7 @@ impl BrowserSlot {
     }
 
     /// Stores the state of the browser after an action.
-    pub(crate) fn looks(&self, url: &str, title: &str, picture: Option<Vec<u8>>) {
+    pub(crate) fn set_page(&self, url: &str, title: &str, picture: Option<Vec<u8>>) {
         let mut shown = self.lock();
         shown.used = Instant::now();
         (shown.url, shown.title) = (url.to_owned(), title.to_owned());
@@ -288,13 +290,13 @@ impl BrowserSlot {
     /// asked for it. The caller holds the turn.
     pub(crate) async fn end(&self, store: &Store, there: Option<Instance>, why: Option<&'static str>) {
         if let Some(instance) = there {
-            let (gate, kind) = (instance.home.gate.clone(), instance.kind);
-            let why = why.unwrap_or("it was asked for");
+            let (gate, kind) = (instance.browser_box.gate.clone(), instance.kind);
+            let why = why.unwrap_or("a client requested it");
             let why = match instance.close().await {
                 Ok(()) => why.to_owned(),
                 Err(left) => {
-                    tracing::warn!(session = %self.session.session_id, why = left.message, "files of a browser are left");
-                    format!("{why}; its files could not be removed, and go with the session's box")
+                    tracing::warn!(session = %self.session.session_id, why = left.message, "could not remove the files of a browser");
+                    format!("{why}; its files could not be removed and stay until the session's box ends")
                 }
             };
             let connections = gate.close().await;
@@ -307,7 +309,7 @@ impl BrowserSlot {
     }
 
     /// Releases the instance that was reserved for a browser which did not start.
-    pub(crate) fn vacate(&self) {
+    pub(crate) fn release(&self) {
         self.lock().kind = None;
     }
 
@@ -322,23 +324,60 @@ impl BrowserSlot {
     }
 }
 
+/// Ends an action whose client has cancelled it or whose slot is dismissed. Only work without lasting
+/// side effects is interrupted: opening and closing a browser run to completion, so that no process
+/// or file stays.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    slot: Arc<BrowserSlot>,
+    cancelled: watch::Receiver<bool>,
+}
+
+impl Stop {
+    pub(crate) fn new(slot: Arc<BrowserSlot>, cancelled: watch::Receiver<bool>) -> Self {
+        Self { slot, cancelled }
+    }
+
+    /// Runs `work`, and drops it if the action is cancelled. A client that only disconnected has
+    /// not cancelled it.
+    pub(crate) async fn unless<T>(&mut self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        tokio::select! {
+            biased;
+            () = self.slot.dismissed() => Err(Fault::failed(DISMISSED)),
+            Ok(_) = self.cancelled.wait_for(|cancelled| *cancelled) => Err(Fault::failed(CANCELLED)),
+            done = work => done,
+        }
+    }
+
+    /// Waits for the turn. Also stops if the client has disconnected.
+    pub(crate) async fn unless_gone<T>(&mut self, turn: impl Future<Output = T>) -> Result<T, Error> {
+        let why = tokio::select! {
+            biased;
+            () = self.slot.dismissed() => DISMISSED,
+            _ = self.cancelled.wait_for(|cancelled| *cancelled) => CANCELLED,
+            turn = turn => return Ok(turn),
+        };
+        Err(Error::Conflict { message: why.to_owned() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn one_user_leaves_half_of_the_places_to_others() {
-        assert_eq!(room(10, 4, 4), SlotSource::Free);
-        assert_eq!(room(10, 5, 5), SlotSource::OfTheirOwn, "although there are free ones");
-        assert_eq!(room(10, 9, 4), SlotSource::Free);
-        assert_eq!(room(10, 10, 4), SlotSource::OfAnybody);
-        assert_eq!(room(10, 10, 0), SlotSource::OfAnybody);
-        assert_eq!(room(10, 10, 7), SlotSource::OfTheirOwn, "the settings were others before");
+    fn user_with_half_of_the_instances_gets_no_more() {
+        assert_eq!(slot_source(10, 4, 4), SlotSource::Free);
+        assert_eq!(slot_source(10, 5, 5), SlotSource::OfSameUser, "although instances are free");
+        assert_eq!(slot_source(10, 9, 4), SlotSource::Free);
+        assert_eq!(slot_source(10, 10, 4), SlotSource::OfAnyUser);
+        assert_eq!(slot_source(10, 10, 0), SlotSource::OfAnyUser);
+        assert_eq!(slot_source(10, 10, 7), SlotSource::OfSameUser, "the limit was higher before");
         assert_eq!(
-            (room(1, 0, 0), room(1, 1, 0), room(1, 1, 1)),
-            (SlotSource::Free, SlotSource::OfAnybody, SlotSource::OfTheirOwn)
+            (slot_source(1, 0, 0), slot_source(1, 1, 0), slot_source(1, 1, 1)),
+            (SlotSource::Free, SlotSource::OfAnyUser, SlotSource::OfSameUser)
         );
-        assert_eq!((room(3, 1, 1), room(3, 2, 2)), (SlotSource::Free, SlotSource::OfTheirOwn));
+        assert_eq!((slot_source(3, 1, 1), slot_source(3, 2, 2)), (SlotSource::Free, SlotSource::OfSameUser));
     }
 
     fn session(id: &str) -> SessionKey {
@@ -358,9 +397,9 @@ mod tests {
     #[test]
     fn action_on_full_browser_queue_is_refused() {
         let slot = BrowserSlot::new(session("s"));
-        let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| slot.line_up().unwrap()).collect();
-        assert!(matches!(slot.line_up(), Err(Error::TooManyActions)));
+        let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| slot.join_queue().unwrap()).collect();
+        assert!(matches!(slot.join_queue(), Err(Error::TooManyActions)));
         waiting.pop();
-        drop(slot.line_up().unwrap());
+        drop(slot.join_queue().unwrap());
     }
 }

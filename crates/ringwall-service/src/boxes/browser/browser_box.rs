@@ -16,19 +16,19 @@ use ringwall_policy::{Grant, Layers, Request, Verdict, decide};
 use tokio::io::AsyncReadExt;
 
 use super::fault::Fault;
-use super::gate::{BrowserGate, UnderWay};
+use super::gate::{BrowserGate, CurrentAction};
 use crate::boxes::{Boxes, PooledBox};
 use crate::egress::{Asking, OnDuty};
 
-const DONE_WITHIN: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a file per write into the box.
-const PORTION: usize = 64 << 10;
+const CHUNK: usize = 64 << 10;
 /// Removing the directory is repeated: a process that is being killed may still create files in it.
-const ATTEMPTS_TO_WIPE: usize = 5;
-const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+const REMOVE_ATTEMPTS: usize = 5;
+const REMOVE_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct BrowserBox {
     pub(crate) host: BrowserHost,
     pub(crate) request: Request,
     pub(crate) layers: Layers,
@@ -42,7 +42,7 @@ pub(crate) enum BrowserHost {
     Session { home: Arc<PooledBox>, _hold: Hold<Boxes> },
 }
 
-impl Home {
+impl BrowserBox {
     fn session_box(&self) -> &SessionBox {
         match &self.host {
             BrowserHost::Own(session_box) => session_box,
@@ -56,14 +56,14 @@ impl Home {
     }
 
     /// Attributes the browser's connections to this action from now on.
-    pub(crate) fn begin(&self, asking: Asking) -> UnderWay {
-        let under_way = self.gate.begin(asking);
+    pub(crate) fn begin(&self, asking: Asking) -> CurrentAction {
+        let current = self.gate.begin(asking);
         if let BrowserHost::Session { home, .. } = &self.host
             && let Some(way) = &home.way
         {
             way.put_on_duty(self.gate.clone());
         }
-        under_way
+        current
     }
 
     /// Starts a command in the box.
@@ -72,24 +72,29 @@ impl Home {
         Ok(self.session_box().process(grant, options).await?)
     }
 
-    /// Runs a command and returns its stdout. Fails if it prints more than `most` bytes, does not
+    /// Runs a command and returns its stdout. Fails if it prints more than `max_bytes` bytes, does not
     /// end in time or does not exit with 0.
-    pub(crate) async fn run(&self, words: &[&str], input: Option<Take<&File>>, most: u64) -> Result<Vec<u8>, Fault> {
-        let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    pub(crate) async fn run(
+        &self,
+        command: &[&str],
+        input: Option<Take<&File>>,
+        max_bytes: u64,
+    ) -> Result<Vec<u8>, Fault> {
+        let argv: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         let stdin = if input.is_some() { Enabled::Yes } else { Enabled::No };
         let options = ProcessOptions { stdin, ..ProcessOptions::default() };
         // The other streams are dropped: a full pipe that is not read would block the command.
         let StartedProcess { streams: ProcessStreams { stdin, stdout, .. }, running, .. } =
             self.start(&argv, options).await?;
-        let failed = |why: &str| Fault::failed(format!("{} in the browser's box {why}", words.join(" ")));
+        let failed = |why: &str| Fault::failed(format!("{} in the browser's box {why}", command.join(" ")));
         let feed = async {
             let (Some(mut stdin), Some(mut input)) = (stdin, input) else { return Ok(()) };
-            let mut portion = vec![0; PORTION];
+            let mut chunk = vec![0; CHUNK];
             loop {
-                match tokio::task::block_in_place(|| input.read(&mut portion)) {
+                match tokio::task::block_in_place(|| input.read(&mut chunk)) {
                     Ok(0) => break,
                     // A command that does not read its input fails with its own exit code.
-                    Ok(count) if stdin.write(&portion[..count]).await.is_err() => break,
+                    Ok(count) if stdin.write(&chunk[..count]).await.is_err() => break,
                     Ok(_) => {}
                     Err(error) => return Err(error),
                 }
@@ -98,20 +103,20 @@ impl Home {
             Ok(())
         };
         let mut printed = Vec::new();
-        let mut bounded = stdout.take(most + 1);
+        let mut bounded = stdout.take(max_bytes + 1);
         let work = async {
             let (read, fed) = tokio::join!(bounded.read_to_end(&mut printed), feed);
             fed.and(read).map_err(|error| error.to_string())
         };
-        let read = tokio::time::timeout(DONE_WITHIN, work).await;
+        let read = tokio::time::timeout(COMMAND_TIMEOUT, work).await;
         match read {
-            Ok(Ok(count)) if count as u64 <= most => {}
-            Ok(Ok(_)) => return Err(failed(&format!("gave more than {most} bytes"))),
+            Ok(Ok(count)) if count as u64 <= max_bytes => {}
+            Ok(Ok(_)) => return Err(failed(&format!("printed more than {max_bytes} bytes"))),
             Ok(Err(why)) => return Err(failed(&why)),
             Err(_) => return Err(failed("took too long")),
         }
         drop(bounded);
-        match tokio::time::timeout(DONE_WITHIN, running.wait()).await {
+        match tokio::time::timeout(COMMAND_TIMEOUT, running.wait()).await {
             Ok(Ok(Outcome { ending: Ending::Exited(0), .. })) => Ok(printed),
             Ok(Ok(Outcome { ending, .. })) => Err(failed(&format!("ended with {ending:?}"))),
             Ok(Err(error)) => Err(error.into()),
@@ -133,18 +138,18 @@ impl Home {
                     let gate: Arc<dyn OnDuty> = self.gate.clone();
                     way.leave_duty(&gate);
                 }
-                let mut wiped = Ok(());
-                for _ in 0..ATTEMPTS_TO_WIPE {
-                    wiped = match self.run(&["rm", "-rf", "--", folder], None, 0).await {
+                let mut removed = Ok(());
+                for _ in 0..REMOVE_ATTEMPTS {
+                    removed = match self.run(&["rm", "-rf", "--", folder], None, 0).await {
                         Err(fault) if home.session_box.is_alive() => Err(fault),
                         Ok(_) | Err(_) => return Ok(()),
                     };
                     if home.session_box.is_paused() {
                         break;
                     }
-                    tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+                    tokio::time::sleep(REMOVE_INTERVAL).await;
                 }
-                wiped
+                removed
             }
         }
     }
@@ -155,6 +160,6 @@ pub(crate) fn grant(request: &Request, argv: &[String], layers: &Layers) -> Resu
     match decide(&request, layers) {
         Verdict::Allow(grant) => Ok(grant),
         Verdict::Deny(denial) => Err(Fault::refused(denial.message)),
-        Verdict::Ask(_) => Err(Fault::refused("what the browser's box would be shown has to be allowed first")),
+        Verdict::Ask(_) => Err(Fault::refused("the browser's box would show paths that are not allowed")),
     }
 }
