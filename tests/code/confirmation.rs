@@ -32,7 +32,7 @@ fn question_shows_whole_code_and_each_run_needs_its_own_answer() {
         (&response["success"], &response["exit_code"], &response["stdout"]),
         (&json!(false), &json!(-1), &json!(""))
     );
-    assert_eq!(response["error"], "Execution refused: a person has denied it: not today");
+    assert_eq!(response["error"], "Execution refused: denied by a person: not today");
     // An answer is void if the policy has changed since the question, and the code asks again.
     let (run, question) = fixture.run_until_question(risky());
     fixture.change_settings(&json!({ "sandbox": { "limits": { "memory_mb": 300 } } }));
@@ -86,7 +86,7 @@ fn expired_question_is_a_result() {
     fixture.change_settings(&json!({ "approvals": { "timeout_s": 1 } }));
     let response = fixture.run(&risky()).expect(200);
     assert_eq!((&response["success"], &response["exit_code"]), (&json!(false), &json!(-1)));
-    assert_eq!(response["error"], "Execution refused: nobody answered in time whether it may run");
+    assert_eq!(response["error"], "Execution refused: the approval expired without an answer");
     assert_eq!(fixture.approvals("")[0]["status"], "expired");
 }
 

@@ -83,7 +83,7 @@ fn paused_box_stops_timeouts_and_can_be_ended() {
     pause_or_resume(&fixture, "s", "pause");
     fixture.server.ask("DELETE", "/api/sessions/s", None).expect(200);
     assert_eq!(fixture.server.exec(&pid)["status"], "CANCELLED");
-    assert_eq!(endless.join().unwrap()["error"], "it was cancelled");
+    assert_eq!(endless.join().unwrap()["error"], "the exec was cancelled");
     assert_eq!(pool(&fixture.server)["total"], 0);
 }
 

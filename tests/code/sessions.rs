@@ -94,7 +94,7 @@ fn deleting_session_cancels_its_execs_and_approvals() {
     fixture.server.ask("DELETE", "/api/sessions/s", None).expect(200);
     let ended = fixture.server.exec(begun["exec_id"].as_str().unwrap());
     assert_eq!(ended["status"], "CANCELLED");
-    assert_eq!(waiting.0.join().unwrap()["error"], "it was cancelled");
+    assert_eq!(waiting.0.join().unwrap()["error"], "the exec was cancelled");
     assert_eq!(fixture.approvals("")[0]["status"], "cancelled");
 }
 

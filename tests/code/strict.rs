@@ -37,7 +37,7 @@ fn destructive_code_in_permissive_session_asks() {
         fixture.run_until_question(json!({ "session_id": "s", "code": "rm -rf /", "language": "shell" }));
     assert_eq!(question["risk_level"], "critical");
     fixture.answer(&question, &json!({ "approved": false })).expect(200);
-    assert_eq!(run.join().unwrap()["error"], "Execution refused: a person has denied it");
+    assert_eq!(run.join().unwrap()["error"], "Execution refused: denied by a person");
 }
 
 #[test]

@@ -25,7 +25,6 @@ mod session_ref;
 mod time;
 mod workspace_locks;
 
-mod aio;
 mod service;
 mod settings;
 
@@ -52,11 +51,11 @@ pub use boxes::{Bundle, Language};
 pub use egress::{ConnectionView, NetworkView};
 pub use error::{AgentProblem, Error, ProblemKind, causes};
 pub use exec::artifacts::{Artifacts, Observation, OutputPart};
-pub use exec::code::CodeRequest;
+pub use exec::code::{CodeBegun, CodeRequest};
 pub use exec::events::{Event, EventCursor, EventKind};
 pub use exec::invoke::InvokeOptions;
 pub use exec::query::ExecFilter;
-pub use exec::request::{ExecRequest, Idempotency};
+pub use exec::spec::{ExecRequest, Idempotency};
 pub use exec::submit::Submitted;
 pub use exec::view::{ExecView, Usage};
 pub use health::{Availability, Backends, Health, Host, WritableCheck};
@@ -82,7 +81,7 @@ pub use ringwall_workspace::{
 };
 pub use service::Service;
 pub use session::boxes::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
-pub use session::code::{CodeBegun, CodeRan};
+pub use session::code::CodeRan;
 pub use session::context::{ContextAddress, ContextView};
 pub use session::{SessionChange, SessionFilter, SessionList, SessionView};
 pub use session_ref::SessionAddress;

@@ -24,4 +24,4 @@ pub use view::ApprovalView;
 pub(crate) use covered_files::{Coverage, Covering};
 pub(crate) use open_approvals::OpenApprovals;
 pub(crate) use question::{Decision, Question, StillStands, Waiting};
-pub(crate) use wait::{APPROVAL_EXPIRED, DENIED_BY_PERSON};
+pub(crate) use wait::{APPROVAL_EXPIRED, DENIED_BY_PERSON, PendingApproval};

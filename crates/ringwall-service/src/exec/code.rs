@@ -5,20 +5,22 @@
 //! server writes, and the record has its SHA-256. A file would lie where another box of the session
 //! could change it after the assessment.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ringwall_executor::aio_service::{ServiceFile, ServiceWork};
 use ringwall_executor::pool::OnBusy;
-use ringwall_ids::{IdError, SessionId};
+use ringwall_ids::{ExecId, IdError, SessionId};
 use ringwall_policy::{Code, Field, Isolation, Layer, LayerName, Layers, UNLIMITED, merge, profile};
-use ringwall_record::{Confirmation, Digest};
-use ringwall_risk::MAX_CONTENT;
+use ringwall_record::{Confirmation, Digest, Status};
+use ringwall_risk::{Assessment, MAX_CONTENT};
 use ringwall_workspace::{AgentPath, Session, Usage};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
-use super::run_notes::RunNotes;
 use crate::boxes::{Language, TerminalHandle};
 use crate::error::{Error, ProblemKind};
+use crate::exec::line::{FROM_STDIN, MAX_WORD_LEN};
+use crate::exec::registry::{ExecState, RunningExec};
 use crate::session_ref::{SessionAddress, SessionRef};
 use crate::settings::{Rules, lasting_layers, layers};
 
@@ -31,11 +33,8 @@ const DEFAULT_SECONDS: u64 = 30;
 /// For processes and terminals: the largest timeout that the policy accepts.
 const MAX_PROCESS_SECONDS: u64 = Field::TimeoutMs.max_value() / 1000;
 
-/// The kernel limits one argument to 128 KiB (`MAX_ARG_STRLEN`).
-const MAX_WORD_LEN: usize = 120 * 1024;
 /// These read the code from stdin to its end, so the code itself sees an empty stdin.
 const LONG_PYTHON: &str = "exec(compile(__import__('sys').stdin.buffer.read(), '<string>', 'exec'))";
-const LONG_SHELL: &str = "eval \"$(cat)\"";
 const DEFAULT_MEMORY_MB: u64 = 512;
 const DEFAULT_OUTPUT: u64 = 10 << 20;
 /// Number of sent files that are recorded with name and digest.
@@ -136,7 +135,7 @@ impl CodeRequest {
     }
 }
 
-/// The part of an [`ExecSpec`](super::spec::Order) that only code has.
+/// The part of an [`ExecSpec`](super::spec::ExecSpec) that only code has.
 #[derive(Debug)]
 pub(crate) struct CodeSpec {
     pub(crate) place: SessionRef,
@@ -144,10 +143,42 @@ pub(crate) struct CodeSpec {
     pub(crate) judged: Code,
     pub(crate) rules: Rules,
     pub(crate) replaces: Option<Value>,
-    pub(crate) run_notes: Arc<RunNotes>,
+    /// Set if a person edits the code in an approval.
+    pub(crate) replacement: Replacement,
     /// Isolation of the session box, if the code runs in one.
-    pub(crate) home: Isolation,
+    pub(crate) isolation: Isolation,
     pub(crate) stdin: Input,
+}
+
+/// The exec that runs the code as a person edited it. Set before the first exec ends, so that a
+/// caller that sees its end finds the next exec.
+pub(crate) type Replacement = Arc<OnceLock<CodeBegun>>;
+
+/// An exec whose intent is recorded: it runs, waits for a slot or an approval, or was denied. Pass
+/// it to `finish_code` for the outcome; a clone can be used to ask again later.
+#[derive(Debug, Clone)]
+pub struct CodeBegun {
+    pub exec_id: ExecId,
+    pub status: Status,
+    pub(crate) assessment: Arc<Assessment>,
+    pub(crate) replacement: Replacement,
+    /// The state of the exec, readable also after its end. `None` if nothing runs.
+    pub(crate) state: Option<watch::Receiver<ExecState>>,
+    /// Keeps the exec's output files open until the caller has read them.
+    pub(crate) running: Option<Arc<RunningExec>>,
+}
+
+impl CodeBegun {
+    /// The current exec, which differs from `exec_id` if a person has edited the code.
+    pub fn latest(&self) -> ExecId {
+        self.replacement.get().map_or_else(|| self.exec_id.clone(), Self::latest)
+    }
+
+    /// Without the handle of the running exec, for a client that may ask for the outcome much
+    /// later: no output stays open for it.
+    pub fn set_aside(self) -> Self {
+        Self { running: None, ..self }
+    }
 }
 
 /// The stdin of a command.
@@ -184,7 +215,7 @@ impl CodeRequest {
             (Language::Javascript, false) => &["node", "-e"],
             (Language::Javascript, true) => &["node", "-"],
             (Language::Shell, false) => &["bash", "-c"],
-            (Language::Shell, true) => &["bash", "-c", LONG_SHELL],
+            (Language::Shell, true) => &["bash", "-c", FROM_STDIN],
         };
         let code = (!self.is_long()).then_some(self.code.as_str());
         words.iter().copied().chain(code).map(str::to_owned).collect()

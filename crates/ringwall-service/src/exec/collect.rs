@@ -2,72 +2,92 @@
 
 use ringwall_executor::docker::{AGENT, PROXY_SOCKET_PATH};
 use ringwall_policy::{Access, NetMode};
-use ringwall_record::{Status, StoredOutput};
+use ringwall_record::{FinalStatus, Reason, Status, StoredOutput};
 use ringwall_workspace::{ExecFiles, Processes};
 use serde_json::{Value, json};
 
 use crate::disk::Disk;
 use crate::error::{Error, causes};
-use crate::exec::backend::Backend;
-use crate::exec::lifecycle::{Before, Exec, OpenTarget, Ready, Remains, RunSummary, among_names};
-use crate::exec::outcome::ExecResult;
-use crate::exec::run_notes::Created;
-use crate::exec::spec::Target;
+use crate::exec::files::{OpenTarget, PreparedFiles, list_names};
+use crate::exec::lifecycle::Exec;
+use crate::exec::outcome::{CreatedFiles, ExecResult};
+use crate::exec::spec::{Backend, Target};
 use crate::time::milliseconds;
 
+/// The files of code, stored while its outcome is being recorded.
+#[derive(Debug)]
+pub(crate) struct CodeFiles {
+    pub(crate) files: PreparedFiles,
+    pub(crate) meta: Value,
+}
+
 impl Exec {
-    /// Collects the artifacts and writes `meta.json`, on a thread that may block. Only too large
-    /// artifacts or a disk error can fail the exec.
-    pub(crate) fn collect(&self, files: ExecFiles, result: ExecResult, mut meta: Value) -> Result<ExecResult, Error> {
-        let bytes_max = self.limits.artifacts_bytes;
+    /// Collects the artifacts, on a thread that may block. Too large artifacts and a disk error
+    /// fail an exec that has no other reason.
+    pub(crate) fn collect_artifacts(&self, files: ExecFiles, result: ExecResult, meta: Value) -> ExecResult {
+        match self.collect(files, &result, meta) {
+            Ok(None) => result,
+            Ok(excess) => ExecResult { status: FinalStatus::Failed, reason: excess, ..result },
+            Err(_) if result.reason.is_some() => result,
+            Err(_) => {
+                let failed = ExecResult::internal("the exec's files could not be collected; see the server's log");
+                ExecResult { exit_code: result.exit_code, run: result.run, notes: result.notes, ..failed }
+            }
+        }
+    }
+
+    /// Finds the files that code created and stores its output, on a thread that may block.
+    /// Failures are logged and do not change the outcome.
+    pub(crate) fn store_code_files(&self, code: CodeFiles, result: &ExecResult) -> CreatedFiles {
+        let CodeFiles { files: PreparedFiles { target, files, disks, names_before, .. }, meta } = code;
         let exec_id = &self.intent.exec_id;
+        let created_files = match (target, names_before) {
+            // The service has reported the files in the notes.
+            _ if self.spec.backend == Backend::AioService => result.notes.created_files.clone(),
+            (OpenTarget::Session(session), Some(before)) => {
+                let created = list_names(|max| session.new_since(&before, max));
+                created.unwrap_or_else(|error| {
+                    tracing::warn!(%exec_id, %error, "could not list the files that code created");
+                    None
+                })
+            }
+            _ => None,
+        };
+        if let Err(error) = self.collect(files, result, meta) {
+            tracing::error!(%exec_id, error = %causes(&error), "could not store the files of an exec");
+        }
+        disks.iter().for_each(Disk::measure_later);
+        created_files
+    }
+
+    /// Stores the output, the artifacts and `meta.json`. Returns the reason if the artifacts are
+    /// too many for an exec that has no other reason.
+    fn collect(&self, files: ExecFiles, result: &ExecResult, mut meta: Value) -> Result<Option<Reason>, Error> {
+        let max_bytes = self.limits.artifacts_bytes;
         let processes = match self.spec.image {
             None => Processes::Dead,
             // A Docker daemon that stopped answering may remove the container only when it is back;
             // do not wait for it.
             Some(_) => Processes::Uncertain,
         };
-        let collected = files.collect(bytes_max, processes)?;
+        let collected = files.collect(max_bytes, processes)?;
         if let Some(error) = collected.residue() {
-            tracing::warn!(%exec_id, %error, "could not remove all that a box left");
+            tracing::warn!(exec_id = %self.intent.exec_id, %error, "could not remove all files that a box left");
         }
-        let result = result.with_extent(collected.extent(), bytes_max);
-        meta["status"] = json!(Status::from(result.status));
+        let excess = result.excess(collected.extent(), max_bytes);
+        let status = if excess.is_some() { FinalStatus::Failed } else { result.status };
+        meta["status"] = json!(Status::from(status));
         meta["exit_code"] = json!(result.exit_code);
-        meta["error_reason"] = json!(result.reason);
+        meta["error_reason"] = json!(excess.as_ref().or(result.reason.as_ref()));
         meta["skipped"] = json!(collected.skipped());
         meta["skipped_total"] = json!(collected.skipped_total());
         collected.finish(&meta)?;
-        Ok(result)
+        Ok(excess)
     }
 
-    /// Finds the files that code created and stores its output, on a thread that may block.
-    /// Failures are logged and do not change the outcome.
-    pub(crate) fn store_artifacts(&self, remains: Remains) {
-        let Remains { ready: Ready { target, files, disks, before, .. }, result, meta } = remains;
-        let exec_id = &self.intent.exec_id;
-        if let (OpenTarget::Session(session), Target::Code(code), Some(before)) = (target, &self.spec.target, before) {
-            let created = match before {
-                Before::These(before) => among_names(|most| session.new_since(&before, most)),
-                Before::TooMany => Ok(None),
-            };
-            code.run_notes.created(match created {
-                Ok(created) => created.map_or(Created::Unknown, Created::These),
-                Err(error) => {
-                    tracing::warn!(%exec_id, %error, "could not see what code made");
-                    Created::Unknown
-                }
-            });
-        }
-        if let Err(error) = self.collect(files, result, meta) {
-            tracing::error!(%exec_id, error = %causes(&error), "could not write down what an exec was beside its output");
-        }
-        disks.iter().for_each(Disk::measure_later);
-    }
-
-    /// The content of `meta.json` that is known before the artifacts are collected. `of_host` are
-    /// the mounted host paths. Environment variables are listed by name only.
-    pub(crate) fn meta(&self, ran: &RunSummary, of_host: Vec<Value>) -> Value {
+    /// The content of `meta.json` that is known before the artifacts are collected.
+    /// Environment variables are listed by name only.
+    pub(crate) fn meta(&self, result: &ExecResult, host_mounts: Vec<Value>) -> Value {
         let mode = |access| match access {
             Access::Empty => "empty",
             Access::ReadOnly => "ro",
@@ -92,8 +112,10 @@ impl Exec {
                 vec![json!({ "source": source, "target": "/workspace", "mode": mode(Access::ReadWrite) })]
             }
         };
-        mounts.extend(of_host);
+        mounts.extend(host_mounts);
         mounts.extend(self.own_mounts());
+        let run = result.run.as_deref();
+        let is_truncated = |stored: StoredOutput| stored == StoredOutput::Truncated;
         json!({
             "exec_id": self.intent.exec_id,
             "project_id": self.intent.project_id,
@@ -101,9 +123,9 @@ impl Exec {
             "image": self.intent.image,
             "env_keys": self.intent.env_keys,
             "policy_snapshot": self.intent.policy_snapshot,
-            "duration_ms": ran.duration.map(milliseconds),
-            "stdout_truncated": ran.stdout == StoredOutput::Truncated,
-            "stderr_truncated": ran.stderr == StoredOutput::Truncated,
+            "duration_ms": run.map(|run| milliseconds(run.duration)),
+            "stdout_truncated": run.is_some_and(|run| is_truncated(run.stdout)),
+            "stderr_truncated": run.is_some_and(|run| is_truncated(run.stderr)),
             "docker_mounts": mounts,
         })
     }

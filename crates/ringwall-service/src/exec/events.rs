@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::exec::registry::{ExecState, RunningExec};
+use crate::exec::registry::{EndedExec, ExecState, RunningExec};
 use crate::exec::view::ExecView;
 use crate::service::Service;
 
@@ -159,9 +159,9 @@ impl Follower {
                     Err(error) => return Some(Err(error)),
                 }
             }
-            if let ExecState::Over(view) = state {
+            if let ExecState::Over(ended) = state {
                 self.state = State::Done;
-                return Some(self.ending(view).await.map(|view| self.event(EventKind::End(view))));
+                return Some(self.ending(ended).await.map(|view| self.event(EventKind::End(view))));
             }
             if let Source::RunningExec { state, .. } = &mut self.source
                 && state.changed().await.is_err()
@@ -194,9 +194,9 @@ impl Follower {
     }
 
     /// The final view from the exec's task, or from the database if the task left none.
-    async fn ending(&self, view: Option<Arc<ExecView>>) -> Result<Arc<ExecView>, Error> {
-        if let Some(view) = view {
-            return Ok(view);
+    async fn ending(&self, ended: Option<Arc<EndedExec>>) -> Result<Arc<ExecView>, Error> {
+        if let Some(ended) = ended {
+            return Ok(Arc::new(ended.view.clone()));
         }
         let exec_id = &self.exec.summary.exec_id;
         let exec = self.service.inner.store.exec(exec_id, &ringwall_record::Scope::All).await?;

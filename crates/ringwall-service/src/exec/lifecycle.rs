@@ -1,369 +1,281 @@
-//! Runs one exec in its own task, from the recorded intent to the recorded outcome: queue, prepare
-//! files, run the box, collect files, record.
+//! One exec, from its recorded intent to its one recorded outcome.
 //!
-//! Every failure after the intent becomes an outcome. Files are touched at two points only, each on
-//! a thread that may block: before the box starts, and after all its processes are dead.
+//! The order is the contract:
+//! 1. The intent is on record before a box starts. If it cannot be recorded, nothing runs.
+//! 2. A question is on record before the caller learns that the exec waits for an approval.
+//! 3. The policy that a box runs under is on record before the box starts.
+//! 4. Files are collected after the last process of the box is dead.
+//! 5. The outcome is on record, and the slot is free, before waiting callers learn of the end.
+//!
+//! After step 1 every failure is an outcome: steps return [`Step`], and `?` ends the exec with the
+//! result that it carries. A panic is an outcome too. If the server dies, its next start records
+//! `LOST` for each intent without an outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
-use ringwall_policy::{Ask, Limits, NetMode, Verdict};
-use ringwall_record::{ExecOutcome, ExecOwner, IntentResult, NewExec, Start, Status, StoredOutput};
-use ringwall_workspace::{ExecFiles, Input, Names, Owner, Project, Session, Stream, Tree, Usage};
-use serde_json::Value;
+use futures::future::OptionFuture;
+use ringwall_policy::{Ask, Grant, Limits, NetMode, Verdict};
+use ringwall_record::{ExecOwner, IntentResult, NewExec, Start, Status};
+use ringwall_workspace::{Owner, Tree};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
+use crate::approvals::PendingApproval;
 use crate::blocking;
 use crate::blocking::briefly;
-use crate::disk::{Disk, DiskReservation};
-use crate::error::codes::RUNTIME_ERROR;
+use crate::disk::Disk;
 use crate::error::{Error, causes};
-use crate::exec::backend::Backend;
-use crate::exec::grant::Granted;
+use crate::exec::authorize::Directories;
+use crate::exec::collect::CodeFiles;
+use crate::exec::files::{OpenTarget, PreparedFiles, discard};
 use crate::exec::host_paths::{host_mounts, unseen};
-use crate::exec::outcome::ExecResult;
+use crate::exec::outcome::{self, ExecResult};
 use crate::exec::queue::{Admission, Slot};
-use crate::exec::registry::{ExecState, Registration, RunningExec};
-use crate::exec::spec::{ExecSpec, Needs, Target, TargetPaths};
-use crate::exec::submit::{Answered, Submitted};
+use crate::exec::registry::{EndedExec, ExecState, Registration, RunningExec};
+use crate::exec::spec::{ExecSpec, Target, control};
+use crate::exec::submit::Submitted;
 use crate::service::Service;
-use crate::time::{milliseconds, now};
+use crate::time::now;
 
-/// Session files compared before and after code runs. In a session with more names, the created
-/// files are unknown.
-const MAX_NAMES: usize = 20_000;
-/// Listing this many names takes less time than `block_in_place` needs to hand the event loop to
-/// another thread.
-const NAMES_FEW: usize = 500;
+/// A step of the sequence. The error is the result that ends the exec.
+pub(crate) type Step<T> = Result<T, Box<ExecResult>>;
 
+/// Result of recording the intent.
+type Intended = Result<IntentResult, ringwall_record::Error>;
+
+/// Tells `submit` that the exec is recorded or refused.
+type Accepted = oneshot::Sender<Result<Submitted, Error>>;
+
+/// How `submit` admitted the exec.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Queue(Admission),
+    /// Needs a person's approval first. Holds no slot and no queue position meanwhile.
+    Approval(Ask),
+}
+
+/// One exec, owned by its task.
 #[derive(Debug)]
 pub(crate) struct Exec {
     pub(crate) service: Service,
     pub(crate) spec: ExecSpec,
     pub(crate) owner: Owner,
+    /// As recorded; `start` and `policy_snapshot` change together with the record.
     pub(crate) intent: NewExec,
+    /// State, cancellation and output, shared with the API.
     pub(crate) running: Arc<RunningExec>,
     pub(crate) registration: Registration,
     pub(crate) limits: Limits,
     pub(crate) net: NetMode,
     /// Number of approval questions so far.
     pub(crate) questions: u32,
-    pub(crate) answered: Answered,
+    /// Prepared while the intent was being recorded, or kept while a person is asked again.
+    pub(crate) early_files: Option<Step<PreparedFiles>>,
 }
 
-/// How `submit` admitted the exec.
-#[derive(Debug)]
-pub(crate) enum Entrance {
-    Admitted(Admission),
-    /// Needs a person's approval first. Holds no slot and no queue position meanwhile.
-    Asking(Ask),
+/// What the exec waits for next.
+enum Position {
+    Queue(Admission),
+    Approval(Step<PendingApproval>),
 }
 
-/// The directories and files of an exec, prepared before its box starts.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) project: Project,
-    pub(crate) target: OpenTarget,
-    pub(crate) files: ExecFiles,
-    /// The disk quotas that the exec counts against: its workspace and, if it has one, its session.
-    pub(crate) disks: Vec<Disk>,
-    /// The session's names before code runs, to find the files that it creates. `None` for other
-    /// execs and on an AIO service.
-    pub(crate) before: Option<Before>,
-    /// The verdict on code, decided when its session was opened. The policy of code depends on
-    /// nothing that changes later, unless a person is asked.
-    pub(crate) verdict: Option<Verdict>,
+enum Authorized {
+    Run(Box<Grant>),
+    /// Something that the exec needs is no longer allowed.
+    Ask(Ask),
 }
 
-/// The names in a session before code runs.
-#[derive(Debug)]
-pub(crate) enum Before {
-    These(Arc<Names>),
-    TooMany,
+struct Finished {
+    result: ExecResult,
+    /// Stored while the outcome is being recorded.
+    code_files: Option<CodeFiles>,
+    slot: Option<Slot>,
 }
 
-/// The files of a code exec that are stored while its outcome is being recorded.
-#[derive(Debug)]
-pub(crate) struct Remains {
-    pub(crate) ready: Ready,
-    pub(crate) result: ExecResult,
-    pub(crate) meta: Value,
-}
-
-/// The opened directories that the exec works on. [`Ready::project`] is open in any case.
-#[derive(Debug)]
-pub(crate) enum OpenTarget {
-    Project,
-    Agent(Tree),
-    Session(Session),
-}
-
-type Prepared = Result<Ready, ExecResult>;
-
-/// Result of recording the intent.
-type Intended = Result<IntentResult, ringwall_record::Error>;
-
-/// Files prepared while the intent was being recorded, or kept while a person is asked again.
-type Early = Option<Prepared>;
-
-/// Everything known about an exec after its box has ended, or if no box started.
-#[derive(Debug)]
-pub(crate) struct RunSummary {
-    pub(crate) result: ExecResult,
-    pub(crate) duration: Option<Duration>,
-    pub(crate) protections: Option<Value>,
-    pub(crate) cpu: Option<Duration>,
-    pub(crate) peak_memory_bytes: Option<u64>,
-    pub(crate) stdout: StoredOutput,
-    pub(crate) stderr: StoredOutput,
-}
-
-impl RunSummary {
-    pub(crate) fn never(result: ExecResult) -> Self {
-        Self {
-            result,
-            duration: None,
-            protections: None,
-            cpu: None,
-            peak_memory_bytes: None,
-            stdout: StoredOutput::Complete,
-            stderr: StoredOutput::Complete,
-        }
-    }
-
-    pub(crate) fn ending(self) -> ExecOutcome {
-        ExecOutcome {
-            status: self.result.status,
-            exit_code: self.result.exit_code,
-            error_reason: self.result.reason,
-            ended_at: now(),
-            duration_ms: self.duration.map(milliseconds),
-            protections: self.protections,
-            stdout: self.stdout,
-            stderr: self.stderr,
-            cpu_ms: self.cpu.map(milliseconds),
-            max_rss_bytes: self.peak_memory_bytes,
-        }
-    }
-
-    /// The files could not be collected. An exec that has a reason already keeps it.
-    fn uncollected(self) -> Self {
-        if self.result.reason.is_some() {
-            return self;
-        }
-        let result =
-            ExecResult::failed(RUNTIME_ERROR, "what it left could not be collected; the server's log says why");
-        RunSummary { result: ExecResult { exit_code: self.result.exit_code, ..result }, ..self }
+impl From<Box<ExecResult>> for Finished {
+    fn from(result: Box<ExecResult>) -> Self {
+        Self { result: *result, code_files: None, slot: None }
     }
 }
 
 impl Exec {
-    /// Runs the exec. A panic becomes an outcome of this exec and does not affect others.
+    /// Spawned by `submit`. A caller that disconnects does not cancel the exec.
     pub(crate) async fn run_to_completion(
         self,
-        entrance: Entrance,
-        answer: oneshot::Sender<Result<Submitted, Error>>,
+        entry: Entry,
         intending: impl Future<Output = Intended>,
+        accepted: Accepted,
     ) {
         let (store, exec_id) = (self.service.inner.store.clone(), self.intent.exec_id.clone());
-        let whose = ExecOwner::from(&self.intent);
-        if AssertUnwindSafe(self.running(entrance, answer, intending)).catch_unwind().await.is_err() {
-            tracing::error!(%exec_id, "the task of an exec has panicked");
-            let result =
-                ExecResult::failed(RUNTIME_ERROR, "a fault of this server ended it; the server's log says more");
-            // Unwinding dropped everything the exec held, so its box is killed. `finish` fails if
-            // the intent was never recorded; that needs no outcome.
-            let _ = store.finish(whose, &RunSummary::never(result).ending()).await;
+        let exec_owner = ExecOwner::from(&self.intent);
+        if AssertUnwindSafe(self.run(entry, intending, accepted)).catch_unwind().await.is_err() {
+            // Unwinding dropped the exec: its box is killed, its slot free, its registration gone.
+            tracing::error!(%exec_id, "the task of an exec panicked");
+            let result = ExecResult::internal("internal error; see the server's log");
+            // Fails if the intent was never recorded or an outcome exists. Both are fine.
+            let _ = store.finish(exec_owner, &result.to_row()).await;
         }
     }
 
-    /// Answers the caller when the intent is recorded or, with [`Answered::WhenOver`], after the
-    /// outcome is recorded.
-    async fn running(
-        mut self,
-        entrance: Entrance,
-        answer: oneshot::Sender<Result<Submitted, Error>>,
-        intending: impl Future<Output = Intended>,
-    ) {
-        let exec_id = self.intent.exec_id.clone();
-        let (intended, early) = self.intend(&entrance, intending).await;
+    async fn run(mut self, entry: Entry, intending: impl Future<Output = Intended>, accepted: Accepted) {
+        // An exec that starts at once has its empty files prepared while the intent is recorded.
+        // Inputs are written only after the intent, and a request with an idempotency key may be a
+        // repetition.
+        let starts_now = matches!(entry, Entry::Queue(Admission::Now(_)));
+        let is_early = starts_now && !self.spec.has_inputs() && self.spec.idempotency.is_none();
+        let prepare = OptionFuture::from(is_early.then(|| self.prepare_files(Vec::new())));
+        let (intended, early_files) = tokio::join!(intending, prepare);
+        self.early_files = early_files;
         match intended {
             Ok(IntentResult::Recorded) => {}
             Ok(IntentResult::Known { exec_id, body_digest }) => {
-                drop(entrance);
-                discard(early).await;
-                let known = self.service.known(&self.spec, exec_id, body_digest).await;
-                let _ = answer.send(known);
+                // Slot and files are freed before the caller gets the earlier exec.
+                drop(entry);
+                discard(self.early_files.take()).await;
+                let _ = accepted.send(self.service.known(&self.spec, exec_id, body_digest).await);
                 return;
             }
             Err(error) => {
                 // An unconfirmed write may have been stored. Such an intent needs an outcome.
-                let is_unclear = matches!(error, ringwall_record::Error::Unconfirmed(_));
-                // Slot and files are freed before the caller learns of the refusal.
-                drop(entrance);
-                discard(early).await;
-                let _ = answer.send(Err(error.into()));
-                if is_unclear {
-                    let result =
-                        ExecResult::failed(RUNTIME_ERROR, "the record did not confirm the intent, so nothing was run");
-                    self.conclude(RunSummary::never(result), None, None).await;
+                let may_be_recorded = matches!(error, ringwall_record::Error::Unconfirmed(_));
+                drop(entry);
+                discard(self.early_files.take()).await;
+                let _ = accepted.send(Err(error.into()));
+                if may_be_recorded {
+                    let result = ExecResult::internal("the database did not confirm the intent, so nothing was run");
+                    self.record_outcome(Box::new(result).into()).await;
                 }
                 return;
             }
         }
         let status = self.intent.start.status();
         self.running.set_state(ExecState::At(status));
-        // The question is open before the caller learns that the exec waits for approval.
-        let asked = match &entrance {
-            Entrance::Asking(ask) => Some(self.put_question(ask).await),
-            Entrance::Admitted(_) => None,
+        let position = match entry {
+            Entry::Queue(admission) => Position::Queue(admission),
+            Entry::Approval(ask) => Position::Approval(self.open_approval(ask).await),
         };
-        let _late = self.answered.tell(answer, Submitted { exec_id, status, known: false });
-        let mut admission = match (entrance, asked) {
-            (Entrance::Admitted(admission), _) => Ok(admission),
-            (Entrance::Asking(ask), Some(asked)) => self.await_approval(ask, asked).await,
-            (Entrance::Asking(_), None) => Err(ExecResult::failed(RUNTIME_ERROR, "nobody was asked")),
+        // Fails if the caller has disconnected; the exec runs regardless.
+        let _ = accepted.send(Ok(Submitted { exec_id: self.intent.exec_id.clone(), status, known: false }));
+        let finished = match self.attempt(position).await {
+            Ok(finished) => finished,
+            Err(result) => {
+                discard(self.early_files.take()).await;
+                result.into()
+            }
         };
-        let mut early = early;
+        self.record_outcome(finished).await;
+    }
+
+    /// The sequence between intent and outcome. Repeats if the last authorization asks a person
+    /// again, because the path list or a covered file changed after the answer or in the queue.
+    async fn attempt(&mut self, mut position: Position) -> Step<Finished> {
         loop {
-            let turn = match admission {
-                Ok(admission) => self.take_turn(admission).await,
-                Err(result) => Err(result),
+            let admission = match position {
+                Position::Queue(admission) => admission,
+                Position::Approval(pending) => self.await_approval(pending?).await?,
             };
-            let slot = match turn {
-                Ok(slot) => slot,
-                Err(result) => {
-                    discard(early).await;
-                    return self.conclude(RunSummary::never(result), None, None).await;
+            let mut slot = Some(self.await_slot(admission).await?);
+            let mut session_hold = self.hold_session(&mut slot).await?;
+            // Held until the box has ended: meanwhile no update of the agent's shared skills is
+            // written to the workspace.
+            let _agent_box = match self.spec.target {
+                Target::Agent { .. } => {
+                    let boxes = &self.service.inner.agent_boxes;
+                    Some(boxes.stay(&self.spec.user_id, &self.spec.agent_id).await)
                 }
+                Target::Project { .. } | Target::Session { .. } | Target::Code(_) => None,
             };
-            let mut slot = Some(slot);
-            match self.run(early, &mut slot).await {
-                Turn::Over(over) => {
-                    let (ran, remains) = *over;
-                    return self.conclude(ran, remains, slot).await;
+            let files = self.prepared_files().await?;
+            let mut mounts = Vec::new();
+            let result = match self.authorize_start(&files).await {
+                Ok(Authorized::Run(grant)) => {
+                    mounts = host_mounts(&grant);
+                    let missing_path = unseen(&grant);
+                    self.run_box(*grant, &files, &mut slot, &mut session_hold).await.with_missing_path(missing_path)
                 }
-                // Frees the slot for other execs while this one waits for approval.
-                Turn::Asks(ask, ready) => {
-                    drop(slot);
-                    early = Some(Ok(*ready));
-                    admission = self.ask_again(ask).await;
+                Ok(Authorized::Ask(ask)) => {
+                    // Free for other execs while this one waits.
+                    drop((slot, session_hold));
+                    self.early_files = Some(Ok(files));
+                    self.return_to_approval().await?;
+                    position = Position::Approval(self.open_approval(ask).await);
+                    continue;
                 }
+                Err(result) => *result,
+            };
+            let result = if self.spec.lacks_network(self.net) { result.without_network() } else { result };
+            let meta = self.meta(&result, mounts);
+            // Code has no artifacts directory, so collecting its files cannot change the result.
+            if let Target::Code(_) = self.spec.target {
+                return Ok(Finished { code_files: Some(CodeFiles { files, meta }), result, slot });
             }
+            let PreparedFiles { target, files, disks, .. } = files;
+            let result = block_in_place(|| self.collect_artifacts(files, result, meta));
+            if let OpenTarget::Agent(tree) = target {
+                self.heal_skills(tree).await;
+            }
+            disks.iter().for_each(Disk::measure_later);
+            return Ok(Finished { result, code_files: None, slot });
         }
     }
 
-    /// Waits until the intent is recorded. An exec that starts at once has its empty files prepared
-    /// in the meantime; if the intent is refused, they are removed. Inputs are written only after
-    /// the intent, and a request with an idempotency key may be a repetition.
-    async fn intend(&self, entrance: &Entrance, intending: impl Future<Output = Intended>) -> (Intended, Early) {
-        match entrance {
-            Entrance::Admitted(Admission::Now(_)) if !self.spec.has_inputs() && self.spec.idempotency.is_none() => {
-                let (intended, prepared) = tokio::join!(intending, self.prepare(Vec::new()));
-                (intended, Some(prepared))
-            }
-            Entrance::Admitted(Admission::Now(_) | Admission::Later(_)) | Entrance::Asking(_) => {
-                (intending.await, None)
-            }
-        }
-    }
-
-    async fn take_turn(&mut self, admission: Admission) -> Result<Slot, ExecResult> {
+    /// Waits in the queue if needed and records the start.
+    async fn await_slot(&mut self, admission: Admission) -> Step<Slot> {
         let slot = match (admission, &self.intent.start) {
+            // The intent was recorded as RUNNING.
             (Admission::Now(slot), Start::Running { .. }) => return Ok(slot),
             (Admission::Now(slot), Start::Queued | Start::AwaitingApproval | Start::Denied(_)) => slot,
-            (Admission::Later(mut place), _) => {
+            (Admission::Later(mut ticket), _) => {
                 let slot = tokio::select! {
                     biased;
-                    by = self.running.cancelled() => return Err(ExecResult::cancelled(by)),
-                    slot = place.turn() => slot,
+                    reason = self.running.cancelled() => return Err(ExecResult::cancelled(reason).into()),
+                    slot = ticket.turn() => slot,
                 };
-                slot.ok_or_else(|| ExecResult::failed(RUNTIME_ERROR, "the queue was closed"))?
+                slot.ok_or_else(|| ExecResult::internal("the exec queue was closed"))?
             }
         };
         let started_at = now();
-        match self.service.inner.store.begin(&self.intent.exec_id, started_at).await {
-            Ok(()) => {
-                self.intent.start = Start::Running { started_at };
-                self.running.set_state(ExecState::At(Status::Running));
-                Ok(slot)
-            }
-            Err(error) => {
-                tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a start");
-                Err(ExecResult::failed(RUNTIME_ERROR, "its start could not be recorded, so it was not run"))
-            }
-        }
+        let begun = self.service.inner.store.begin(&self.intent.exec_id, started_at).await;
+        begun.map_err(|error| self.not_recorded("the start", &error))?;
+        self.intent.start = Start::Running { started_at };
+        self.running.set_state(ExecState::At(Status::Running));
+        Ok(slot)
     }
 
-    /// Prepares the files, authorizes the start, and runs the box. Files of code are returned to be
-    /// stored later, because storing them cannot change the result.
-    async fn run(&mut self, early: Early, slot: &mut Option<Slot>) -> Turn {
-        let mut hold = match self.hold_session(slot).await {
-            Ok(hold) => hold,
-            Err(result) => {
-                discard(early).await;
-                return Turn::over(RunSummary::never(result), None);
+    /// Decides again with the opened directories and the current path list, and records the policy
+    /// if it differs from the one in the intent.
+    async fn authorize_start(&mut self, files: &PreparedFiles) -> Step<Authorized> {
+        self.check_covered_files().await?;
+        let grant = match self.service.authorize(&self.spec, self.owner, Directories::Opened(files)).await {
+            Ok(Verdict::Allow(grant)) => grant,
+            Ok(Verdict::Ask(ask)) => return Ok(Authorized::Ask(ask)),
+            Ok(Verdict::Deny(_)) | Err(_) => {
+                tracing::error!(exec_id = %self.intent.exec_id, "the policy refuses to mount the exec's directories");
+                let message = "the exec's directories cannot be mounted into a box; see the server's log";
+                return Err(ExecResult::internal(message).into());
             }
         };
-        // Held while the box runs: meanwhile no update of the agent's shared skills is written to
-        // the workspace.
-        let _staying = match self.spec.target {
-            Target::Agent { .. } => {
-                let boxes = &self.service.inner.agent_boxes;
-                Some(boxes.stay(&self.spec.user_id, &self.spec.agent_id).await)
+        // Only an approval or the path list of a session can change the policy.
+        if self.questions > 0 || matches!(self.spec.target, Target::Session { .. }) {
+            let snapshot = self.spec.snapshot(grant.effective(), control(&grant));
+            if snapshot != self.intent.policy_snapshot {
+                let recorded = self.service.inner.store.record_policy(&self.intent, &snapshot, now()).await;
+                recorded.map_err(|error| self.not_recorded("the policy", &error))?;
+                self.intent.policy_snapshot = snapshot;
             }
-            Target::Project { .. } | Target::Session { .. } | Target::Code(_) => None,
-        };
-        let prepared = match early {
-            Some(prepared) => prepared,
-            None => {
-                let inputs = self.spec.take_inputs();
-                self.prepare(inputs).await
-            }
-        };
-        let mut ready = match prepared {
-            Ok(ready) => ready,
-            Err(result) => return Turn::over(RunSummary::never(result), None),
-        };
-        let mut mounts = Vec::new();
-        let mut ran = match self.grant(&mut ready).await {
-            Ok(Granted::Now(grant)) => {
-                mounts = host_mounts(&grant);
-                let unseen = unseen(&grant);
-                let ran = self.run_box(*grant, &ready.files, &ready.disks, slot, &mut hold).await;
-                RunSummary { result: ran.result.with_unseen(unseen), ..ran }
-            }
-            Ok(Granted::Asks(ask)) => return Turn::Asks(ask, Box::new(ready)),
-            Err(result) => RunSummary::never(result),
-        };
-        if let Target::Agent { needs: Needs::Network } | Target::Session { needs: Needs::Network, .. } =
-            self.spec.target
-            && self.net == NetMode::None
-        {
-            ran.result = ran.result.without_network();
         }
-        let meta = self.meta(&ran, mounts);
-        // Code has no artifacts directory, so collecting its files cannot exceed a limit.
-        if let Target::Code(_) = self.spec.target {
-            let result = ran.result.clone();
-            return Turn::over(ran, Some(Remains { ready, result, meta }));
-        }
-        let ran = match block_in_place(|| self.collect(ready.files, ran.result.clone(), meta)) {
-            Ok(result) => RunSummary { result, ..ran },
-            Err(_) => ran.uncollected(),
-        };
-        if let OpenTarget::Agent(tree) = ready.target {
-            self.heal(tree).await;
-        }
-        ready.disks.iter().for_each(Disk::measure_later);
-        Turn::over(ran, None)
+        Ok(Authorized::Run(Box::new(grant)))
+    }
+
+    pub(crate) fn not_recorded(&self, what: &str, error: &ringwall_record::Error) -> Box<ExecResult> {
+        tracing::error!(exec_id = %self.intent.exec_id, error = %causes(error), "could not record {what}");
+        ExecResult::internal(format!("could not record {what}, so nothing was run; see the server's log")).into()
     }
 
     /// Moves a `SKILL.md` that a script misplaced back to the root of its skill.
-    async fn heal(&self, tree: Tree) {
+    async fn heal_skills(&self, tree: Tree) {
         let (user, agent) = (&self.spec.user_id, &self.spec.agent_id);
         let healed = match self.service.inner.agent_locks.read(user, agent).await {
             Ok(_reading) => blocking::in_place(|| Ok(tree.heal_skills()?)).await,
@@ -371,102 +283,35 @@ impl Exec {
         };
         if let Err(error) = healed {
             // Listing the skills repairs them too.
-            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not look after the skills");
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not repair misplaced skills");
         }
     }
 
-    async fn prepare(&self, inputs: Vec<Input>) -> Prepared {
-        let workspaces = self.service.inner.workspaces.clone();
-        let (project, owner) = (self.spec.project_id.clone(), self.owner);
-        let exec_id = &self.intent.exec_id;
-        let is_much = !inputs.is_empty() || matches!(&self.spec.target, Target::Code(code) if code.has_files());
-        let prepare = move || -> Result<Ready, Error> {
-            let workspace = workspaces.workspace(&self.intent.user_id, &self.intent.agent_id, owner)?;
-            let disk = self.service.disk(&self.intent.user_id, &self.intent.agent_id, &workspace);
-            let own = self.spec.session().map(|session| self.service.session_disk(&disk, session));
-            let disks = std::iter::once(disk).chain(own).map(|disk| disk.for_box()).collect::<Result<Vec<_>, _>>()?;
-            let sizes = inputs.iter().map(|input| Usage::of_file(input.content.len() as u64));
-            let mut more = sizes.fold(Usage::default(), Usage::plus);
-            if let Target::Code(code) = &self.spec.target {
-                more = more.plus(code.size());
-            }
-            let rooms = disks.iter().map(|disk| disk.reserve(more)).collect::<Result<Vec<DiskReservation>, _>>()?;
-            let mut before = None;
-            let target = match &self.spec.target {
-                Target::Project { .. } => OpenTarget::Project,
-                Target::Agent { .. } => OpenTarget::Agent(workspace.tree()?),
-                Target::Session { session, .. } => OpenTarget::Session(workspace.session(session)?),
-                Target::Code(code) => {
-                    let session = workspace.session(code.session())?;
-                    // An AIO service receives the files with the request and keeps them on its
-                    // side.
-                    if self.spec.backend == Backend::AioService {
-                        session.create_directories()?;
-                    } else {
-                        if code.has_files() {
-                            session.create_directories()?;
-                            code.write_files(&session)?;
-                        }
-                        let found = among_names(|most| session.names_with_directories(most))?;
-                        before = Some(found.map_or(Before::TooMany, Before::These));
-                    }
-                    OpenTarget::Session(session)
-                }
-            };
-            let project = workspace.project(&project)?;
-            project.write_inputs(exec_id, &inputs)?;
-            rooms.into_iter().for_each(|room| room.settle(more));
-            let files = match &self.spec.target {
-                // Files that code creates stay in its session, so only output files are needed.
-                Target::Code(_) => project.begin_output(exec_id)?,
-                Target::Project { .. } | Target::Agent { .. } | Target::Session { .. } => project.begin(exec_id)?,
-            };
-            let verdict = match (&self.spec.target, &target) {
-                (Target::Code(_), OpenTarget::Session(session)) => {
-                    self.spec.decide(&TargetPaths::code(session.work().path()), self.owner).ok()
-                }
-                _ => None,
-            };
-            Ok(Ready { project, target, files, disks, before, verdict })
-        };
-        let prepared = if is_much { block_in_place(prepare) } else { briefly(prepare) };
-        let ready = prepared.map_err(|error| ExecResult::failed(error.code(), error.to_string()))?;
-        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| ready.files.output(stream).clone());
-        self.running.set_output(stdout, stderr);
-        Ok(ready)
+    /// Records the one outcome and announces it.
+    async fn record_outcome(self, Finished { mut result, code_files, slot }: Finished) {
+        let write = outcome::write(&self.service.inner.store, &self.intent, result.to_row());
+        let store_files = async { code_files.map(|files| briefly(|| self.store_code_files(files, &result))) };
+        // `biased` sends the outcome to the record before the files are stored.
+        let (view, created_files) = tokio::join!(biased; write, store_files);
+        if let Some(created_files) = created_files {
+            result.notes.created_files = created_files;
+        }
+        // A client that submits its next exec when it learns of the end finds the slot free.
+        drop(slot);
+        if let Some(view) = view {
+            self.service.inner.counters.ended(&view.summary.user_id, view.summary.status, &view.summary.backend);
+            self.running.set_state(ExecState::Over(Some(Arc::new(EndedExec { view, notes: result.notes }))));
+        }
+        // When the last registration is gone, the data directory can be opened again, so the
+        // service, which locks it, goes first.
+        let Self { service, registration, .. } = self;
+        drop(service);
+        drop(registration);
     }
 }
 
-/// Lists the names of a session: up to [`NAMES_FEW`] on the event loop, more after moving the
-/// loop's other tasks to another thread.
-pub(crate) fn among_names<T>(
-    ask: impl Fn(usize) -> Result<Option<T>, ringwall_workspace::Error>,
-) -> Result<Option<T>, ringwall_workspace::Error> {
-    match ask(NAMES_FEW)? {
-        None => block_in_place(|| ask(MAX_NAMES)),
-        few => Ok(few),
-    }
-}
-
-/// Result of [`Exec::run`].
-enum Turn {
-    Over(Box<(RunSummary, Option<Remains>)>),
-    /// Something that the exec needs is no longer allowed, so a person is asked. The files are kept
-    /// for the next attempt.
-    Asks(Ask, Box<Ready>),
-}
-
-impl Turn {
-    fn over(ran: RunSummary, remains: Option<Remains>) -> Self {
-        Turn::Over(Box::new((ran, remains)))
-    }
-}
-
-/// Removes the files prepared for an exec that does not run.
-async fn discard(early: Early) {
-    if let Some(Ok(Ready { project, files, .. })) = early {
-        // The conversion to `Error` logs a failure. It leaves an empty directory, which is
-        // harmless.
-        let _ = blocking::in_place(move || Ok(project.remove_artifacts(files.exec())?)).await;
+impl From<Error> for Box<ExecResult> {
+    fn from(error: Error) -> Self {
+        ExecResult::failed(error.code(), error.to_string()).into()
     }
 }

@@ -2,14 +2,13 @@
 
 pub(crate) mod artifacts;
 pub(crate) mod assess;
-pub(crate) mod backend;
+pub(crate) mod authorize;
 pub(crate) mod code;
 pub(crate) mod collect;
 pub(crate) mod drain;
-pub(crate) mod end;
 pub(crate) mod events;
 pub(crate) mod excerpt;
-pub(crate) mod grant;
+pub(crate) mod files;
 pub(crate) mod host_paths;
 pub(crate) mod invoke;
 pub(crate) mod lifecycle;
@@ -20,9 +19,7 @@ pub(crate) mod output;
 pub(crate) mod query;
 pub(crate) mod queue;
 pub(crate) mod registry;
-pub(crate) mod request;
 pub(crate) mod run;
-pub(crate) mod run_notes;
 pub(crate) mod spec;
 pub(crate) mod submit;
 pub(crate) mod view;

@@ -52,7 +52,7 @@ impl Exec {
     }
 
     /// Records the connections and returns the first refused host.
-    pub(crate) async fn keep_network(&self, gate: &ExecGate) -> Option<String> {
+    pub(crate) async fn record_connections(&self, gate: &ExecGate) -> Option<String> {
         let owner = (self.spec.user_id.clone(), self.spec.agent_id.clone());
         let recorded = self.service.inner.store.record_network(&self.intent.exec_id, owner, gate.close(), now());
         if let Err(error) = recorded.await {

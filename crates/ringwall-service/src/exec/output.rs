@@ -15,7 +15,8 @@ use ringwall_workspace::{OutputFile, Stream};
 use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::exec::registry::RunningExec;
 
@@ -23,7 +24,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// Writes the whole stdin. Stops when the box ends, so a command that does not read it causes no
 /// wait.
-pub(crate) async fn feed(to: Option<Input>, input: &[u8], mut over: watch::Receiver<bool>) {
+pub(crate) async fn feed(to: Option<Input>, input: &[u8], ended: &CancellationToken) {
     // Dropping `to` closes stdin.
     if input.is_empty() {
         return;
@@ -38,11 +39,11 @@ pub(crate) async fn feed(to: Option<Input>, input: &[u8], mut over: watch::Recei
     tokio::select! {
         // The write fails if the command closed its stdin or has exited.
         _ = write => {}
-        _ = over.wait_for(|over| *over) => {}
+        () = ended.cancelled() => {}
     }
 }
 
-/// Reads one stream to its end. `over` becomes true when the box has ended. Each chunk of terminal
+/// Reads one stream to its end. `ended` is cancelled when the box has ended. Each chunk of terminal
 /// output is also sent to `screen`; a slow receiver delays the command.
 pub(crate) async fn capture(
     from: Option<Output>,
@@ -51,28 +52,28 @@ pub(crate) async fn capture(
     file: OutputFile,
     limit: u64,
     running: &RunningExec,
-    over: watch::Receiver<bool>,
+    ended: &CancellationToken,
 ) -> StoredOutput {
     let mut keeper = Keeper { stream, file, limit, running, kept: StoredOutput::Complete };
     let read = match from {
-        Some(Output::Pipe(pipe)) => read_all(pipe, &mut keeper, over).await,
+        Some(Output::Pipe(pipe)) => read_all(pipe, &mut keeper, ended).await,
         Some(Output::Stream(stream)) => read_stream(stream, &mut keeper, screen).await,
         None => Ok(()),
     };
     if let Err(error) = read {
-        tracing::error!(exec_id = %running.exec_id, %stream, %error, "could not read what a command prints");
+        tracing::error!(exec_id = %running.exec_id, %stream, %error, "could not read the output of a command");
         keeper.cut();
     }
     keeper.kept
 }
 
-async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Receiver<bool>) -> io::Result<()> {
+async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, ended: &CancellationToken) -> io::Result<()> {
     let pipe = register(pipe, Receiver::from_owned_fd).await?;
     let mut buffer = vec![0; CHUNK];
     // Bytes left to read, set when the box has ended.
     let mut rest = None;
     loop {
-        if rest.is_none() && *over.borrow_and_update() {
+        if rest.is_none() && ended.is_cancelled() {
             rest = Some(rustix::io::ioctl_fionread(&pipe)?);
         }
         let room = rest.map_or(CHUNK, |rest| usize::try_from(rest).unwrap_or(CHUNK).min(CHUNK));
@@ -84,11 +85,7 @@ async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Recei
             Err(Errno::AGAIN) if rest.is_some() => return Ok(()),
             Err(Errno::AGAIN) => tokio::select! {
                 ready = pipe.readable() => ready.and_then(|()| pipe.try_read(&mut buffer)),
-                // The sender is gone, so the end would never be announced.
-                changed = over.changed() => match changed {
-                    Ok(()) => continue,
-                    Err(_) => return Ok(()),
-                },
+                () = ended.cancelled() => continue,
             },
             looked => looked.map_err(io::Error::from),
         };
@@ -143,7 +140,7 @@ impl Keeper<'_> {
             StoredOutput::Truncated => return,
         };
         if let Err(error) = self.file.append(fitting) {
-            tracing::error!(exec_id = %self.running.exec_id, stream = %self.stream, %error, "could not keep what a command prints");
+            tracing::error!(exec_id = %self.running.exec_id, stream = %self.stream, %error, "could not store the output of a command");
             self.cut();
         } else if fitting.len() < bytes.len() {
             self.cut();
@@ -174,10 +171,15 @@ mod tests {
         (directory, files.output(Stream::Stdout).clone())
     }
 
+    fn ended() -> CancellationToken {
+        let ended = CancellationToken::new();
+        ended.cancel();
+        ended
+    }
+
     fn running() -> RunningExec {
-        let exec_id = ExecId::random().unwrap().as_str().parse().unwrap();
         RunningExec::new(
-            exec_id,
+            ExecId::random().unwrap(),
             "u".parse().unwrap(),
             "a".parse().unwrap(),
             None,
@@ -192,8 +194,8 @@ mod tests {
         let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
         rustix::io::write(&writer, b"last words").unwrap();
         // The write end stays open.
-        let (_tell, over) = watch::channel(true);
-        let kept = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 100, &running(), over).await;
+        let (running, ended) = (running(), ended());
+        let kept = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 100, &running, &ended).await;
         assert_eq!((kept, file.read(0, 100).unwrap().as_slice()), (StoredOutput::Complete, b"last words".as_slice()));
     }
 
@@ -204,7 +206,6 @@ mod tests {
         let fill = || while rustix::io::write(&writer, &[b'x'; CHUNK]).is_ok() {};
         fill();
         let before = rustix::io::ioctl_fionread(&pipe).unwrap();
-        let (_tell, over) = watch::channel(true);
         // Both futures take turns on one thread, so the pipe is full again after each read.
         let go_on = async {
             for _ in 0..100 {
@@ -212,8 +213,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let running = running();
-        let capture = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 1 << 30, &running, over);
+        let (running, ended) = (running(), ended());
+        let capture = capture(Some(Output::Pipe(pipe)), None, Stream::Stdout, file.clone(), 1 << 30, &running, &ended);
         let (kept, ()) = tokio::join!(capture, go_on);
         assert_eq!((kept, file.length()), (StoredOutput::Complete, before));
     }

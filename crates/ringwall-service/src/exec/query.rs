@@ -28,9 +28,9 @@ impl Service {
     /// Waits until the exec has ended.
     pub async fn finished(&self, by: &Principal, exec_id: &ExecId) -> Result<ExecView, Error> {
         if let Some(running) = self.find_running(by, exec_id)
-            && let Some(view) = running.over().await
+            && let Some(ended) = running.over().await
         {
-            return Ok(view.as_ref().clone());
+            return Ok(ended.view.clone());
         }
         self.exec(by, exec_id).await
     }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::boxes::PooledBox;
 use crate::boxes::ProcessHandle;
 use crate::error::Error;
+use crate::exec::outcome::RunNotes;
 use crate::exec::view::ExecView;
 
 /// The state of an exec.
@@ -26,7 +27,14 @@ pub(crate) enum ExecState {
     Intending,
     At(Status),
     /// Ended. `None` if its task ended without a recorded outcome.
-    Over(Option<Arc<ExecView>>),
+    Over(Option<Arc<EndedExec>>),
+}
+
+/// An exec with its recorded outcome.
+#[derive(Debug)]
+pub(crate) struct EndedExec {
+    pub(crate) view: ExecView,
+    pub(crate) notes: RunNotes,
 }
 
 /// Why an exec is cancelled.
@@ -54,8 +62,7 @@ pub(crate) struct RunningExec {
     /// The handle of a session process.
     process: OnceLock<ProcessHandle>,
     lifetime: Lifetime,
-    /// The session box that the exec runs in.
-    home: OnceLock<Weak<PooledBox>>,
+    session_box: OnceLock<Weak<PooledBox>>,
 }
 
 /// The lifetime of an exec. An awaited exec ends by itself.
@@ -87,7 +94,7 @@ impl RunningExec {
             truncated: Default::default(),
             process: OnceLock::new(),
             lifetime,
-            home: OnceLock::new(),
+            session_box: OnceLock::new(),
         }
     }
 
@@ -108,12 +115,8 @@ impl RunningExec {
         matches!(*self.state.borrow(), ExecState::Over(_))
     }
 
-    pub(crate) async fn over(&self) -> Option<Arc<ExecView>> {
-        let mut state = self.watch();
-        match state.wait_for(|state| matches!(state, ExecState::Over(_))).await.as_deref() {
-            Ok(ExecState::Over(view)) => view.clone(),
-            Ok(ExecState::Intending | ExecState::At(_)) | Err(_) => None,
-        }
+    pub(crate) async fn over(&self) -> Option<Arc<EndedExec>> {
+        over(&mut self.watch()).await
     }
 
     /// Returns when the intent is recorded or was refused.
@@ -162,13 +165,13 @@ impl RunningExec {
         self.process.get()
     }
 
-    pub(crate) fn set_home(&self, home: &Arc<PooledBox>) {
-        let _ = self.home.set(Arc::downgrade(home));
+    pub(crate) fn set_session_box(&self, session_box: &Arc<PooledBox>) {
+        let _ = self.session_box.set(Arc::downgrade(session_box));
     }
 
     /// The session box that the exec runs in, while the box exists.
-    pub(crate) fn home(&self) -> Option<Arc<PooledBox>> {
-        self.home.get()?.upgrade()
+    pub(crate) fn session_box(&self) -> Option<Arc<PooledBox>> {
+        self.session_box.get()?.upgrade()
     }
 
     pub(crate) fn lifetime(&self) -> Lifetime {
@@ -178,7 +181,7 @@ impl RunningExec {
     /// True if the exec does not end by itself: it runs until stopped, or its session box is
     /// paused.
     pub(crate) fn lasts(&self) -> bool {
-        self.lifetime == Lifetime::UntilStopped || self.home().is_some_and(|home| home.session_box.is_paused())
+        self.lifetime == Lifetime::UntilStopped || self.session_box().is_some_and(|it| it.session_box.is_paused())
     }
 
     pub(crate) fn is_in(&self, session: &SessionKey) -> bool {
@@ -192,6 +195,14 @@ impl RunningExec {
 
     pub(crate) fn is_truncated(&self, stream: Stream) -> bool {
         self.truncated[index(stream)].load(Ordering::Acquire)
+    }
+}
+
+/// Waits for the end of an exec. `None` if its task ended without a recorded outcome.
+pub(crate) async fn over(state: &mut watch::Receiver<ExecState>) -> Option<Arc<EndedExec>> {
+    match state.wait_for(|state| matches!(state, ExecState::Over(_))).await.as_deref() {
+        Ok(ExecState::Over(ended)) => ended.clone(),
+        Ok(ExecState::Intending | ExecState::At(_)) | Err(_) => None,
     }
 }
 

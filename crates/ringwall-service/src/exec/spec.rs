@@ -1,34 +1,65 @@
-//! Reads a request into an [`ExecSpec`] and decides on it. Nothing is written, opened or started here.
+//! Reads a request into an [`ExecSpec`]. Nothing is written, opened or started here.
 //!
 //! A malformed request is an error and leaves no record. A well-formed command that is not allowed
 //! is kept as a [`Denial`], because denials are recorded.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
+use ringwall_executor::backend;
 use ringwall_ids::{AgentId, ProjectId, SessionId, UserId};
 use ringwall_policy::{
-    AgentMounts, Denial, DockerImage, EffectivePolicy, ExecKind, Grant, HostPath, Isolation, Layer, LayerName, Layers,
-    PathAccess, PathControl, ProjectAccess, ProjectMounts, Request, Rights, Root, Secret, SessionMounts, Verdict,
-    Workspace, check_cwd, check_kind, decide, decide_code, profile,
+    Denial, DockerImage, EffectivePolicy, ExecKind, Grant, HostPath, Isolation, Layer, LayerName, Layers, NetMode,
+    PathControl, ProjectAccess, Rights, Secret, Workspace, check_cwd, check_kind, profile,
 };
 use ringwall_record::Author;
-use ringwall_workspace::{Input, Owner, RelativePath};
+use ringwall_workspace::{Input, RelativePath};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::approvals::Covering;
 use crate::auth::principal::Principal;
 use crate::error::Error;
-use crate::exec::backend::{Backend, GvisorHome};
 use crate::exec::code::CodeSpec;
 use crate::exec::host_paths::note;
+use crate::exec::line;
 use crate::exec::registry::Lifetime;
-use crate::exec::request::{ExecRequest, Idempotency};
 use crate::settings::{Settings, layers};
 use crate::skills::{RuntimeKind, Skill};
+
+/// An exec request as the API received it, unchecked.
+#[derive(Debug, Clone, Default)]
+pub struct ExecRequest {
+    pub user_id: Option<String>,
+    pub agent_id: Option<String>,
+    /// Default: `conversation_id`.
+    pub project_id: Option<String>,
+    pub skill_id: Option<String>,
+    pub kind: String,
+    pub command: String,
+    pub args: Vec<String>,
+    pub cwd: Option<String>,
+    pub env: BTreeMap<String, Secret>,
+    /// Path, relative to `inputs/`, and content.
+    pub inputs: Vec<(String, Vec<u8>)>,
+    pub overrides: Option<serde_json::Value>,
+    pub task_id: Option<String>,
+    pub conversation_id: Option<String>,
+    pub backend: Option<String>,
+    pub idempotency: Option<Idempotency>,
+}
+
+/// A key that makes a request run once, and the digest that identifies a repetition of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    pub key: String,
+    /// SHA-256 of the body.
+    pub body_digest: [u8; 32],
+}
 
 #[derive(Debug)]
 pub(crate) struct ExecSpec {
@@ -49,6 +80,54 @@ pub(crate) struct ExecSpec {
     pub(crate) env: BTreeMap<String, Secret>,
     pub(crate) layers: Layers,
     pub(crate) target: Target,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Backend {
+    Native,
+    Docker,
+    Gvisor,
+    /// The session box, created by any backend. Not available to execs without a session.
+    Aio,
+    /// An external AIO service. It creates no boxes on demand, so a request cannot name it.
+    AioService,
+}
+
+impl Backend {
+    /// The backends that a request can name.
+    pub(crate) const ALL: [Self; 3] = [Self::Native, Self::Docker, Self::Gvisor];
+
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Native => backend::NATIVE,
+            Self::Docker => backend::DOCKER,
+            Self::Gvisor => backend::GVISOR,
+            Self::Aio | Self::AioService => backend::AIO,
+        }
+    }
+}
+
+/// How gVisor runs an exec that needs no image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GvisorHome {
+    /// With the `runsc` that this server found.
+    Host,
+    Docker,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.key())
+    }
+}
+
+impl FromStr for Backend {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|backend| backend.key() == text);
+        found.ok_or_else(|| Error::invalid("backend must be native, docker or gvisor"))
+    }
 }
 
 /// The directories that an exec works on.
@@ -85,21 +164,6 @@ pub(crate) enum Needs {
 impl Needs {
     pub(crate) fn of(wants_network: bool) -> Self {
         if wants_network { Needs::Network } else { Needs::Nothing }
-    }
-}
-
-/// The host paths of the directories in a [`Target`].
-#[derive(Debug)]
-pub(crate) enum TargetPaths<'a> {
-    Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: ProjectAccess },
-    Agent { files: &'a Path, skills: &'a Path },
-    Session { work: &'a Path, control: PathControl, hidden: &'a [PathBuf] },
-}
-
-impl<'a> TargetPaths<'a> {
-    /// Code gets the session's files and no host paths.
-    pub(crate) fn code(work: &'a Path) -> Self {
-        TargetPaths::Session { work, control: PathControl::On(PathAccess::default()), hidden: &[] }
     }
 }
 
@@ -165,7 +229,7 @@ impl ExecSpec {
     pub(crate) fn can_reach_hosts(&self) -> bool {
         match (self.backend, &self.target) {
             (Backend::Native | Backend::Docker, _) => true,
-            (Backend::Aio, Target::Code(code)) => code.home != Isolation::Gvisor,
+            (Backend::Aio, Target::Code(code)) => code.isolation != Isolation::Gvisor,
             (Backend::Gvisor | Backend::Aio | Backend::AioService, _) => false,
         }
     }
@@ -188,6 +252,25 @@ impl ExecSpec {
         }
     }
 
+    /// True if the command needs a network that its policy does not give.
+    pub(crate) fn lacks_network(&self, net: NetMode) -> bool {
+        let needs = match &self.target {
+            Target::Agent { needs } | Target::Session { needs, .. } => *needs,
+            Target::Project { .. } | Target::Code(_) => Needs::Nothing,
+        };
+        needs == Needs::Network && net == NetMode::None
+    }
+
+    /// Long code is sent through stdin. All other commands get an empty stdin, so that a read ends
+    /// at once.
+    pub(crate) fn stdin(&self) -> &[u8] {
+        match &self.target {
+            Target::Code(code) => code.input(),
+            Target::Agent { .. } | Target::Session { .. } => line::input(&self.words),
+            Target::Project { .. } => &[],
+        }
+    }
+
     pub(crate) fn take_inputs(&mut self) -> Vec<Input> {
         match &mut self.target {
             Target::Project { inputs, .. } => std::mem::take(inputs),
@@ -195,43 +278,6 @@ impl ExecSpec {
         }
     }
 
-    /// Decides on this order with its directories at these paths.
-    pub(crate) fn decide(&self, places: &TargetPaths<'_>, owner: Owner) -> Result<Verdict, Error> {
-        let argv = match &self.argv {
-            Ok(argv) => argv.clone(),
-            Err(denial) => return Ok(Verdict::Deny(denial.clone())),
-        };
-        let owner = ringwall_policy::Owner::new(owner.uid, owner.gid)?;
-        let workspace = match places {
-            TargetPaths::Project { inputs, work, artifacts, access } => {
-                let [inputs, work, artifacts] = [inputs, work, artifacts].map(|path| path.to_path_buf());
-                Workspace::Project(Box::new(ProjectMounts { inputs, work, artifacts, access: *access, owner }))
-            }
-            TargetPaths::Agent { files, skills } => {
-                let [files, skills] = [files, skills].map(|path| path.to_path_buf());
-                Workspace::Agent(Box::new(AgentMounts { files, skills, owner }))
-            }
-            TargetPaths::Session { work, control, hidden } => {
-                let (work, hidden) = (work.to_path_buf(), hidden.to_vec());
-                Workspace::Session(Box::new(SessionMounts { work, owner, control: control.clone(), hidden }))
-            }
-        };
-        let request = Request {
-            argv,
-            env: self.env.clone(),
-            cwd: Some(self.cwd.clone()),
-            root: self.image.clone().map_or(Root::Host, Root::Docker),
-            workspace,
-            read_only: Vec::new(),
-        };
-        Ok(match &self.target {
-            Target::Code(code) => decide_code(&request, &self.layers, &code.judged),
-            Target::Project { .. } | Target::Agent { .. } | Target::Session { .. } => decide(&request, &self.layers),
-        })
-    }
-}
-
-impl ExecSpec {
     /// The policy snapshot for the record: the limits with the layer that set each, the host paths
     /// in the box, and the assessment of code. Pass no `control` before a person has answered; the
     /// host paths are not known then.
@@ -259,7 +305,7 @@ pub(crate) fn control(grant: &Grant) -> Option<&PathControl> {
 fn project(project: Option<&str>, conversation: Option<&str>) -> Result<ProjectId, Error> {
     let name = project
         .or(conversation)
-        .ok_or_else(|| Error::invalid("project_id is missing, and there is no conversation_id to stand in for it"))?;
+        .ok_or_else(|| Error::invalid("project_id is missing, and there is no conversation_id to use instead"))?;
     Ok(name.parse()?)
 }
 

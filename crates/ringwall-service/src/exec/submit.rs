@@ -16,12 +16,12 @@ use tokio::sync::oneshot;
 
 use crate::auth::principal::Principal;
 use crate::error::Error;
+use crate::exec::authorize::Directories;
 use crate::exec::excerpt::shorten_refused;
-use crate::exec::lifecycle::{Entrance, Exec};
+use crate::exec::lifecycle::{Entry, Exec};
 use crate::exec::queue::Admission;
 use crate::exec::registry::RunningExec;
-use crate::exec::request::ExecRequest;
-use crate::exec::spec::{ExecSpec, Target, TargetPaths, control};
+use crate::exec::spec::{ExecRequest, ExecSpec, Target, control};
 use crate::service::Service;
 use crate::time::now;
 
@@ -33,45 +33,6 @@ pub struct Submitted {
     /// The idempotency key was used before for the same request. `exec_id` is that earlier exec,
     /// and nothing new runs.
     pub known: bool,
-}
-
-/// When `submit` answers the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answered {
-    /// When the intent is recorded.
-    WhenIntended,
-    /// After the exec has ended. The caller waits for the end anyway, so it is woken once instead
-    /// of twice.
-    WhenOver,
-}
-
-/// Sends the answer when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Late {
-    to: Option<oneshot::Sender<Result<Submitted, Error>>>,
-    submitted: Submitted,
-}
-
-impl Answered {
-    /// Answers now, or returns a value that answers when it is dropped.
-    pub(crate) fn tell(self, to: oneshot::Sender<Result<Submitted, Error>>, submitted: Submitted) -> Option<Late> {
-        match self {
-            // The caller may be gone. The exec runs regardless.
-            Answered::WhenIntended => {
-                let _ = to.send(Ok(submitted));
-                None
-            }
-            Answered::WhenOver => Some(Late { to: Some(to), submitted }),
-        }
-    }
-}
-
-impl Drop for Late {
-    fn drop(&mut self) {
-        if let Some(to) = self.to.take() {
-            let _ = to.send(Ok(self.submitted.clone()));
-        }
-    }
 }
 
 impl Service {
@@ -86,7 +47,7 @@ impl Service {
     }
 
     pub(crate) async fn admit(&self, spec: ExecSpec) -> Result<Submitted, Error> {
-        self.admit_and_follow(spec, Answered::WhenIntended).await.map(|(submitted, _)| submitted)
+        self.admit_and_follow(spec).await.map(|(submitted, _)| submitted)
     }
 
     /// Like [`Service::admit`], and returns the running exec for a caller that waits for its end.
@@ -94,7 +55,6 @@ impl Service {
     pub(crate) async fn admit_and_follow(
         &self,
         mut spec: ExecSpec,
-        answered: Answered,
     ) -> Result<(Submitted, Option<Arc<RunningExec>>), Error> {
         let unfollowed = |submitted| (submitted, None);
         if let Some(idempotency) = &mut spec.idempotency {
@@ -103,28 +63,7 @@ impl Service {
         self.inner.registry.check_open()?;
         let owner = self.owner_of(&spec.user_id, &spec.agent_id).await?;
         let exec_id = ExecId::random()?;
-        // Directories are opened only after the intent is recorded. So this decision uses their
-        // future paths; `Exec::grant` decides again with the opened directories.
-        let workspace = self.inner.workspaces_path.join(spec.user_id.as_str()).join(spec.agent_id.as_str());
-        let verdict = match &spec.target {
-            Target::Project { access, .. } => {
-                let project = workspace.join("projects").join(spec.project_id.as_str());
-                let [inputs, work, artifacts] = ["inputs", "work", "artifacts"].map(|name| project.join(name));
-                let places =
-                    TargetPaths::Project { inputs: &inputs, work: &work, artifacts: &artifacts, access: *access };
-                spec.decide(&places, owner)?
-            }
-            Target::Agent { .. } => {
-                let [files, skills] = ["files", "skills"].map(|name| workspace.join(name));
-                spec.decide(&TargetPaths::Agent { files: &files, skills: &skills }, owner)?
-            }
-            Target::Session { session, named, approved, .. } => {
-                let work = workspace.join("sessions").join(session.as_str()).join("work");
-                let control = self.reach(&spec.user_id, named, approved).await?;
-                spec.decide(&TargetPaths::Session { work: &work, control, hidden: &self.hidden_now() }, owner)?
-            }
-            Target::Code(code) => spec.decide(&TargetPaths::code(&self.session_work(&code.place)), owner)?,
-        };
+        let verdict = self.authorize(&spec, owner, Directories::Expected).await?;
         let (effective, snapshot, ask) = match verdict {
             Verdict::Allow(grant) => {
                 let snapshot = spec.snapshot(grant.effective(), control(&grant));
@@ -145,7 +84,7 @@ impl Service {
             let denial = Denial::no_network(spec.backend.key());
             return self.deny(&spec, exec_id, denial).await.map(unfollowed);
         }
-        self.check_company(&spec)?;
+        self.check_lasting_execs(&spec)?;
         if let Err(full) = self.check_room_on_record(&spec.user_id, &spec.agent_id, &spec.words).await {
             return self.repeated(&spec).await?.map(unfollowed).ok_or(full);
         }
@@ -156,27 +95,27 @@ impl Service {
         // Registered before it enters the queue: if this exec fills the queue, a repeated request
         // with the same idempotency key must find it here.
         let registration = self.inner.registry.register(running.clone())?;
-        let entrance = match ask {
+        let entry = match ask {
             // Waiting for approval takes no queue position.
-            Some(ask) => Entrance::Asking(ask),
+            Some(ask) => Entry::Approval(ask),
             None => match self.inner.turns.enter(&spec.user_id) {
-                Some(admission) => Entrance::Admitted(admission),
+                Some(admission) => Entry::Queue(admission),
                 None => {
                     drop(registration);
                     return self.repeated(&spec).await?.map(unfollowed).ok_or(Error::QueueFull);
                 }
             },
         };
-        let start = match &entrance {
-            Entrance::Admitted(Admission::Now(_)) => Start::Running { started_at: now() },
-            Entrance::Admitted(Admission::Later(_)) => Start::Queued,
-            Entrance::Asking(_) => Start::AwaitingApproval,
+        let start = match &entry {
+            Entry::Queue(Admission::Now(_)) => Start::Running { started_at: now() },
+            Entry::Queue(Admission::Later(_)) => Start::Queued,
+            Entry::Approval(_) => Start::AwaitingApproval,
         };
         let intent = spec.intent(exec_id, snapshot, start);
         // Sends the intent to the record writer. There is no await between this and the spawn
         // below, so a recorded intent always has its task.
         let intending = self.inner.store.intend(&intent);
-        let (answer, result) = oneshot::channel();
+        let (accepted, accepted_or_refused) = oneshot::channel();
         let followed = running.clone();
         let exec = Exec {
             service: self.clone(),
@@ -188,10 +127,10 @@ impl Service {
             limits: effective.limits,
             net: effective.net.mode(),
             questions: 0,
-            answered,
+            early_files: None,
         };
-        tokio::spawn(exec.run_to_completion(entrance, answer, intending));
-        match result.await {
+        tokio::spawn(exec.run_to_completion(entry, intending, accepted));
+        match accepted_or_refused.await {
             Ok(submitted) => submitted.map(|submitted| {
                 // For a repeated request, the earlier exec is the answer, not this one.
                 let followed = Some(followed).filter(|_| !submitted.known);

@@ -57,8 +57,7 @@ impl ExecView {
         }
     }
 
-    /// The view of a recorded intent without an outcome.
-    pub(crate) fn intended(exec: &NewExec) -> Self {
+    pub(crate) fn ended(exec: &NewExec, outcome: &ExecOutcome) -> Self {
         let started_at = match exec.start {
             Start::Running { started_at } => Some(started_at),
             Start::Queued | Start::AwaitingApproval | Start::Denied(_) => None,
@@ -73,12 +72,12 @@ impl ExecView {
                 conversation_id: exec.conversation_id.clone(),
                 skill_id: exec.skill_id.clone(),
                 backend: exec.backend.clone(),
-                status: exec.start.status(),
-                exit_code: None,
+                status: outcome.status.into(),
+                exit_code: outcome.exit_code,
                 created_at: exec.created_at,
                 started_at,
-                ended_at: None,
-                duration_ms: None,
+                ended_at: Some(outcome.ended_at),
+                duration_ms: outcome.duration_ms,
                 artifacts_path: exec.artifacts_path.clone(),
             },
             image: exec.image.clone(),
@@ -87,24 +86,12 @@ impl ExecView {
             cwd: exec.cwd.clone(),
             env_keys: exec.env_keys.clone(),
             policy_snapshot: exec.policy_snapshot.clone(),
-            protections: None,
-            error_reason: None,
-            stdout_truncated: false,
-            stderr_truncated: false,
-            usage: Usage::default(),
+            protections: outcome.protections.clone(),
+            error_reason: outcome.error_reason.clone(),
+            stdout_truncated: outcome.stdout == StoredOutput::Truncated,
+            stderr_truncated: outcome.stderr == StoredOutput::Truncated,
+            usage: Usage { cpu_ms: outcome.cpu_ms, max_rss_bytes: outcome.max_rss_bytes },
         }
-    }
-
-    pub(crate) fn end(&mut self, ending: &ExecOutcome) {
-        self.summary.status = ending.status.into();
-        self.summary.exit_code = ending.exit_code;
-        self.summary.ended_at = Some(ending.ended_at);
-        self.summary.duration_ms = ending.duration_ms;
-        self.protections = ending.protections.clone();
-        self.error_reason = ending.error_reason.clone();
-        self.stdout_truncated = ending.stdout == StoredOutput::Truncated;
-        self.stderr_truncated = ending.stderr == StoredOutput::Truncated;
-        self.usage = Usage { cpu_ms: ending.cpu_ms, max_rss_bytes: ending.max_rss_bytes };
     }
 }
 

@@ -16,7 +16,7 @@ use ringwall_record::Holder;
 use crate::auth::principal::Principal;
 use crate::blocking;
 use crate::error::causes;
-use crate::exec::backend::{Backend, GvisorHome};
+use crate::exec::spec::{Backend, GvisorHome};
 use crate::health::{Availability, Backends, Health, Looked, WritableCheck, platform};
 use crate::service::Service;
 
@@ -180,7 +180,7 @@ impl Service {
         };
         let tried = async {
             let grant = grant(root, ringwall_policy::Workspace::Project(Box::new(mounts)))?;
-            let started = self.inner.start(backend, grant, exec_id.as_str()).await?;
+            let started = self.inner.start_single_use(backend, grant, exec_id.as_str()).await?;
             ended(started.wait().await?.ending)
         };
         let tried = tried.await;

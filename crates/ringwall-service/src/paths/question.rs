@@ -1,30 +1,23 @@
-//! The question about a command that names paths which are not allowed: what a person is shown, and whether it still stands when
-//! they answer.
+//! The question about a command that names paths which are not allowed, and the digest that
+//! decides whether it still stands when a person answers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ringwall_ids::SessionId;
 use ringwall_policy::{Ask, HostPath, Layers, NamedPath};
 use ringwall_record::{ApprovalKind, Digest, RiskLevel};
 use serde_json::json;
 
 use super::reach::{missing_from, requested};
 use crate::approvals::{Coverage, Question, StillStands};
-use crate::error::codes::RUNTIME_ERROR;
-use crate::exec::lifecycle::Exec;
+use crate::exec::lifecycle::{Exec, Step};
 use crate::exec::outcome::ExecResult;
 use crate::exec::spec::Target;
 
 impl Exec {
-    pub(crate) fn work_of(&self, session: &SessionId) -> PathBuf {
-        let workspace = self.service.inner.workspaces_path.join(self.spec.user_id.as_str());
-        workspace.join(self.spec.agent_id.as_str()).join("sessions").join(session.as_str()).join("work")
-    }
-
-    pub(crate) fn path_question(&self, ask: &Ask, coverage: &Coverage) -> Result<Question, ExecResult> {
+    pub(crate) fn path_question(&self, ask: &Ask, coverage: &Coverage) -> Step<Question> {
         let Target::Session { session, .. } = &self.spec.target else {
-            return Err(ExecResult::failed(RUNTIME_ERROR, "only a session's command asks for paths"));
+            return Err(ExecResult::internal("only a session's command can ask for paths").into());
         };
         let mut requested_paths: Vec<HostPath> = Vec::new();
         let mut blocked_paths: Vec<HostPath> = Vec::new();
@@ -36,7 +29,7 @@ impl Exec {
         let is_sensitive = requested_paths.iter().chain(&blocked_paths).any(|path| path.warning().is_some());
         let missing = ask.blocked.iter().filter_map(|named| Some((named, missing_from(&named.real)?)));
         let patterns = missing.map(|(NamedPath { path, .. }, parent)| {
-            format!("{path} is not there, and allowing it makes nothing: for it to be made, {parent} has to be allowed")
+            format!("{path} does not exist, and allowing it does not create it; to create it, allow {parent}")
         });
         let action = Action { files: coverage.digests(), ..Action::of(self) };
         let digest = action.digest(&self.spec.layers, &ask.blocked).unwrap_or(Digest::ZERO);
@@ -59,8 +52,8 @@ impl Exec {
         })
     }
 
-    /// Whether exactly the same would be asked with the settings, the list and the files as they are then. Files are compared
-    /// by their stamps; their content is read again before the start.
+    /// Returns a check that the same question would be asked with the current settings, path list
+    /// and files. Files are compared by their stamps; their content is read again before the start.
     fn still_stands(&self, action: Action, digest: Digest, coverage: Coverage) -> StillStands {
         let Target::Session { named, approved, .. } = &self.spec.target else {
             return Arc::new(|| Box::pin(std::future::ready(false)));
@@ -73,7 +66,7 @@ impl Exec {
                 let (named, approved, action, layers, coverage) = parts.as_ref();
                 let layers = Layers { operator: service.settings_now().operator.clone(), ..layers.clone() };
                 let control = service.reach(&user, named, approved).await;
-                // What cannot be read now may have changed.
+                // A path list that cannot be read may have changed.
                 control.is_ok_and(|control| action.digest(&layers, &control.blocked()) == Some(digest))
                     && tokio::task::block_in_place(|| coverage.stands())
             })
@@ -81,7 +74,7 @@ impl Exec {
     }
 }
 
-/// What of a command a person's word is about, beside the paths and the policy.
+/// The parts of a command that an approval covers, beside the paths and the policy.
 #[derive(Debug)]
 struct Action {
     words: Vec<String>,
@@ -97,7 +90,7 @@ impl Action {
         Self { words, cwd, env_keys: exec.intent.env_keys.clone(), files: Vec::new() }
     }
 
-    /// Nothing where the layers contradict each other, and so no policy can be told.
+    /// `None` if the layers contradict each other, so that there is no policy.
     fn digest(&self, layers: &Layers, blocked: &[NamedPath]) -> Option<Digest> {
         let paths: Vec<_> = blocked.iter().map(|named| (&named.path, &named.real)).collect();
         let action = json!({
@@ -145,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_what_was_asked_is_in_the_digest() {
+    fn digest_covers_command_directory_variables_paths_files_and_policy() {
         let asked = blocked("/srv/a", "/srv/a");
         let mut digests = vec![action().digest(&layers(), &asked).unwrap()];
         assert_eq!(action().digest(&layers(), &asked), Some(digests[0]), "the same is the same");

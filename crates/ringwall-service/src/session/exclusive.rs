@@ -5,8 +5,8 @@ use ringwall_record::SessionKey;
 
 use crate::approvals::Coverage;
 use crate::boxes::{Hold, Shared};
-use crate::error::codes::{RUNTIME_ERROR, SESSION_BUSY};
-use crate::exec::lifecycle::Exec;
+use crate::error::codes::SESSION_BUSY;
+use crate::exec::lifecycle::{Exec, Step};
 use crate::exec::outcome::ExecResult;
 use crate::exec::queue::{Admission, Slot};
 use crate::exec::spec::Target;
@@ -24,7 +24,7 @@ impl Exec {
 
     /// Acquires the session exclusively if the command was approved together with pinned files of
     /// the session; otherwise shares it. Stops waiting when the exec is cancelled.
-    pub(crate) async fn hold_session(&self, slot: &mut Option<Slot>) -> Result<Hold, ExecResult> {
+    pub(crate) async fn hold_session(&self, slot: &mut Option<Slot>) -> Step<Hold> {
         let (Some(session), Some(name)) = (self.spec.session(), self.session_name()) else { return Ok(Hold::Nothing) };
         let is_alone = match &self.spec.target {
             Target::Session { approved, covering, .. } => {
@@ -36,21 +36,21 @@ impl Exec {
             if is_alone {
                 let place = SessionRef { name, id: session.clone() };
                 let exclusive = self.service.inner.session_gates.take_alone(&self.service.inner.boxes, &place).await;
-                exclusive.map(Hold::Alone).map_err(|message| ExecResult::denied(SESSION_BUSY, message))
+                exclusive.map(Hold::Alone).map_err(|message| ExecResult::denied(SESSION_BUSY, message).into())
             } else {
                 self.share_session(&name, slot).await.map(Hold::Shared)
             }
         };
         tokio::select! {
             biased;
-            by = self.running.cancelled() => Err(ExecResult::cancelled(by)),
+            reason = self.running.cancelled() => Err(ExecResult::cancelled(reason).into()),
             hold = hold => hold,
         }
     }
 
     /// Waits while an approved command has exclusive use of the session. The exec gives its slot
     /// back during the wait and queues for a new one afterwards.
-    async fn share_session(&self, name: &SessionKey, slot: &mut Option<Slot>) -> Result<Shared, ExecResult> {
+    async fn share_session(&self, name: &SessionKey, slot: &mut Option<Slot>) -> Step<Shared> {
         let gates = &self.service.inner.session_gates;
         loop {
             if let Ok(shared) = gates.try_share(name) {
@@ -58,8 +58,8 @@ impl Exec {
             }
             let parked = slot.take().and_then(Slot::park).ok_or_else(|| {
                 let message = format!(
-                    "an approved command has the session {} alone, and too many other commands wait; send the command \
-                     again when it has ended",
+                    "an approved command has exclusive use of the session {}, and too many other commands wait; send \
+                     the command again when it has ended",
                     name.session_id
                 );
                 ExecResult::denied(SESSION_BUSY, message)
@@ -71,7 +71,7 @@ impl Exec {
                 None => None,
             };
             if slot.is_none() {
-                return Err(ExecResult::failed(RUNTIME_ERROR, "the queue was closed"));
+                return Err(ExecResult::internal("the exec queue was closed").into());
             }
         }
     }

@@ -19,6 +19,7 @@ use crate::auth::principal::Principal;
 use crate::blocking::{self, detached};
 use crate::disk::Disk;
 use crate::error::{Error, causes};
+use crate::exec::authorize::session_work;
 use crate::exec::registry::{Cancellation, RunningExec};
 use crate::service::Service;
 use crate::session_ref::{SessionAddress, SessionRef, no_session};
@@ -228,8 +229,7 @@ impl Service {
 
     /// The session's working directory. It may not exist yet.
     pub(crate) fn session_work(&self, session: &SessionRef) -> PathBuf {
-        let agent = self.inner.workspaces_path.join(session.name.user_id.as_str()).join(session.name.agent_id.as_str());
-        agent.join("sessions").join(session.id.as_str()).join("work")
+        session_work(&self.workspace_path(&session.name.user_id, &session.name.agent_id), &session.id)
     }
 
     pub(crate) async fn session_workspace(&self, key: &SessionKey) -> Result<Workspace, Error> {

@@ -15,12 +15,12 @@ use rustix::process::Signal;
 use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::exec::artifacts::OutputPart;
-use crate::exec::code::{CodeRequest, Input};
+use crate::exec::code::{CodeBegun, CodeRequest, Input};
+use crate::exec::outcome::replacement;
 use crate::exec::registry::{Lifetime, RunningExec};
 use crate::exec::spec::ExecSpec;
 use crate::exec::view::ExecView;
 use crate::service::{Service, no_exec};
-use crate::session::code::{CodeBegun, goes_on_as};
 use crate::session_ref::{SessionAddress, SessionRef};
 
 /// Maximum bytes of one stream per request.
@@ -83,7 +83,7 @@ impl Service {
         if !is_of_session {
             return Err(no_exec(exec_id));
         }
-        while let Some(next) = view.error_reason.as_ref().and_then(goes_on_as) {
+        while let Some(next) = view.error_reason.as_ref().and_then(replacement) {
             view = self.exec(by, &next).await?;
         }
         Ok(view)
@@ -149,7 +149,7 @@ impl Service {
 
     /// Limits how many sessions of one user have processes or terminals, since these keep their
     /// session box alive. The limit is `sandbox.max_concurrent_execs_per_user`.
-    pub(crate) fn check_company(&self, spec: &ExecSpec) -> Result<(), Error> {
+    pub(crate) fn check_lasting_execs(&self, spec: &ExecSpec) -> Result<(), Error> {
         let (Lifetime::UntilStopped, Some(own)) = (spec.lifetime(), spec.session()) else { return Ok(()) };
         let max_sessions = self.settings_now().sandbox.max_concurrent_execs_per_user.get() as usize;
         let execs = self.inner.registry.all();

@@ -33,12 +33,12 @@ impl Exec {
         grant: &Grant,
         code: &CodeSpec,
     ) -> Result<Lease<Boxes>, ringwall_executor::Error> {
-        let key = BoxKey::new(&code.place, code.home);
+        let key = BoxKey::new(&code.place, code.isolation);
         let box_grant = || home_grant(grant, &self.spec.layers, &[AGENT.to_owned()]);
         let name = format!("box-{}", self.intent.exec_id);
         tokio::select! {
             biased;
-            lease = self.service.enter_box(&key, code.home, box_grant, name, code.on_busy()) => lease,
+            lease = self.service.enter_box(&key, code.isolation, box_grant, name, code.on_busy()) => lease,
             // A cancelled exec stops waiting for the box.
             _ = self.running.cancelled() => Err(ringwall_executor::Error::PoolStopped),
         }

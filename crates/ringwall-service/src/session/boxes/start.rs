@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 use crate::boxes::Boxes;
 use crate::boxes::ProcessHandle;
 use crate::egress::ExecGate;
-use crate::exec::backend::{InSession, StartedBox, Stay};
 use crate::exec::code::{CodeSpec, Input};
 use crate::exec::lifecycle::Exec;
 use crate::exec::registry::Cancellation;
+use crate::exec::run::{SessionUse, StartedBox, Stay};
 
 impl Exec {
     pub(crate) async fn start_in_session(
@@ -23,11 +23,12 @@ impl Exec {
         code: &CodeSpec,
     ) -> Result<StartedBox, ringwall_executor::Error> {
         let lease = self.enter_session_box(&grant, code).await?;
-        let home = lease.session_box().clone();
-        let gate = self.come_on_duty(home.way.as_ref(), &grant.effective().net);
+        let session_box = lease.session_box().clone();
+        let gate = self.come_on_duty(session_box.way.as_ref(), &grant.effective().net);
         match self.start_process(lease, grant, code).await {
             Ok((running, screen, stay)) => {
-                Ok(StartedBox { running, session: Some(InSession { home, gate, screen, _stay: stay }) })
+                let session = SessionUse { session_box, gate, screen, _stay: stay };
+                Ok(StartedBox { running, session: Some(session), notes: None })
             }
             Err(error) => {
                 self.leave_duty(gate).await;
@@ -74,7 +75,7 @@ impl Exec {
     /// opened some while it was responsible for the box's network.
     pub(crate) async fn leave_duty(&self, gate: Option<Arc<ExecGate>>) {
         if let Some(gate) = gate {
-            self.keep_network(&gate).await;
+            self.record_connections(&gate).await;
         }
     }
 }

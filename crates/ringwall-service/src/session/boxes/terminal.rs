@@ -16,11 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::auth::principal::Principal;
 use crate::boxes::{Keyboard, Pressed, TerminalHandle};
 use crate::error::Error;
-use crate::exec::backend::Backend;
 use crate::exec::code::{CodeRequest, Input};
 use crate::exec::registry::{Cancellation, RunningExec};
-use crate::exec::spec::Target;
-use crate::exec::submit::Answered;
+use crate::exec::spec::{Backend, Target};
 use crate::service::Service;
 use crate::session_ref::SessionAddress;
 
@@ -83,7 +81,7 @@ impl Service {
         let (sender, screen) = mpsc::channel(PIECES);
         let (offered, keys) = oneshot::channel();
         let handle = TerminalHandle { size, screen: sender, keys: Mutex::new(Some(offered)) };
-        let (mut spec, run_notes) = self.read_asked(by, request, Input::Terminal(handle)).await?;
+        let mut spec = self.read_request(by, request, Input::Terminal(handle)).await?;
         if is_default && spec.argv.is_ok() {
             spec.words = ["sh", "-c", SHELL].map(str::to_owned).to_vec();
             spec.argv = Ok(spec.words.iter().map(Into::into).collect());
@@ -93,9 +91,9 @@ impl Service {
             refuse_without_terminals(spec.backend)?;
             asks_person = code.asks_person();
         }
-        let begun = self.begin_spec(spec, run_notes, Answered::WhenIntended).await?;
+        let begun = self.begin_spec(spec).await?;
         let terminal = Terminal {
-            running: self.inner.registry.find(&begun.exec_id),
+            running: begun.running,
             exec_id: begun.exec_id,
             service: self.clone(),
             by: by.clone(),

@@ -12,9 +12,8 @@ use ringwall_policy::{Denial, DockerImage, Isolation, SecurityMode, choose_isola
 use ringwall_risk::Level;
 
 use crate::error::Error;
-use crate::exec::backend::Backend;
 use crate::exec::code::ALL_IN_ONE;
-use crate::exec::spec::image_for;
+use crate::exec::spec::{Backend, image_for};
 use crate::service::Service;
 use crate::session_ref::SessionRef;
 
@@ -26,7 +25,7 @@ pub(crate) struct Choice {
     pub(crate) backend: Backend,
     pub(crate) image: Option<DockerImage>,
     /// The isolation of the box. `backend` can be `Aio`, which does not tell it.
-    pub(crate) home: Isolation,
+    pub(crate) isolation: Isolation,
     pub(crate) denial: Option<Denial>,
 }
 
@@ -55,15 +54,15 @@ impl Service {
         }
         let backend = backend_of(isolation);
         let image = image_for(backend, None, &settings, self.inner.gvisor_home())?;
-        Ok(Choice { backend, image, home: isolation, denial: chosen.err() })
+        Ok(Choice { backend, image, isolation, denial: chosen.err() })
     }
 
     /// The session box. Code that will run in it later is unknown, so in strict mode it has the
     /// isolation that high-risk code demands.
     async fn choose_session_box(&self, mode: SecurityMode) -> Result<Choice, Error> {
-        let home = self.session_isolation(mode).await?;
-        let image = image_for(backend_of(home), None, &self.settings_now(), self.inner.gvisor_home())?;
-        Ok(Choice { backend: Backend::Aio, image, home, denial: None })
+        let isolation = self.session_isolation(mode).await?;
+        let image = image_for(backend_of(isolation), None, &self.settings_now(), self.inner.gvisor_home())?;
+        Ok(Choice { backend: Backend::Aio, image, isolation, denial: None })
     }
 
     /// The isolation of the session box.
@@ -79,7 +78,7 @@ impl Service {
     async fn choose_service(&self, mode: SecurityMode, level: Level) -> Result<Choice, Error> {
         let demanded = if requires_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
         let denial = choose_isolation(Some(Isolation::Native), demanded).err();
-        Ok(Choice { backend: Backend::AioService, image: None, home: Isolation::Native, denial })
+        Ok(Choice { backend: Backend::AioService, image: None, isolation: Isolation::Native, denial })
     }
 
     /// The strongest available isolation among those that `strict.backends` names.

@@ -15,11 +15,10 @@ use serde_json::json;
 
 use crate::approvals::{Question, StillStands, Waiting};
 use crate::boxes::WORKSPACE;
-use crate::error::causes;
 use crate::exec::code::CodeSpec;
-use crate::exec::lifecycle::Exec;
+use crate::exec::lifecycle::{Exec, Step};
 use crate::exec::outcome::ExecResult;
-use crate::exec::spec::{Target, TargetPaths};
+use crate::exec::spec::Target;
 use crate::session::code::backend::Choice;
 
 pub(super) const AUTO_REJECTED: &str = "AUTO_REJECTED";
@@ -27,7 +26,7 @@ pub(super) const AUTO_REJECTED: &str = "AUTO_REJECTED";
 impl Exec {
     /// Records the question and asks as the session's `confirmation` says. Returns a handle that
     /// waits for the answer, or the result of the exec if it was rejected or the question failed.
-    pub(crate) async fn put_code_question(&self, code: &CodeSpec, ask: &Ask) -> Result<Waiting, ExecResult> {
+    pub(crate) async fn ask_about_code(&self, code: &CodeSpec, ask: &Ask) -> Step<Waiting> {
         let question = self.code_question(code, ask);
         let settled = match code.rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => None,
@@ -38,14 +37,11 @@ impl Exec {
             None => self.service.ask(question).await,
             Some(settled) => self.service.ask_nobody(question, settled, code.rules.confirmation.as_str()).await,
         };
-        let waiting = asked.map_err(|error| {
-            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
-            ExecResult::failed(error.code(), error.to_string())
-        })?;
+        let waiting = asked?;
         if settled == Some(SettledStatus::Denied) {
-            return Err(ExecResult::denied(AUTO_REJECTED, "its session rejects code that deserves a person's word"));
+            let message = "the session rejects code that needs an approval";
+            return Err(ExecResult::denied(AUTO_REJECTED, message).into());
         }
-        tracing::info!(exec_id = %self.intent.exec_id, approval = %waiting.id(), "code waits for its confirmation");
         Ok(waiting)
     }
 
@@ -99,30 +95,26 @@ impl Exec {
         })
     }
 
-    /// Decides the code again with the current rules, settings and backends. Returns the question
-    /// that is still open, if any.
-    pub(crate) async fn judge_code(&mut self) -> Result<Option<Ask>, ExecResult> {
-        let failed = |error: crate::error::Error| ExecResult::failed(error.code(), error.to_string());
-        let (service, owner) = (self.service.clone(), self.owner);
-        let Target::Code(code) = &mut self.spec.target else { return Ok(None) };
-        let rules = service.session_rules(&code.place).await.map_err(failed)?;
-        let (asked, level) = (code.request.backend.clone(), code.judged.assessment.level);
-        let choice = service.choose_box(&code.place, asked.as_deref(), rules.mode, level).await.map_err(failed)?;
+    /// Reads the session's rules, the settings and the available backends again. Denies the exec if
+    /// it would need another backend, because the record names the one of its intent.
+    pub(crate) async fn reload_code_rules(&mut self) -> Step<()> {
+        let service = self.service.clone();
+        let Target::Code(code) = &mut self.spec.target else { return Ok(()) };
+        let rules = service.session_rules(&code.place).await?;
+        let (asked, level) = (code.request.asked_backend(), code.judged.assessment.level);
+        let Choice { backend, image, isolation, denial } =
+            service.choose_box(&code.place, asked, rules.mode, level).await?;
         code.judged.mode = rules.mode;
         code.rules = rules;
         let layers = code.request.layers(service.settings_now().operator.clone(), code.stdin.ends());
         let layers = layers.map_err(|error| ExecResult::denied("POLICY_DENIED", error.to_string()))?;
-        let work = service.session_work(&code.place);
-        let Choice { backend, image, home, denial } = choice;
-        let is_as_before = (backend, &image, home) == (self.spec.backend, &self.spec.image, code.home);
-        if !is_as_before || denial.is_some() {
-            // The record names the backend and image, so the exec cannot switch to others.
-            let message = "what its session demands changed before it could begin; send it again";
-            return Err(ExecResult::denied("POLICY_CHANGED", message));
+        let is_same = (backend, &image, isolation) == (self.spec.backend, &self.spec.image, code.isolation);
+        if !is_same || denial.is_some() {
+            let message = "the session's required isolation changed before the exec started; submit it again";
+            return Err(ExecResult::denied("POLICY_CHANGED", message).into());
         }
         self.spec.layers = layers;
-        let verdict = self.spec.decide(&TargetPaths::code(&work), owner).map_err(failed)?;
-        self.apply_verdict(verdict)
+        Ok(())
     }
 }
 

@@ -14,6 +14,4 @@ mod replace;
 mod run;
 mod words;
 
-pub use run::{CodeBegun, CodeRan};
-
-pub(crate) use replace::goes_on_as;
+pub use run::CodeRan;

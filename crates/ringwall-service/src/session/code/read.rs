@@ -10,10 +10,8 @@ use ringwall_record::Author;
 
 use crate::boxes::{Language, WORKSPACE};
 use crate::error::Error;
-use crate::exec::backend::Backend;
 use crate::exec::code::{CodeRequest, CodeSpec, Input};
-use crate::exec::run_notes::RunNotes;
-use crate::exec::spec::{ExecSpec, Needs, PROJECT, Target};
+use crate::exec::spec::{Backend, ExecSpec, Needs, PROJECT, Target};
 use crate::service::Service;
 use crate::session_ref::SessionRef;
 
@@ -31,14 +29,12 @@ impl Service {
         author: Author,
         place: SessionRef,
         request: CodeRequest,
-        run_notes: Arc<RunNotes>,
         stdin: Input,
     ) -> Result<ExecSpec, Error> {
         request.check(&stdin)?;
         request.files()?;
         let user = &place.name.user_id;
         let assessment = Arc::new(self.assess_for(user, request.language.into(), request.code.clone()).await?);
-        run_notes.assessed(assessment.clone());
         let rules = self.session_rules(&place).await?;
         let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
         let layers = request.layers(self.settings_now().operator.clone(), stdin.ends())?;
@@ -72,8 +68,8 @@ impl Service {
             judged,
             rules,
             replaces: None,
-            run_notes,
-            home: choice.home,
+            replacement: Default::default(),
+            isolation: choice.isolation,
             stdin,
         }));
         Ok(spec)

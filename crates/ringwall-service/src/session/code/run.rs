@@ -12,12 +12,11 @@ use crate::auth::principal::Principal;
 use crate::boxes::Bundle;
 use crate::error::Error;
 use crate::exec::artifacts::{OutputPart, SHOWN};
-use crate::exec::code::CodeRequest;
-use crate::exec::code::Input;
-use crate::exec::registry::RunningExec;
-use crate::exec::run_notes::{Created, RunNotes};
-use crate::exec::spec::ExecSpec;
-use crate::exec::submit::{Answered, Submitted};
+use crate::exec::code::{CodeBegun, CodeRequest, Input};
+use crate::exec::outcome::RunNotes;
+use crate::exec::registry::{RunningExec, over};
+use crate::exec::spec::{ExecSpec, Target};
+use crate::exec::submit::Submitted;
 use crate::exec::view::ExecView;
 use crate::service::Service;
 use crate::session::code::words::error_of;
@@ -25,30 +24,6 @@ use crate::session_ref::{SessionAddress, SessionRef};
 
 /// Reported if the exec has no exit code.
 const NO_EXIT_CODE: i32 = -1;
-
-/// An exec whose intent is recorded: it runs, waits for a slot or an approval, or was denied. Pass
-/// it to `finish_code` for the outcome; a clone can be used to ask again later.
-#[derive(Debug, Clone)]
-pub struct CodeBegun {
-    pub exec_id: ExecId,
-    pub status: Status,
-    run_notes: Arc<RunNotes>,
-    /// Keeps the exec's output files open until the caller has read them.
-    running: Option<Arc<RunningExec>>,
-}
-
-impl CodeBegun {
-    /// The current exec, which differs from `exec_id` if a person has edited the code.
-    pub fn latest(&self) -> ExecId {
-        self.run_notes.latest().unwrap_or_else(|| self.exec_id.clone())
-    }
-
-    /// Without the handle of the running exec, for a client that may ask for the outcome much
-    /// later: no output stays open for it.
-    pub fn set_aside(self) -> Self {
-        Self { running: None, ..self }
-    }
-}
 
 /// The outcome of an exec.
 #[derive(Debug)]
@@ -83,45 +58,50 @@ impl Service {
         request: CodeRequest,
         input: Input,
     ) -> Result<CodeBegun, Error> {
-        let (spec, run_notes) = self.read_asked(by, request, input).await?;
-        self.begin_spec(spec, run_notes, Answered::WhenIntended).await
+        self.begin_spec(self.read_request(by, request, input).await?).await
     }
 
     /// Runs an exec and returns its outcome. The exec continues if the caller stops waiting.
     pub async fn run_code(&self, by: &Principal, request: CodeRequest, locale: Locale) -> Result<CodeRan, Error> {
-        let (spec, run_notes) = self.read_asked(by, request, Input::Ends).await?;
-        let begun = self.begin_spec(spec, run_notes, Answered::WhenOver).await?;
+        let begun = self.begin_code(by, request).await?;
         self.finish_code(by, begun, locale).await
     }
 
-    /// Turns a request into an order. Nothing is recorded yet.
-    pub(crate) async fn read_asked(
+    /// Validates and assesses a request. Nothing is recorded yet.
+    pub(crate) async fn read_request(
         &self,
         by: &Principal,
         request: CodeRequest,
         input: Input,
-    ) -> Result<(ExecSpec, Arc<RunNotes>), Error> {
+    ) -> Result<ExecSpec, Error> {
         let address = SessionAddress {
             session_id: request.session_id.clone(),
             user_id: request.user_id.clone(),
             agent_id: request.agent_id.clone(),
         };
-        let place = SessionRef::read(by, &address)?;
-        let run_notes = Arc::<RunNotes>::default();
-        let spec = self.read_code(by.author(), place, request, run_notes.clone(), input).await?;
-        Ok((spec, run_notes))
+        self.read_code(by.author(), SessionRef::read(by, &address)?, request, input).await
     }
 
-    pub(crate) async fn begin_spec(
-        &self,
-        spec: ExecSpec,
-        run_notes: Arc<RunNotes>,
-        answered: Answered,
-    ) -> Result<CodeBegun, Error> {
-        match self.admit_and_follow(spec, answered).await {
-            Ok((Submitted { exec_id, status, .. }, running)) => Ok(CodeBegun { exec_id, status, run_notes, running }),
-            Err(Error::Denied { denial, exec_id }) if denial.code == DenialCode::CodeDestructive => {
-                Ok(CodeBegun { exec_id, status: Status::PolicyDenied, run_notes, running: None })
+    /// Admits code. Code that is denied outright, or that a person has edited into code that is
+    /// denied, is a recorded exec; other denials are errors.
+    pub(crate) async fn begin_spec(&self, spec: ExecSpec) -> Result<CodeBegun, Error> {
+        let Target::Code(code) = &spec.target else {
+            return Err(Error::Runtime { message: "only code has an assessment".to_owned() });
+        };
+        let (assessment, replacement) = (code.judged.assessment.clone(), code.replacement.clone());
+        let is_edited = code.replaces.is_some();
+        let begun = |exec_id, status, running: Option<Arc<RunningExec>>| CodeBegun {
+            exec_id,
+            status,
+            assessment,
+            replacement,
+            state: running.as_ref().map(|running| running.watch()),
+            running,
+        };
+        match self.admit_and_follow(spec).await {
+            Ok((Submitted { exec_id, status, .. }, running)) => Ok(begun(exec_id, status, running)),
+            Err(Error::Denied { denial, exec_id }) if is_edited || denial.code == DenialCode::CodeDestructive => {
+                Ok(begun(exec_id, Status::PolicyDenied, None))
             }
             Err(error) => Err(error),
         }
@@ -129,39 +109,35 @@ impl Service {
 
     /// Waits for the outcome, following the exec to its replacement if a person has edited the
     /// code. The exec continues if the caller stops waiting.
-    pub async fn finish_code(&self, by: &Principal, begun: CodeBegun, locale: Locale) -> Result<CodeRan, Error> {
-        let CodeBegun { mut exec_id, run_notes, running: mut known, .. } = begun;
-        let (running, view) = loop {
-            let running = known.take().or_else(|| self.find_running(by, &exec_id));
-            let over = match &running {
-                Some(running) => running.over().await,
+    pub async fn finish_code(&self, by: &Principal, mut begun: CodeBegun, locale: Locale) -> Result<CodeRan, Error> {
+        let ended = loop {
+            let ended = match &mut begun.state {
+                Some(state) => over(state).await,
                 None => None,
             };
-            let view = match over {
-                Some(view) => view,
-                None => Arc::new(self.exec(by, &exec_id).await?),
-            };
-            match run_notes.latest() {
-                Some(next) if next != exec_id => exec_id = next,
-                Some(_) | None => break (running, view),
+            match begun.replacement.get().cloned() {
+                Some(next) => begun = next,
+                None => break ended,
             }
         };
+        let (view, notes) = match ended.as_deref() {
+            Some(ended) => (ended.view.clone(), ended.notes.clone()),
+            None => (self.exec(by, &begun.exec_id).await?, RunNotes::default()),
+        };
+        let CodeBegun { exec_id, assessment, running, .. } = begun;
         if let Some(failure) = view.failure() {
             return Err(failure);
         }
         if view.error_reason.as_ref().is_some_and(|reason| reason.code == "SERVER_STOPPED") {
             return Err(Error::Stopping);
         }
-        let assessment = run_notes
-            .assessment()
-            .ok_or_else(|| Error::Runtime { message: format!("the exec {exec_id} was never assessed") })?;
         let (mut stdout, mut stderr) = Default::default();
         // A command that never started has no output.
         if view.summary.started_at.is_some() && view.protections.is_some() {
             [stdout, stderr] = self.printed_by(&view, running.as_deref(), SHOWN).await?.map(OutputPart::into_text);
         }
         let in_context = view.policy_snapshot["code"]["context_id"].is_string();
-        let answer = run_notes.answer().unwrap_or_default();
+        let answer = notes.cell.unwrap_or_default();
         let raised = answer.raised.filter(|_| view.summary.status == Status::Failed);
         Ok(CodeRan {
             results: in_context.then_some(answer.results),
@@ -172,10 +148,7 @@ impl Service {
             error: outright(&view, &assessment, locale).or(raised).or_else(|| error_of(&view, locale)),
             sandbox_type: view.summary.backend.clone(),
             execution_time_ms: view.summary.duration_ms.unwrap_or(0),
-            files_created: match run_notes.files_created() {
-                Created::These(files) => Some(files),
-                Created::Unknown => None,
-            },
+            files_created: notes.created_files,
             assessment,
             exec_id,
         })

@@ -69,8 +69,8 @@ mod tests {
             assert!(result(code, "x", Locale::English).starts_with("Execution refused: "), "{code}");
             assert!(result(code, "x", Locale::Chinese).starts_with("执行被拒绝: "), "{code}");
         }
-        let said = result(DENIED_BY_PERSON, "a person has denied it: not today", Locale::Chinese);
+        let said = result(DENIED_BY_PERSON, "denied by a person: not today", Locale::Chinese);
         assert_eq!(said, "执行被拒绝: 用户拒绝了确认：not today");
-        assert_eq!(result("TIMEOUT", "it ran too long", Locale::English), "it ran too long");
+        assert_eq!(result("TIMEOUT", "timed out (limit 1000 ms)", Locale::English), "timed out (limit 1000 ms)");
     }
 }

@@ -14,11 +14,13 @@ use ringwall_executor::session_box::SessionProcess;
 use ringwall_executor::{BoxControl, BoxExit, Ending, Output, RunningBox, StartedParts, Streams, Usage};
 use ringwall_policy::Grant;
 use rustix::process::Signal;
+use tokio::sync::oneshot;
 
 use crate::boxes::{Conversed, Entered, Interpreter, MAX_CONTEXTS, PooledBox, words};
-use crate::exec::backend::{InSession, StartedBox, Stay};
 use crate::exec::code::CodeSpec;
 use crate::exec::lifecycle::Exec;
+use crate::exec::outcome::RunNotes;
+use crate::exec::run::{SessionUse, StartedBox, Stay};
 use crate::session::boxes::home_grant;
 
 /// Bytes of each stream that are buffered until the exec reads them.
@@ -26,7 +28,7 @@ const HELD: usize = 64 << 10;
 
 /// A context that is busy with a cell. Must be ended or dropped to release it.
 struct ContextUse {
-    home: Arc<PooledBox>,
+    session_box: Arc<PooledBox>,
     context: String,
     restarts: u64,
     is_over: bool,
@@ -35,7 +37,7 @@ struct ContextUse {
 impl ContextUse {
     fn end(mut self, interpreter: Option<Interpreter>) {
         self.is_over = true;
-        self.home.leave(&self.context, self.restarts, interpreter);
+        self.session_box.leave(&self.context, self.restarts, interpreter);
     }
 }
 
@@ -43,7 +45,7 @@ impl ContextUse {
 impl Drop for ContextUse {
     fn drop(&mut self) {
         if !self.is_over {
-            self.home.leave(&self.context, self.restarts, None);
+            self.session_box.leave(&self.context, self.restarts, None);
         }
     }
 }
@@ -94,11 +96,11 @@ impl Exec {
         let lease = self.enter_session_box(&grant, code).await?;
         let limit = Duration::from_millis(self.limits.timeout_ms);
         let gate = self.come_on_duty(lease.session_box().way.as_ref(), &grant.effective().net);
-        let home = lease.session_box().clone();
-        match begin(&home, context, own, code, limit).await {
-            Ok(running) => {
-                let session = InSession { home, gate, screen: None, _stay: Stay::UntilStopped(lease) };
-                Ok(StartedBox { running, session: Some(session) })
+        let session_box = lease.session_box().clone();
+        match begin(&session_box, context, own, code, limit).await {
+            Ok((running, notes)) => {
+                let session = SessionUse { session_box, gate, screen: None, _stay: Stay::UntilStopped(lease) };
+                Ok(StartedBox { running, session: Some(session), notes: Some(notes) })
             }
             Err(error) => {
                 drop(lease);
@@ -110,20 +112,20 @@ impl Exec {
 }
 
 async fn begin(
-    home: &Arc<PooledBox>,
+    session_box: &Arc<PooledBox>,
     context: &str,
     grant: impl FnOnce() -> Result<Grant, ringwall_executor::Error>,
     code: &CodeSpec,
     limit: Duration,
-) -> Result<RunningBox, ringwall_executor::Error> {
-    let (interpreter, restarts) = match home.enter(context, code.language()) {
+) -> Result<(RunningBox, oneshot::Receiver<RunNotes>), ringwall_executor::Error> {
+    let (interpreter, restarts) = match session_box.enter(context, code.language()) {
         Entered::Ready { interpreter, restarts } => (*interpreter, restarts),
         Entered::New { restarts } => {
-            let started = async { Interpreter::start(&home.session_box, grant()?).await };
+            let started = async { Interpreter::start(&session_box.session_box, grant()?).await };
             match started.await {
                 Ok(interpreter) => (interpreter, restarts),
                 Err(error) => {
-                    home.leave(context, restarts, None);
+                    session_box.leave(context, restarts, None);
                     return Err(error);
                 }
             }
@@ -133,14 +135,15 @@ async fn begin(
         Entered::TooMany => return Err(ringwall_executor::Error::TooManyProcesses { most: MAX_CONTEXTS }),
     };
     let process = interpreter.process().clone();
-    if !home.begun(context, restarts, &process) {
+    if !session_box.begun(context, restarts, &process) {
         return Err(ringwall_executor::Error::BoxDied {
             why: "the context was restarted or deleted meanwhile".to_owned(),
         });
     }
     let [(stdout, out), (stderr, err)] = [(); 2].map(|()| tokio::io::duplex(HELD));
-    let stay = ContextUse { home: home.clone(), context: context.to_owned(), restarts, is_over: false };
-    let (text, run_notes, box_time) = (code.text().to_owned(), code.run_notes.clone(), process.clone());
+    let stay = ContextUse { session_box: session_box.clone(), context: context.to_owned(), restarts, is_over: false };
+    let (text, box_time) = (code.text().to_owned(), process.clone());
+    let (report, notes) = oneshot::channel();
     let talk = async move {
         let began = box_time.box_time();
         let exit = |ending| BoxExit {
@@ -158,7 +161,7 @@ async fn begin(
                     (false, None) => Ending::Exited(0),
                     (false, Some(_)) => Ending::Exited(1),
                 };
-                run_notes.answered(answer);
+                let _ = report.send(RunNotes { cell: Some(answer), ..RunNotes::default() });
                 Ok(exit(ending))
             }
             Conversed::Gone { outcome, is_late } => {
@@ -169,13 +172,14 @@ async fn begin(
         }
     };
     let output = |stream| Some(Output::Stream(Box::new(stream)));
-    Ok(RunningBox::new(StartedParts {
+    let running = RunningBox::new(StartedParts {
         streams: Streams { stdin: None, stdout: output(stdout), stderr: output(stderr) },
         proxy_socket: None,
-        protections: home.session_box.protections().to_vec(),
+        protections: session_box.session_box.protections().to_vec(),
         control: Arc::new(CodeControl(process)),
         exit: talk.boxed(),
         started_at: Instant::now(),
         time_limit: None,
-    }))
+    });
+    Ok((running, notes))
 }
