@@ -7,7 +7,6 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -22,7 +21,7 @@ use crate::contestant::time;
 use crate::error::Error;
 use crate::samples::Samples;
 use crate::server::{Connection, Server};
-use crate::throughput::CONCURRENCY;
+use crate::throughput::{CONCURRENCY, at_once};
 
 const AGENT: &str = "bench";
 const READ_BYTES: usize = 4096;
@@ -74,14 +73,25 @@ fn measure_reads(server: &Server, scratch: &Path, reads: usize) -> Result<(f64, 
     let mut seconds = [0.0; 2];
     let block = reads.div_ceil(BLOCKS);
     for _ in 0..BLOCKS {
-        seconds[0] += read_at_once(block, &ours, || server.connect())?;
-        seconds[1] += read_at_once(block, &theirs, || Connection::to(&static_address))?;
+        seconds[0] += at_once(CONCURRENCY, block, |_| Ok(reader(server.connect()?, &ours)))?;
+        seconds[1] += at_once(CONCURRENCY, block, |_| Ok(reader(Connection::to(&static_address)?, &theirs)))?;
     }
     let [ours, theirs] = seconds.map(|seconds| (block * BLOCKS) as f64 / seconds);
     Ok((ours, theirs))
 }
 
-/// axum with nothing but the file, in two threads of this process.
+/// Sends this request on a kept connection. The response must contain the whole file.
+fn reader(mut connection: Connection, request: &[u8]) -> impl FnMut() -> Result<(), Error> {
+    move || {
+        let body = connection.fetch(request)?;
+        if body.len() < READ_BYTES {
+            return Err(Error::ExecEnded(String::from_utf8_lossy(&body).into_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// axum serving only the file, on two threads of this process.
 fn serve_statically(file: &Path) -> Result<String, Error> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(Error::Speaking)?;
     listener.set_nonblocking(true).map_err(Error::Speaking)?;
@@ -99,30 +109,6 @@ fn serve_statically(file: &Path) -> Result<String, Error> {
         })
     });
     Ok(address)
-}
-
-fn read_at_once(
-    reads: usize,
-    request: &[u8],
-    connect: impl Fn() -> Result<Connection, Error> + Sync,
-) -> Result<f64, Error> {
-    let taken = AtomicUsize::new(0);
-    let work = || -> Result<(), Error> {
-        let mut connection = connect()?;
-        while taken.fetch_add(1, Ordering::Relaxed) < reads {
-            let body = connection.fetch(request)?;
-            if body.len() < READ_BYTES {
-                return Err(Error::ExecEnded(String::from_utf8_lossy(&body).into_owned()));
-            }
-        }
-        Ok(())
-    };
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::Thread)?)
-    })?;
-    Ok(began.elapsed().as_secs_f64())
 }
 
 fn list_files(server: &Server, rounds: usize) -> Result<Pair, Error> {

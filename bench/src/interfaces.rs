@@ -42,7 +42,7 @@ pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Interfaces, Erro
     Ok(interfaces)
 }
 
-/// Sends a request whose answer has to say what the code printed.
+/// Sends a request. Its response must contain the output of the code.
 fn printed(connection: &mut Connection, request: &[u8], place: &str) -> Result<Duration, Error> {
     let began = Instant::now();
     let answer = connection.exchange(request)?;
@@ -54,7 +54,7 @@ fn printed(connection: &mut Connection, request: &[u8], place: &str) -> Result<D
 }
 
 impl Server {
-    /// A call of a tool, as the revision without sessions wants it.
+    /// A tool call in the protocol revision without sessions.
     fn call_tool(&self, message: &Value) -> Vec<u8> {
         let name = message["params"]["name"].as_str().unwrap_or_default();
         let fields = format!(

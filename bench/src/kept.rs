@@ -24,7 +24,7 @@ const CELL: &str = "1+1";
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) context: Samples,
-    /// Or why there is none.
+    /// Or the reason why it was not measured.
     pub(crate) jupyter: Result<Samples, String>,
     /// kB of an idle session box: init and agent, and the interpreter of a context.
     pub(crate) home: u64,
@@ -56,7 +56,7 @@ pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Kept, Error> {
     Ok(Kept { context, jupyter, home, interpreter })
 }
 
-/// An init, its agent, and what that has started, below the server's one child.
+/// Init, its agent and the agent's interpreter, below the server's one child.
 fn idle(server: &Server) -> Result<(u64, u64), Error> {
     let missing = || Error::Process { process: server.id(), what: "the box of its session" };
     let only = |process: u32| children(process).first().copied().ok_or_else(missing);
@@ -105,7 +105,7 @@ impl Kernel {
 }
 
 impl Drop for Kernel {
-    /// At the end of its input it ends its kernel and itself.
+    /// The script ends itself and its kernel at the end of its input.
     fn drop(&mut self) {
         drop(self.input.take());
         let _ = self.process.wait();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// As many runs in a row as a contestant makes when its turn comes, and as many of them as do not count: what the kernel
-/// still does for the one before, such as taking down its network namespaces, falls into those.
+/// The runs of a contestant in one turn beside a server. The first ones do not count, because the kernel still works for
+/// the contestant before, for example removing network namespaces.
 pub(crate) const STREAK: usize = 10;
 pub(crate) const UNCOUNTED: usize = 2;
 
@@ -23,7 +23,7 @@ impl Samples {
         self.0.push(duration);
     }
 
-    /// One turn: as many runs in a row as a contestant makes when its turn comes beside a server.
+    /// Makes the runs of one turn.
     pub(crate) fn streak(&mut self, mut run: impl FnMut() -> Result<Duration, Error>) -> Result<(), Error> {
         for number in 0..STREAK {
             let took = run()?;
@@ -46,7 +46,7 @@ impl Samples {
         self.quantile(0.95)
     }
 
-    /// The smallest sample that at least this share of all does not exceed; zero when there is none.
+    /// The smallest sample that at least this share of all samples does not exceed. Zero if there are none.
     fn quantile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -55,12 +55,11 @@ impl Samples {
     }
 }
 
-/// How many times `one` goes into `other`; not a number when `one` is zero.
+/// `other` divided by `one`. NaN or infinite if `one` is zero.
 pub(crate) fn ratio(other: Duration, one: Duration) -> f64 {
     other.as_secs_f64() / one.as_secs_f64()
 }
 
-/// For people: milliseconds with the digits that still mean something.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_samples_that_were_seen() {
+    fn quantile_is_one_of_the_samples() {
         let hundred = samples((1..=100).rev());
         assert_eq!(hundred.median(), Duration::from_millis(50));
         assert_eq!(hundred.p95(), Duration::from_millis(95));
@@ -85,12 +84,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_zero() {
+    fn median_without_samples_is_zero() {
         assert_eq!(Samples::default().median(), Duration::ZERO);
     }
 
     #[test]
-    fn a_ratio_compares_the_first_with_the_second() {
+    fn ratio_divides_first_by_second() {
         assert!((ratio(Duration::from_millis(30), Duration::from_millis(10)) - 3.0).abs() < 1e-9);
     }
 }

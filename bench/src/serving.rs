@@ -6,7 +6,6 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use crate::contestant::{Field, time};
 use crate::error::Error;
@@ -14,7 +13,7 @@ use crate::latency::Shuffle;
 use crate::samples::{STREAK, Samples, UNCOUNTED};
 use crate::server::{Backend, Holdings, Server};
 use crate::shell::Shell;
-use crate::throughput::CONCURRENCY;
+use crate::throughput::{CONCURRENCY, at_once};
 
 const TRUE: [&str; 1] = ["/bin/true"];
 const LOGIN_SHELL: [&str; 3] = ["/bin/bash", "-lc", "true"];
@@ -150,30 +149,4 @@ fn endure(server: &Server, execs: usize) -> Result<Endurance, Error> {
     run((execs / 2).saturating_sub(part))?;
     let last = run(part)?;
     Ok(Endurance { execs, first, last, before, after: server.holdings()? })
-}
-
-/// How many seconds it took to make so many runs, so many at a time.
-pub(crate) fn at_once<R>(
-    concurrency: usize,
-    runs: usize,
-    prepare: impl Fn(usize) -> Result<R, Error> + Sync,
-) -> Result<f64, Error>
-where
-    R: FnMut() -> Result<(), Error>,
-{
-    let taken = AtomicUsize::new(0);
-    let work = |number: usize| -> Result<(), Error> {
-        let mut run = prepare(number)?;
-        while taken.fetch_add(1, Ordering::Relaxed) < runs {
-            run()?;
-        }
-        Ok(())
-    };
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = (0..concurrency).map(|number| scope.spawn(move || work(number))).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::Thread)?)
-    })?;
-    Ok(began.elapsed().as_secs_f64())
 }

@@ -23,7 +23,7 @@ pub(crate) fn measure(ringwall: &Path, client: &Path, image: &str, rounds: usize
     let settings = json!({ "strict": { "backends": ["docker"] } });
     connection.exchange(&server.request("PUT", "/settings", &settings))?;
     let request = server.request("POST", "/api/sessions/bench/exec", &json!({ "command": "true" }));
-    // Its input stays open, and nothing comes.
+    // Its input stays open, so that it keeps running.
     let stays = ["run", "--detach", "--interactive", "--network", "none", "--name", "stays", image];
     time(Command::new(client).args(stays).args(["/bin/bash", "-c", "read"]))?;
     let (mut session, mut docker_exec) = (Samples::default(), Samples::default());

@@ -14,7 +14,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// None of the command's words needs quoting.
+    /// The command's words must not need quoting.
     pub(crate) fn for_command(command: &Command) -> Result<Self, Error> {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let line: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
@@ -29,7 +29,7 @@ impl Shell {
         }
     }
 
-    /// One run of the command, which must end well.
+    /// Runs the command once, which must succeed.
     pub(crate) fn run(&mut self) -> Result<Duration, Error> {
         let mut said = String::new();
         let began = Instant::now();

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::memory::{children, private_of};
 use crate::samples::Samples;
 use crate::server::{Connection, Server};
-use crate::serving::at_once;
+use crate::throughput::at_once;
 
 pub(crate) const CONCURRENCY: usize = 4;
 pub(crate) const CODE: &str = "import json,re,os; print(1)";
